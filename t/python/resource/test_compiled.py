@@ -136,7 +136,7 @@ class Rows(PlannedQueue):
         self.plan.hold(jobid, self.requests[jobid])
 
     def advance(self, most):
-        waiting = sorted(self.plan.promised())
+        waiting = sorted(self.plan.promises())
         while waiting:
             count, moved, first = self.plan.advance_in_turn(waiting[:most])
             starts = [self.plan.start_of(waiting[place]) for place in moved]
@@ -172,7 +172,7 @@ def a_history(seed):
         submit()
     for step in range(200):
         queue.now += rng.choice([0, 0.5, 1, 3])
-        promised, running, what = queue.plan.promised(), queue.running(), rng.random()
+        promised, running, what = list(queue.plan.promises()), queue.running(), rng.random()
         if what < 0.6 and running:
             queue.pool.free(rng.choice(running))
         elif what < 0.7 and promised:
@@ -225,7 +225,9 @@ def test_jobs_without_a_promise(way):
 def test_it_goes_on_where_it_was_not_built(interpreted):
     plan = Rows(4).plan
     assert not compiled.is_built()
-    assert not any(isinstance(one, compiled.CompiledMoves) for one in vars(plan._counted).values())
+    assert not any(
+        isinstance(one, compiled.CompiledMoves) for one in vars(plan._strategies.current).values()
+    )
 
 
 def test_no_memory(built, monkeypatch):

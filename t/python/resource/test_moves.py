@@ -29,7 +29,7 @@ class Queue(PlannedQueue):
 
     def advance(self):
         """As a pass: in order of the queue, in rows that end where a job can start."""
-        waiting = sorted(self.plan.promised())
+        waiting = sorted(self.plan.promises())
         while waiting:
             count, _, first = self.plan.advance_in_turn(waiting)
             is_due = first <= self.now
@@ -92,8 +92,8 @@ def test_promises_move_where_a_search_of_all_finds(monkeypatch, way, seed):
         what = rng.random()
         if what < 0.7 and running:
             queue.pool.free(rng.choice(running))
-        elif what < 0.8 and queue.plan.promised():
-            queue.plan.cancel(rng.choice(queue.plan.promised()))
+        elif what < 0.8 and list(queue.plan.promises()):
+            queue.plan.cancel(rng.choice(list(queue.plan.promises())))
         elif what < 0.85 and step > 60:
             queue.now -= 2  # the clock is set back
         else:
@@ -116,7 +116,7 @@ def searches_after_an_end(promises):
     queue.now += 1
     queue.pool.free(queue.running()[0])
     before = queue.plan.promises()
-    moves = queue.plan._counted._moves
+    moves = queue.plan._strategies.current._moves
     already = moves.searches
     queue.advance()
     assert queue.plan.promises() == before and len(before) == promises

@@ -778,7 +778,7 @@ def test_a_plan_takes_promises_over_from_another():
     one.reserve(-1, job(pool, 2, 1, 2, duration=10.0), NOW + 5)
     one.hold(-2, job(pool, 1, 1, 1))
     one.reserve(3, job(pool, 1, 1, 2, duration=10.0), NOW + 50)
-    other.take_over(one, [jobid for jobid in one.promised() if jobid < 0])
-    assert other.promised() == [-1, -2]
+    other.take_over(one, [jobid for jobid in one.promises() if jobid < 0])
+    assert list(other.promises()) == [-1, -2]
     assert other.promises()[-1] == (NOW + 5, NOW + 15)
     assert other.earliest(job(pool, 1, 1, 2, duration=10.0)) == NOW + 15

@@ -185,7 +185,10 @@ def test_resources_from_configuration():
         ({"config": [{"hosts": 3}]}, r"resource.config\[0\].hosts must be a string"),
         ({"config": [{"hosts": "a["}]}, r"resource.config\[0\].hosts: hostlist"),
         ({"config": [{"hosts": "a"}]}, "resource.config: host a has no cores"),
-        ({"config": [{"hosts": "a", "cores": "3-1"}]}, r"resource.config\[0\].cores: idset"),
+        (
+            {"config": [{"hosts": "a", "cores": "3-1"}]},
+            r"resource.config\[0\].cores: invalid idset '3-1'",
+        ),
         ({"config": [{"hosts": "a", "core": "0"}]}, r"resource.config\[0\]: unknown key 'core'"),
         (
             {"config": [{"hosts": "a", "cores": "0", "properties": "x"}]},

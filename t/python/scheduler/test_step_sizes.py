@@ -166,7 +166,7 @@ def test_no_turn_does_more_the_more_promises_are_bound_to_ranks():
             rig.alloc(jobid, spec)
         rig.settle()
         plan = rig.sched.planning.current()
-        assert len(plan.promised()) == promises and not plan.is_counted
+        assert len(plan.promises()) == promises and not plan.is_counted
         turns = []
         for jobid in (1, 2, 150):
             meter.reset()

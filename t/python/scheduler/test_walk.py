@@ -400,9 +400,9 @@ def test_the_next_job_is_promised_the_start_as_soon_as_the_one_ahead_has_started
     for jobid, nodes in ((3, 3), (4, 4), (5, 3)):
         rig.alloc(jobid, jobspec(1, nodes=nodes, exclusive=True, duration=50.0))
     rig.settle()
-    assert rig.sched.decision.plan.promised() == [3]
+    assert list(rig.sched.decision.plan.promises()) == [3]
     rig.free(1)
     rig.free(2)
     rig.settle()
     assert sorted(rig.started()) == [1, 2, 3]
-    assert rig.sched.decision.plan.promised() == [4]
+    assert list(rig.sched.decision.plan.promises()) == [4]

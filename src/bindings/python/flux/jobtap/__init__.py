@@ -10,14 +10,14 @@ Used by both job managers:
 
 =======================  ========================================================================
 ``plugin.py``            `Plugin`: the API
-``validation.py``        checks of everything that plugins pass to the job manager
-``handlers.py``          the choice of the callback for a topic, and the meaning of its return value
+``validation.py``        checks of all values that plugins pass to the job manager
+``handlers.py``          selection of the callback for a topic, and its return value
 ``callback_args.py``     the arguments of a callback; ``frozen_json.py``: values in them
 ``plugin_resources.py``  timers, other watchers and futures: they end with the plugin
-``perilogs.py``          the prologs and epilogs that a plugin has open
+``perilogs.py``          open prologs and epilogs of a plugin
 ``plugin_file.py``       runs a plugin file
-``owned_file.py``        reads a file of code if only the instance owner could have written it
-``process_guard.py``     plugins may not handle signals, nor end the process
+``owned_file.py``        reads a file of code, if only the instance owner can have written it
+``process_guard.py``     keeps plugins from handling signals or ending the process
 ``errors.py``            exceptions, and their texts for users and for the log
 =======================  ========================================================================
 

@@ -9,12 +9,12 @@ from typing import Any
 
 
 class CallbackArgs(Mapping[str, Any]):
-    """A read-only mapping. A value is fetched from its source when it is first used, and kept.
+    """A read-only mapping. A value is fetched from its source at its first use, and kept.
 
     Args:
-        source: the source of values: ``source.fetch(key)`` returns one or raises KeyError,
+        source: source of values: ``source.fetch(key)`` returns a value or raises KeyError,
             ``source.keys()`` lists the keys. None: there are only the values in `known`
-        known (dict): values that are known already
+        known (dict): values known in advance
     """
 
     __slots__ = ("_known", "_source", "__weakref__")
@@ -55,25 +55,24 @@ class CallbackArgs(Mapping[str, Any]):
         return f"CallbackArgs({dict(self)!r})"
 
     def is_live(self) -> bool:
-        """Whether the callback that these arguments belong to is still running."""
+        """Whether the callback that received these arguments is still running."""
         return self._source is not None
 
     def source(self) -> Any:
         """The source of the values.
 
         Raises:
-            OSError: EINVAL: the callback has returned, and the source is gone
+            OSError: EINVAL: the callback has returned
         """
         if self._source is None:
             raise OSError(errno.EINVAL, "the callback that these args belong to has returned")
         return self._source
 
     def release(self, kept: bool) -> None:
-        """Give up the source, since the callback has returned.
+        """Drop the source: the callback has returned.
 
         Args:
-            kept (bool): the plugin has kept these arguments: fetch all values that it could still
-                read
+            kept (bool): whether the plugin has kept these arguments; all values are fetched then
         """
         if kept:
             self._all()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The helper process of `child_processes.Popen`: it runs a command, passes signals on to it, and
-reports its status.
+"""Helper process of `child_processes.Popen`: it runs a command, forwards signals to it, and reports
+its status.
 
     python child_process_helper.py FD PROGRAM NAME [ARGUMENT ...]
 
-writes lines to file descriptor FD: ``S`` when the command has started, and then its wait status; or
-``E`` and an error number if it could not be started.
+writes lines to file descriptor FD: ``S`` when the command has started, then its wait status; or
+``E`` and an errno if it could not be started.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> None:
     for name in PASSED_ON:
         if signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN:
             signal.signal(getattr(signal, name), pass_on)
-    # Threads of a broker block signals, and child processes inherit that.
+    # A broker's threads block signals, and child processes inherit the mask.
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     pid = os.fork()
     if pid == 0:
@@ -56,8 +56,8 @@ def main() -> None:
     os.write(report, b"S\n")
     for signum in waiting:
         os.kill(pid, signum)
-    # Close our copies of the command's output pipes: their reader must see end of file when the
-    # command ends, even though we still run.
+    # Close the copies of the command's output pipes: their reader must see end of file when the
+    # command ends, while this process still runs.
     null = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
         os.dup2(null, fd)

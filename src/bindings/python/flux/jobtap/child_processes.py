@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Child processes that a plugin starts inside a broker: `subprocess.Popen` with the right exit
-status.
+"""`subprocess.Popen` for plugins inside a broker, with the right exit status.
 
-The broker's reactor calls ``waitpid()`` for every child of its process. So the status of a child
-that a plugin has started is often consumed before Python can ask for it, and `subprocess` then
-reports 0. Here the command is started by a small helper process (child_process_helper.py). The
-broker may reap the helper, which reports the status of the command through a pipe.
+The broker's reactor calls ``waitpid()`` for every child of its process. It often reaps a plugin's
+child before Python does, and `subprocess` then reports 0. So the command is started by a small
+helper process (child_process_helper.py): the broker may reap the helper, which reports the
+command's status through a pipe.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ _signature = inspect.signature(subprocess.Popen.__init__)
 
 
 class Popen(subprocess.Popen[Any]):
-    """`subprocess.Popen` that works inside a broker. Signals go to the helper, which passes them
-    on."""
+    """`subprocess.Popen` that works inside a broker. Signals go to the helper, which forwards
+    them."""
 
-    #: the end of the pipe that the status is read from, or None if there is nothing more to read
+    #: read end of the status pipe, or None once it is exhausted
     _status: int | None = None
-    #: bytes read from it and not used yet
+    #: bytes read from it and not yet parsed
     _text = b""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -71,7 +70,7 @@ class Popen(subprocess.Popen[Any]):
 
     @staticmethod
     def _command(arguments: dict[str, Any]) -> list[Any]:
-        """The program to run, its argv[0] and its further arguments."""
+        """Return the program to run, its argv[0] and its further arguments."""
         args, program = arguments["args"], arguments.pop("executable", None)
         args = [args] if isinstance(args, (str, bytes, os.PathLike)) else list(args)
         if arguments.pop("shell", False):
@@ -98,7 +97,7 @@ class Popen(subprocess.Popen[Any]):
         return self.poll()
 
     def poll(self) -> int | None:
-        """The exit status of the command; None while it runs."""
+        """Return the exit status of the command, or None while it runs."""
         while self.returncode is None and self._status is not None:
             if not select.select([self._status], [], [], 0)[0]:
                 return None
@@ -109,10 +108,10 @@ class Popen(subprocess.Popen[Any]):
         """Wait until the command has ended, and return its exit status.
 
         Args:
-            timeout (float): most seconds to wait; None: without limit
+            timeout (float): maximum wait in seconds; None: no limit
 
         Raises:
-            subprocess.TimeoutExpired: the command still runs after `timeout` seconds
+            subprocess.TimeoutExpired: the command is still running
         """
         while self.returncode is None and self._status is not None:
             if not select.select([self._status], [], [], timeout)[0]:

@@ -9,12 +9,13 @@ from typing import Any
 
 
 class JobtapError(Exception):
-    """A callback failed. Its text is shown to the user if one is waiting for an answer
+    """A callback failed. The text is shown to the user, if one waits for an answer
     (`Plugin.error`)."""
 
 
 class Rejected(JobtapError):
-    """A callback rejected the job (`Plugin.reject_job`). Its text is the error of the submission."""
+    """A callback rejected the job (`Plugin.reject_job`). The text is the error of the
+    submission."""
 
 
 #: The text for an R given to a job whose resources the scheduler allocates.
@@ -23,23 +24,22 @@ R_WITHOUT_BYPASS = (
     ' Call job_set_flag(CURRENT_JOB, "alloc-bypass") in job.validate'
 )
 
-#: The exceptions that end a plugin's code and nothing else: all of them, also those of sys.exit()
-#: and Ctrl-C, since the job manager has to go on.
+#: Exceptions caught around a plugin's code: all, including those of sys.exit() and Ctrl-C, since
+#: the job manager has to go on.
 FAILURES = (BaseException,)
 
-#: Topics whose callback can refuse something. Callbacks for topics that plugins define can as well.
+#: Topics whose callbacks can refuse. Callbacks for topics defined by plugins can too.
 _CAN_FAIL = ("job.create", "job.validate", "conf.update", "plugin.query")
 _CAN_FAIL_BELOW = ("job.dependency.", "job.update.")
 
 
 def can_fail(topic: str) -> bool:
-    """Whether a callback for `topic` can refuse something. For the other topics a failure is only
-    logged."""
+    """Whether a callback for `topic` can refuse. For other topics a failure is only logged."""
     return topic in _CAN_FAIL or topic.startswith(_CAN_FAIL_BELOW) or not topic.startswith("job.")
 
 
 def refusal(topic: str, name: str) -> str:
-    """The text of a refusal for which plugin `name` has given none."""
+    """Return the text of a refusal by plugin `name` that has no text of its own."""
     by = f"by job-manager plugin '{name}'"
     if topic == "conf.update":
         return f"configuration rejected {by}"
@@ -51,13 +51,13 @@ def refusal(topic: str, name: str) -> str:
 
 
 def describe(exc: BaseException, where: str | None = None) -> str:
-    """Describe an exception on one line: its text and, unless it was raised for users, its type and
+    """Return an exception as one line: its text and, unless it was raised for users, its type and
     source line.
 
     Args:
         exc: the exception
-        where (str): path of the plugin: the line shown is the last one in this file, else the last
-            one of the traceback
+        where (str): path of the plugin: the last line of the traceback in this file is shown, else
+            the last line
     """
     if isinstance(exc, SyntaxError):
         line = f", line {exc.lineno}" if exc.lineno else ""
@@ -80,14 +80,14 @@ def _at(frame: traceback.FrameSummary) -> str:
 
 
 def describe_for_log(exc: BaseException, where: str | None, callback: Any = None) -> str:
-    """Describe an exception for the log: as `describe`, and always with a line of the plugin, if
-    there is one.
+    """Return an exception as one line for the log: as `describe`, but always with a line of the
+    plugin, if there is one.
 
     Args:
         exc: the exception
         where (str): path of the plugin
-        callback: the callback. Its first line is shown if the exception is about its return value,
-            since none of its lines is in the traceback then
+        callback: the callback. Its first line is shown if the exception concerns its return value:
+            the traceback then has none of its lines
     """
     text = describe(exc, where)
     frames = traceback.extract_tb(exc.__traceback__)
@@ -102,15 +102,15 @@ def describe_for_log(exc: BaseException, where: str | None, callback: Any = None
         return text
     if text.endswith(place) or isinstance(exc, SyntaxError):
         return text
-    # The text may end with a line of this package, which does not help the plugin's author.
+    # A trailing source line of this package does not help the plugin's author.
     if frames and text.endswith(_at(frames[-1])):
         text = text[: -len(_at(frames[-1]))]
     return text + place
 
 
 def brief(exc: BaseException) -> str:
-    """The text of an exception for users: without the source line, and with its type only where the
-    text alone says too little."""
+    """Return the text of an exception for users: without source line, and with its type only if the
+    text alone is too short."""
     text = describe(exc) if isinstance(exc, (JobtapError, OSError)) else str(exc)
     if not text or isinstance(exc, (KeyError, AttributeError, IndexError)):
         text = f"{type(exc).__name__}: {text}" if text else type(exc).__name__
@@ -118,5 +118,5 @@ def brief(exc: BaseException) -> str:
 
 
 def trace(exc: BaseException) -> str:
-    """The traceback of an exception as text, for debugging."""
+    """Return the traceback of an exception as text."""
     return "".join(traceback.format_tb(exc.__traceback__)).rstrip() or "no traceback"

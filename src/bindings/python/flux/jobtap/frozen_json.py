@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""JSON objects and arrays that cannot be changed.
+"""Immutable JSON objects and arrays.
 
-All plugins share the values in the arguments of a callback, so none may change them for the others.
-They are read like a dict and a list; ``copy.deepcopy()`` makes plain ones of them.
+All plugins share the values in the arguments of a callback. They behave as a dict and a list that
+raise on changes; ``copy.deepcopy()`` returns plain ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
 
 
 class FrozenDict(dict[str, Any]):
-    """A dict that cannot be changed."""
+    """An immutable dict."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __ior__ = _refuse
@@ -37,7 +37,7 @@ class FrozenDict(dict[str, Any]):
 
 
 class FrozenList(list[Any]):
-    """A list that cannot be changed."""
+    """An immutable list."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
@@ -56,8 +56,7 @@ class FrozenList(list[Any]):
 
 
 def freeze(value: Any) -> Any:
-    """Copy a JSON value into one that cannot be changed at any depth. Takes time proportional to
-    its size."""
+    """Return a deeply immutable copy of a JSON value.  O(size)."""
     if isinstance(value, dict):
         return FrozenDict((key, freeze(inner)) for key, inner in value.items())
     if isinstance(value, (list, tuple)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The callbacks of one plugin: selection by topic, and the meaning of the return value."""
+"""The callbacks of one plugin: selection by topic, and interpretation of return values."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing import Any
 from flux.jobtap import validation
 from flux.jobtap.errors import JobtapError, Rejected, refusal
 
-#: Size of the cache of callbacks by topic, limited since plugins may use any number of topics of
-#: their own.
+#: Size of the cache of callbacks by topic; limited, since plugins may invent any number of topics.
 MAX_REMEMBERED_TOPICS = 1000
 
 
 class Handlers:
-    """The callbacks of a plugin by topic or glob. Of several that match, the first registered is
-    called."""
+    """A plugin's callbacks by topic or glob. If several match, the first registered is called."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[str, Callable[..., Any]]] = []
@@ -28,7 +26,7 @@ class Handlers:
         self._found.clear()
 
     def remove(self, pattern: str) -> None:
-        """Remove the first handler that was registered for exactly `pattern`, if there is one."""
+        """Remove the first handler registered for exactly `pattern`, if any."""
         for entry in self._entries:
             if entry[0] == pattern:
                 self._entries.remove(entry)
@@ -36,7 +34,7 @@ class Handlers:
         self._found.clear()
 
     def find(self, topic: str) -> Callable[..., Any] | None:
-        """The callback for `topic`; None if there is none."""
+        """Return the callback for `topic`, or None."""
         try:
             return self._found[topic]
         except KeyError:
@@ -58,11 +56,11 @@ class Handlers:
 
     @property
     def callbacks(self) -> list[Callable[..., Any]]:
-        """All callbacks, in order of registration."""
+        """Return all callbacks, in order of registration."""
         return [callback for _, callback in self._entries]
 
     def has(self, pattern: str) -> bool:
-        """Whether a handler was registered for exactly `pattern`."""
+        """Whether a handler is registered for exactly `pattern`."""
         return any(entry[0] == pattern for entry in self._entries)
 
 
@@ -71,17 +69,17 @@ def read_answer(answer: Any, topic: str, name: str) -> dict[str, Any] | None:
 
     Args:
         answer: the return value. None, True and integers from 0 mean success; False and negative
-            integers mean a refusal without a text; a dict is an answer
+            integers are a refusal without a text; a dict is an answer
         topic (str): the topic of the call
         name (str): the plugin
 
     Returns:
-        dict: a copy of the answer, of values that JSON can represent; None if there is none
+        dict: a copy of the answer, as JSON values; None if there is none
 
     Raises:
-        JobtapError: the callback refuses; `Rejected` for a topic that is about a new job
-        TypeError: the value is none of these
-        OSError: EINVAL: JSON cannot represent the dict
+        JobtapError: the callback refuses; `Rejected` if the topic concerns a new job
+        TypeError: the value is of another type
+        OSError: EINVAL: the dict is not representable in JSON
     """
     if answer is None or answer is True:
         return None

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The bridge between Python plugins and the job manager of a real Flux. Only ``python.so`` imports
-it.
+"""The bridge between Python plugins and the job manager of a real Flux, imported only by
+``python.so``.
 
-C code (src/jobtap/python.c) calls the five functions at the end of this module. The API that
-plugins use is in `flux.jobtap.plugin`; `PluginHost` implements it by calls of the C functions of
-the job manager.
+C code (src/jobtap/python.c) calls the five functions at the end of this module. Plugins use the API
+in `flux.jobtap.plugin`; `PluginHost` implements it with the job manager's C functions.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from flux.jobtap.validation import CURRENT_JOB, PRIORITY_UNAVAIL
 from flux.message import Message
 
 NEW, PRIORITY, RUN, CLEANUP, INACTIVE = 1, 4, 16, 32, 64
-#: The value in C of a priority that is not known yet (FLUX_JOBTAP_PRIORITY_UNAVAIL).
+#: The C value of an unknown priority (FLUX_JOBTAP_PRIORITY_UNAVAIL).
 C_PRIORITY_UNAVAIL = -2
 
 _loaded: dict[int, PluginHost] = {}  # key -> PluginHost
@@ -84,8 +83,8 @@ class ArgsSource:
 
 
 class UpdateArgsSource(ArgsSource):
-    """The arguments of a callback for job.update.KEY. ``updates`` is documented, but C has only
-    ``key`` and ``value``."""
+    """The arguments of a callback for job.update.KEY. C has only ``key`` and ``value``; the
+    documented ``updates`` is added."""
 
     __slots__ = ()
 
@@ -108,10 +107,9 @@ class RunningCallback:
 
     Attributes:
         args: as given
-        updates (dict): the jobspec updates that it has asked for
-        dependencies (dict): (job, description) -> whether it is open, for those that it has added
-            or removed. C does not know yet: it processes these events when the callback has
-            returned
+        updates (dict): the jobspec updates that it requested
+        dependencies (dict): (job, description) -> whether it is open, for those that it added or
+            removed. C processes these events only after the callback has returned
     """
 
     __slots__ = ("host", "topic", "args", "updates", "dependencies")
@@ -124,7 +122,7 @@ class RunningCallback:
         self.dependencies: dict[tuple[int, str], bool] = {}
 
     def run(self, callback: Callable[..., Any]) -> int:
-        """Call it. Returns 0, or -1 for a refusal, as C expects it."""
+        """Call the callback. Return 0, or -1 for a refusal, as C expects."""
         host, topic, plugin = self.host, self.topic, self.host.plugin
         source = UpdateArgsSource if topic.startswith("job.update.") else ArgsSource
         view = CallbackArgs(source(args_address(self.args)))
@@ -141,9 +139,9 @@ class RunningCallback:
                 if answer:
                     self._answer(view, answer)
             if self.updates:
-                # Not before the callback has returned: the job manager collects updates and applies
-                # them to the job of the next callback that succeeds, so those of a callback that
-                # fails would reach another job.
+                # Deferred until the callback has returned: the job manager collects updates and
+                # applies them to the job of the next successful callback. Those of a failed
+                # callback would reach another job.
                 text = json.dumps(self.updates).encode()
                 _check(lib.jobtap_jobspec_update(host.p, 1, 0, text), _UPDATE)
             failed = False
@@ -156,7 +154,7 @@ class RunningCallback:
             else:
                 host.perilogs.leave()
             _running.pop()
-            # Two of the references are this function's: `view`, and the argument of getrefcount().
+            # Two of the references belong here: `view`, and the argument of getrefcount().
             view.release(sys.getrefcount(view) > 2)
 
     def _failed(self, exc: BaseException) -> int:
@@ -208,7 +206,7 @@ class PluginHost:
 
     Args:
         p: the ``flux_plugin_t`` of the plugin
-        key (int): the number by which C names the plugin
+        key (int): the number that identifies the plugin in C
     """
 
     def __init__(self, p: Any, key: int) -> None:
@@ -216,7 +214,7 @@ class PluginHost:
         self.key = key
         self.plugin: Any = None  # a Plugin, until it is unloaded
         self.error: str | None = None
-        #: the name in messages: the plugin's, or its file's until there is a plugin
+        #: the name in messages: the plugin's, or its file's before there is a plugin
         self.name = self.basename = os.path.basename(_string(lib.flux_plugin_get_path(p)))
         self._registered = {"conf.update"}
         self.aux: dict[
@@ -228,7 +226,7 @@ class PluginHost:
         self._posts = plugin_resources.PostCounts()
         self._late: dict[
             int, list[tuple[str, str]]
-        ] = {}  # new job -> exceptions to raise when it has been validated
+        ] = {}  # new job -> exceptions to raise once it is validated
         self.h = lib.flux_jobtap_get_flux(p)
         pointer = int(ffi.cast("uintptr_t", self.h))
         self.plugin_resources = plugin_resources.PluginResources(
@@ -240,8 +238,8 @@ class PluginHost:
     def load(self) -> None:
         """Run the plugin's file and its ``plugin_init``.
 
-        An error is kept until C calls the handler for conf.update, the only place where it can be
-        shown to the user.
+        An error is kept until C calls the handler for conf.update, the only one whose error the
+        user sees.
         """
         try:
             path, args = _find(self.p, self.basename)
@@ -259,13 +257,13 @@ class PluginHost:
             text = describe(exc, self.plugin.path if self.plugin else None)
             self.log(LOG_DEBUG, trace(exc))
             self.error = text if self.name in text else f"{self.name}: {text}"
-        # python.so caches jobspecs. At least one plugin has to be called when a jobspec changes, to
+        # python.so caches jobspecs. At least one plugin must be called when a jobspec changes, to
         # clear the cache (see python_call).
         self._register("job.update")
 
     def take_R(self, id: int, R: Any) -> None:
-        """Store the resources that a plugin has given to a job, and post the alloc event, in place
-        of the scheduler."""
+        """Store the resources that a plugin assigned to a job, and post the alloc event in the
+        scheduler's place."""
         known = self._flags.get(id)
         posted = lib.flux_jobtap_job_event_posted(self.p, id, b"set-flags") == 1
         if not (known and "alloc-bypass" in known) and (known is not None or not posted):
@@ -295,7 +293,7 @@ class PluginHost:
         future.then(self.plugin_resources.guarded(committed, "commit of R"))
 
     def report(self, where: str, exc: BaseException) -> None:
-        """Log an exception of a plugin: one line at level err, and the traceback at level debug."""
+        """Log a plugin's exception: one line at level err, and the traceback at level debug."""
         path = self.plugin and self.plugin.path
         callback = self.plugin and self.plugin.handlers.find(where)
         text = describe_for_log(exc, path, callback)
@@ -328,7 +326,8 @@ class PluginHost:
         _check(lib.flux_jobtap_set_load_sort_order(self.p, mode.encode()))
 
     def _id(self, id: int) -> int:
-        """The id of a job; resolves CURRENT_JOB, which not every C function accepts."""
+        """Return the id of a job, with CURRENT_JOB resolved, which some C functions do not
+        accept."""
         if id != CURRENT_JOB:
             return id
         current = lib.jobtap_id(_running[-1].args) if _running else -1
@@ -364,9 +363,7 @@ class PluginHost:
         ffi.errno = 0
         answer = lib.flux_jobtap_job_event_posted(self.p, id, name.encode())
         if answer < 0:
-            self._lookup(
-                id, "state"
-            )  # ENOENT; otherwise the name is one that was never posted to any job
+            self._lookup(id, "state")  # ENOENT; otherwise no job ever had an event of that name
         return answer == 1
 
     def job_set_flag(self, plugin: Plugin, id: int, flag: str) -> None:
@@ -389,7 +386,7 @@ class PluginHost:
         id = self._id(id)
         if severity == 0 and self._lookup(id, "state") == NEW:
             # The job manager refuses a severe exception on a job that is not validated yet. It is
-            # raised then (RFC 21).
+            # raised afterwards (RFC 21).
             if len(self._late) > 1000:
                 self._late = {id: late for id, late in self._late.items() if self._is_active(id)}
             self._late.setdefault(id, []).append((type, note))
@@ -400,7 +397,7 @@ class PluginHost:
         _check(rc, _JOB)
 
     def depend(self, args: Any) -> None:
-        """A job was validated: raise the exceptions that were delayed until then."""
+        """Raise the exceptions delayed until the job is validated."""
         id = lib.jobtap_id(args)
         for type, note in self._late.pop(id, ()):
             lib.jobtap_raise_exception(self.p, id, type.encode(), 0, note.encode())
@@ -414,8 +411,8 @@ class PluginHost:
         _check(lib.jobtap_event_post(self.p, id, name.encode(), text), _JOB)
 
     def _count(self, id: int, name: str) -> None:
-        """Count an event that the plugin posts; OSError (ELOOP) if it posts without end."""
-        # The clock of the reactor stands still in a turn.
+        """Count an event posted by the plugin. Raises OSError (ELOOP) if it posts without end."""
+        # The reactor's clock stands still within a turn.
         turn = core_lib.flux_reactor_now(self._reactor)
         self._posts.count(turn, self.plugin.name, name, id)
 
@@ -462,7 +459,7 @@ class PluginHost:
     def job_unsubscribe(self, plugin: Plugin, id: int) -> None:
         lib.flux_jobtap_job_unsubscribe(self.p, self._id(id))
 
-    # -- auxiliary data: C keeps a handle, and says when the job is gone ---------------------------
+    # -- auxiliary data: C keeps a handle, and frees it with the job -------------------------------
 
     def job_aux_set(self, plugin: Plugin, id: int, name: str, value: Any, free_fn: Any) -> None:
         id = self._id(id)
@@ -510,8 +507,7 @@ class PluginHost:
             )
             _check(start(self.p, description.encode()), _PERILOG)
         else:
-            # The C function works on the current job only. For others the event that it posts is
-            # posted here.
+            # The C function only works on the current job. For other jobs its event is posted here.
             state = self._lookup(id, "state")
             late = state > RUN or self.job_event_posted(plugin, id, "start")
             if late if kind == "prolog" else state != CLEANUP:
@@ -535,7 +531,7 @@ class PluginHost:
     def _finish(self, perilog: Perilog, status: int, note: str | None) -> None:
         """Finish a prolog or an epilog in the plugin's place.
 
-        A job whose prolog has failed does not run.
+        A job with a failed prolog does not run.
         """
         id, kind = perilog.id, perilog.kind
         if self._lookup(id, "state") == INACTIVE:
@@ -613,8 +609,8 @@ class PluginHost:
     # -- the end -----------------------------------------------------------------------------------
 
     def unload(self) -> None:
-        """The plugin is being removed. Its flux_plugin_t is partly destroyed, so that only the
-        handle can be used."""
+        """Unload the plugin. Its flux_plugin_t is partly destroyed, so only the handle may be
+        used."""
         plugin = self.plugin
         for number in self._numbers:
             _services.pop(number, None)
@@ -639,7 +635,7 @@ class PluginHost:
 
 
 class AuxEntry:
-    """A value that a plugin has attached to a job."""
+    """A value attached to a job by a plugin."""
 
     def __init__(self, host: PluginHost, id: int, name: str, value: Any, free_fn: Any) -> None:
         self.host = host
@@ -650,7 +646,7 @@ class AuxEntry:
         self.handle = ffi.new_handle(self)
 
     def free(self) -> None:
-        """The value was removed or replaced, or the job is gone."""
+        """Called when the value is removed or replaced, or the job is gone."""
         aux, key = self.host.aux, (self.id, self.name)
         if aux.get(key) is self:
             del aux[key]
@@ -676,7 +672,7 @@ _PERILOG = {
 
 
 def _error(text: str) -> OSError:
-    """The error of the C function that was called last, with a text."""
+    """Return an OSError with the errno of the last C call, and a text."""
     return OSError(ffi.errno or errno.EINVAL, text)
 
 
@@ -685,10 +681,10 @@ def _check(rc: int, texts: dict[int, str] | None = None) -> None:
 
     Args:
         rc (int): negative for an error
-        texts (dict): error number -> text; the others have the text of the system
+        texts (dict): errno -> text; default: the system's text
 
     Raises:
-        OSError: it failed
+        OSError: the function failed
     """
     if rc < 0:
         number = ffi.errno or errno.EINVAL
@@ -700,7 +696,7 @@ def _string(pointer: Any) -> str:
 
 
 def _find(p: Any, basename: str) -> tuple[str, dict[str, Any]]:
-    """Find the Python file; returns its path, and the arguments for the plugin."""
+    """Return the path of the Python file, and the arguments for the plugin."""
     path = _string(lib.flux_plugin_get_path(p))
     conf = lib.flux_plugin_get_conf(p)
     args = json.loads(_string(conf)) if conf else {}
@@ -722,12 +718,12 @@ def _find(p: Any, basename: str) -> tuple[str, dict[str, Any]]:
 
 
 def args_address(args: Any) -> int:
-    """The address of a ``flux_plugin_arg_t``, as the functions of ``_flux_jobtap_values`` take it."""
+    """Return the address of a ``flux_plugin_arg_t``, as ``_flux_jobtap_values`` expects it."""
     return int(ffi.cast("uintptr_t", args))
 
 
 def _report_stray(exc: BaseException) -> None:
-    """Log an exception of a callback of unknown origin, in the name of any plugin."""
+    """Log an exception of an unknown callback, under the name of any plugin."""
     for host in _loaded.values():
         host.report("callback", exc)
         break
@@ -744,7 +740,7 @@ def python_load(p: Any, key: int) -> int:
     thread_guard.set_job_manager_thread()
     basename = os.path.basename(_string(lib.flux_plugin_get_path(p)))
     if any(host.basename == basename for host in _loaded.values()):
-        return 1  # the job manager refuses the plugin itself: it is loaded already
+        return 1  # the job manager itself refuses it: already loaded
     host = _loaded[key] = PluginHost(p, key)
     host.load()
     return 1

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Files of Python code that the instance owner runs: plugins, and functions of a site for a scheduler.
+"""Files of Python code run by the instance owner: plugins, and a site's functions for a scheduler.
 
-Write access to such a file gives all rights of the instance owner. So it is run only if it belongs
-to the owner or to root, and no other user can write it.
+Write access to such a file grants all rights of the instance owner. So it is run only if it belongs
+to the owner or root, and no other user can write it.
 """
 
 from __future__ import annotations
@@ -12,31 +12,30 @@ import stat
 
 
 class PermissionRefused(Exception):
-    """The file may not be run, because another user could have written it."""
+    """The file may not be run: another user could have written it."""
 
 
 def read_owned(path: str) -> bytes:
-    """Return the content of a file that is to be run by the instance owner.
+    """Return the content of a file to be run by the instance owner.
 
     Args:
         path (str): its path
 
     Raises:
-        OSError: it cannot be read
+        OSError: the file cannot be read
         PermissionRefused: see `check_owner`
     """
-    # The check and the reading use one open file, so that the path cannot be made to name another
-    # file in between.
+    # Both the check and the read use one open file, so the path cannot be redirected in between.
     with open(path, "rb") as file:
         check_owner(os.fstat(file.fileno()), os.geteuid())
         return file.read()
 
 
 def check_owner(status: os.stat_result, user: int) -> None:
-    """Check that a file belongs to the user or to root, and that no other user can write it.
+    """Check that a file belongs to `user` or root, and that no other user can write it.
 
     Args:
-        status (os.stat_result): of the file
+        status (os.stat_result): status of the file
         user (int): user id of the instance owner
 
     Raises:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The prologs and epilogs that a plugin has started and not finished.
+"""The open prologs and epilogs of a plugin.
 
-A job does not leave its state while one is open, so each of them has to be finished: by the plugin,
-or in its place when it is removed or the callback that started them fails.
+A job does not leave its state while one is open, so each must be finished: by the plugin, or on its
+behalf if the plugin is removed or the callback that started it fails.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-#: How many of them a job may have open at a time. The job manager of flux-core counts them in eight
-#: bits, and drops the events queued for a job that has more.
+#: Maximum number open per job. flux-core's job manager counts them in eight bits, and drops the
+#: queued events of a job that has more.
 MAX_OPEN = 255
-#: The wait status of a command that has ended with exit code 1.
+#: Wait status of exit code 1.
 FAILED = 1 << 8
 
 
 class Perilog(NamedTuple):
-    """A prolog or an epilog that is open.
+    """An open prolog or epilog.
 
     Attributes:
         id (int): the job
         kind (str): ``prolog`` or ``epilog``
-        description (str): as it is in the job's eventlog
-        if_removed (int): its wait status if the plugin is removed
+        description (str): its description in the job's eventlog
+        if_removed (int): wait status to report if the plugin is removed
     """
 
     id: int
@@ -40,8 +40,8 @@ class Perilogs:
     """The open prologs and epilogs of one plugin.
 
     Args:
-        finish: ``finish(perilog, status, note)`` finishes one of them in the plugin's place. `note`
-            is the text of the job exception that goes with it, or None if there is to be none
+        finish: ``finish(perilog, status, note)`` finishes one in the plugin's place; `note` is the
+            text of an accompanying job exception, or None
         log: ``log(text)`` writes a line to the log
     """
 
@@ -51,24 +51,24 @@ class Perilogs:
         self._finish = finish
         self._log = log
         self._open: list[Perilog] = []
-        # Those started by the running functions of the plugin, innermost last
+        # started by the running functions of the plugin, innermost last
         self._started: list[list[Perilog]] = []
 
     def __iter__(self) -> Iterator[Perilog]:
         return iter(list(self._open))
 
     def count(self, id: int) -> int:
-        """How many are open for a job."""
+        """Return the number open for a job."""
         return sum(perilog.id == id for perilog in self._open)
 
     def started(self, perilog: Perilog) -> None:
-        """The plugin has started one."""
+        """Register a started prolog or epilog."""
         self._open.append(perilog)
         if self._started:
             self._started[-1].append(perilog)
 
     def finished(self, id: int, kind: str, description: str) -> bool:
-        """One was finished; returns False if this plugin has no such one."""
+        """Unregister a finished one. Return False if this plugin has no such one."""
         for perilog in self._open:
             if perilog[:3] == (id, kind, description):
                 self._open.remove(perilog)
@@ -76,16 +76,16 @@ class Perilogs:
         return False
 
     def enter(self) -> None:
-        """A function of the plugin is called; `leave` or `fail` follows."""
+        """Begin a call of the plugin; `leave` or `fail` ends it."""
         self._started.append([])
 
     def leave(self) -> None:
-        """The function has returned."""
+        """End a call that has returned."""
         self._started.pop()
 
     def fail(self, what: str) -> None:
-        """The function has raised an exception: finish those it has started, since it may not have
-        arranged for their end yet.
+        """End a call that has raised: finish the prologs and epilogs that it started, since it may
+        not have arranged for their end.
 
         Args:
             what (str): plugin and topic, for the log
@@ -96,7 +96,7 @@ class Perilogs:
 
     @contextmanager
     def call(self, what: str) -> Iterator[None]:
-        """A block in which a function of the plugin is called (see `enter`)."""
+        """A context for a call of the plugin (see `enter`)."""
         self.enter()
         try:
             yield
@@ -106,7 +106,7 @@ class Perilogs:
         self.leave()
 
     def end(self, plugin: str) -> None:
-        """The plugin is removed: finish all that are open."""
+        """Finish all that are open: the plugin is removed."""
         self._end(list(self._open), f"plugin {plugin} was removed", lambda each: each.if_removed)
 
     def _end(
@@ -120,7 +120,7 @@ class Perilogs:
             self._open.remove(perilog)
             status = status_of(perilog)
             note = None
-            # One exception for a job is enough.
+            # one exception per job is enough
             if status and (perilog.id, perilog.kind) not in known:
                 known.add((perilog.id, perilog.kind))
                 note = f"{why} during {perilog.kind} {perilog.description!r}"
@@ -135,10 +135,10 @@ class Perilogs:
 
 
 def check_room(open_now: int, id: int, kind: str) -> None:
-    """Check that a job may get one more.
+    """Check that a job may have one more.
 
     Args:
-        open_now (int): how many are open for it
+        open_now (int): number open for it
         id (int): the job
         kind (str): ``prolog`` or ``epilog``
 

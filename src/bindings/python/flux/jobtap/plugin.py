@@ -22,23 +22,22 @@ FLUX_ROLE_OWNER, FLUX_ROLE_USER = 1, 2
 class Plugin:
     """A loaded plugin. It is passed to ``plugin_init(p)`` and to every callback.
 
-    A callback is ``callback(p, topic, args)``. `args` is a mapping that cannot be changed at any
-    depth. Its keys depend on the topic: jobspec, R, id, state, prev_state, userid, urgency,
-    priority, t_submit, entry, end_event; ``conf`` in conf.update; ``key``, ``value``, ``updates``
-    and ``cred`` in job.update.KEY. A callback returns None, or a dict with its answer (priority,
-    annotations, R, ...). It fails by raising an exception, or by returning False or a negative
-    number.
+    A callback is ``callback(p, topic, args)``. `args` is a deeply immutable mapping. Its keys
+    depend on the topic: jobspec, R, id, state, prev_state, userid, urgency, priority, t_submit,
+    entry, end_event; ``conf`` in conf.update; ``key``, ``value``, ``updates`` and ``cred`` in
+    job.update.KEY. A callback returns None, or a dict with its answer (priority, annotations, R,
+    ...). To refuse it raises an exception, or returns False or a negative number.
 
-    Wherever a job id is expected, `CURRENT_JOB` stands for the job of the running callback. Unless
-    said otherwise a method raises OSError: ENOENT for an unknown job, EINVAL for one in the wrong
-    state, for CURRENT_JOB outside of a callback, and for anything once the plugin was removed.
+    `CURRENT_JOB` in place of a job id is the job of the running callback. Unless stated otherwise,
+    methods raise OSError: ENOENT for an unknown job; EINVAL for a job in the wrong state, for
+    CURRENT_JOB outside a callback, and for every call after the plugin was removed.
 
     Attributes:
         name (str): file name, such as ``limits.py``
         path (str): full path, ``builtin`` for a builtin plugin
-        args (dict): the arguments that it was loaded with
-        handle (flux.Flux): the job manager's handle, for RPCs, timers and logging. Timers and RPCs
-            made with it end with the plugin
+        args (dict): its load arguments
+        handle (flux.Flux): the job manager's handle, for RPCs, timers and logging. Its timers and
+            RPCs end with the plugin
     """
 
     def __init__(
@@ -52,12 +51,12 @@ class Plugin:
         self.handle = handle
         self.handlers = Handlers()
 
-    #: Checks an event that is to be posted.
+    #: Checks an event before it is posted.
     _check_event = staticmethod(validation.plugin_event)
 
     @property
     def _host(self) -> Any:
-        # Nothing in the job manager may be used from another thread than its own.
+        # The job manager may only be used from its own thread.
         if get_ident() != self._thread:
             raise OSError(errno.EPERM, f"{self.name}: {WRONG_THREAD}")
         return self._job_manager
@@ -69,10 +68,10 @@ class Plugin:
     ) -> None:
         """Register a callback.
 
-        Of several handlers of a plugin that match a topic, the first that was registered is called.
+        If several handlers of a plugin match a topic, the first registered is called.
 
         Args:
-            topic (str): a callback topic, or a glob that matches several
+            topic (str): a callback topic, or a glob
             callback: ``callback(p, topic, args)``; None removes the first handler for exactly this
                 topic
         """
@@ -86,8 +85,7 @@ class Plugin:
         self._host.handlers_changed(self, topic)
 
     def set_name(self, name: str) -> None:
-        """Set the plugin's name in service topics. By default it is the file name up to its first
-        dot."""
+        """Set the plugin's name in service topics. Default: the file name up to the first dot."""
         if not name or type(name) is not str or "." in name or "/" in name:
             raise OSError(errno.EINVAL, f"set_name: {name!r} cannot be part of a service topic")
         self._host.set_name(self, validation.word(name, "set_name"))
@@ -97,9 +95,8 @@ class Plugin:
         plugin is loaded.
 
         Args:
-            mode (str): ``state``: in the order of states that a job goes through, and by id within a
-                state; ``-state``: in the reverse order of states; ``none`` or None: in no
-                particular order
+            mode (str): ``state``: in the order of a job's states, and by id within a state;
+                ``-state``: in reverse order of states; ``none`` or None: in any order
         """
         if mode not in (None, "none", "state", "-state"):
             raise OSError(
@@ -133,7 +130,7 @@ class Plugin:
     # -- jobs --------------------------------------------------------------------------------------
 
     def job_lookup(self, id: int) -> Mapping[str, Any]:
-        """Return the `args` of a callback for a job, active or inactive."""
+        """Return the `args` of a callback for an active or inactive job."""
         found: Mapping[str, Any] = self._host.job_lookup(self, validation.job_id(id))
         return found
 
@@ -144,17 +141,17 @@ class Plugin:
         return result
 
     def job_event_posted(self, id: int, name: str) -> bool:
-        """Whether an event of this name was ever posted to the job."""
+        """Whether an event of this name was ever posted for the job."""
         validation.text(name, "name")
         posted: bool = self._host.job_event_posted(self, validation.job_id(id), name)
         return posted
 
     def job_set_flag(self, id: int, flag: str) -> None:
-        """Set a flag of a job, ``waitable``, ``debug`` or ``alloc-bypass``, by posting the event
+        """Set a flag of a job (``waitable``, ``debug`` or ``alloc-bypass``) with the event
         ``set-flags``.
 
-        ``alloc-bypass`` means that a plugin gives the job its resources, in the answer to
-        job.state.sched. It has to be set in job.validate.
+        With ``alloc-bypass`` a plugin assigns the job's resources, in its answer to
+        job.state.sched. It must be set in job.validate.
         """
         self._host.job_set_flag(self, validation.job_id(id), validation.flag(flag))
 
@@ -171,10 +168,10 @@ class Plugin:
         """Post event `name` with `context` (dict) to a job's eventlog (RFC 18, 21).
 
         Raises:
-            OSError: EINVAL: JSON cannot hold the context, a value is out of range, or it is an
-                event that only the job manager posts (submit, validate, start, release, free,
-                clean) or that has a method of its own (prologs and epilogs). EPROTO: the context
-                lacks a key that RFC 21 requires
+            OSError: EINVAL: the context is not representable in JSON, a value is out of range, or
+                the event is reserved for the job manager (submit, validate, start, release, free,
+                clean) or has its own method (prologs and epilogs). EPROTO: the context lacks a key
+                required by RFC 21
         """
         context = self._check_event(name, context)
         self._host.event_post(self, validation.job_id(id), name, context)
@@ -184,18 +181,16 @@ class Plugin:
     def dependency_add(self, id: int, description: str) -> None:
         """Hold a job in DEPEND until `dependency_remove` with the same description.
 
-        A dependency that is open already can be added again, which changes nothing: a plugin that
-        is loaded again may do so.
+        Adding an open dependency again has no effect: a reloaded plugin may do so.
 
         Raises:
-            OSError: EEXIST: it was added before, and has been removed since. EINVAL: the job is
-                past DEPEND
+            OSError: EEXIST: it was added and removed before. EINVAL: the job is past DEPEND
         """
         description = validation.text(description, "description")
         self._host.dependency_add(self, validation.job_id(id), description)
 
     def dependency_remove(self, id: int, description: str) -> None:
-        """Remove a dependency, since it is met. The job may have reached SCHED when this returns.
+        """Remove a dependency that is met. The job may have reached SCHED on return.
 
         Raises:
             OSError: ENOENT: the job has no such open dependency
@@ -206,14 +201,14 @@ class Plugin:
     # -- priority ----------------------------------------------------------------------------------
 
     def priority_unavail(self, args: Any = None) -> dict[str, int]:
-        """Return the answer of job.state.priority and job.priority.get while the priority is not
-        known."""
+        """Return the answer to job.state.priority and job.priority.get while the priority is
+        unknown."""
         return {"priority": PRIORITY_UNAVAIL}
 
     def reprioritize_job(self, id: int, priority: int) -> None:
         """Set the priority of a job in PRIORITY or SCHED.
 
-        Nothing happens to a job that is in another state, is held, or is expedited.
+        No effect on a job that is in another state, held or expedited.
 
         Args:
             id (int): the job
@@ -229,11 +224,11 @@ class Plugin:
     # -- jobspec -----------------------------------------------------------------------------------
 
     def jobspec_update(self, updates: dict[str, Any]) -> None:
-        """Update the jobspec of the current job. This happens when the callback has returned.
+        """Update the jobspec of the current job, after the callback has returned.
 
         Args:
             updates (dict): dotted path, such as ``attributes.system.duration`` -> new value (RFC
-                21). The updates of several calls in one callback are posted as one event
+                21). All updates of a callback are posted as one event
         """
         self._host.jobspec_update(self, validation.updates(updates, "jobspec_update"))
 
@@ -245,11 +240,11 @@ class Plugin:
     # -- subscriptions, auxiliary data -------------------------------------------------------------
 
     def job_subscribe(self, id: int) -> None:
-        """Call the callbacks for job.event.* for a job, until it is inactive."""
+        """Call the job.event.* callbacks for a job, until it is inactive."""
         self._host.job_subscribe(self, validation.job_id(id))
 
     def job_unsubscribe(self, id: int) -> None:
-        """Undo `job_subscribe`. Nothing happens if there is no such job or subscription."""
+        """Undo `job_subscribe`. No effect without such a job or subscription."""
         self._host.job_unsubscribe(self, validation.job_id(id))
 
     def job_aux_set(
@@ -259,7 +254,7 @@ class Plugin:
 
         Args:
             id (int): the job
-            name (str): the name under which the plugin finds it again
+            name (str): key of the value, for this plugin
             value: any object
             free_fn: ``free_fn(value)`` is called when the value is removed or replaced, or the job
                 is gone
@@ -269,17 +264,17 @@ class Plugin:
         )
 
     def job_aux_get(self, id: int, name: str, default: Any = None) -> Any:
-        """Return the value that this plugin has attached to a job under a name, or `default`."""
+        """Return the value that this plugin attached to a job as `name`, or `default`."""
         return self._host.job_aux_get(
             self, validation.job_id(id), validation.text(name, "name"), default
         )
 
     def job_aux_delete(self, id: int, name: str) -> None:
-        """Remove the value that this plugin has attached to a job under a name, if there is one."""
+        """Remove the value that this plugin attached to a job as `name`, if any."""
         self._host.job_aux_delete(self, validation.job_id(id), validation.text(name, "name"))
 
     def job_aux_delete_value(self, id: int, value: Any) -> None:
-        """Remove an attached value from a job, found by the object itself instead of its name."""
+        """Remove an attached value from a job, identified by the object itself."""
         self._host.job_aux_delete_value(self, validation.job_id(id), value)
 
     # -- prolog and epilog -------------------------------------------------------------------------
@@ -287,40 +282,40 @@ class Plugin:
     def prolog_start(
         self, description: str, id: int = CURRENT_JOB, *, if_removed: int = FAILED
     ) -> None:
-        """Keep a job from being started until `prolog_finish` is called.
+        """Keep a job from starting until `prolog_finish` is called.
 
-        If the plugin is removed before that, the prolog ends with status `if_removed`; by default it
-        has failed, and the job does not run. If the function that has called `prolog_start` raises
-        an exception, the prolog has failed in any case.
+        If the plugin is removed first, the prolog ends with status `if_removed`; by default it
+        fails, and the job does not run. If the function that called `prolog_start` raises, the
+        prolog fails in any case.
 
         Args:
-            description (str): for the job's eventlog; `prolog_finish` has the same
+            description (str): description in the job's eventlog, repeated for `prolog_finish`
             id (int): the job
-            if_removed (int): the wait status of the prolog if the plugin is removed: 0 lets the job
-                go on, any other ends it with an exception
+            if_removed (int): wait status if the plugin is removed: 0 lets the job go on, any other
+                ends it with an exception
 
         Raises:
-            OSError: EINVAL: the job was started. EOVERFLOW: it has 255 of them open
+            OSError: EINVAL: the job has started. EOVERFLOW: it has 255 open
         """
         self._perilog_start("prolog", description, id, if_removed)
 
     def prolog_finish(self, id: int, description: str, status: int) -> None:
-        """Say that a prolog has ended. Its wait status is recorded, and has no other effect."""
+        """Report the end of a prolog. The wait status is only recorded."""
         self._perilog_finish(id, "prolog", description, status)
 
     def epilog_start(
         self, description: str, id: int = CURRENT_JOB, *, if_removed: int = FAILED
     ) -> None:
-        """Keep a job in CLEANUP, and its resources allocated, until `epilog_finish` is called, the
-        plugin is removed, or the function that has called `epilog_start` raises an exception.
+        """Keep a job in CLEANUP, with its resources, until `epilog_finish` is called, the plugin is
+        removed, or the function that called `epilog_start` raises.
 
-        The arguments are those of `prolog_start`. An epilog that has failed only leaves a job
-        exception of severity 1.
+        The arguments are those of `prolog_start`. A failed epilog only raises a job exception of
+        severity 1.
         """
         self._perilog_start("epilog", description, id, if_removed)
 
     def epilog_finish(self, id: int, description: str, status: int) -> None:
-        """Say that an epilog has ended. Its wait status is recorded, and has no other effect."""
+        """Report the end of an epilog. The wait status is only recorded."""
         self._perilog_finish(id, "epilog", description, status)
 
     def _perilog_start(self, kind: str, description: str, id: int, if_removed: int) -> None:
@@ -336,19 +331,19 @@ class Plugin:
     # -- other plugins, services -------------------------------------------------------------------
 
     def call(self, id: int, topic: str, args: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Call the handlers of all plugins for a topic that plugins have agreed on.
+        """Call all plugins' handlers for a topic defined by plugins.
 
         Args:
-            id (int): the job, which is CURRENT_JOB for the handlers
-            topic (str): must not begin with ``job.``
-            args (mapping): the arguments of the callbacks; default: those of the job
+            id (int): the job, CURRENT_JOB for the handlers
+            topic (str): a topic that does not begin with ``job.``
+            args (mapping): arguments of the callbacks; default: those of the job
 
         Returns:
-            dict: the answers of the handlers, merged
+            dict: the merged answers of the handlers
 
         Raises:
             OSError: EINVAL: the topic is reserved
-            JobtapError: a handler has failed
+            JobtapError: a handler failed
         """
         if validation.word(topic, "call: topic").startswith("job."):
             raise OSError(errno.EINVAL, f"call: topic {topic} is reserved for the job manager")
@@ -359,15 +354,15 @@ class Plugin:
         """Serve requests of all users to ``job-manager.NAME.METHOD``.
 
         Args:
-            method (str): METHOD in the topic; NAME is the plugin's (see `set_name`)
-            callback: ``callback(p, msg)``; it answers with ``p.handle.respond``
+            method (str): METHOD in the topic; NAME is that of the plugin (see `set_name`)
+            callback: ``callback(p, msg)``; it responds with ``p.handle.respond``
         """
         self.service_register_ex(method, FLUX_ROLE_OWNER | FLUX_ROLE_USER, callback)
 
     def service_register_ex(
         self, method: str, rolemask: int, callback: Callable[[Plugin, Any], Any]
     ) -> None:
-        """`service_register` for the instance owner, and for users with a role in `rolemask`.
+        """`service_register` for the instance owner and users with a role in `rolemask`.
 
         Args:
             rolemask (int): FLUX_ROLE_OWNER (1), FLUX_ROLE_USER (2)
@@ -378,13 +373,13 @@ class Plugin:
         self._host.service_register(self, method, rolemask | FLUX_ROLE_OWNER, callback)
 
     def end(self) -> None:
-        """Called by the host when the plugin is removed. From then on every method raises OSError
+        """Called by the host when the plugin is removed: every later method call raises OSError
         (EINVAL)."""
         self._job_manager = RemovedPluginHost(self.name)
 
 
 class RemovedPluginHost:
-    """Replaces the host of a plugin that was removed: every method raises OSError."""
+    """The host of a removed plugin: every method raises OSError."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -394,8 +389,8 @@ class RemovedPluginHost:
 
 
 def service_name(name: str) -> str:
-    """The default name of a plugin in its service topics: its file name up to the first dot.
+    """Return a plugin's default name in service topics: its file name up to the first dot.
 
-    The dot with which the names of builtin plugins begin does not count.
+    The leading dot of builtin plugins does not count.
     """
     return name.lstrip(".").partition(".")[0]

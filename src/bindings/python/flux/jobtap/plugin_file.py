@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Runs a plugin file, after a check that no other user could have changed it."""
+"""Run a plugin file, if no other user can have changed it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def run_plugin_file(path: str) -> Callable[[Any], Any]:
         path (str): full path
 
     Raises:
-        OSError: ENOENT: there is no such file. EPERM: it may not be run (see `owned_file`).
-            EINVAL: it raises an exception, or has no ``plugin_init``. The text gives the reason
+        OSError: ENOENT: the file does not exist. EPERM: it may not be run (see `owned_file`).
+            EINVAL: it raises an exception, or has no ``plugin_init``. The text has the reason
     """
     name = os.path.basename(path)
-    # The name depends on the whole path, since two plugins may have files of the same name.
+    # The name depends on the whole path: plugins may share a file name.
     module = types.ModuleType("flux_jobtap_" + hashlib.sha1(path.encode()).hexdigest()[:12])
     module.__file__ = path
-    # dataclasses and others look a class's module up here. A file that is run again replaces its
-    # former module.
+    # dataclasses and others look up a class's module here. Running a file again replaces its
+    # module.
     former = sys.modules.get(module.__name__)
     sys.modules[module.__name__] = module
     try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The handle of a plugin in the job manager of a real Flux: watchers and futures made with it end
-with the plugin."""
+"""The handle of a plugin in the job manager of a real Flux: its watchers and futures end with the
+plugin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flux.jobtap import plugin_resources
 
 
 class PluginRPC(plugin_resources.plugin_rpc_class(flux.rpc.RPC)):
-    """An RPC that a plugin has sent."""
+    """An RPC sent by a plugin."""
 
 
 class PluginHandle(plugin_resources.plugin_handle_class(flux.core.handle.Flux)):
@@ -25,7 +25,7 @@ class PluginHandle(plugin_resources.plugin_handle_class(flux.core.handle.Flux)):
 
     Args:
         pointer (int): address of the ``flux_t``
-        resources (PluginResources): keeps the watchers and futures made with it
+        resources (PluginResources): owner of its watchers and futures
     """
 
     _handle: Any
@@ -59,8 +59,8 @@ class PluginHandle(plugin_resources.plugin_handle_class(flux.core.handle.Flux)):
                 if callback is not None:
                     callback(handle, watcher, revents, args)
             finally:
-                # The bindings keep every watcher for ever. One that has fired and was not started
-                # again is let go.
+                # The bindings keep every watcher forever. One that has expired and was not
+                # restarted is released.
                 if not repeat and watcher.handle and not is_active(watcher):
                     self.del_watcher(watcher)
 

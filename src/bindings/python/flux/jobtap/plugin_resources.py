@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The watchers and futures of a plugin: they end with it, and an exception in one of their
-callbacks is only logged.
+"""The watchers and futures of a plugin. They end with it, and exceptions in their callbacks are
+only logged.
 
-`plugin_handle_class` and `plugin_rpc_class` derive classes that do so from the handle and the RPC
-of the host. Both the job manager of a real Flux and that of the embedded instance use them.
+`plugin_handle_class` and `plugin_rpc_class` derive such classes from the host's handle and RPC, for
+both the job manager of a real Flux and that of the embedded instance.
 """
 
 from __future__ import annotations
@@ -18,46 +18,44 @@ from typing import Any, NoReturn
 from flux.jobtap.errors import FAILURES
 from flux.jobtap.process_guard import end_child
 
-#: Services that the job manager answers itself, and methods of others that ask the job manager
-#: before they answer.
+#: Services answered by the job manager itself, and methods of others that call it before they
+#: answer.
 _ANSWERED_BY_JOB_MANAGER = ("job-manager.", "job-ingest.")
 _METHODS_THAT_NEED_JOB_MANAGER = ("resource.sched-status", "sched.resource-status")
 
-#: Seconds that a plugin waits for an answer inside a callback, unless it names a time itself
-#: (``wait_for(seconds)``). The job manager does nothing else meanwhile, and the service that is
-#: called may in turn wait for the job manager.
+#: Seconds that a plugin waits for an answer inside a callback by default (see
+#: ``wait_for(seconds)``). The job manager is blocked meanwhile, and the service may in turn wait
+#: for the job manager.
 MAX_WAIT = 1.0
 
-#: Maximum of events that a plugin may post to one job in one turn of the job manager's reactor, and
-#: of rare ones. Each event may call the plugin again, and the turn would never end if each call
-#: posted one.
+#: Maximum number of events that a plugin may post to one job in one turn of the job manager's
+#: reactor, and of rare ones. Each event may call the plugin again: if each call posted one, the
+#: turn would never end.
 MAX_POSTS_PER_TURN, MAX_RARE_POSTS_PER_TURN = 10000, 100
-#: Events that are rare in a job: those that send it back to PRIORITY, and exceptions.
+#: Events that are rare in a job: those that return it to PRIORITY, and exceptions.
 RARE_EVENTS = ("urgency", "jobspec-update", "flux-restart", "exception")
 
 
 class PostCounts:
-    """Counts the events that a plugin posts to each job in a turn: the job manager handles an event,
-    and all that plugins post because of it, before its reactor turns again.
+    """Counts the events that a plugin posts to each job in a turn: the job manager handles an
+    event, and all events posted in response, before its reactor turns again.
     """
 
     def __init__(self) -> None:
         self._turn: Any = None
-        self._counts: dict[
-            int, list[int]
-        ] = {}  # job -> [events, those of RARE_EVENTS], in the turn
+        self._counts: dict[int, list[int]] = {}  # job -> [events, rare events] in this turn
 
     def count(self, turn: Any, name: str, event: str, id: int) -> None:
         """Count an event.
 
         Args:
-            turn: a value that differs in each turn of the reactor
+            turn: a value that differs between turns of the reactor
             name (str): the plugin
-            event (str): its name
+            event (str): name of the event
             id (int): the job
 
         Raises:
-            OSError: ELOOP: above the maximum: the plugin seems to post without end
+            OSError: ELOOP: the maximum is exceeded: the plugin seems to post without end
         """
         if turn != self._turn:
             self._turn = turn
@@ -81,25 +79,25 @@ WRONG_THREAD = (
 
 
 def waits_for_job_manager(topic: str) -> bool:
-    """Whether a request to `topic` can be answered only while the job manager's reactor turns."""
+    """Whether a request to `topic` is answered only while the job manager's reactor turns."""
     return topic.startswith(_ANSWERED_BY_JOB_MANAGER) or topic in _METHODS_THAT_NEED_JOB_MANAGER
 
 
 class NoAnswer(TimeoutError):
-    """A plugin has waited in vain inside a callback."""
+    """A plugin waited in vain inside a callback."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # The bindings put the error text of the future in place of this one, and there is none.
+        # The bindings would overwrite the text with the future's error text, which is None.
         if name != "strerror" or value is not None:
             super().__setattr__(name, value)
 
 
 def no_answer(topic: str, seconds: float) -> OSError:
-    """The error for a plugin that has waited in vain inside a callback.
+    """Return the error for a plugin that waited in vain inside a callback.
 
     Args:
-        topic (str): of the request; empty if it is not known
-        seconds (float): the time it has waited
+        topic (str): topic of the request; empty if unknown
+        seconds (float): duration of the wait
     """
     unit = "second" if seconds == 1 else "seconds"
     return NoAnswer(
@@ -115,12 +113,12 @@ class PluginResources:
 
     Args:
         name (str): the plugin
-        report: ``report(where, exc)`` logs an exception of a callback
-        enter: ``enter()`` returns a context manager in which callbacks are called
+        report: ``report(where, exc)`` logs a callback's exception
+        enter: ``enter()`` returns a context manager for the call of a callback
 
     Attributes:
         name (str): the plugin
-        ended (bool): the plugin was removed
+        ended (bool): whether the plugin was removed
     """
 
     def __init__(
@@ -151,11 +149,11 @@ class PluginResources:
     def guarded(
         self, callback: Callable[..., Any] | None, where: str
     ) -> Callable[..., None] | None:
-        """Wrap a callback, so that its exceptions are logged, and it is not called after the
-        plugin's removal.
+        """Wrap a callback: its exceptions are logged, and it is not called after the plugin's
+        removal.
 
         Args:
-            callback: the plugin's function; None: there is none
+            callback: the plugin's function, or None
             where (str): the purpose of the callback, for the log
         """
         if callback is None:
@@ -176,17 +174,17 @@ class PluginResources:
         return call
 
     def add_watcher(self, watcher: Any) -> Any:
-        """Register a watcher to end with the plugin; returns the watcher."""
+        """Register a watcher to end with the plugin. Return the watcher."""
         self._watchers.add(watcher)
         return watcher
 
     def add_future(self, future: Any) -> Any:
-        """Register a future to end with the plugin; returns the future."""
+        """Register a future to end with the plugin. Return the future."""
         self._futures.add(future)
         return future
 
     def end(self, drop_future: Callable[[Any], Any]) -> None:
-        """Destroy all watchers and futures, since the plugin is removed.
+        """Destroy all watchers and futures: the plugin is removed.
 
         Args:
             drop_future: ``drop_future(future)`` destroys a future
@@ -200,7 +198,7 @@ class PluginResources:
 
 
 def refuse_to_wait(topic: str) -> None:
-    """Refuse to wait for an answer that cannot come while the job manager waits.
+    """Raise an error if waiting for this answer would deadlock the job manager.
 
     Args:
         topic (str): the topic of the request
@@ -217,10 +215,10 @@ def refuse_to_wait(topic: str) -> None:
 
 
 def wait_limit(timeout: float) -> float:
-    """The time that `wait_for` waits inside a callback.
+    """Return the seconds that `wait_for` waits inside a callback.
 
     Args:
-        timeout (float): its argument; negative: without limit
+        timeout (float): argument of `wait_for`; negative: no limit given
 
     Returns:
         float: seconds
@@ -236,8 +234,8 @@ def plugin_rpc_class(base: Any) -> Any:
     """
 
     class PluginRPC(base):  # type: ignore[misc]
-        """An RPC that a plugin has sent. `get` raises OSError: EDEADLK if the answer could never
-        come, ETIMEDOUT if it has not come in `MAX_WAIT` seconds."""
+        """An RPC sent by a plugin. `get` raises OSError: EDEADLK if the answer could never come,
+        ETIMEDOUT if it has not come after `MAX_WAIT` seconds."""
 
         topic = ""
         plugin_resources: Any = None
@@ -282,11 +280,11 @@ def plugin_handle_class(base: Any) -> Any:
         base (type): ``flux.core.handle.Flux`` of the host
 
     Returns:
-        type: the class; its instances need an attribute ``plugin_resources``
+        type: the class; instances need an attribute ``plugin_resources``
     """
 
     class PluginHandle(base):  # type: ignore[misc]
-        """The job manager's handle, as one plugin has it."""
+        """The job manager's handle, for one plugin."""
 
         plugin_resources: Any = None
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Keeps plugins from handling signals of the job manager's process, and from ending or forking it.
 
-`install` replaces functions of `os` and `signal` once for the whole interpreter. They raise an
-error while a plugin runs, and otherwise work as before. `end_child` ends a child process that
-a plugin has forked, where it would go on as a second job manager.
+`install` replaces functions of `os` and `signal`, once per interpreter. They raise an error while a
+plugin runs, and work as usual otherwise. `end_child` ends a child process forked by a plugin, which
+would otherwise go on as a second job manager.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _job_manager = os.getpid()
 
 
 def install(host: Any) -> None:
-    """Make the functions refuse whenever ``host.is_running_plugin()`` is true.
+    """Let the functions refuse while ``host.is_running_plugin()`` is true.
 
-    They only do so in this process: a child process that a plugin has forked may call all of them.
+    This applies in this process only: a child process forked by a plugin may call them.
 
     Args:
-        host: it is referred to weakly, and forgotten when it is gone
+        host: weakly referenced
     """
     global _job_manager
     if not _hosts:
@@ -62,9 +62,9 @@ def _guarded(function: Callable[..., Any], what: str, home: int) -> Callable[...
 
 
 def end_child() -> None:
-    """End this process if it is a child that a plugin has forked: with status 1 and the traceback of the
-    exception that is being handled, or with 0. Called wherever a plugin's code is over, since the child
-    has the job manager's memory, its sockets and its reactor."""
+    """Exit if this process is a child forked by a plugin: with status 1 and a traceback if an
+    exception is being handled, else with 0. Called after each call of plugin code: the child shares
+    the job manager's memory, sockets and reactor."""
     if os.getpid() == _job_manager:
         return
     failed = sys.exc_info()[1] is not None
@@ -74,5 +74,5 @@ def end_child() -> None:
         try:
             stream.flush()
         except (AttributeError, OSError, ValueError):
-            pass  # closed, or none
+            pass  # closed or missing
     os._exit(1 if failed else 0)

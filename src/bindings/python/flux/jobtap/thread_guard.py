@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Keeps Python code in the job manager's thread from blocking it: no waiting for the job manager
-itself, no long wait for another service, no reactor, no signal handlers.
+"""Keeps Python code from blocking the job manager's thread: no waiting for the job manager itself,
+no long waits for other services, no reactor, no signal handlers.
 
-Used in the job manager of a real Flux only. There all Python code is plugins, and they may create
-handles of their own.
+Used only in the job manager of a real Flux, where all Python code belongs to plugins, which may
+create handles of their own.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import flux.wrapper
 from _flux._core import ffi, lib
 from flux.jobtap import child_processes, plugin_resources, process_guard
 
-#: the thread that the job manager runs in
+#: the job manager's thread
 _thread: list[int | None] = [None]
-#: the topic of the request whose answer is being waited for; empty if it is not known
+#: topic of the request being waited for; empty if unknown
 _topic = [""]
-#: Prefixes of the names of C functions that wait until their future is fulfilled.
-#: ("flux_future_get" is a full name: others with this prefix do not wait.)
+#: Prefixes of C functions that wait for their future. ("flux_future_get" is a full name: others
+#: with this prefix do not wait.)
 _WAITING = (
     "flux_rpc_get",
     "flux_kvs_lookup_get",
@@ -43,7 +43,7 @@ _WAITING = (
 
 
 def set_job_manager_thread() -> None:
-    """Note that the calling thread is the job manager's."""
+    """Mark the calling thread as the job manager's."""
     _thread[0] = threading.get_ident()
 
 
@@ -53,10 +53,10 @@ def _in_job_manager() -> bool:
 
 def _limit_waiting() -> None:
     """Limit the time that C functions wait for a future in the job manager's thread; functions that
-    wait for a message do not wait at all there.
+    wait for a message do not wait there.
 
-    The bindings wrap each C function when it is first used, and call many of them themselves
-    (`flux.kvs.get` is an example), where no Python method of a future is involved.
+    The bindings wrap each C function at its first use, and call many of them without a future's
+    Python method (for example in `flux.kvs.get`).
     """
     wrap = flux.wrapper.Wrapper.check_wrap
 
@@ -103,12 +103,11 @@ def _limit_waiting() -> None:
 
 
 def _refuse_to_block(report: Callable[[BaseException], None]) -> None:
-    """Make every handle refuse to wait for the job manager, or to run a reactor, in the job
+    """Let every handle refuse to wait for the job manager, or to run a reactor, in the job
     manager's thread.
 
     Args:
-        report: called with an exception that has left a callback, instead of ending the reactor
-            with it
+        report: called with an exception that left a callback, instead of ending the reactor
     """
     get_str, wait_for, init = (
         flux.rpc.RPC.get_str,
@@ -168,7 +167,7 @@ def _refuse_to_block(report: Callable[[BaseException], None]) -> None:
 
 
 class PluginProcess:
-    """The process as `process_guard` sees it: all Python code in it belongs to plugins."""
+    """The process, for `process_guard`: all Python code in it belongs to plugins."""
 
     @staticmethod
     def is_running_plugin() -> bool:
@@ -176,8 +175,8 @@ class PluginProcess:
 
 
 class InertSignalModule:
-    """Stands for the module `signal` in flux.util, whose functions set a handler for Ctrl-C while
-    they wait. Inside the job manager no handler may be set, and there is no Ctrl-C."""
+    """Replaces module `signal` in flux.util, whose functions handle Ctrl-C while they wait.
+    Handlers are forbidden in the job manager, and there is no Ctrl-C."""
 
     SIGINT, SIG_DFL = signal.SIGINT, signal.SIG_DFL
     getsignal = staticmethod(signal.getsignal)
@@ -187,14 +186,14 @@ class InertSignalModule:
         return None
 
 
-_plugin_process = PluginProcess()  # process_guard refers to it weakly
+_plugin_process = PluginProcess()  # process_guard references it weakly
 
 
 def install(report: Callable[[BaseException], None]) -> None:
     """Install all guards in this process, and `child_processes.Popen`.
 
     Args:
-        report: called with an exception that has left a callback of unknown origin
+        report: called with an exception that left a callback of unknown origin
     """
     _refuse_to_block(report)
     _limit_waiting()

@@ -2,8 +2,8 @@
 """Checks of the arguments that plugins pass to the job manager: job ids, events, priorities, flags,
 jobspec updates.
 
-These values go into eventlogs and messages, so they must be valid JSON that the C code of a real
-Flux accepts too, and no event may leave a job in a state that the job manager cannot handle.
+The values go into eventlogs and messages, so they must be JSON that C code accepts too, and no
+event may leave a job in a state that the job manager cannot handle.
 """
 
 from __future__ import annotations
@@ -13,21 +13,19 @@ import json
 from math import isfinite
 from typing import Any
 
-#: Stands for the id of the job that the running callback was called for.
+#: The job of the running callback, in place of a job id.
 CURRENT_JOB = -1
-#: Stands for a priority that is not known yet.
+#: An unknown priority.
 PRIORITY_UNAVAIL = -1
 
 PRIORITY_MAX = 4294967295
 URGENCY_MAX = 31
-#: The value of CURRENT_JOB in the C interface (FLUX_JOBTAP_CURRENT_JOB), which no job has as its
-#: id.
+#: CURRENT_JOB in C (FLUX_JOBTAP_CURRENT_JOB), never a job id.
 C_CURRENT_JOB = 0xFFFFFFFFFFFFFFFF
 
 FLAGS = ("waitable", "debug", "alloc-bypass")
 
-#: Events that change the job: the keys that their context must have, and the types of the values
-#: (RFC 21).
+#: Events that change the job -> required keys of their context, and types of the values (RFC 21).
 _REQUIRED_CONTEXT: dict[str, dict[str, tuple[type, ...]]] = {
     "set-flags": {"flags": (list,)},
     "resource-update": {"expiration": (int, float)},
@@ -45,20 +43,20 @@ _REQUIRED_CONTEXT: dict[str, dict[str, tuple[type, ...]]] = {
     "memo": {},
     "jobspec-update": {},
 }
-#: Events that begin a job or take it back: only the job manager itself may post them.
+#: Events that begin or withdraw a job: reserved for the job manager.
 _NOT_POSTED = ("submit", "invalidate")
-#: Events by which the job manager records reports of other services. A job that it wrongly takes to
-#: have ended, or to hold no resources, would hold them forever.
+#: Events in which the job manager records other services' reports. A job wrongly marked as ended,
+#: or as holding no resources, would hold them forever.
 _NOT_POSTED_BY_PLUGINS = ("validate", "start", "release", "free", "clean")
-#: Events with methods of their own, which count open prologs and epilogs.
+#: Events with their own methods, which count open prologs and epilogs.
 _BY_METHOD = {
     "prolog-start": "prolog_start",
     "prolog-finish": "prolog_finish",
     "epilog-start": "epilog_start",
     "epilog-finish": "epilog_finish",
 }
-#: The type of the exception by which the job manager reports that a scheduler could not take over
-#: the resources of a job. It does not free them then.
+#: Exception type with which the job manager reports that a scheduler could not take over a job's
+#: resources. It does not free them then.
 _RESERVED_EXCEPTION = "scheduler-restart"
 
 
@@ -67,7 +65,7 @@ def _invalid(text: str) -> OSError:
 
 
 def job_id(value: Any) -> int:
-    """Check a job id, which may be CURRENT_JOB.
+    """Check a job id; CURRENT_JOB is allowed.
 
     Raises:
         OSError: EINVAL: it is not a job id
@@ -81,14 +79,14 @@ def job_id(value: Any) -> int:
 
 
 def plain(value: Any, what: str) -> Any:
-    """Copy a value through JSON, so that the plugin cannot change it later.
+    """Copy a value through JSON: the plugin cannot change it later.
 
     Args:
         value: the plugin's argument
         what (str): its name, for the error
 
     Raises:
-        OSError: EINVAL: JSON or C cannot represent it: integers of more than 64 bits, lone
+        OSError: EINVAL: not representable in JSON or in C: integers of more than 64 bits, lone
             surrogates, NUL
     """
     try:
@@ -102,7 +100,7 @@ def plain(value: Any, what: str) -> Any:
 
 
 def _check_leaves(value: Any) -> None:
-    """Raise ValueError for values that JSON in Python accepts and JSON in C does not."""
+    """Raise ValueError for values that Python's JSON accepts but C does not."""
     kind = type(value)
     if kind is str:
         _check_text(value)
@@ -119,7 +117,7 @@ def _check_leaves(value: Any) -> None:
 
 
 def _check_text(value: str) -> None:
-    value.encode()  # a lone surrogate is a UnicodeEncodeError, which is a ValueError
+    value.encode()  # a lone surrogate raises UnicodeEncodeError, a ValueError
     if "\0" in value:
         raise ValueError("a string with a NUL character")
 
@@ -132,7 +130,7 @@ def text(value: Any, what: str) -> str:
         what (str): its name, for the error
 
     Raises:
-        OSError: EINVAL: it is not a string, or C cannot represent it
+        OSError: EINVAL: it is not a string, or not representable in C
     """
     if type(value) is not str:
         raise _invalid(f"{what}={value!r}: expected a string")
@@ -144,7 +142,7 @@ def text(value: Any, what: str) -> str:
 
 
 def word(value: Any, what: str) -> str:
-    """Check a string that must not be empty or contain white space. See `text`.
+    """Check a string that must be non-empty and without white space. See `text`.
 
     Raises:
         OSError: EINVAL: it is not such a string
@@ -189,7 +187,7 @@ def wait_status(value: Any, what: str) -> int:
 
 
 def priority(value: Any) -> int:
-    """Check a priority, which may be PRIORITY_UNAVAIL.
+    """Check a priority; PRIORITY_UNAVAIL is allowed.
 
     Raises:
         OSError: EINVAL: it is not a priority
@@ -208,7 +206,7 @@ def flag(value: Any) -> str:
     """Check the name of a job flag.
 
     Raises:
-        OSError: EINVAL: there is no such flag, or plugins may not set it
+        OSError: EINVAL: unknown flag, or reserved
     """
     if value not in FLAGS:
         raise _invalid(f"job_set_flag: {value!r}: expected one of {', '.join(FLAGS)}")
@@ -270,11 +268,11 @@ def _check_system(system: dict[str, Any], prefix: str, path: str) -> None:
 
 
 def plugin_event(name: Any, context: Any) -> dict[str, Any] | None:
-    """Check an event that a plugin wants to post; see `event`.
+    """Check an event to be posted by a plugin; see `event`.
 
     Raises:
-        OSError: as `event`; EINVAL too for events that are not for plugins, since a job could be
-            left with resources that are never freed
+        OSError: as `event`; EINVAL also for events reserved for the job manager, which could leave
+            resources allocated forever
     """
     checked = event(name, context)
     if name in _NOT_POSTED_BY_PLUGINS:
@@ -287,19 +285,19 @@ def plugin_event(name: Any, context: Any) -> dict[str, Any] | None:
 
 
 def event(name: Any, context: Any) -> dict[str, Any] | None:
-    """Check an event that is to be posted.
+    """Check an event to be posted.
 
     Args:
         name: the name of the event
-        context: its context; None: it has none
+        context: its context, or None
 
     Returns:
         dict: a copy of the context; None if it is empty
 
     Raises:
         OSError: EINVAL: it has no name, its context is not a JSON object, a value is out of range,
-            or only the job manager may post such an event. EPROTO: the context lacks what RFC 21
-            requires
+            or the event is reserved for the job manager. EPROTO: the context lacks a key required
+            by RFC 21
     """
     if type(name) is not str or not name:
         raise _invalid("event_post: the event has no name")

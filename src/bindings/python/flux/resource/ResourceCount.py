@@ -12,20 +12,20 @@ from flux.resource.pool.masks import intervals, quote
 
 _NUMBER = "(0|[1-9][0-9]{0,18})"
 _RANGE = re.compile(rf"{_NUMBER}(?:-{_NUMBER}|(\+))(?::{_NUMBER})?(?::([-+*^/a-z]))?")
-#: A count above this is refused: no instance has as many of anything.
+#: Upper bound of counts: no instance has more of anything.
 MAX_COUNT = 1 << 63
-#: Characters of a count that is text.
+#: Maximum length of a count given as text.
 MAX_TEXT = 256
 
 
 class ResourceCount:
-    """The set of values that a ``count`` accepts.
+    """The set of values accepted by a ``count``.
 
     Attributes:
         min (int): the smallest accepted value.
-        max (int or None): the largest value named, None if unbounded. It need not be accepted
-            itself (``1-8:3`` accepts 1, 4, 7).
-        operator (str): ``+``, ``*`` or ``^``: how one value follows another.
+        max (int or None): the largest value named, None if unbounded. It may not itself be accepted
+            (``1-8:3`` accepts 1, 4, 7).
+        operator (str): ``+``, ``*`` or ``^``: yields the next value.
         operand (int): the operator's second operand.
         values: ascending ``(low, high)`` intervals of an idset, else None.
     """
@@ -48,13 +48,13 @@ class ResourceCount:
 
     @classmethod
     def parse(cls, count: Any) -> ResourceCount:
-        """Make a count from its jobspec form.
+        """Parse a count from its jobspec form.
 
         Args:
             count: integer, range dict, range string or idset string (RFC 14).
 
         Raises:
-            ValueError: none of these, or a count that accepts nothing.
+            ValueError: it has another form, or accepts no value.
         """
         if isinstance(count, bool):
             raise ValueError(f"RFC 14 count: expected a number, got {quote(count)}")
@@ -143,7 +143,7 @@ class ResourceCount:
         return self.values is None and self.operator == "+" and self.operand == 1
 
     def floor(self, limit: int) -> int | None:
-        """The largest accepted value that is not above ``limit``, or None."""
+        """Return the largest accepted value up to ``limit``, or None."""
         if limit < self.min:
             return None
         if self.max is not None and limit > self.max:
@@ -154,7 +154,7 @@ class ResourceCount:
         if self.operator == "+":
             return limit - (limit - self.min) % self.operand
         value = self.min
-        # Both double at least: at most as many turns as limit has bits.
+        # Both at least double: there are at most as many steps as bits in limit.
         for following in self._growing():
             if following > limit:
                 break
@@ -177,7 +177,7 @@ class ResourceCount:
                 value **= self.operand
 
     def __iter__(self) -> Iterator[int]:
-        """Accepted values in ascending order; without end if unbounded."""
+        """Yield accepted values in ascending order; unbounded if the count is."""
         if self.values is not None:
             for low, high in self.values:
                 for value in range(low, high + 1):
@@ -202,7 +202,7 @@ class ResourceCount:
         return hash(self.min) if self.fixed else hash(self.canonical())
 
     def canonical(self) -> tuple[Any, ...]:
-        """A tuple that is the same for counts that accept the same in the same way."""
+        """Return a tuple that is equal for equivalent counts."""
         if self.fixed:
             return (self.min,)
         values = tuple(self.values) if self.values is not None else None
@@ -234,9 +234,9 @@ ONE = ResourceCount(1, 1)
 
 
 class CountProduct(ResourceCount):
-    """Two counts of which neither is a plain number, one above the other.
+    """The product of two nested counts that are not plain numbers.
 
-    ``floor()`` makes the outer count as large as it can be, then the inner one.
+    ``floor()`` maximizes the outer count, then the inner one.
     """
 
     __slots__ = ("outer", "inner")
@@ -254,7 +254,7 @@ class CountProduct(ResourceCount):
         return False
 
     def split(self, limit: int) -> tuple[int, int] | None:
-        """The outer and inner values chosen for ``limit``, or None."""
+        """Return the outer and inner values chosen for ``limit``, or None."""
         outer = self.outer.floor(limit // self.inner.min)
         inner = None if outer is None else self.inner.floor(limit // outer)
         return None if outer is None or inner is None else (outer, inner)
@@ -274,10 +274,10 @@ class CountProduct(ResourceCount):
 
 
 def multiply(outer: ResourceCount, inner: ResourceCount) -> ResourceCount:
-    """The count of ``inner`` things in each of ``outer`` things.
+    """Return the count of ``inner`` things in each of ``outer`` things.
 
     Raises:
-        ValueError: more than any instance could have.
+        ValueError: the product is more than any instance could have.
     """
     if outer.min * inner.min > MAX_COUNT:
         raise ValueError(f"RFC 14 count: {outer.min} times {inner.min} is too large")

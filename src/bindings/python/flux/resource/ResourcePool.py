@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The class that makes a pool of R, by the implementation for its version."""
+"""The class that makes a pool of R, with the implementation for its version."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ __all__ = ("ResourcePool", "InfeasibleRequest", "InsufficientResources")
 
 
 class ResourcePool(ResourcePoolImplementation):
-    """A pool of resources that jobs are allocated from, by whichever version of R it was made of.
+    """A pool of resources to allocate to jobs, independent of the version of R.
 
-    A pool is one object, of its own class and of the implementation's: attributes of the class override
-    those of the implementation, and ``super()`` calls the latter.
+    A pool is a single object, of its own class and the implementation's: attributes of the class
+    override those of the implementation, and ``super()`` calls the latter.
 
     Args:
-        arg: an R object (dict) or its JSON text, an implementation to take over (both objects are
-            one pool then), or None for an empty pool.
+        arg: an R object (dict) or its JSON text, an implementation to take over (both then are one
+            pool), or None for an empty pool.
         version (int): version of R of an empty pool.
-        log: logger for the implementation; default: nothing is logged.
+        log: logger for the implementation; default: no logging.
         kwargs: options for the implementation (its ``known_options``).
 
     Raises:
-        ValueError: R is of an unknown version, or malformed; the text says where.
-        TypeError: ``arg`` is none of the above.
+        ValueError: R is malformed or of an unknown version; the text says where.
+        TypeError: ``arg`` is of another type.
 
     A subclass lists its implementations in ``_impl_map``, by version of R. ``alloc()``,
-    ``alloc_on()`` and ``copy()`` return an object of the same class with the same attributes; its
-    ``__init__`` is not called for that.
+    ``alloc_on()`` and ``copy()`` return an object of the same class with the same attributes,
+    without calling its ``__init__``.
     """
 
     _impl_map: dict[Any, type[ResourcePoolImplementation]] = {1: Rv1Pool}
@@ -84,7 +84,7 @@ class ResourcePool(ResourcePoolImplementation):
 
 
 class _Adopting(ResourcePoolImplementation):
-    """Between a pool's class and an implementation that may return objects of another class."""
+    """Adapts an implementation that may return objects of another class."""
 
     def alloc(self, jobid: int, request: Any) -> Self:
         return self._adopted(super().alloc(jobid, request))
@@ -96,13 +96,14 @@ class _Adopting(ResourcePoolImplementation):
         return self._adopted(super().copy())
 
     def _adopted(self, impl: Any) -> Self:
-        """Return a pool that an implementation made as an object of this class, with its attributes."""
+        """Return a pool made by an implementation as an object of this class, with its
+        attributes."""
         if isinstance(impl, ResourcePool):
             return impl  # type: ignore[return-value]
         new = object.__new__(type(self))
         own = vars(impl)
         for name, value in vars(self).items():
-            # An attribute that the implementation's class defines is the implementation's own.
+            # An attribute defined by the implementation's class is the implementation's own.
             if name not in NOT_INHERITED and not hasattr(type(impl), name):
                 own.setdefault(name, value)
         new.__dict__ = own
@@ -110,7 +111,7 @@ class _Adopting(ResourcePoolImplementation):
 
 
 def _bases(impl_class: type) -> tuple[type, ...]:
-    """Return the further bases of a pool's class that is to be implemented by another one."""
+    """Return the further bases of a pool's class with another class as implementation."""
     # These methods of Rv1Pool return objects of the pool's own class.
     makers = (Rv1Pool.alloc, Rv1Pool.grant, Rv1Pool.copy)
     if all(getattr(impl_class, one.__name__) is one for one in makers):
@@ -119,7 +120,7 @@ def _bases(impl_class: type) -> tuple[type, ...]:
 
 
 def _implemented(cls: type, impl_class: type) -> type:
-    """`cls`, or if it is not of an implementation's class, one that is, of the same name."""
+    """Return `cls`, or a class of the same name derived from it and the implementation's class."""
     if issubclass(cls, impl_class):
         return cls
     made: dict[type, type] | None = cls.__dict__.get("_classes")

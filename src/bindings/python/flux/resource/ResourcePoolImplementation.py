@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The base class of pools: the contract, and the operations that follow from it."""
+"""The base class of pools: the contract, and the operations derived from it."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ __all__ = ("JobRecord", "ResourcePoolImplementation")
 
 
 class ResourcePoolImplementation(PoolContract):
-    """Base class of pools. A pool with a view inherits all operations that follow from the view: on ranks
-    and jobs, allocations on given ranks, plans, estimates and explanations.
+    """Base class of pools. A pool with a view inherits all operations that are based on the view:
+    on ranks and jobs, allocations on given ranks, plans, estimates and explanations.
 
-    A pool overrides an operation that its policy answers in another way.
-    :class:`~flux.resource.Rv1Pool.Rv1Pool` is the one to derive from, unless the state is to be
-    kept in another way. `ResourcePool` makes pools of R.
+    A pool overrides operations for which its policy has other results. Derive from
+    :class:`~flux.resource.Rv1Pool.Rv1Pool`, unless the state is to be kept in another way.
+    `ResourcePool` makes pools of R.
 
-    The costs given are those of ``Rv1Pool`` and ``TreePool``. An operation on sets of ranks counts
-    as O(1): a set is one integer, and with 16,384 nodes it takes a few microseconds at most.
+    Costs are those of ``Rv1Pool`` and ``TreePool``. An operation on sets of ranks counts as O(1): a
+    set is an integer, and takes a few microseconds at most with 16,384 nodes.
 
     Attributes:
-        packing (tuple): levels of groups that requests are packed by; see `pack_by()`
+        packing (tuple): levels of groups by which requests are packed; see `pack_by()`
         placement (Placement): the policy, for ``place_shape()``.
-        hooked (bool): whether the class chooses by hooks of its own (``pool/hooks.py``).
+        hooked (bool): whether the class overrides hooks to choose resources (``pool/hooks.py``).
     """
 
     hooked = False
@@ -48,10 +48,10 @@ class ResourcePoolImplementation(PoolContract):
     packing: tuple[Groups, ...] = ()
 
     def can(self, operation: str) -> bool:
-        """Whether the pool has an operation that not every pool has. O(1).
+        """Return whether the pool has an optional operation. O(1).
 
         A pool with a view (see ``PoolContract``) has all operations of this class; one without has
-        those that need none, and those that it defines itself.
+        those that need none, and its own.
 
         Args:
             operation (str): name of a method or property of this class, such as ``"plan"``.
@@ -64,18 +64,18 @@ class ResourcePoolImplementation(PoolContract):
 
     @property
     def ranks(self) -> int:
-        """Mask of all ranks of the pool (bit *r* is rank *r*), up or not. O(1)."""
+        """Mask of all ranks of the pool (bit *r* is rank *r*), up or down. O(1)."""
         return self.inventory.ranks
 
     @property
     def idle_ranks(self) -> int:
-        """Mask of the ranks of which nothing is in use, up or not. O(1)."""
+        """Mask of the ranks that are wholly free, up or down. O(1)."""
         return self.index.idle
 
     def eligible_ranks(self, request: Any = None) -> int:
-        """Mask of the ranks that are up and meet a request's constraint, in use or not.
+        """Return the mask of ranks that are up and meet a request's constraint, in use or not.
 
-        O(1) once the constraint was seen since ranks last went up or down.
+        O(1), unless the constraint is new since ranks last went up or down.
 
         Args:
             request: from ``parse_resource_request()``; None: all ranks that are up.
@@ -83,35 +83,34 @@ class ResourcePoolImplementation(PoolContract):
         return self.eligible(None if request is None else request.shape.match)
 
     def ranks_matching(self, constraint: dict[str, Any]) -> int:
-        """Mask of the ranks that meet a constraint, up or not, in use or not.
+        """Return the mask of ranks that meet a constraint, up or down, in use or not.
 
-        O(terms of the constraint) operations on masks, and once it was seen O(length of its text).
+        O(terms of the constraint) operations on masks; O(length of its text) if it was seen before.
 
         Args:
             constraint (dict): as in a jobspec (RFC 31); ``{}`` is met by all.
 
         Raises:
-            ValueError: not a constraint; the text names the operator and value.
+            ValueError: it is not a constraint; the text has the operator and value.
         """
         return self.inventory.matching(parse_constraint(constraint))
 
     def held_ranks(self, jobid: int) -> int:
-        """Mask of the ranks on which a job holds something. O(ranks of the job).
+        """Return the mask of ranks on which a job holds resources. O(ranks of the job).
 
         Raises:
-            KeyError: the job holds no allocation.
+            KeyError: the job has no allocation.
         """
         return selected_ranks(self.held(jobid))
 
     def held_kinds(self, jobid: int) -> list[tuple[int, int, int]]:
-        """Return the cores and GPUs that a job holds, by rank. O(kinds of holdings on a rank).
+        """Return the cores and GPUs held by a job, by rank. O(kinds of holdings per rank).
 
         Returns:
-            list of ``(cores, GPUs, mask of ranks)``: counts on each of the ranks; the masks are
-            disjoint.
+            list of ``(cores, GPUs, mask of ranks)``: counts per rank; the masks are disjoint.
 
         Raises:
-            KeyError: the job holds no allocation.
+            KeyError: the job has no allocation.
         """
         inventory = self.inventory
         return [
@@ -121,7 +120,7 @@ class ResourcePoolImplementation(PoolContract):
         ]
 
     def node_kinds(self) -> list[tuple[int, int, int]]:
-        """Return all ranks by their cores and GPUs, up or not, in use or not. O(kinds of rank).
+        """Return all ranks by their cores and GPUs, up or down, in use or not. O(kinds of rank).
 
         Returns:
             list of ``(cores, GPUs, mask of ranks)``, most cores first and then most GPUs; the masks
@@ -135,11 +134,10 @@ class ResourcePoolImplementation(PoolContract):
         return [(*key, mask) for key, mask in sorted(kinds.items(), reverse=True)]
 
     def slots_by_rank(self, shape: Shape) -> list[tuple[int, int]]:
-        """Return the number of slots of a shape that each rank can hold when idle.
+        """Return the number of slots of a shape that each rank holds when idle.
 
         Returns:
-            list of ``(slots, mask of ranks)``: slots on each of the ranks; ranks without one may be
-            missing.
+            list of ``(slots, mask of ranks)``: slots per rank; ranks without slots may be missing.
         """
         inventory = self.inventory
         return [
@@ -155,10 +153,10 @@ class ResourcePoolImplementation(PoolContract):
     # -- jobs -----------------------------------
 
     def job_end(self, jobid: int) -> float:
-        """Return the end of a job in seconds since the epoch; 0: not known. O(1).
+        """Return the end of a job in seconds since the epoch; 0 if unknown. O(1).
 
         Raises:
-            KeyError: the job holds no allocation.
+            KeyError: the job has no allocation.
         """
         return dict(self.job_end_times())[jobid]
 
@@ -171,35 +169,36 @@ class ResourcePoolImplementation(PoolContract):
         return [jobid for jobid in self.ends_by_job() if jobid < 0]
 
     def endless_jobs(self) -> list[int]:
-        """Return the ids of the jobs without an end. O(jobs), mostly O(1)."""
+        """Return the ids of the jobs without an end. O(jobs), usually O(1)."""
         return [jobid for jobid, end in self.ends_by_job().items() if not end]
 
     def jobs_by_end(self) -> list[tuple[float, int]]:
-        """Ascending list of ``(end, jobid)`` of the jobs that have an end (seconds since the
+        """Return the ascending list of ``(end, jobid)`` of the jobs with an end (seconds since the
         epoch).
 
-        O(jobs): a copy of a list that is kept in order.
+        O(jobs): a copy of a sorted list.
         """
         return sorted((end, jobid) for jobid, end in self.job_end_times() if end)
 
     # -- allocations on given ranks -------------
 
     def alloc_on(self, jobid: int, request: Any, ranks: int) -> Self:
-        """Allocate resources to a job as ``alloc()`` does, but on given ranks only.
+        """Allocate resources to a job as ``alloc()``, but only on given ranks.
 
         Args:
-            jobid (int): the job; it must not hold an allocation.
+            jobid (int): the job; it must not have an allocation.
             request: from ``parse_resource_request()``.
-            ranks (int): mask of the ranks that may be used. Of these, those that are up and meet
-                the request's constraint are.
+            ranks (int): mask of usable ranks. Those that are up and meet the request's constraint
+                are used.
 
         Returns:
-            As ``alloc()``. The job ends when ``alloc()`` would have it end.
+            As ``alloc()``, with the same end.
 
         Raises:
             InsufficientResources: it does not fit on these ranks now.
             InfeasibleRequest: it can never fit in the pool, on any ranks.
-            ValueError: the job holds an allocation, or a hook of the pool chose resources that are not free.
+            ValueError: the job has an allocation, or a hook of the pool chose resources that are
+                not free.
             NotImplementedError: the pool has no view (see ``can()``).
         """
         _expect_new(self, jobid)
@@ -211,45 +210,45 @@ class ResourcePoolImplementation(PoolContract):
         return self.grant(jobid, request, *placed)
 
     def fits_on(self, request: Any, ranks: int, ignoring: int | None = None) -> bool:
-        """Return whether ``alloc_on()`` would find resources now. Nothing changes.
+        """Return whether ``alloc_on()`` would find resources now. Has no effect.
 
-        Costs as ``alloc()``; with ``ignoring``, also a copy of one list of all ranks.
+        Costs as ``alloc()``; with ``ignoring``, also a copy of a list of all ranks.
 
         Args:
             request: from ``parse_resource_request()``.
-            ranks (int): mask of the ranks that may be used.
-            ignoring (int): a job, or a placeholder of ``hold_free()``, whose resources count as
-                free; default: none.
+            ranks (int): mask of usable ranks.
+            ignoring (int): id of a job, or of a placeholder of ``hold_free()``, whose resources
+                count as free; default: none.
 
         Raises:
-            KeyError: the job in ``ignoring`` holds nothing.
+            KeyError: ``ignoring`` has no allocation.
         """
         index = self.index
         if ignoring is not None:
             index = index.copy()
-            index.give(self.held(ignoring))
+            index.release(self.held(ignoring))
         eligible = self.eligible_ranks(request) & ranks
         return self.place_request(request, index, eligible) is not None
 
     def hold_free(self, jobid: int, ranks: int, until: float) -> int:
-        """Allocate everything that is free on given ranks to a placeholder.
+        """Allocate all free resources on given ranks to a placeholder.
 
         A placeholder is an allocation that belongs to no job. ``job_end_times()``, ``held_ranks()``
-        and plans include it; ``free()`` gives it back.
+        and plans include it; ``free()`` frees it.
 
-        O(kinds of rank), and O(1) for each of the ranks that is in use in part.
+        O(kinds of rank), and O(1) per partly used rank.
 
         Args:
-            jobid (int): an id that is no job's and holds nothing: by convention a negative number.
+            jobid (int): an id that no job has and without allocation, negative by convention.
             ranks (int): mask of ranks; all free units of those that are up are allocated.
-            until (float): when the placeholder ends, in seconds since the epoch. Plans expect its
+            until (float): end of the placeholder, seconds since the epoch. Plans expect its
                 resources back then; it stays until ``free()`` is called.
 
         Returns:
-            int: mask of the ranks of the placeholder. 0: nothing was free, and there is none.
+            int: mask of the placeholder's ranks. 0: nothing was free, and there is no placeholder.
 
         Raises:
-            ValueError: the id holds an allocation.
+            ValueError: the id has an allocation.
         """
         _expect_new(self, jobid)
         inventory, index = self.inventory, self.index
@@ -262,24 +261,24 @@ class ResourcePoolImplementation(PoolContract):
                 groups[units] = groups.get(units, 0) | 1 << rank
         free = select(groups)
         if free:
-            # grant() reads nothing but the duration, of which 0 would mean that there is no end.
+            # grant() reads only the duration; 0 would mean no end.
             request = ResourceRequest(duration=max(1.0, until - self.clock()))
             self.grant(jobid, request, free, 0)
             self.update_expiration(jobid, until)
         return selected_ranks(free)
 
     def check_feasibility(self, request: Any) -> None:
-        """Raise if a request could not be satisfied with every rank up and free.
+        """Raise an exception if a request could not be satisfied with all ranks up and free.
 
-        O(kinds of rank) the first time a shape is seen, then O(1).
+        O(kinds of rank) for a new shape, then O(1).
 
         Raises:
-            InfeasibleRequest: with the resource of which there is too little.
+            InfeasibleRequest: the text names the scarce resource.
         """
         self._check_feasibility(request)
 
     def _check_feasibility(self, request: Any) -> None:
-        """A hook: as `check_feasibility()`."""
+        """Hook behind `check_feasibility()`."""
         reason = self.verdict(request.shape)
         if reason is not None:
             raise InfeasibleRequest(reason)
@@ -291,8 +290,8 @@ class ResourcePoolImplementation(PoolContract):
     ) -> tuple[Selection, int] | None:
         """Find resources for a shape on an index; see ``Placement.place()``.
 
-        The index may be the pool's own, one of an empty pool (to check feasibility) or of a time to
-        come (to plan). The answer must therefore depend on the arguments alone, and nothing is
+        The index may be the pool's own, that of an empty pool (to check feasibility) or of a future
+        time (to plan). The result must therefore depend on the arguments only, and nothing may be
         changed.
 
         Returns:
@@ -304,14 +303,14 @@ class ResourcePoolImplementation(PoolContract):
         return with_amounts(index, shape, placed) if index.inventory.amounts else placed
 
     def count_amounts(self, table: Any) -> None:
-        """Count amounts on nodes beside cores and GPUs, such as memory, from now on.
+        """Count amounts on nodes other than cores and GPUs, such as memory, from now on.
 
-        A job takes the amounts in ``attributes.system.memory`` and ``attributes.system.amounts``; a request
-        that was parsed before takes none. R of an allocation lists them in ``scheduling.amounts``.
+        A job takes the amounts in ``attributes.system.memory`` and ``attributes.system.amounts``; a
+        request parsed before takes none. R of an allocation lists them in ``scheduling.amounts``.
 
         Args:
-            table (dict or str): as ``[amounts]`` of the configuration
-                (`flux.resource.pool.amounts.read_table()`); empty: none are counted
+            table (dict or str): ``[amounts]`` of the configuration
+                (`flux.resource.pool.amounts.read_table()`); empty: count none
 
         Raises:
             ValueError: it is malformed, or jobs hold resources
@@ -319,12 +318,12 @@ class ResourcePoolImplementation(PoolContract):
         raise self._missing("count_amounts")
 
     def amounts_in_use(self) -> list[dict[str, Any]]:
-        """Return the total of each counted amount, and the part in use; O(kinds of rank + different
+        """Return the total and the used part of each counted amount. O(kinds of rank + different
         counts of free units).
 
         Returns:
-            list of dict: ``amount`` (name), ``in_use``, ``total`` and ``largest`` (of the node that has
-            most); bytes as text with a unit (``"64G"``)
+            list of dict: ``amount`` (name), ``in_use``, ``total`` and ``largest`` (of a single
+            node); bytes as text with a unit (``"64G"``)
         """
         inventory, index = self.inventory, self.index
         found = []
@@ -345,10 +344,10 @@ class ResourcePoolImplementation(PoolContract):
         return found
 
     def pack_by(self, levels: Iterable[Groups]) -> None:
-        """Place each request from now on in as few groups of ranks as possible, the fullest first, so that
-        whole groups stay free. No request is refused for that.
+        """Place requests from now on in the minimum number of groups of ranks, the fullest first,
+        so that whole groups stay free. No request is refused for that.
 
-        A placement costs a mask and a count for each group.
+        A placement costs a mask and a count per group.
 
         Args:
             levels: groups such as racks and blocks, the largest first; empty: no packing
@@ -356,16 +355,15 @@ class ResourcePoolImplementation(PoolContract):
         self.packing = tuple(levels)
 
     def choose_nodes(self, ranks: int, count: int, idle: int, beside: int = 0) -> int:
-        """Choose `count` nodes by the rule of `pack_by()`: those of the fewest groups, among as few
-        groups the fullest; the lowest ranks where that makes no difference.
+        """Choose `count` nodes by the rule of `pack_by()`: in the minimum number of groups, of
+        these in the fullest; the lowest ranks if that is equal.
 
         O(groups). Nothing is allocated.
 
         Args:
             ranks (int): mask of the ranks to choose from.
             count (int): number of nodes; fewer are returned if `ranks` has fewer.
-            idle (int): mask of the ranks that count as not in use: groups that are wholly so are
-                taken last.
+            idle (int): mask of ranks that count as idle: wholly idle groups are taken last.
             beside (int): mask of ranks whose groups come first.
 
         Returns:
@@ -374,8 +372,8 @@ class ResourcePoolImplementation(PoolContract):
         return choose_nodes(self.packing, idle, ranks, count, beside)
 
     def rooms(self, index: RankIndex, shape: Shape, eligible: int) -> Rooms:
-        """Return the ranks by the number of slots of a shape that fit; for a shape in nodes, the ranks with
-        room for one node's share, as 1.
+        """Return the ranks by the number of slots of a shape that fit; for a shape in nodes, the
+        ranks with room for a node's share, as 1.
 
         O(different counts of free cores and GPUs).
         """
@@ -388,13 +386,13 @@ class ResourcePoolImplementation(PoolContract):
         return [(1, ranks)] if ranks else []
 
     def in_groups(self, index: RankIndex, shape: Shape, eligible: int) -> int:
-        """Return those of the eligible ranks that a shape is placed on to be together, or to keep whole
-        groups free; 0: none.  O(groups)."""
+        """Return the eligible ranks on which a shape is to be placed, to be in groups or to keep
+        whole groups free; 0: none.  O(groups)."""
         rooms = self.rooms(index, shape, eligible)
         count = shape.node_count or shape.slot_count
         if shape.within is None:
             if shape.node_count is not None and not shape.slot_count.fixed:
-                return eligible  # it would get more slots on other nodes, perhaps
+                return eligible  # it might get more slots on other nodes
             return eligible & (packed(self.packing, index.idle, count, rooms) or -1)
         return eligible & shape.within.choose(rooms, count, index.idle)
 
@@ -403,20 +401,22 @@ class ResourcePoolImplementation(PoolContract):
     ) -> tuple[Selection, int] | None:
         """Find resources for a request, as ``place_shape()`` does for its shape.
 
-        Override it if more than the shape decides, such as attributes of the jobspec.
+        Override this if the result depends on more than the shape, such as attributes of the
+        jobspec.
         """
         return self.place_shape(index, request.shape, eligible)
 
     def countable(self, shape: Shape) -> bool:
         """Return whether a shape fits wherever the counts of free cores and GPUs suffice.
 
-        If so, plans work with counts; else they call ``place_shape()`` for each time in question,
-        which is slower.
+        If so, plans work with counts; otherwise they call ``place_shape()`` for each time, which is
+        slower.
         """
         return shape.within is None and not self.hooked
 
     def check_shape(self, shape: Shape) -> str | None:
-        """Return a sentence if a shape could not be placed with every rank up and free, else None."""
+        """Return a sentence if a shape could not be placed with all ranks up and free, else
+        None."""
         inventory = self.inventory
         if self.place_shape(unused(inventory), shape, inventory.matching(shape.match)) is None:
             return explain.infeasible_in_groups(self, shape) or explain.infeasible(inventory, shape)
@@ -425,7 +425,7 @@ class ResourcePoolImplementation(PoolContract):
     def verdict(self, shape: Shape) -> str | None:
         """Return the result of ``check_shape()``, cached until ranks leave or properties change.
 
-        O(1) if the shape was checked before.
+        O(1) for a shape checked before.
         """
         inventory = self.inventory
         asked = (shape, self.placement)
@@ -436,11 +436,11 @@ class ResourcePoolImplementation(PoolContract):
             return reason
 
     def match_mask(self, request: Any) -> int:
-        """Return the ranks that a request could use, up or not, in use or not. O(kinds of rank).
+        """Return the ranks that a request could use, up or down, in use or not. O(kinds of rank).
 
         Returns:
-            int: mask of the ranks that meet the constraint and, when idle, hold one slot (or one
-            node's share) of the request.
+            int: mask of the ranks that meet the constraint and, when idle, hold a slot (or a node's
+                share) of the request.
         """
         shape = request.shape
         inventory = self.inventory
@@ -456,7 +456,7 @@ class ResourcePoolImplementation(PoolContract):
     def waits_for_ranks(self, request: Any) -> bool:
         """Return whether a request would not fit on the ranks that are up if all were idle.
 
-        O(kinds of rank) for nodes where counts decide, otherwise as placing it.
+        O(kinds of rank) for nodes if counts suffice, otherwise as placing it.
         """
         shape: Shape = request.shape
         if shape.node_count is not None and self.countable(shape):
@@ -467,20 +467,21 @@ class ResourcePoolImplementation(PoolContract):
     # -- looking ahead --------------------------
 
     def explain(self, request: Any) -> dict[str, Any]:
-        """Return the shortage that keeps a request from starting now, in numbers and in a sentence.
+        """Return the shortage that keeps a request from starting now, in numbers and a sentence.
 
         O(kinds of rank + different counts of free cores and GPUs).
 
         Returns:
-            dict of numbers of ranks: ``total`` in the pool, ``matching`` the constraint; of these
-            ``large_enough`` for one slot (or one node's share) when idle, ``up``, and up and
-            ``free`` for one; then ``available`` and ``needed`` at least in ``unit`` (``nodes`` or
-            ``slots``), and ``reason``, a sentence for the user, empty if enough is free.
+            dict: numbers of ranks: ``total`` in the pool, ``matching`` the constraint; of these
+                ``large_enough`` for a slot (or a node's share) when idle, ``up``, and up and
+                ``free`` for one; then ``available`` and the minimum ``needed`` in ``unit``
+                (``nodes`` or ``slots``), and ``reason``, a sentence for the user, empty if enough
+                is free.
         """
         return explain.explain(self, request.shape)
 
     def why_not(self, request: Any) -> str:
-        """Return one sentence: why a request does not fit now.
+        """Return why a request does not fit now, in a sentence.
 
         It is the ``reason`` of ``explain()`` or, if enough is free, that the pool's own placement
         refuses. Costs as ``explain()``.
@@ -492,13 +493,13 @@ class ResourcePoolImplementation(PoolContract):
         )
 
     def plan(self, ends: Callable[[int], float | None] | None = None) -> Plan:
-        """A new :class:`~flux.resource.plan.plan.Plan` of the pool, without promises. O(1).
+        """Return a new :class:`~flux.resource.plan.plan.Plan` of the pool, without promises. O(1).
 
         Args:
-            ends: function giving, for a job id, when that running job is believed to end (seconds
-                since the epoch); None: when the pool says. The plan asks for all running jobs at
-                the first call after each change of the pool. Promises in it hold only if the
-                beliefs do. Default: the pool's ends, which are limits.
+            ends: maps the id of a running job to its believed end (seconds since the epoch; None:
+                the pool's end). The plan calls it for all running jobs at its first use after each
+                change of the pool. Its promises only hold if the beliefs do. Default: the pool's
+                ends, which are limits.
 
         Raises:
             NotImplementedError: the pool has no view.
@@ -515,11 +516,11 @@ class ResourcePoolImplementation(PoolContract):
         O(running jobs) after a change of the pool; see :class:`~flux.resource.plan.plan.Plan`.
 
         Args:
-            after (float): no earlier than this; default: now.
+            after (float): earliest time; default: now.
 
         Returns:
-            Seconds since the epoch, or None if it does not fit even when every job that has an end
-            has ended.
+            Seconds since the epoch, or None if it does not fit even after the end of all jobs that
+            have one.
         """
         return self._own_plan().earliest(request, after)
 
@@ -529,7 +530,7 @@ class ResourcePoolImplementation(PoolContract):
         return self._own_plan().windows(requests, horizon)
 
     def _own_plan(self) -> Plan:
-        """The pool's own plan, which answers questions and never has a promise."""
+        """Return the pool's own plan, which answers queries and never has promises."""
         plan: Plan | None = self.__dict__.get("_shared_plan")
         if plan is None:
             plan = self.__dict__["_shared_plan"] = self.plan()
@@ -538,18 +539,20 @@ class ResourcePoolImplementation(PoolContract):
     # -- tests --------------------------------------------------------------
 
     def check(self) -> None:
-        """Check the pool's invariants; AssertionError with its state if one is broken."""
+        """Check the pool's invariants. Raises AssertionError, with its state, if one is
+        violated."""
 
 
 def _no_room_on(ranks: int) -> str:
-    """Sentence for a request that does not fit on given ranks, of which these are eligible."""
+    """Return the sentence for a request that does not fit on given ranks, of which these are
+    eligible."""
     if not ranks:
         return "insufficient resources: none of the given ranks is up and matches the constraint"
     return f"insufficient resources: too little is free on ranks {idset_text(ranks)}"
 
 
 def _expect_new(pool: ResourcePoolImplementation, jobid: int) -> None:
-    """ValueError if a job holds an allocation."""
+    """Raise ValueError if a job has an allocation."""
     try:
         pool.held(jobid)
     except KeyError:

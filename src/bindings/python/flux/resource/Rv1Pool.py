@@ -3,25 +3,25 @@
 
 Structure, for authors of other pools:
 
-- ``pool/inventory.py``: the ranks with their resources, immutable and shared; *units* (cores and GPUs
-  of a rank as one mask) and *selections* (which units of which ranks) are explained there;
+- ``pool/inventory.py``: the ranks with their resources, immutable and shared; explains *units*
+  (cores and GPUs of a rank, as one mask) and *selections* (units of ranks);
 - ``pool/rank_index.py``: free units, indexed by their numbers;
-- ``pool/state.py``: the mutable state: free units, the jobs with their units and ends, which ranks
-  are up;
-- ``pool/placement.py``: the policy. ``place(index, shape, eligible)`` is given an index, what is
-  asked for (a ``request.Shape``) and the mask of the ranks that are up and meet the constraint. It
-  returns a selection and the number of slots, or None, and changes nothing. ``pick()`` chooses the
-  units on a rank, ``best_fit`` the order of ranks;
-- ``pool/rv1.py`` reads R, ``pool/explain.py`` tells why a request does not fit, ``pool/hooks.py``
-  has what a site may override, and ``plan/`` looks ahead;
-- ``pool/contract.py``: the contract; ``ResourcePoolImplementation.py``: the methods derived from it for
-  any pool;
-- this module: how ``Rv1Pool`` fulfils the contract with these parts.
+- ``pool/state.py``: the mutable state: free units, jobs with their units and ends, ranks that are
+  up;
+- ``pool/placement.py``: the policy. The arguments of ``place(index, shape, eligible)`` are an
+  index, a ``request.Shape``, and the mask of ranks that are up and meet the constraint. It returns
+  a selection and the number of slots, or None, without side effects. ``pick()`` chooses the units
+  on a rank, ``best_fit`` the order of ranks;
+- ``pool/rv1.py`` reads R, ``pool/explain.py`` explains why a request does not fit,
+  ``pool/hooks.py`` has methods for a site to override, and ``plan/`` looks ahead;
+- ``pool/contract.py``: the contract; ``ResourcePoolImplementation.py``: the methods derived from it
+  for any pool;
+- this module: the implementation of the contract from these parts.
 
-A pool with another policy has another ``placement``. If its decision needs more than a placement is
-given, it overrides ``place_shape()``; if it may refuse a request that fits by count, ``check_shape()``
-and ``countable()`` as well. A site that wants to reorder or choose among candidates overrides the
-hooks.
+A pool with another policy has another ``placement``. If its decision needs more than a placement's
+arguments, it overrides ``place_shape()``; if it may refuse a request that fits by count, also
+``check_shape()`` and ``countable()``. A site that wants to reorder or choose among candidates
+overrides the hooks.
 """
 
 from __future__ import annotations
@@ -58,21 +58,23 @@ NOT_INHERITED = ("_pool_state", "_shared_plan")
 class Rv1Pool(Hooks):
     """A pool of ranks with cores and GPUs.
 
-    Made from R, a pool has every rank up and free.
+    A pool made from R has all ranks up and free.
 
     Args:
         R (dict, str): R object or its JSON text; None for an empty pool.
-        log: logger; default: nothing is logged.
-        system_cores: core ids (an idset) that no job gets, on each rank; in R of a job that was found
-            running they are ignored.
-        cores_per_gpu: how many cores come with each GPU at least, where a job takes no whole node: a
-            number, or ``"share"``, the cores of a node divided by its GPUs.
-        amounts (dict): amounts that are counted on nodes beside cores and GPUs, such as memory
-            (`flux.resource.pool.amounts.read_table()`); None: none are.
+        log: logger; default: no logging.
+        system_cores: core ids (an idset), on each rank, that no job gets; ignored in the R of a
+            running job.
+        cores_per_gpu: minimum number of cores per GPU of a job without whole nodes: a number, or
+            ``"share"``, the cores of a node divided by its GPUs.
+        amounts (dict): counted amounts on nodes other than cores and GPUs, such as memory
+            (`flux.resource.pool.amounts.read_table()`);
+            None: none.
         kwargs: further options of ``known_options``.
 
     Raises:
-        ValueError: R is not of version 1, or malformed, or an option is; the text says where.
+        ValueError: R is malformed or not of version 1, or an option is invalid; the text says
+            where.
     """
 
     known_options = frozenset(("system_cores", "cores_per_gpu", "amounts"))
@@ -83,8 +85,7 @@ class Rv1Pool(Hooks):
     #: Class of its index; a policy that needs more than counts of free units has a subclass.
     index_class = RankIndex
 
-    #: Whether this is the pool of an allocation, whose R leaves out properties that are local to the
-    #: instance.
+    #: Whether this is the pool of an allocation, whose R omits properties local to the instance.
     _granted = False
     #: The units of ``_base`` in the pool of an allocation, until its state is made.
     _selection: Selection = ()
@@ -123,8 +124,8 @@ class Rv1Pool(Hooks):
             self.count_amounts(amounts)
 
     def __getattr__(self, name: str) -> Any:
-        # Inventory and state are made when they are first needed: the pool of an allocation is
-        # written as R and dropped, mostly, and a pool made of a job's R is read once.
+        # Inventory and state are made on demand: the pool of an allocation is usually written as R
+        # and dropped, and a pool made of a job's R is read once.
         attributes = self.__dict__
         if name == "_base" and "_read_from" in attributes:
             base = self._base = make_inventory(*self._read_from)
@@ -138,7 +139,8 @@ class Rv1Pool(Hooks):
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def _sibling(self, **own: Any) -> Any:
-        """A pool of the same class and attributes, with some of its own, and without the state."""
+        """Return a pool of the same class and attributes, with some of its own, without the
+        state."""
         new = object.__new__(type(self))
         attributes = new.__dict__
         attributes.update(self.__dict__)
@@ -169,7 +171,7 @@ class Rv1Pool(Hooks):
 
     @property
     def inventory(self) -> Inventory:
-        # Of a pool that is only read, the state, which has an entry for each rank, is not made.
+        # For a pool that is only read, the state, with an entry per rank, is not made.
         if "_pool_state" in self.__dict__ or self._granted:
             return self._pool_state.inventory
         return self._base
@@ -179,7 +181,7 @@ class Rv1Pool(Hooks):
         return self._pool_state.index
 
     def eligible(self, match: Any) -> int:
-        """See ``ResourcePoolImplementation.eligible()``; O(1) once a constraint was seen."""
+        """See ``ResourcePoolImplementation.eligible()``; O(1) for a constraint seen before."""
         return self._pool_state.eligible(match)
 
     def held(self, jobid: int) -> Selection:
@@ -208,7 +210,7 @@ class Rv1Pool(Hooks):
         return self._pool_state.endless()
 
     def jobs_by_end(self) -> list[tuple[float, int]]:
-        """See ``ResourcePool.jobs_by_end()``. O(jobs): a copy, once it was asked for."""
+        """See ``ResourcePool.jobs_by_end()``. O(jobs): a copy, after the first call."""
         return self._pool_state.ends()
 
     # -- requests -----------------------------------------------------------
@@ -227,7 +229,7 @@ class Rv1Pool(Hooks):
     def place_request(
         self, request: ResourceRequest, index: RankIndex, eligible: int
     ) -> tuple[Selection, int] | None:
-        """Find resources by ``place_shape()``, or by the hooks if the class overrides one."""
+        """Find resources with ``place_shape()``, or with the hooks if the class overrides one."""
         if self.hooked:
             if request.shape.within is not None:
                 eligible = self.in_groups(index, request.shape, eligible)
@@ -239,9 +241,9 @@ class Rv1Pool(Hooks):
     def alloc(self, jobid: int, request: ResourceRequest) -> Rv1Pool:
         """See ``ResourcePoolImplementation.alloc()``.
 
-        O(different counts of free cores and GPUs) for a request that one rank satisfies, whatever
-        the number of ranks; O(1) for a shape that was tried in vain since something was last
-        released. With a hook that chooses it is O(ranks).
+        O(different counts of free cores and GPUs) for a request that one rank satisfies,
+        independent of the number of ranks; O(1) for a shape that has failed since resources were
+        last freed. With a hook that chooses, O(ranks).
 
         Raises:
             ValueError: also if a hook chose resources that are not free.
@@ -287,7 +289,7 @@ class Rv1Pool(Hooks):
         return self.scheduling
 
     def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
-        """See ``ResourcePoolImplementation.free()``; O(ranks given back), O(1) for whole nodes."""
+        """See ``ResourcePoolImplementation.free()``; O(ranks freed), O(1) for whole nodes."""
         state: PoolState = self._pool_state
         record = state.jobs.get(jobid)
         if record is None:
@@ -334,7 +336,7 @@ class Rv1Pool(Hooks):
     # -- reports of the instance --------------------------------------------
 
     def _known_ranks(self, ids: Any) -> int:
-        """Mask of the ranks of an idset, or of ``"all"``, that are in the pool."""
+        """Return the mask of those ranks of an idset, or of ``"all"``, that are in the pool."""
         ranks: int = self._pool_state.inventory.ranks
         if isinstance(ids, str) and ids == "all":
             return ranks
@@ -385,7 +387,7 @@ class Rv1Pool(Hooks):
         return new
 
     def _contents(self) -> tuple[Inventory, Selection]:
-        """All that is in the pool: an inventory, and a selection of it."""
+        """Return the pool's contents: an inventory, and a selection of it."""
         state = self.__dict__.get("_pool_state")
         if state is not None:
             return state.inventory, state.inventory.whole()
@@ -421,7 +423,8 @@ class Rv1Pool(Hooks):
     # -- tests --------------------------------------------------------------
 
     def check(self) -> None:
-        """Check every invariant; AssertionError with the pool's state if one is broken."""
+        """Check all invariants. Raises AssertionError, with the pool's state, if one is
+        violated."""
         try:
             self._pool_state.check()
         except AssertionError as exc:

@@ -1,25 +1,22 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""TreePool: a pool that knows where in a node a core or GPU lies.
+"""TreePool: a pool that knows the position of cores and GPUs in a node.
 
 It reads the topology in ``R.scheduling.children`` (RFC 49) and places slots with GPUs and cores in
-the finest domain that holds them. A scheduler uses it if it is loaded with ``pool-class=TreePool``,
-if its ``pool_class`` says so, or if ``scheduling.writer`` of R is ``TreePool``.
+the smallest domain that holds them. A scheduler uses it if loaded with ``pool-class=TreePool``, if
+its ``pool_class`` is set so, or if ``scheduling.writer`` of R is ``TreePool``.
 
-Where to look when something is wrong:
+Where to look for the cause of a mistake:
 
 - wrong cores or GPUs on the right node: ``TreePlacement.pick()`` (``tree/tree_placement.py``) asks
-  the ``NodeType`` (``tree/node.py``, the rules), which looks at its ``Layout``
-  (``tree/topology.py``);
-- the wrong node for slots: ``Placement`` (``pool/placement.py``), with best fit, over the
-  ``RankIndex`` (``pool/rank_index.py``);
-- the wrong node for containers: ``TreePlacement.container_candidates()`` over the
-  ``ContainerIndex`` (``tree/container_index.py``);
-- a wrong reason: ``tree/explain_containers.py``, and ``pool/explain.py``, which writes the
-  sentence;
-- something not given back, or given twice: ``PoolState`` (``pool/state.py``), which ``Rv1Pool``
-  keeps;
-- the topology itself: ``read_children()`` and ``Layout`` (``tree/topology.py``), and for what hwloc
-  XML becomes, ``hwloc/amend.py``.
+  the ``NodeType`` (``tree/node.py``, the rules), which uses its ``Layout`` (``tree/topology.py``);
+- wrong node for slots: ``Placement`` (``pool/placement.py``), with best fit, on the ``RankIndex``
+  (``pool/rank_index.py``);
+- wrong node for containers: ``TreePlacement.container_candidates()`` on the ``ContainerIndex``
+  (``tree/container_index.py``);
+- wrong reason: ``tree/explain_containers.py``, and ``pool/explain.py``, which writes the sentence;
+- resources not freed, or allocated twice: ``PoolState`` (``pool/state.py``), held by ``Rv1Pool``;
+- the topology itself: ``read_children()`` and ``Layout`` (``tree/topology.py``), and
+  ``hwloc/amend.py`` for hwloc XML.
 """
 
 from __future__ import annotations
@@ -53,10 +50,10 @@ __all__ = ("TreePool", "TreeResourceRequest", "amend", "pool_class")
 class TreeResourceRequest(ResourceRequest):
     """A job's request, with containers and whole nodes (RFC 14 canonical jobspec).
 
-    An exclusive vertex without children that is not node, slot, core or gpu asks for whole
+    An exclusive vertex without children that is not node, slot, core or gpu requests whole
     containers of that name in each slot (``slot/socket{x}``): ``container_level`` is its type and
-    ``slot_size`` 0, unless cores stand beside it, which the container must then have at least.
-    ``slot=N/node{x}`` is N whole nodes; a core or GPU count is a minimum they must have.
+    ``slot_size`` 0, unless cores stand beside it: the minimum for the container. ``slot=N/node{x}``
+    is N whole nodes; a core or GPU count is their minimum.
 
     Args:
         args, kwargs: those of ResourceRequest.
@@ -81,11 +78,11 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
 
     Args:
         R (dict, str): R object or its JSON text, with ``scheduling.children``.
-        log: logger; default: nothing is logged.
+        log: logger; default: no logging.
 
     Raises:
-        ValueError: R is malformed, has no topology, one that does not name its ranks, or ranks
-            other than 0 to n-1; the text names the entry.
+        ValueError: R is malformed, has no topology, or one that does not name its ranks or names
+            other ranks than 0 to n-1; the text names the entry.
     """
 
     name = "TreePool"
@@ -101,8 +98,7 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
         self.placement = TreePlacement(_node_types(self._base, topologies))
 
     def countable(self, shape: Shape) -> bool:
-        # A container must be free as a whole; counts of free cores and GPUs do not tell whether one
-        # is.
+        # A container must be free as a whole, which counts of free cores and GPUs do not show.
         return shape.container_level is None and super().countable(shape)
 
     def check_shape(self, shape: Shape) -> str | None:
@@ -161,7 +157,7 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
 
 
 def _node_types(inventory: Inventory, children: list[tuple[int, Any, str]]) -> NodeTypes:
-    """The node types of an inventory: one for all ranks with the same topology and units."""
+    """Return the node types of an inventory: one for all ranks with the same topology and units."""
     types: dict[tuple[str, int], NodeType] = {}
     pairs: dict[tuple[str, int], int] = {}
     for mask, topo, where in children:
@@ -178,7 +174,7 @@ def _node_types(inventory: Inventory, children: list[tuple[int, Any, str]]) -> N
 
 
 class TreePool(ResourcePool):
-    """Pool with placement by node topology; dispatches on the version of R."""
+    """A pool with placement by node topology; dispatches on the version of R."""
 
     _impl_map = {1: _TreePoolV1}
 

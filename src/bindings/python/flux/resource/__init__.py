@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Resources: sets of them, pools that schedulers allocate from, and requests for them.
+"""Resources: sets of them, pools to allocate from, and requests.
 
-Which file to open:
+Files:
 
 - ``ResourcePool.py``: makes a pool of R.
-- ``pool/contract.py``: the methods that a pool has to define; ``ResourcePoolImplementation.py``: those
-  that any pool with a view of its free units inherits. Each method with its costs and exceptions.
-- ``Rv1Pool.py``, ``TreePool.py``: the two pools there are, and in which file each part of them is.
-- ``request.py``, ``ResourceCount.py``: the request of a job, read from its jobspec.
+- ``pool/contract.py``: the methods that a pool must define; ``ResourcePoolImplementation.py``:
+  those inherited by any pool with a view of its free units. Each method is documented with costs
+  and exceptions.
+- ``Rv1Pool.py``, ``TreePool.py``: the two pools, with lists of the files of their parts.
+- ``request.py``, ``ResourceCount.py``: a job's request, parsed from its jobspec.
 - ``errors.py``: the exceptions of an allocation.
-- ``allocations.py``: the check of allocations, for the parts of a job manager.
-- ``pool/``: the parts of pools. ``plan/``: looking ahead in time. ``tree/``: the inside of
-  nodes.
+- ``allocations.py``: a check of allocations, for job managers.
+- ``pool/``: parts of pools. ``plan/``: looking ahead in time. ``tree/``: the inside of nodes.
 - ``hwloc/``: the topology of real machines. ``draw/``: pictures of nodes.
 
 Interfaces:
 
-- Schedulers and pools of sites: the classes that are imported below, ``TreePool``, and what the
-  guide and the reference (``doc/guide/pools.rst``, ``doc/reference/resource.rst``) show of ``pool``
-  and ``plan``: masks, ``Placement``, ``Inventory``, ``RankIndex``, ``Plan``. Names, arguments and
-  results of these stay as they are.
+- Schedulers and a site's pools: the classes imported below, ``TreePool``, and the parts of ``pool``
+  and ``plan`` described in the guide and the reference (``doc/guide/pools.rst``,
+  ``doc/reference/resource.rst``): masks, ``Placement``, ``Inventory``, ``RankIndex``, ``Plan``.
+  Their names, arguments and results must not change.
 - ``flux.scheduler``: the public methods of ``ResourcePool`` and ``Plan``, the exceptions,
   ``pool/masks.py``, and ``counted()`` of ``pool/explain.py``; nothing else.
-- flux-core's own ``flux.resource`` lies below this package: its modules that are not here come from
+- flux-core's own ``flux.resource`` lies below this package: modules that are not here come from
   there. Its command ``flux resource`` and ``flux.job`` import names from here.
 
-Everything else may be changed freely: the tests in ``t/python/resource`` and ``t/python/tree``
-compare pools and plans with plain models of them, and with recordings of flux-core.
+All else may change: the tests in ``t/python/resource`` and ``t/python/tree`` compare pools and
+plans with plain models, and with recordings of flux-core.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from typing import TYPE_CHECKING, Any
 __path__ = extend_path(__path__, __name__)
 
 # The order matters. When a module is first imported, the import system binds its name in this
-# package, and the class of the same name has to be bound after that (Rv1Set before ResourceSet,
-# which imports it from here). flux.job must not be imported: it needs SchedResourceList, which is
-# not there yet.
+# package; the class of the same name must be bound after that (Rv1Set before ResourceSet, which
+# imports it from here). flux.job must not be imported: it needs SchedResourceList, which is not
+# bound yet.
 # isort: off
 from flux.resource.Rv1Set import Rv1Set
 from flux.resource.ResourceSetImplementation import ResourceSetImplementation
@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
     from flux.resource.Rv1Pool import ResourceRequest, Rv1Pool
 
-#: Name to module of lazy imports: ``flux.job`` imports this package, so that
-#: every command does, and few of them need pools.
+#: Lazily imported name -> module: ``flux.job``, and so every command, imports this package, and few
+#: commands need pools.
 _ON_DEMAND = {
     "InfeasibleRequest": "errors",
     "InsufficientResources": "errors",
@@ -74,8 +74,8 @@ _ON_DEMAND = {
 
 
 class _Package(ModuleType):
-    """This package: a name of `_ON_DEMAND` is a class, also once the module of the same name was
-    imported, which the import system would bind."""
+    """This package: a name in `_ON_DEMAND` is a class, even after the import of the module of the
+    same name, which the import system would bind."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in _ON_DEMAND:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The resources of each job, to check every R that a scheduler allocates, as a job manager that trusts no scheduler would.
+"""The resources of each job, to check every R allocated by a scheduler, for a job manager that does
+not trust it.
 
-The job managers of `flux.scheduler.testing`, `flux simulate` and the embedded instance use it. It shares no code with pools but
-the masks, since it is there to find their mistakes.
+Used by the job managers of `flux.scheduler.testing`, `flux simulate` and the embedded instance. It
+shares no code with pools except masks, since its purpose is to find their mistakes.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any
 from flux.resource.pool.jobid import job_text
 from flux.resource.pool.masks import idset_text, members, parse_idset, quote
 
-#: The children of an entry of R_lite: (type, idset), each.
+#: Children of an entry of R_lite, as (type, idset) pairs.
 Children = tuple[tuple[str, str], ...]
 
 
 @lru_cache(maxsize=4096)
 def _ids(children: Children) -> dict[str, int]:
-    """type -> mask of ids."""
+    """Return {type: mask of ids}."""
     return {kind: parse_idset(text) for kind, text in children}
 
 
@@ -28,24 +29,24 @@ class Allocations:
     """The allocations of an instance's resources to jobs.
 
     Args:
-        R (dict): the resources of the instance (RFC 20); None: none yet, see `define`
+        R (dict): the instance's resources (RFC 20); None: none yet, see `define`
 
     Raises:
-        ValueError: it is no R
+        ValueError: it is not an R
 
-    A check and a free cost a few operations on masks for each entry of R_lite; where nodes are shared, as many as there are
-    different sets of cores on them.
+    A check and a free cost a few operations on masks per entry of R_lite; on shared nodes, per
+    different set of cores in use there.
     """
 
     def __init__(self, R: dict[str, Any] | None = None) -> None:
         #: [(mask of ranks, children)]
         self._there: list[tuple[int, Children]] = []
-        #: ranks that may not be given away, those of which that will be so, and from when on
+        #: ranks not to be allocated: at present, and from `_since` on
         self._down = self._going_down = 0
         self._since = -inf
         #: jobid -> [(mask of ranks, children)]
         self._held: dict[int, list[tuple[int, Children]]] = {}
-        #: children -> mask of the ranks where some job holds just these
+        #: children -> mask of the ranks where a job holds exactly these
         self._ranks: dict[Children, int] = {}
         self._busy = 0
         #: children -> mask of the ranks that have them
@@ -54,15 +55,17 @@ class Allocations:
             self.define(R)
 
     def define(self, R: dict[str, Any]) -> None:
-        """The instance has these resources (RFC 20) from now on; allocations stay. Raises ValueError if it is no R."""
+        """Set the instance's resources (RFC 20); allocations stay. Raises ValueError if it is not
+        an R."""
         self._there = _entries(R)
         self._have.clear()
 
     def set_up(self, ranks: str, since: float = -inf) -> None:
-        """These ranks (an idset) are up, and no others.
+        """Set the ranks (an idset) that are up.
 
         Args:
-            since (float): until then, seconds since the epoch, the scheduler may not have heard of those that went down
+            since (float): seconds since the epoch; until then the scheduler may not know of those
+                that went down
         """
         everything = 0
         for there, _ in self._there:
@@ -71,18 +74,18 @@ class Allocations:
         self._down &= self._going_down
 
     def take(self, jobid: int, R: Any, now: float = inf) -> str | None:
-        """A job is given resources: enter them, and report errors in R.
+        """Enter the resources of a job, and report errors in R.
 
         Args:
             jobid (int): the job
-            R: the scheduler's answer
-            now (float): when, seconds since the epoch
+            R: the R sent by the scheduler
+            now (float): the time, seconds since the epoch
 
         Returns:
-            str: the error, for a log; None: R is valid
+            str: the error, for a log; None if R is valid
 
         Raises:
-            ValueError: it is no R (RFC 20); nothing is entered
+            ValueError: it is not an R (RFC 20); nothing is entered
         """
         entries = _entries(R)
         if not entries:
@@ -114,7 +117,7 @@ class Allocations:
         return wrong
 
     def give_back(self, jobid: int, ranks: str | None = None) -> None:
-        """A job has released its resources, all or on some ranks (an idset)."""
+        """Remove resources freed by a job, all or on some ranks (an idset)."""
         held = self._held.pop(jobid, [])
         gone = -1 if ranks is None else parse_idset(ranks)
         left = []
@@ -170,7 +173,7 @@ class Allocations:
         return None
 
     def _holder(self, ranks: int, children: Children) -> int:
-        """The first job that holds just these on some of the ranks."""
+        """Return the first job that holds exactly these on some of the ranks."""
         return next(
             jobid
             for jobid, held in self._held.items()
@@ -179,10 +182,10 @@ class Allocations:
 
 
 def _entries(R: Any) -> list[tuple[int, Children]]:
-    """(mask of ranks, children) of each entry of R_lite.
+    """Return (mask of ranks, children) of each entry of R_lite.
 
     Raises:
-        ValueError: it is no R
+        ValueError: it is not an R
     """
     if not isinstance(R, dict) or not isinstance(R.get("execution"), dict):
         raise ValueError(f"R: expected an object with execution, got {quote(R)}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The exceptions with which an allocation fails."""
+"""The exceptions of a failed allocation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class _ResourceError(OSError):
-    """An OSError whose text is the reason alone, without the number and the name of the errno."""
+    """An OSError whose text is only the reason, without number and name of the errno."""
 
     code = 0
     default = ""
@@ -18,15 +18,15 @@ class _ResourceError(OSError):
         """Fail for a reason.
 
         Args:
-            reason: text, or a callable that makes it when it is first read: most allocations that
-                fail are tried again later, and no text is asked for.
+            reason: text, or a function that returns it, called at the first access: most failed
+                allocations are retried, and their text is never read.
         """
         super().__init__(self.code, self.default)
         self._reason = reason
 
     @property
     def reason(self) -> str:
-        """One sentence: which resource was short, and where."""
+        """A sentence: the scarce resource, and where."""
         if callable(self._reason):
             self._reason = self._reason()
         return self._reason or self.default
@@ -39,10 +39,10 @@ class _ResourceError(OSError):
 
 
 class InsufficientResources(_ResourceError):
-    """Not enough resources now: try again after something was freed or came up.
+    """Not enough resources now: try again after some were freed or came up.
 
-    ``errno`` is ``ENOSPC``. The sentence describes the pool as it is when the exception is first
-    made into text, not when it was raised.
+    ``errno`` is ``ENOSPC``. The sentence describes the pool when the text is first read, not when
+    the exception was raised.
     """
 
     code = errno.ENOSPC
@@ -50,7 +50,7 @@ class InsufficientResources(_ResourceError):
 
 
 class InfeasibleRequest(_ResourceError):
-    """The pool could not satisfy the request if all of it were up and free.
+    """The pool cannot satisfy the request even with all resources up and free.
 
     ``errno`` is ``EOVERFLOW``.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Resource requests of jobs: jobspec resources (RFC 14, RFC 25) as counts.
 
-Jobs with equal requests share one ``Shape``, the key under which a pool caches its findings about a
-request, and a long queue takes little memory.
+Jobs with equal requests share one ``Shape``, the key of a pool's results about a request; this also
+keeps a long queue small.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from flux.resource.pool.constraint import parse_constraint
+from flux.resource.pool.constraint import also_on, parse_constraint
 from flux.resource.pool.masks import quote
 from flux.resource.pool.remembered import count_kept, make_room
 from flux.resource.pool.rv1 import load_json
@@ -25,20 +25,21 @@ from flux.resource.ResourceCount import MAX_COUNT, ONE, CountProduct, ResourceCo
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from flux.resource.pool.constraint import Terms
     from flux.resource.pool.groups import Within
 
-#: Vertices of a resource graph, on however many levels; more is an error. The graphs of sites have
-#: a dozen levels at most, from the cluster down to a core.
+#: Maximum number of vertices of a resource graph, over all levels. The graphs of sites have a dozen
+#: levels at most, from the cluster to a core.
 MAX_VERTICES = 10000
 
 
-#: Bytes that a short string or a small number takes in Python, with what it is written in and what
-#: it is read to, for each byte that ``marshal`` takes for it.
+#: Bytes of memory per byte of ``marshal``, for short strings and small numbers, with their jobspec
+#: text and parsed form.
 BYTES_PER_BYTE = 16
 
 
 def read_attributes(jobspec: dict[str, Any]) -> tuple[float, Any]:
-    """Duration in seconds and constraint, from ``attributes.system``."""
+    """Return the duration in seconds and the constraint in ``attributes.system``."""
     attributes = jobspec.get("attributes")
     system = attributes.get("system") if isinstance(attributes, dict) else None
     required = jobspec.get("version") == 1
@@ -62,15 +63,14 @@ def read_attributes(jobspec: dict[str, Any]) -> tuple[float, Any]:
     return duration, system.get("constraints")
 
 
-#: What is left to do in the walk over a resource graph: functions and their arguments, last first.
+#: Pending steps of the walk over a resource graph: functions and arguments, last first.
 Steps = list[tuple[Callable[..., None], tuple[Any, ...]]]
 
 
 class Graph:
-    """The result of one walk over a resource graph: the counts above and inside the slot.
+    """The result of a walk over a resource graph: the counts above and inside the slot.
 
-    The walk keeps a list of pending steps instead of recursing, so that a graph may be as deep
-    as it likes.
+    The walk keeps a list of pending steps instead of recursing, so a graph may be of any depth.
     """
 
     def __init__(self, resources: Any, takes_containers: bool) -> None:
@@ -78,7 +78,7 @@ class Graph:
             raise ValueError("jobspec has no resources")
         self.takes_containers = takes_containers
         self.vertices = 0
-        # The results, under their names in Shape.
+        # Results, under their names in Shape.
         self.node_count: ResourceCount | None = None  # over all levels above
         self.slot_count: ResourceCount | None = None  # in each node, or over all
         self.nodes_per_slot: ResourceCount | None = None
@@ -87,8 +87,8 @@ class Graph:
         self.gpu_per_slot = 0
         self.container_level: str | None = None
         self.containers_per_slot = 1
-        self.constraint: Any = None  # of the jobspec, not of its graph
-        self.within = None  # never of a graph
+        self.constraint: Any = None  # from the jobspec, not from its graph
+        self.within = None  # never from a graph
         self.slot_amounts = self.node_amounts = ()  # nor are these
         self._left: Steps = []
         self._next(self._above, resources, ONE, None, False)
@@ -97,7 +97,7 @@ class Graph:
             step(*arguments)
 
     def _next(self, step: Callable[..., None], vertices: list[Any], *arguments: Any) -> None:
-        """Go on with these vertices, in their order, before the pending steps."""
+        """Continue with these vertices, in order, before the pending steps."""
         self._left.extend([(step, (vertex, *arguments)) for vertex in reversed(vertices)])
 
     def _fields(self, vertex: Any) -> tuple[str, ResourceCount, bool, list[Any]]:
@@ -125,13 +125,13 @@ class Graph:
         node: ResourceCount | None,
         exclusive: bool,
     ) -> None:
-        """A vertex outside any slot; ``node`` is the count of nodes once one is passed."""
+        """Walk a vertex outside any slot; ``node`` is the count of nodes once one is passed."""
         kind, count, marked, children = self._fields(vertex)
         if kind == "slot":
             self._slot(count, outer, node, exclusive, marked, children)
             return
         if kind in ("core", "gpu"):
-            return  # outside a slot: it is not given to the job
+            return  # outside a slot: not given to the job
         if kind == "node":
             if node is not None:
                 raise ValueError("resource node inside another node")
@@ -158,7 +158,7 @@ class Graph:
         self._next(self._inside, children, ONE, False)
 
     def _end_of_slot(self) -> None:
-        """All that is in the slot was found."""
+        """Finish after all vertices of the slot."""
         assert self.slot_count is not None
         if self.nodes_per_slot is not None:
             self.node_count = multiply(self.slot_count, self.nodes_per_slot)
@@ -167,7 +167,7 @@ class Graph:
             self.node_count, self.slot_count = self.slot_count, ONE
 
     def _inside(self, vertex: Any, outer: ResourceCount, in_node: bool) -> None:
-        """A vertex of the slot; ``outer`` is the count above it in the slot or its node."""
+        """Walk a vertex of the slot; ``outer`` is the count above it in the slot or its node."""
         kind, count, marked, children = self._fields(vertex)
         if kind == "slot":
             raise ValueError("jobspec has more than one slot")
@@ -184,7 +184,7 @@ class Graph:
             if self.slot_size or self.gpu_per_slot or self.container_level:
                 raise ValueError("slot has cores or GPUs beside a node")
             self.nodes_per_slot = multiply(outer, count)
-            # RFC 14 takes a node of which nothing is named as a whole.
+            # RFC 14: a node without named resources is taken whole
             self.exclusive = marked or (self.takes_containers and not children)
             outer, in_node = ONE, True
         elif marked and not children and self.takes_containers:
@@ -202,15 +202,15 @@ class Graph:
         self._next(self._inside, children, outer, in_node)
 
     def shape(self, constraint: Any) -> Shape:
-        """The shape of the request that was read.
+        """Return the shape of the request.
 
         Raises:
-            ValueError: there is no slot, or nothing in it.
+            ValueError: there is no slot, or it is empty.
         """
         if self.slot_count is None:
             raise ValueError("Unable to determine slot count")
         if not self.slot_size and self.container_level is None:
-            # A request for whole nodes need not count cores; one for GPUs alone would get none.
+            # A request for whole nodes need not count cores; one for only GPUs would get no core.
             whole = self.nodes_per_slot is not None and self.exclusive
             if not whole or (self.gpu_per_slot and not self.takes_containers):
                 raise ValueError("Unable to determine slot size")
@@ -223,42 +223,41 @@ class Graph:
 
 
 def _usually(value: Any) -> Any:
-    """A field with a default value that leaves no attribute in the class.
+    """Return a field with a default value but no class attribute.
 
-    A plain default would, and CPython would then look there first at each access.
+    CPython would look at a class attribute first at each access.
     """
     return field(default_factory=lambda: value)
 
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """The part of a request that many jobs have in common. It never changes, and equal ones are one
-    object.
+    """The part of a request shared by many jobs. It is immutable, and equal shapes are one object.
 
     Attributes:
         node_count (ResourceCount or None): nodes wanted; None if slots may go anywhere.
-        slot_count (ResourceCount): slots on each node, or in all.
-        slot_size (int): cores of a slot (on each of its nodes).
-        gpu_per_slot (int): GPUs of a slot.
-        exclusive (bool): whole nodes.
+        slot_count (ResourceCount): slots on each node, or in total.
+        slot_size (int): cores per slot (on each of its nodes).
+        gpu_per_slot (int): GPUs per slot.
+        exclusive (bool): nodes are taken whole.
         constraint (dict or None): RFC 31 constraint.
-        nodes_per_slot (ResourceCount or None): nodes inside one slot.
-        container_level (str or None): the containers that a slot takes whole (``socket``).
-        containers_per_slot (int): how many of them.
-        within (Within or None): groups of ranks in which it has to be together (`pool.groups`).
-        slot_amounts (tuple): steps that a slot takes of each amount that the pool counts
-            (`pool.amounts`); empty if the request asks for none.
-        node_amounts (tuple): the same for each node, beside those of its slots.
-        match: the parsed constraint, or None.
-        node_cores, node_gpus (int): the least that each node has to have.
-        need (tuple): how many cores, GPUs and steps of each amount a node has to have at least; of a
-            request for slots anywhere, the needs of a slot. Amounts are left out if it asks for none.
-        least_count (int): nodes wanted at least, or slots if it asks for no nodes.
-        kept_bytes (int): its size in memory, roughly.
+        nodes_per_slot (ResourceCount or None): nodes in one slot.
+        container_level (str or None): containers that a slot takes whole (``socket``).
+        containers_per_slot (int): number of these.
+        within (Within or None): the groups of ranks that it is bound to (`pool.groups`).
+        slot_amounts (tuple): steps of each of the pool's amounts per slot (`pool.amounts`); empty
+            if the request has none.
+        node_amounts (tuple): the same per node, beside those of its slots.
+        match (Terms or None): the parsed constraint, and the ranks it is limited to (`on_ranks`).
+        node_cores, node_gpus (int): minimum per node.
+        need (tuple): minimum numbers of cores, GPUs and steps of each amount per node (per slot, in
+            a request for slots anywhere). Amounts are left out if it asks for none.
+        least_count (int): minimum number of nodes, or of slots if it asks for no nodes.
+        kept_bytes (int): approximate size in memory.
     """
 
-    # The only list of the fields of a request. Counts and the constraint come first, since
-    # ``of_values()`` needs them by themselves.
+    # The only list of a request's fields. Counts and the constraint come first, since
+    # ``of_values()`` treats them separately.
     node_count: ResourceCount | None = _usually(None)
     slot_count: ResourceCount = _usually(ONE)
     nodes_per_slot: ResourceCount | None = _usually(None)
@@ -280,7 +279,7 @@ class Shape:
 
     @classmethod
     def of(cls, **given: Any) -> Shape:
-        """The shape with these fields: the one made before, if it still lives."""
+        """Return the shape with these fields: the existing object, if it still lives."""
         return cls.of_values(*{**SHAPE_FIELDS, **given}.values())
 
     @classmethod
@@ -292,8 +291,20 @@ class Shape:
         constraint: Any,
         *rest: Any,
     ) -> Shape:
-        """``of()`` with all fields, in their order."""
+        """Return the shape with all fields, in their order; as ``of()``."""
         match = parse_constraint(constraint, added=True)
+        return cls._shared(match, nodes, slots, inside, constraint, *rest)
+
+    @classmethod
+    def _shared(
+        cls,
+        match: Terms | None,
+        nodes: ResourceCount | None,
+        slots: ResourceCount,
+        inside: ResourceCount | None,
+        constraint: Any,
+        *rest: Any,
+    ) -> Shape:
         asked: Any = (
             nodes and nodes.canonical(),
             slots.canonical(),
@@ -320,11 +331,18 @@ class Shape:
         return shape
 
     def replace(self, **changes: Any) -> Shape:
-        """The shape with some fields changed."""
-        return Shape.of(**{**dict(zip(SHAPE_FIELDS, _VALUES(self))), **changes})
+        """Return the shape with some fields changed."""
+        values = {**dict(zip(SHAPE_FIELDS, _VALUES(self))), **changes}
+        if "constraint" in changes:
+            return Shape.of_values(*values.values())
+        return Shape._shared(self.match, *values.values())
+
+    def on_ranks(self, ranks: int) -> Shape:
+        """Return the shape limited to some ranks (a mask); its constraint is still the user's."""
+        return Shape._shared(also_on(self.match, ranks), *_VALUES(self))
 
     def slots_given(self, nodes: int, slots_on_node: int) -> int:
-        """``nslots`` of an allocation of ``nodes`` nodes."""
+        """Return ``nslots`` of an allocation of ``nodes`` nodes."""
         if self.nodes_per_slot is None:
             return nodes * slots_on_node
         if self.nodes_per_slot.fixed:
@@ -348,18 +366,18 @@ _shapes: WeakValueDictionary[Any, Shape] = WeakValueDictionary()
 
 
 class Claimant(NamedTuple):
-    """Fields that decide which jobs may share a rank with a job.
+    """The fields by which jobs may or may not share a rank.
 
     Attributes:
-        keys (tuple): whose job it is, one key for each kind of claim there is
-        where (tuple): for each kind, the ranks (a mask) that the job claims while it is there
+        keys (tuple): the job's owner, one key for each kind of claim
+        where (tuple): for each kind, a mask of the ranks that the job claims while it is on them
     """
 
     keys: tuple[Hashable, ...]
     where: tuple[int, ...]
 
     def apart_from(self, other: Claimant) -> int:
-        """Mask of the ranks on which the jobs of two claimants may not be together."""
+        """Return a mask of the ranks that jobs of the two claimants may not share."""
         ranks = 0
         for own_key, other_key, own, others in zip(self.keys, other.keys, self.where, other.where):
             if own_key != other_key:
@@ -378,23 +396,22 @@ def _shared(name: str, doc: str) -> Any:
 
 
 class ResourceRequest:
-    """A job's request, as :class:`Rv1Pool` understands it.
+    """A job's request, as used by :class:`Rv1Pool`.
 
     Args:
-        node_count (ResourceCount, int or None): nodes wanted, counted over all levels above them;
-            None if slots may go anywhere.
-        slot_count (ResourceCount or int): slots on each node, or slots in all where ``node_count``
-            is None.
-        slot_size (int): cores of a slot (on each of its nodes).
-        gpu_per_slot (int): GPUs of a slot.
+        node_count (ResourceCount, int or None): nodes wanted, over all levels above them; None if
+            slots may go anywhere.
+        slot_count (ResourceCount or int): slots on each node, or in total if ``node_count`` is
+            None.
+        slot_size (int): cores per slot (on each of its nodes).
+        gpu_per_slot (int): GPUs per slot.
         duration (float): seconds; 0: no limit.
         constraint (dict or None): RFC 31 constraint.
-        exclusive (bool): whole nodes.
-        jobspec: the jobspec, as object, as JSON text, or as a callable that returns either: what is
-            not an object is parsed each time ``jobspec`` is read, which saves memory in a long
-            queue.
-        more: the fields of a :class:`Shape` that are left: ``nodes_per_slot``, for requests with
-            the node below the slot, and the containers of a slot.
+        exclusive (bool): take nodes whole.
+        jobspec: the jobspec, as an object, as JSON text, or as a callable that returns either. Text
+            is parsed each time ``jobspec`` is read, which saves memory in a long queue.
+        more: other fields of a :class:`Shape`: ``nodes_per_slot``, for requests with the node below
+            the slot, and the containers of a slot.
 
     Raises:
         ValueError: a bad constraint or count.
@@ -407,10 +424,9 @@ class ResourceRequest:
 
     shape: Shape
     duration: float
-    #: Tokens that a plan has to find beside resources, or None (see `flux.resource.plan.tokens`).
+    #: Tokens that a plan must find beside resources, or None (see `flux.resource.plan.tokens`).
     tokens: dict[str, int] | None
-    #: The job's claim on ranks that it would share, or None (see
-    #: `flux.resource.plan.claims`).
+    #: The job's claim on shared ranks, or None (see `flux.resource.plan.claims`).
     claimant: Claimant | None
     _jobspec: Any
 
@@ -462,7 +478,7 @@ class ResourceRequest:
         self._jobspec = jobspec
 
     def with_jobspec(self, jobspec: Any) -> Self:
-        """The same request with another jobspec, in one of the forms above."""
+        """Return the request with another jobspec, in one of the forms above."""
         new = object.__new__(type(self))
         new.shape = self.shape
         new.duration = self.duration
@@ -472,19 +488,23 @@ class ResourceRequest:
         return new
 
     def with_shape(self, shape: Shape) -> Self:
-        """The same request with another shape."""
+        """Return the request with another shape."""
         new = self.with_jobspec(self._jobspec)
         new.shape = shape
         return new
 
+    def on_ranks(self, ranks: int) -> Self:
+        """Return the request limited to some ranks (a mask)."""
+        return self.with_shape(self.shape.on_ranks(ranks))
+
     def with_tokens(self, tokens: dict[str, int] | None) -> Self:
-        """The same request, with tokens that a plan has to find beside resources."""
+        """Return the request with tokens that a plan must find beside resources."""
         new = self.with_jobspec(self._jobspec)
         new.tokens = tokens
         return new
 
     def with_claimant(self, claimant: Claimant | None) -> Self:
-        """The same request, of a job that may not be on a rank with every other."""
+        """Return the request of a job that may not share ranks with every other."""
         new = self.with_jobspec(self._jobspec)
         new.claimant = claimant
         return new
@@ -501,19 +521,19 @@ class ResourceRequest:
 
     @property
     def nnodes(self) -> int:
-        """Nodes needed at least; 0 where slots may go anywhere."""
+        """Minimum number of nodes; 0 if slots may go anywhere."""
         count = self.shape.node_count
         return 0 if count is None else count.min
 
     @property
     def nnodes_max(self) -> int | None:
-        """Nodes wanted at most; None if unbounded, 0 as for ``nnodes``."""
+        """Maximum number of nodes; None if unbounded, 0 if slots may go anywhere."""
         count = self.shape.node_count
         return 0 if count is None else count.max
 
     @property
     def nslots(self) -> int:
-        """Slots needed at least, in all."""
+        """Minimum number of slots, in total."""
         shape = self.shape
         if shape.node_count is None:
             return shape.slot_count.min
@@ -521,7 +541,7 @@ class ResourceRequest:
 
     @property
     def nslots_max(self) -> int | None:
-        """Slots wanted at most, in all; None if unbounded."""
+        """Maximum number of slots, in total; None if unbounded."""
         shape = self.shape
         if shape.node_count is None:
             return shape.slot_count.max
@@ -531,12 +551,12 @@ class ResourceRequest:
 
     @property
     def ncores(self) -> int:
-        """Cores needed at least, in all."""
+        """Minimum number of cores, in total."""
         return self._total(self.shape.slot_size)
 
     @property
     def ngpus(self) -> int:
-        """GPUs needed at least, in all."""
+        """Minimum number of GPUs, in total."""
         return self._total(self.shape.gpu_per_slot)
 
     def _total(self, each: int) -> int:
@@ -552,8 +572,8 @@ class ResourceRequest:
             jobspec (dict or str): version 1 or canonical jobspec.
 
         Raises:
-            ValueError: it has no resources, no slot or no cores, a bad count, constraint or
-                duration, or is nested too deep.
+            ValueError: it has no resources, no slot, no cores, a bad count, constraint or duration,
+                or is too deeply nested.
         """
         kept = jobspec
         if isinstance(jobspec, (str, bytes)):

@@ -1,74 +1,74 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Schedulers for Flux in Python: override `Scheduler.schedule`, and the protocols are taken care
-of.
+"""Schedulers for Flux in Python: override `Scheduler.schedule`; the library implements the
+protocols.
 
 `Scheduler` is the base class of a scheduler module (RFC 27, RFC 28). An `AllocRequest` is one
-request for resources, answered exactly once; a `PendingJob` waits for its answer in
+request for resources, answered exactly once; until then its `PendingJob` is in
 ``Scheduler._queue``.
 
-**Which file to open**, to follow a start from the message to the answer:
+**Files**, along the path of a start from the message to the answer:
 
 ``base``
-    `Scheduler`, whole: the messages, the methods to override, the start of the module
+    `Scheduler`: the messages, the methods to override, the start of the module
 ``requests``
     the table of requests and of the states of jobs
 ``queue``
-    the order in which jobs wait; `queue.Backlog` for policies that look past the head
+    the order of pending jobs; `queue.Backlog` for policies that look past the head
 ``passes``
     when `Scheduler.schedule` and `Scheduler.forecast` are called
 ``policy``, ``policies``
-    `policy.PolicyScheduler`: starts, and the answers to ``flux sched``; and the policies (a package)
+    `policy.PolicyScheduler`: starts, and answers to ``flux sched``; the policies (a package)
 ``decision``, ``forecasts``
-    the two other parts of a policy's scheduler: the decision, and the annotations for users
+    the other two parts of a policy's scheduler: the decision, and annotations for users
 ``host``
     time, timers, the log, and R in the KVS
 ``hello``
-    the start: the resources, and the jobs that run already
+    the start of the scheduler: resources and running jobs
 
 ``definition``, with ``flux.resource.plan.availability``
-    how it is decided who starts, in plain Python that nothing runs but tests: what all this has to
-    agree with
+    the definition of which job starts, in plain Python that only tests run: everything here has to
+    agree with it
 
-Beside that:
+Others:
 
 ``admission``
     admission rules, which may keep a job from starting although it fits
 ``rule_host``
-    the interface of a scheduler for the rules of the library
+    the interface of a scheduler to the library's rules
 ``attributes``
-    the system attributes of a jobspec; nothing else reads them
+    the system attributes of a jobspec, read only here
 ``states``
     the states of requests, jobs and windows, as tables
 ``walk``
-    which jobs of a backlog a pass examines, and in which order; jobs in the order of the queue, however
-    many, and for which groups of them there is room
+    the order in which a pass examines a backlog; jobs in queue order, at any length, and the groups
+    of them for which there is room
 ``checkpoint``, ``history``, ``run_time_service``
-    state kept over a reload; run times of jobs, and where they come from
+    state kept across reloads; run times of jobs and their sources
 ``messages``, ``options``, ``pools``
-    reading messages, module arguments, the class of the pool, and its answers about requests
+    reading of messages, module arguments, selection of the pool's class, and the pool's answers on
+    requests
 ``odds_service``
     likely starts of pending jobs: their calibration and their answers
 ``misspelled``
     methods of a policy that are never called
 ``projection``
-    the future: the scheduler itself, forked and played forward (a package)
+    the future: the scheduler itself, forked and run ahead in virtual time (a package)
 ``query``, ``command``
     the answers for ``flux sched``, and the command itself (packages)
 ``reservations``
     the first admission rule (a package)
 ``wait_limits``
-    the second: jobs that are given up when they would start too late
+    the second: jobs given up because they would start too late
 ``site_policy``
-    the rules that tables of the configuration switch on: limits, licences, sharing, preemption (a
-    package)
+    rules enabled by configuration tables: limits, licences, sharing, preemption (a package)
 ``testing``
     for tests of a site's policy (a package)
 
-**Extension.** A new reason not to start a job is an admission rule in a file of its own;
-another way to choose jobs is a policy. Neither takes a change here. ``requests``, ``queue``,
-``passes`` and ``host`` know of no policy, rule or reservation; ``policy`` knows the rules that it
-makes. Messages are checked in ``messages``, and an exception of an override ends
-in `host.ErrorReporter`: on a real broker a module that fails takes the instance with it.
+**Extension.** A new reason not to start a job is an admission rule in its own file; a new choice of
+jobs is a policy. Neither changes files here. ``requests``, ``queue``, ``passes`` and ``host``
+depend on no policy, rule or reservation; ``policy`` knows only the rules that it creates. Messages
+are checked in ``messages``, and an exception of an override ends in `host.ErrorReporter`: on a real
+broker a module that fails takes the instance down.
 """
 
 from flux.scheduler.base import Scheduler

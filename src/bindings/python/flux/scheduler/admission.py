@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Admission rules: checks that may keep a fitting job from starting.
 
-The pool decides whether there are resources for a job. A site has other reasons why a job may not
-start now: its licences are in use, its user is over a limit, the window of its reservation has not
-begun. Each of these is an `AdmissionRule`. A scheduler has a list of rules
-(`PolicyScheduler.add_rule`) and asks each; it has no code for any one of them. A rule is called
-when:
+The pool decides whether there are resources for a job. A site has other reasons to keep a job from
+starting: its licences are in use, its user is over a limit, the window of its reservation has not
+begun. Each is an `AdmissionRule`. A scheduler has a list of rules (`PolicyScheduler.add_rule`), and
+treats all alike. A rule is called when:
 
-- a request comes (`~AdmissionRule.alloc`), or is denied or withdrawn (`~AdmissionRule.cancel`);
+- a request arrives (`~AdmissionRule.alloc`), or is denied or withdrawn (`~AdmissionRule.cancel`);
 - a job is examined: may it start now, and if not, why and until when (`~AdmissionRule.check`)?
-- a job starts (`~AdmissionRule.start`), frees resources (`~AdmissionRule.free`), gets another end
-  (`~AdmissionRule.extended`), or was already running when the scheduler was loaded
+- a job starts (`~AdmissionRule.start`), frees resources (`~AdmissionRule.free`), has its end
+  changed (`~AdmissionRule.extended`), or was already running when the scheduler was loaded
   (`~AdmissionRule.hello`);
 - a plan is made, into which the rule enters resources that it keeps (`~AdmissionRule.enter_plan`).
 
-A job that a rule keeps from starting is *deferred*: it leaves the queue, it has no promise, and no
-job waits behind it. It comes back when the rule readmits it (`AdmissionHost.readmit`).
+A job kept from starting by a rule is *deferred*: it leaves the queue, has no promise, and no job
+waits behind it. It returns when the rule readmits it (`AdmissionHost.readmit`).
 
 Jobs with equal resource requests are refused together: when one does not fit, the others are not
 examined. A rule that distinguishes between such jobs overrides `~AdmissionRule.signature`.
@@ -38,15 +37,15 @@ if TYPE_CHECKING:
 
 
 class Deferral(NamedTuple):
-    """Why a rule keeps a job from starting now.
+    """A rule's reason to keep a job from starting now.
 
     Attributes:
         reason: for the job's user, in a sentence
         until: when the rule expects to let it start, seconds since the epoch; None: unknown
-        key: identifies the cause, so that `AdmissionHost.readmit` can select the jobs that wait for
-            one cause
-        instead: from `AdmissionRule.second_look`: requests, for less or for other ranks, to try
-            instead of the job's own
+        key: identifies the cause; `AdmissionHost.readmit` selects the jobs deferred for one cause
+            by it
+        instead: from `AdmissionRule.second_look`: alternative requests to try, for less or for
+            other ranks
     """
 
     reason: str
@@ -70,7 +69,7 @@ class JobDeferred(InsufficientResources):
 
 
 class Cause(NamedTuple):
-    """Why a rule keeps a job waiting.
+    """A rule's reason to keep a job waiting.
 
     Attributes:
         rule: name of the rule
@@ -85,13 +84,13 @@ class Admission(Protocol):
     """The interface of `flux.scheduler.admission_control.AdmissionControl` to rules."""
 
     def update(self) -> None:
-        """`AdmissionRule.engaged` or `AdmissionRule.attributes` of a rule has changed."""
+        """`AdmissionRule.engaged` or `AdmissionRule.attributes` of a rule changed."""
 
     def engage(self, rule: AdmissionRule, engaged: bool) -> bool:
-        """Set `AdmissionRule.engaged` of a rule; returns whether it has changed."""
+        """Set `AdmissionRule.engaged` of a rule. Return whether it changed."""
 
     def waiting(self, rule: AdmissionRule, key: Hashable) -> int:
-        """The number of jobs that a rule has deferred with a key (`Deferral.key`)."""
+        """Return the number of jobs that a rule deferred with a key (`Deferral.key`)."""
 
 
 class AdmissionHost(Protocol):
@@ -122,10 +121,10 @@ class AdmissionHost(Protocol):
 
 
 class AdmissionRule:
-    """Base of admission rules. The methods do nothing unless overridden.
+    """Base class of admission rules. Methods have no effect unless overridden.
 
-    If a method that decides about a job's start raises an unexpected exception, the job is denied;
-    exceptions of others are logged. The answers of a site's rules are checked
+    If a method that decides on a job's start raises an unexpected exception, the job is denied;
+    exceptions of other methods are logged. Answers of a site's rules are checked
     (`flux.scheduler.rule_answers`).
 
     Args:
@@ -135,30 +134,30 @@ class AdmissionRule:
     #: The rule's name in statistics and answers.
     name = "rule"
 
-    #: ``FILE:CLASS`` of a site's rule from the configuration or an argument, None of other rules.
+    #: ``FILE:CLASS`` of a site's rule, as configured or given as an argument; None for other rules.
     source: str | None = None
 
-    #: Whether this rule has something to decide at present. While it is false, `check`, `allocate`,
-    #: `second_look`, `end_of`, `why`, `start` and `free` are not called; and while no rule is
-    #: engaged, no rule's `extended` is called. So an unused rule costs nothing; a rule that counts
-    #: jobs is engaged while there is one. A rule that changes it calls ``host.admission.update()``,
-    #: or ``engage()``.
+    #: Whether this rule may have an effect at present. While false, `check`, `allocate`,
+    #: `second_look`, `end_of`, `why`, `start` and `free` are not called; while no rule is engaged,
+    #: no rule's `extended` is called. So an unused rule costs nothing; a rule that counts jobs is
+    #: engaged while it has any. After a change the rule calls ``host.admission.update()``, or uses
+    #: ``engage()``.
     engaged = True
 
-    #: `alloc` and `signature` are called for jobs with one of these system attributes in their
-    #: jobspecs; others cost nothing. None: they are called for every job.
+    #: System attributes of a jobspec for which `alloc` and `signature` are called; jobs without any
+    #: of them cost nothing. If None, they are called for every job.
     attributes: tuple[str, ...] | None = None
 
-    #: Whether this rule only restricts jobs, and never gives one resources that others of its shape
-    #: cannot have. When the pool has no room for a job, those others are refused with it regardless
-    #: of `signature`. Not for a rule whose `check` must be called for each job.
+    #: Whether this rule only restricts jobs, and never gives a job resources that others of its
+    #: shape cannot have. When the pool has no room for a job, jobs of its shape are then refused
+    #: with it regardless of `signature`. Not for a rule whose `check` must see every job.
     only_takes_away = False
 
-    #: Whether `allocate` may have resources to give at present. While this is false for all rules,
-    #: jobs for which the pool has no room are not examined.
+    #: Whether `allocate` may have resources to give at present. While false for all rules, jobs
+    #: without room in the pool are not examined.
     adds = True
 
-    #: Whether `promise_stays` is to be called, since this rule may pin promises.
+    #: Whether this rule may pin promises, and so needs `promise_stays`.
     pins_promises = False
 
     def __init__(self, host: AdmissionHost) -> None:
@@ -167,19 +166,19 @@ class AdmissionRule:
     # -- pending jobs ------------------------------------------------------------------------------
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
-        """A request came. The rule stores the properties of the job that it needs, by job id, until
-        `cancel` is called or, if the job starts, until its final `free`.
+        """Called when a request arrives. The rule stores the properties of the job that it needs,
+        by job id, until `cancel` or, if the job starts, its final `free`.
 
         Args:
             job (PendingJob): the job
-            attributes (SystemAttributes): its system attributes; not to be kept
+            attributes (SystemAttributes): its system attributes; do not keep them
 
         Raises:
             ValueError: the job can never run; the text is for its user
         """
 
     def as_queued(self, request: Any, attributes: SystemAttributes) -> Any:
-        """The request as `alloc` would change it, of a job that is not submitted.
+        """Return the request of a job that is not submitted, changed as `alloc` would.
 
         Raises:
             ValueError: such a job can never run; the text is for the client
@@ -187,22 +186,22 @@ class AdmissionRule:
         return request
 
     def signature(self, job: PendingJob) -> Hashable:
-        """The properties of `job` on which this rule's answers depend; None: the rule ignores the
-        job.
+        """Return the properties of `job` that this rule's answers depend on, or None if the rule
+        ignores the job.
 
-        Jobs with equal requests and equal signatures are refused together: when one cannot start,
-        the others behind it are not examined. Called once for each request, after `alloc`.
+        Jobs with equal requests and signatures are refused together: when one cannot start, those
+        behind it are not examined. Called once per request, after `alloc`.
         """
         return None
 
     def check(self, job: PendingJob) -> Deferral | None:
-        """Whether `job` may start now: None, or why not. Called before the pool is asked, each time
-        a job is examined, so it should cost no more than a look-up.
+        """Return None if `job` may start now, else the reason. Called before the pool is asked,
+        each time the job is examined: it should cost no more than a look-up.
 
         Raises:
-            InfeasibleRequest: it may never start; the job is denied
-            InsufficientResources: not now, and it waits in the queue as for resources, since a plan
-                knows when it can start
+            InfeasibleRequest: the job may never start; it is denied
+            InsufficientResources: the job waits in the queue as for resources, since a plan knows
+                when it can start
         """
         return None
 
@@ -214,121 +213,122 @@ class AdmissionRule:
             plan (Plan): the plan through which jobs are started
 
         Returns:
-            the allocation; None: there is none, and the job is allocated resources like any other
+            the allocation, or None: the job is then allocated generally free resources
         """
         return None
 
     def kept_jobs(self) -> Iterable[int]:
-        """The ids of the jobs for which `allocate` may find resources that others cannot have. A
-        kept job that may start but fits nowhere is deferred with the reason `why`. Passes in an
-        order of ranks, which examine only jobs that fit the generally free resources, try these
-        after the others."""
+        """Return the ids of jobs for which `allocate` may find resources that others cannot have. A
+        kept job that may start but fits nowhere is deferred with the reason `why`. Passes in order
+        of job ranks, which examine only jobs that fit the generally free resources, try these jobs
+        last."""
         return ()
 
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
-        """Whether `job` may start on exactly this allocation: None, or why not; then it is freed.
+        """Return None if `job` may start on this allocation, else the reason; the allocation is
+        then freed.
 
         Args:
             job (PendingJob): the job
             pool (ResourcePoolImplementation): the pool with the allocation: the scheduler's, or a
-                copy made for a trial
-            jobid (int): the id of the allocation in it
+                copy for a trial
+            jobid (int): the id of the allocation in the pool
         """
         return None
 
     def taken_back(self, jobid: int) -> None:
-        """This rule's allocation for a job (`allocate`) was freed: another rule does not let the
-        job start."""
+        """Called when this rule's allocation for a job (`allocate`) was freed, since another rule
+        does not let the job start."""
 
     def keeps_promise(self, job: PendingJob) -> bool:
         """Whether this rule is certain to let `job` start at its promised time. If not, the time is
-        shown to its user as planned."""
+        shown as planned."""
         return True
 
     def promise_stays(self, job: PendingJob) -> bool:
-        """Whether a promise to `job` must stay at its time, though it could move to an earlier one,
-        because this rule depends on it. While `pins_promises` is true, called before anything else
-        for a job with a promise."""
+        """Whether a promise to `job` must keep its time even if an earlier one is possible, because
+        this rule depends on it. While `pins_promises` is true, called first for each job with a
+        promise."""
         return False
 
     def why(self, job: PendingJob) -> str | None:
-        """Why this rule keeps a job waiting, in a sentence; None if it does not."""
+        """Return why this rule keeps a job waiting, in a sentence, or None."""
         return None
 
     def cancel(self, jobid: int) -> None:
-        """A pending job will not start: its request was denied or withdrawn."""
+        """Called when a pending job will not start: its request was denied or withdrawn."""
 
     # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any] | None:
-        """`job` starts on `alloc`; called before R is stored. Returns its annotations, under
-        ``sched``; None: no annotations."""
+        """Called when `job` starts on `alloc`, before R is stored. Return annotations under
+        ``sched``, or None."""
         return None
 
     def wants_attributes(self) -> bool:
-        """Whether `hello` needs the system attributes, which are looked up job by
-        job."""
+        """Whether `hello` needs the system attributes, which cost a look-up per job."""
         return False
 
     def hello(self, job: RunningJob) -> None:
-        """`job` was running when the scheduler was loaded (RFC 27 hello). Called for each such job
-        when all of them are in the pool, before the first request.
+        """Called for each job that was running when the scheduler was loaded (RFC 27 hello), once
+        all of them are in the pool, before the first request.
 
-        For a rule that comes into force later, when the configuration is reloaded, it is called for
-        the jobs running then.
+        A rule that comes into force when the configuration is reloaded is told of the jobs running
+        then.
         """
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
-        """A job has freed resources.
+        """Called when a job has freed resources.
 
         Args:
             jobid (int): the job
             R: the freed resources: an R object (RFC 20) or a ResourcePool
-            final (bool): it has freed all
+            final (bool): whether the job has freed all
         """
 
     def extended(self, jobid: int, expiration: float) -> bool:
-        """The end of a running job moves (seconds since the epoch; 0: it has none). Returns whether
-        the rule has updated the pool; otherwise the caller does."""
+        """Called when the end of a running job changes (seconds since the epoch; 0: none). Return
+        True if the rule has updated the pool; otherwise the caller does."""
         return False
 
     # -- the start, resources and plans ------------------------------------------------------------
 
     def pool_made(self) -> None:
-        """The pool was made, and has no jobs yet. An exception ends the start of the scheduler."""
+        """Called when the pool has been made, without jobs as yet. An exception ends the start of
+        the scheduler."""
 
     def ready(self) -> None:
-        """All running jobs were found, and no request has come yet; or the rule has come into
-        force, or its table has changed, and it was told of all jobs."""
+        """Called when all running jobs are known, before the first request; and when the rule has
+        come into force or its table has changed, after it was told of all jobs."""
 
     def config_changed(self, config: dict[str, Any]) -> None:
-        """The configuration of the instance was reloaded."""
+        """Called when the instance's configuration was reloaded."""
 
     def ranks_changed(self, lost: bool) -> None:
-        """Ranks came up or, if `lost`, went down, left or changed."""
+        """Called when ranks came up or, if `lost`, went down, left or changed."""
 
     def enter_plan(self, plan: Plan | None) -> None:
         """Enter the resources that this rule keeps from jobs in the future into a plan without
-        promises, as promises with negative ids; and update these until this is called with None:
-        the plan is void."""
+        promises, as promises with negative ids. Keep them up to date until this is called with
+        None: the plan is void."""
 
     # -- answers -----------------------------------------------------------------------------------
 
     def end_of(self, jobid: int, end: float) -> float:
-        """The end of a starting or running job; `end` (seconds since the epoch; 0: not known) is
-        its end in the pool. The value at its start is the expiration of its R."""
+        """Return the end of a starting or running job; `end` (seconds since the epoch; 0: unknown)
+        is its end in the pool. The value at its start becomes the expiration of its R."""
         return end
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """Entries to add to the answer of ``sched.explain`` about `job`.
+        """Return entries to add to the answer of ``sched.explain`` about `job`.
 
         Args:
-            expected_start (float): the job's last estimate; None: it has none
-            first (bool): it waits for no other job
+            expected_start (float): the job's last estimate, or None
+            first (bool): whether it waits for no other job
         """
         return {}
 
     def stats(self) -> dict[str, Iterable[Any]]:
-        """Entries to add to the answer of ``sched.stats``: lists by name. A list that is costly to
-        make is a generator."""
+        """Return entries to add to the answer of ``sched.stats``: lists by name. A costly list may
+        be a generator."""
         return {}

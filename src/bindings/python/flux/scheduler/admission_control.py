@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob, Requests
 
-#: Older names of the methods of rules, from before they had the names of a policy's methods.
+#: Older names of rules' methods, from before they were named after a policy's methods.
 OLDER_NAMES = {
     "queued": "alloc",
     "started": "start",
@@ -27,7 +27,7 @@ OLDER_NAMES = {
 
 
 def take_older_names(rule: AdmissionRule) -> None:
-    """Use a rule's methods with older names, and log a warning for each."""
+    """Use a rule's methods that have older names, with a warning for each."""
     for older, name in OLDER_NAMES.items():
         method = getattr(rule, older, None)
         if callable(method) and getattr(type(rule), name) is getattr(AdmissionRule, name):
@@ -36,22 +36,22 @@ def take_older_names(rule: AdmissionRule) -> None:
 
 
 def has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:
-    """Whether a rule overrides a method of its base, which does nothing."""
+    """Whether a rule overrides a method of `AdmissionRule`."""
     return getattr(getattr(rule, method.__name__), "__func__", None) is not method
 
 
 class AdmissionControl:
-    """The rules of a scheduler, and the jobs that they have deferred.
+    """The rules of a scheduler, and the jobs that they deferred.
 
     Args:
-        requests (Requests): where the states of jobs are kept
-        report: ``report(text, trace=True)`` logs and counts the exception that is being handled
+        requests (Requests): the states of jobs
+        report: ``report(text, trace=True)`` logs and counts the exception being handled
 
     Attributes:
-        rules (list): in the order in which they are asked
-        engaged (bool): whether any of them is engaged
-        taking_away (set): names of those with `AdmissionRule.only_takes_away`
-        deferred (DeferredJobs): the jobs that they have deferred
+        rules (list): the rules, in the order of checks
+        engaged (bool): whether any rule is engaged
+        taking_away (set): names of the rules with `AdmissionRule.only_takes_away`
+        deferred (DeferredJobs): the deferred jobs
     """
 
     def __init__(self, requests: Requests, report: Callable[..., None]) -> None:
@@ -65,7 +65,7 @@ class AdmissionControl:
         self.taking_away: set[str] = set()
         #: ids of the pending jobs that a rule was told of
         self._told: set[int] = set()
-        # The engaged rules that override a method, by method, as of the last `update`: a rule costs
+        # Per method, the engaged rules that override it, as of the last `update`: a rule costs
         # nothing where it overrides nothing.
         self._checking: list[AdmissionRule] = []
         self._giving: list[AdmissionRule] = []
@@ -75,20 +75,20 @@ class AdmissionControl:
         self._starting: list[AdmissionRule] = []
         self._doubting: list[AdmissionRule] = []
         self._pinning: list[AdmissionRule] = []
-        #: by method of `AdmissionRule`, the overriding methods, each with the subject of its error
+        #: method of `AdmissionRule` -> overriding methods, each with the subject of its error
         #: reports
         self._tellings: dict[Callable[..., Any], list[tuple[str, Callable[..., Any]]]] = {}
 
     def add(self, rule: AdmissionRule) -> None:
-        """Add a rule behind the others."""
+        """Append a rule."""
         take_older_names(rule)
         self.rules.append(rule)
         self.update()
 
     def insert(self, rule: AdmissionRule, after: Iterable[AdmissionRule]) -> None:
-        """Add a rule behind some others (those that are there) and ahead of the rest.
+        """Insert a rule behind some others, if present, and ahead of the rest.
 
-        `tell_of_pending` tells it of the jobs that are pending already.
+        `tell_of_pending` then tells it of the pending jobs.
         """
         take_older_names(rule)
         ahead = [self.rules.index(other) for other in after if other in self.rules]
@@ -96,14 +96,14 @@ class AdmissionControl:
         self.update()
 
     def remove(self, rule: AdmissionRule) -> None:
-        """Remove a rule, if it is there. It must have readmitted its jobs."""
+        """Remove a rule, if present. It must have readmitted its jobs."""
         if rule in self.rules:
             self.rules.remove(rule)
             self.update()
 
     def update(self) -> None:
-        """Rules were added or removed, or the `AdmissionRule.engaged` or
-        `AdmissionRule.attributes` of one have changed."""
+        """Update the caches after a rule was added or removed, or its `AdmissionRule.engaged` or
+        `AdmissionRule.attributes` changed."""
         self.engaged = any(rule.engaged for rule in self.rules)
         self._asks_always = any(rule.attributes is None for rule in self.rules)
         self._names = {name for rule in self.rules for name in rule.attributes or ()}
@@ -119,7 +119,7 @@ class AdmissionControl:
         self.taking_away = {rule.name for rule in self.rules if rule.only_takes_away}
 
     def engage(self, rule: AdmissionRule, engaged: bool) -> bool:
-        """Set `AdmissionRule.engaged` of a rule; returns whether it has changed."""
+        """Set `AdmissionRule.engaged` of a rule. Return whether it changed."""
         if engaged == rule.engaged:
             return False
         rule.engaged = engaged
@@ -127,20 +127,20 @@ class AdmissionControl:
         return True
 
     def _engaged_with(self, method: Callable[..., Any]) -> list[AdmissionRule]:
-        """The engaged rules that override a method."""
+        """Return the engaged rules that override a method."""
         return [rule for rule in self.rules if rule.engaged and has_own(rule, method)]
 
     # -- one job -----------------------------------------------------------------------------------
 
     def queued(self, job: PendingJob, jobspec: Any) -> Hashable:
-        """Tell the rules of a new request, except those whose attributes the job lacks.
+        """Tell the rules of a new request, except rules whose attributes the job lacks.
 
         Args:
             job (PendingJob): the job
             jobspec (dict): its jobspec (RFC 14)
 
         Returns:
-            the rules' part of the job's signature; None if they do not distinguish it from others
+            the rules' part of the job's signature; None if no rule distinguishes the job
 
         Raises:
             ValueError: the job can never run
@@ -153,7 +153,7 @@ class AdmissionControl:
         return self.tell_of_pending(job, SystemAttributes.of(jobspec), self.rules)
 
     def as_queued(self, request: Any, jobspec: Any) -> Any:
-        """The request as the rules would change it, of a job that is not submitted.
+        """Return the request of a job that is not submitted, changed as the rules would.
 
         Raises:
             ValueError: such a job can never run
@@ -167,8 +167,8 @@ class AdmissionControl:
     def tell_of_pending(
         self, job: PendingJob, attributes: SystemAttributes, told: list[AdmissionRule]
     ) -> Hashable:
-        """Tell some of the rules of a job that they have not deferred; returns the signatures of
-        all rules, and raises as `queued`."""
+        """Tell some rules of a job that they have not deferred. Return the signatures of all rules;
+        raises as `queued`."""
         self._told.add(job.jobid)
         marks: tuple[tuple[str, Hashable], ...] = ()
         for rule in self.rules:
@@ -182,7 +182,7 @@ class AdmissionControl:
         return marks or None
 
     def family_of(self, signature: Any) -> Hashable:
-        """A signature without the parts of rules with `AdmissionRule.only_takes_away`."""
+        """Return a signature without the parts of rules with `AdmissionRule.only_takes_away`."""
         if isinstance(signature, tuple):
             shape, marks = signature
             rest = tuple(one for one in marks if one[0] not in self.taking_away)
@@ -191,7 +191,7 @@ class AdmissionControl:
         return family
 
     def check(self, job: PendingJob) -> None:
-        """Ask whether `job` may start now.
+        """Raise an exception if `job` may not start now.
 
         Raises:
             JobDeferred: a rule keeps it from starting
@@ -213,11 +213,11 @@ class AdmissionControl:
 
     @property
     def keeps_resources(self) -> bool:
-        """Whether some rule keeps resources for a job (`AdmissionRule.kept_jobs`)."""
+        """Whether a rule keeps resources for a job (`AdmissionRule.kept_jobs`)."""
         return any(True for rule in self._keeping for _ in rule.kept_jobs())
 
     def kept_jobs(self) -> list[int]:
-        """The ids of the jobs for which some rule keeps resources."""
+        """Return the ids of the jobs for which rules keep resources."""
         return [jobid for rule in self._keeping for jobid in rule.kept_jobs()]
 
     def allocate(self, job: PendingJob, plan: Plan | None, pool: ResourcePool) -> ResourcePool:
@@ -225,12 +225,12 @@ class AdmissionControl:
 
         Args:
             job (PendingJob): the job
-            plan (Plan): the plan through which jobs are started; None: the pool cannot plan
+            plan (Plan): the plan through which jobs are started; None if the pool cannot plan
             pool (ResourcePool): the scheduler's pool
 
         Raises:
-            JobDeferred: it does not fit, or not as a rule requires, and is deferred
-            InsufficientResources, InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
+            JobDeferred: it does not fit, or not as a rule requires
+            InsufficientResources, InfeasibleRequest, ValueError: from ``ResourcePool.alloc()``
         """
         giver, alloc = self._offered(job, plan, pool)
         refused = self.second_look(job, pool, job.jobid)
@@ -238,14 +238,13 @@ class AdmissionControl:
             return alloc
         self._take_back(job, giver, pool)
         source: Plan | ResourcePool = pool if plan is None else plan
-        # The generally free resources may be on other ranks than those that a rule keeps for the
-        # job.
+        # The generally free resources may be on other ranks than those kept by a rule.
         own = [] if giver is None else [job.resource_request]
         for request in [*own, *refused.deferral.instead]:
             try:
                 alloc = source.alloc(job.jobid, request)
             except (OSError, ValueError):
-                continue  # no room for this one; it is not the user's own request
+                continue  # no room; and not the user's own request
             if self.second_look(job, pool, job.jobid) is None:
                 return alloc
             self._take_back(job, None, pool)
@@ -254,8 +253,8 @@ class AdmissionControl:
     def _offered(
         self, job: PendingJob, plan: Plan | None, pool: ResourcePool
     ) -> tuple[AdmissionRule | None, ResourcePool]:
-        """A tentative allocation for a job, and the rule that made it (None: the pool). Raises as
-        `allocate`."""
+        """Return a tentative allocation for a job, and the rule that made it (None: the pool).
+        Raises as `allocate`."""
         if plan is not None:
             for rule in self._giving:
                 alloc = rule.allocate(job, plan)
@@ -270,7 +269,7 @@ class AdmissionControl:
             raise
 
     def part(self, job: PendingJob) -> None:
-        """A job that may start does not fit.
+        """Raise an exception if a rule keeps resources for a job that may start but does not fit.
 
         Raises:
             JobDeferred: a rule keeps resources for it elsewhere
@@ -280,7 +279,7 @@ class AdmissionControl:
                 raise JobDeferred(rule, Deferral(rule.why(job) or "")) from None
 
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> JobDeferred | None:
-        """Why a job may not start on the allocation of an id in a pool; None: it may."""
+        """Return why a job may not start on allocation `jobid` of a pool, or None."""
         for rule in self._looking:
             deferral = rule.second_look(job, pool, jobid)
             if deferral is not None:
@@ -288,7 +287,7 @@ class AdmissionControl:
         return None
 
     def _take_back(self, job: PendingJob, giver: AdmissionRule | None, pool: ResourcePool) -> None:
-        """Free a tentative allocation: the job does not start on it."""
+        """Free a tentative allocation on which the job does not start."""
         pool.free(job.jobid)
         if giver is not None:
             giver.taken_back(job.jobid)
@@ -313,7 +312,7 @@ class AdmissionControl:
         return any(rule.pins_promises and rule.promise_stays(job) for rule in self._pinning)
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any]:
-        """Tell the rules that a job starts; returns their annotations."""
+        """Tell the rules that a job starts. Return their annotations."""
         found: dict[str, Any] = {}
         for rule in self._starting:
             try:
@@ -323,7 +322,7 @@ class AdmissionControl:
         return found
 
     def why(self, job: PendingJob) -> Cause | None:
-        """Why a rule keeps `job` waiting; None if none does."""
+        """Return why a rule keeps `job` waiting, or None."""
         found = self.deferred.cause_of(job)
         if found is not None:
             return found
@@ -334,7 +333,7 @@ class AdmissionControl:
         return None
 
     def all_reasons(self, job: PendingJob) -> Iterator[Cause]:
-        """The causes of all rules that keep a job from starting, in the order of checks."""
+        """Yield the causes of all rules that keep a job from starting, in the order of checks."""
         for rule in self._checking:
             try:
                 deferral = rule.check(job)
@@ -345,11 +344,11 @@ class AdmissionControl:
                 yield Cause(rule.name, deferral.reason)
 
     def tell(self, method: Callable[..., Any], *args: Any) -> None:
-        """Call a method of every rule; `AdmissionRule.free` only of engaged ones: a rule that
+        """Call a method of every rule; `AdmissionRule.free` only of engaged rules: a rule that
         counts jobs is engaged.
 
         Args:
-            method: of `AdmissionRule`, such as ``AdmissionRule.free``
+            method: a method of `AdmissionRule`, such as ``AdmissionRule.free``
         """
         tellings = self._tellings.get(method)
         if tellings is None:
@@ -366,24 +365,24 @@ class AdmissionControl:
                 self._report(what, trace=True)
 
     def end_of(self, jobid: int, end: float) -> float:
-        """A running job's end, according to the rules; `end` is its end in the pool."""
+        """Return a running job's end according to the rules; `end` is its end in the pool."""
         for rule in self._timing:
             end = rule.end_of(jobid, end)
         return end
 
     @property
     def sets_ends(self) -> bool:
-        """Whether a rule may give a running job another end than the pool's."""
+        """Whether a rule may change a running job's end from the pool's."""
         return bool(self._timing)
 
     # -- deferred jobs -----------------------------------------------------------------------------
 
     def waiting(self, rule: AdmissionRule, key: Hashable) -> int:
-        """The number of jobs that a rule has deferred with a key."""
+        """Return the number of jobs that a rule deferred with a key."""
         return sum([group.count for group in self.deferred.groups(rule, key)])
 
     def answered(self, jobid: int, event: str) -> None:
-        """A request was answered."""
+        """Forget a job whose request was answered."""
         if jobid in self.deferred.by_id:
             self.deferred.discard(jobid)
         if jobid in self._told:

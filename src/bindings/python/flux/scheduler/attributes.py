@@ -16,16 +16,16 @@ class _Job(Protocol):
 
 
 def printable(text: object) -> str:
-    """Replace the control characters of a text that comes from others, so that it can change neither a
-    terminal nor the lines of a log."""
+    """Replace the control characters of a foreign text, so that it cannot affect a terminal or the
+    lines of a log."""
     return _CONTROL.sub("?", str(text))
 
 
 class SystemAttributes:
-    """The system attributes of a jobspec: the one place where they are read.
+    """The system attributes of a jobspec, read only here.
 
-    They are a user's, so nothing is taken for granted: a key that is missing, or of another type than it
-    should be, is None, and names are `printable`.
+    They come from a user: a missing key or a value of the wrong type is None, and names are
+    `printable`.
 
     Args:
         values: the object ``attributes.system``
@@ -38,7 +38,7 @@ class SystemAttributes:
 
     @classmethod
     def of(cls, jobspec: Any) -> SystemAttributes:
-        """Those of a jobspec; none, if it has none or is no jobspec.  O(1)."""
+        """Return those of a jobspec; empty if it has none or is invalid.  O(1)."""
         try:
             values = jobspec["attributes"]["system"]
         except (AttributeError, KeyError, TypeError, IndexError):
@@ -47,7 +47,7 @@ class SystemAttributes:
 
     @classmethod
     def of_job(cls, job: _Job) -> SystemAttributes:
-        """Those of a pending job. Costs parsing its jobspec again, which a long queue keeps as
+        """Return those of a pending job. Parses its jobspec again, which a long queue keeps as
         text."""
         try:
             jobspec = job.resource_request.jobspec
@@ -56,17 +56,17 @@ class SystemAttributes:
         return cls.of(jobspec)
 
     def names_any(self, names: tuple[str, ...]) -> bool:
-        """Whether any of these attributes is there.  O(names)."""
+        """Whether any of these attributes is present.  O(names)."""
         return any(self._values.get(name) is not None for name in names)
 
     def only(self, names: Iterable[str]) -> SystemAttributes:
-        """Those of some names: a copy, to be kept."""
+        """Return a copy with only some names, which may be kept."""
         return SystemAttributes(
             {name: self._values[name] for name in names if name in self._values}
         )
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The attribute of this name, of any type; `default` if there is none."""
+        """Return the attribute of this name, of any type, or `default`."""
         value = self._values.get(name)
         return default if value is None else value
 
@@ -81,12 +81,12 @@ class SystemAttributes:
 
     @property
     def bank(self) -> str | None:
-        """The bank that the job is charged to."""
+        """The bank charged for the job."""
         return self._text("bank")
 
     @property
     def reservation(self) -> str | None:
-        """The reservation that the job is to run in."""
+        """The reservation in which the job is to run."""
         name = self._values.get("reservation")
         return None if name is None else printable(name)
 

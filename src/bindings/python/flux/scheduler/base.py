@@ -9,25 +9,24 @@ a stream of changes (RFC 28), and keeps it in a pool. From ``job-manager`` it re
 each job that may run, and answers it when the policy has decided (RFC 27).
 
 The start (`Scheduler.run`): register ``sched`` and ``feasibility``, acquire the resources, make the
-pool, set the module's status to running, enter the jobs that run already (*hello*), announce how
-many requests may be sent (*ready*).
+pool, set the module's status to running, enter the running jobs (*hello*), announce the maximum
+number of open requests (*ready*).
 
-Then every message is handled in the same way:
+Then every message is handled alike:
 
-1. its handler (``_handle_...``, at the end of the class) validates it and calls the override
-   point of its name: `alloc`, `cancel`, `prioritize`, `free`, `expiration`, `resource_update`.
-   A malformed message or an exception of an override is reported and does not
-   propagate (`ErrorReporter`);
+1. its handler (``_handle_...``, at the end of the class) validates it and calls the override point
+   of its name: `alloc`, `cancel`, `prioritize`, `free`, `expiration`, `resource_update`. A
+   malformed message or an exception of an override is reported and does not propagate
+   (`ErrorReporter`);
 2. the override point updates the pool and the queue of pending jobs;
-3. the handler requests a pass. `Passes` gathers a burst of events, calls `schedule`, the
-   policy, and then `forecast`;
-4. the policy answers requests. `Requests` has the table of them, and the states of jobs; R is
-   stored before the answer is sent (`Committer`).
+3. the handler requests a pass. `Passes` gathers a burst of events, calls `schedule`, the policy,
+   and then `forecast`;
+4. the policy answers requests. `Requests` has their table and the states of jobs; R is stored
+   before the answer is sent (`Committer`).
 
-The collaborators are: `requests.Requests` and the queue (`queue.PendingQueue`) for the jobs,
-`passes.Passes` and `passes.Quiescence` for passes, `host.Committer`, `host.Clock`,
-`host.ErrorReporter` and `hello.Hello` for the host, `pools` for the pool. They are independent of
-policies.
+The collaborators are independent of policies: `requests.Requests` and `queue.PendingQueue` for
+jobs, `passes.Passes` and `passes.Quiescence` for passes, `host.Committer`, `host.Clock`,
+`host.ErrorReporter` and `hello.Hello` for the host, `pools` for the pool.
 """
 
 from __future__ import annotations
@@ -60,20 +59,21 @@ from flux.scheduler.queue import ComparableOrder, PendingQueue
 from flux.scheduler.requests import AllocRequest, PendingJob, Requests, RunningJob
 from flux.scheduler.responder import Responder, served_by
 
-#: Collections of the middle generation between two full ones. A full one visits every pending job,
-#: which takes 100 ms for some ten thousand, and frees nothing: jobs leave no cycles.
+#: Collections of Python's middle generation between two full ones. A full one visits every pending
+#: job, 100 ms for about ten thousand, and frees nothing: jobs leave no cycles.
 FULL_COLLECTIONS = 10000
 
 
 def _event(
     topic: str, read: Callable[[Any, Any], Sequence[Any] | None], method: str
 ) -> Callable[[Any, Any], None]:
-    """Make the handler of a message without an answer, which triggers a pass. A message that cannot
-    be served is reported and dropped.
+    """Return the handler of a message without an answer, which triggers a pass. A message that
+    cannot be served is reported and dropped.
 
     Args:
-        topic (str): the message's
-        read: ``read(scheduler, msg)`` returns the arguments of the method; None: ignore the message
+        topic (str): topic of the message
+        read: ``read(scheduler, msg)`` returns the arguments of the method, or None to ignore the
+            message
         method (str): name of a method of the scheduler
     """
     name = topic.rpartition(".")[2]
@@ -95,7 +95,7 @@ def _event(
 
 def _read_cancel(self: Scheduler, msg: Any) -> Sequence[Any] | None:
     jobid = messages.jobid_of(messages.object_of(msg))
-    return (jobid,) if jobid in self._requests else None  # answered already, or never requested
+    return (jobid,) if jobid in self._requests else None  # already answered, or never requested
 
 
 def _read_priorities(self: Scheduler, msg: Any) -> Sequence[Any] | None:
@@ -121,12 +121,12 @@ class Scheduler(BrokerModule):
     #: Maximum number of requests that the job manager sends at a time, an int > 0 or "unlimited".
     queue_depth: int | str = "unlimited"
 
-    #: The largest jobspec that is read, in bytes and in values (elements of arrays and members of
-    #: objects). A job with a larger one is denied, a question with one refused.
+    #: Maximum size of a jobspec, in bytes and in values (elements of arrays and members of
+    #: objects). A job with a larger one is denied, a query refused.
     jobspec_bytes: int = 8 << 20
     jobspec_values: int = 50000
 
-    #: Longest delay that gathers a burst of events into one pass, seconds.
+    #: Maximum delay to gather a burst of events into one pass, seconds.
     SCHED_DELAY_MAX = 1.0
 
     #: Weight of a new sample in the moving averages of the pace, 0 to 1.
@@ -139,7 +139,7 @@ class Scheduler(BrokerModule):
     #: Whether hello may report jobs that have freed part of their resources.
     hello_partial_ok = True
 
-    #: Class of the pool. None means the one that R's writer names, else ResourcePool.
+    #: Class of the pool. None means the one named by R's writer, else ResourcePool.
     pool_class: type | None = None
 
     #: Further arguments for the pool's class.
@@ -148,8 +148,8 @@ class Scheduler(BrokerModule):
     #: The same from module arguments, ``pool-OPTION=VALUE``.
     pool_options: dict[str, str] = {}
 
-    #: Names of module arguments beside the built-in ones, for the error about an unknown argument;
-    #: ``take_argument`` of `PolicyScheduler` adds the arguments it takes.
+    #: Names of module arguments other than the built-in ones, for the error about an unknown
+    #: argument; ``take_argument`` of `PolicyScheduler` adds those that it takes.
     own_options: tuple[str, ...] = ()
 
     #: Class of the queue of pending jobs.
@@ -164,21 +164,21 @@ class Scheduler(BrokerModule):
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
         self.log.level = "info"
-        #: For a policy that uses random numbers: `flux simulate` repeats them with ``--seed``.
+        #: Random numbers for a policy: `flux simulate` repeats them with ``--seed``.
         self.random = random.Random(random.getrandbits(64))
         self._pending_args = take_options(self, args)
         parse_depth(self.queue_depth)
-        #: the resource pool, from when the resources are acquired, before any job comes
+        #: the resource pool, set once the resources are acquired, before the first job
         self.resources: ResourcePool
         self._parser: RequestParser  # as the pool
         self._acquisition: hello.Acquisition | None = None
         self._runs = False
-        #: the number of jobs whose requests were still to be sent when this scheduler was ready
+        #: number of jobs whose requests were still unsent when this scheduler was ready
         self.waiting_at_start = 0
-        #: by job id, holdings at hello on ranks that had left
-        self._lost_at_hello: dict[int, hello.Lost] = {}
+        #: job id -> resources held at hello on ranks that had left
+        self._lost_at_hello: dict[int, hello.Departed] = {}
         self._warned: set[str] = set()
-        #: whether a running job has no limit, though it is to end at another time than the instance
+        #: whether a running job has no limit, although its end differs from the instance's
         self._has_no_limit: Callable[[int], bool] = lambda jobid: False
         # A pool object is made from R only for an override, which may read it.
         self._free_overridden = type(self).free is not Scheduler.free
@@ -188,13 +188,13 @@ class Scheduler(BrokerModule):
         looks_ahead = type(self).forecast is not Scheduler.forecast
         self._errors = host.ErrorReporter(self.log)
         self._host = host.HostCapabilities(h)
-        # The host has parsed objects already.
+        # the host has already parsed objects
         limits = None
         if not self._host.takes_objects:
             limits = messages.SizeLimits(self.jobspec_bytes, self.jobspec_values)
         self._responder = Responder(h, self._errors, limits)
         self._clock = host.Clock(h)
-        #: gives the time, in seconds since the epoch, as the reactor last saw it
+        #: returns the time of the current reactor turn, in seconds since the epoch
         self.now = self._clock.now
         self._timers = host.Timers(h, self._clock, self._errors)
         self._backlog = self._queue_class()
@@ -241,28 +241,28 @@ class Scheduler(BrokerModule):
         """Call a function, or begin a pass, at a given time.
 
         Args:
-            when (float): seconds since the epoch; a time that has passed means at once
-            function: called without arguments; None: a pass begins. Exceptions are logged
+            when (float): seconds since the epoch; a past time means at once
+            function: called without arguments; None: begin a pass. Exceptions are logged
 
         Returns:
-            Timer: its ``cancel()`` takes this back
+            Timer: its ``cancel()`` undoes this
         """
         return self._timers.call_at(when, function or self._request_schedule)
 
     # -- override points ---------------------------------------------------------------------------
 
     def schedule(self) -> Any:
-        """Called to start jobs, after events. May be a generator: see the guide."""
+        """Start jobs; called after events. May be a generator: see the guide."""
 
     def forecast(self) -> Any:
-        """Called after passes to annotate pending jobs. May be a generator."""
+        """Annotate pending jobs; called after passes. May be a generator."""
 
     def order(self, job: PendingJob) -> Any:
         """Return the sort key of a job; the lowest is considered first.
 
-        The queue, passes over it, estimates and reasons follow it; among equals the lower job id
-        goes first. The usual order is by priority. It is called when a job arrives and when its
-        priority changes; if it depends on more than that, call `reorder` when that has changed.
+        The queue, passes, estimates and reasons follow it; among equals the lower job id goes
+        first. The default order is by priority. Called when a job arrives and when its priority
+        changes; if the key depends on anything else, call `reorder` when that changes.
 
         Args:
             job (PendingJob): the job
@@ -278,7 +278,7 @@ class Scheduler(BrokerModule):
         self._backlog.reorder()
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
-        """Called at start for each job that holds resources; marks them allocated.
+        """Mark a job's resources allocated; called at the start for each job that holds resources.
 
         Args:
             jobid (int): the job id
@@ -298,10 +298,10 @@ class Scheduler(BrokerModule):
         t_submit: float,
         jobspec: Any,
     ) -> None:
-        """Called when the job manager requests a job's resources; adds the job to ``_queue``.
+        """Add a job to ``_queue``; called when the job manager requests its resources.
 
         Args:
-            request (AllocRequest): to be answered
+            request (AllocRequest): the request to answer
             jobid (int): the job id
             priority (int): its priority
             userid (int): the submitting user
@@ -329,7 +329,7 @@ class Scheduler(BrokerModule):
         self._backlog.push(job)
 
     def free(self, jobid: int, R: Any, final: bool = False) -> None:
-        """Called when a job frees resources; returns them to the pool.
+        """Return freed resources to the pool; called when a job frees resources.
 
         Args:
             jobid (int): the job id
@@ -339,7 +339,7 @@ class Scheduler(BrokerModule):
         self.resources.free(jobid, R, final=final)
 
     def cancel(self, jobid: int) -> None:
-        """Called when a pending request is withdrawn; takes the job out of ``_queue``.
+        """Take a job out of ``_queue``; called when its request is withdrawn.
 
         Args:
             jobid (int): the job id
@@ -350,7 +350,7 @@ class Scheduler(BrokerModule):
             request.cancel()
 
     def prioritize(self, jobs: list[list[int]]) -> None:
-        """Called when priorities change; sorts ``_queue``.
+        """Sort ``_queue``; called when priorities change.
 
         Args:
             jobs (list): of [jobid, priority]
@@ -364,9 +364,9 @@ class Scheduler(BrokerModule):
         self._backlog.move_all(moves)
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
-        """Called when a running job's end is to change; accepts it and updates the pool.
+        """Accept a running job's new end and update the pool.
 
-        An override answers `msg`, with ``self.handle.respond(msg, None)`` or an error.
+        An override responds to `msg`, with ``self.handle.respond(msg, None)`` or an error.
 
         Args:
             msg (Message): the request
@@ -378,12 +378,11 @@ class Scheduler(BrokerModule):
         self.handle.respond(msg, None)
 
     def _end_moved(self, jobid: int, expiration: float) -> None:
-        """A running job has a new end (seconds since the epoch; 0: none): update the
-        pool."""
+        """Update the pool with a running job's new end (seconds since the epoch; 0: none)."""
         self.resources.update_expiration(jobid, expiration)
 
     def resource_update(self) -> None:
-        """Called after `resources` changed, before the pass that follows."""
+        """Called after `resources` changed, before the next pass."""
 
     def released(self) -> None:
         """Called after an event that may let a blocked job start: resources were freed or came up,
@@ -391,7 +390,7 @@ class Scheduler(BrokerModule):
         fit."""
 
     def feasibility_check(self, msg: Any, jobspec: Any) -> None:
-        """Called to check whether a job could ever run; answers `msg` (RFC 27).
+        """Check whether a job could ever run, and respond to `msg` (RFC 27).
 
         Args:
             msg (Message): the request
@@ -409,12 +408,12 @@ class Scheduler(BrokerModule):
     def start_schedule(self) -> None:
         """Begin a pass after the delay that the pace requires, ending the current one.
 
-        Override this to drive passes in another way; it is called once per event.
+        Override this to run passes in another way; called once per event.
         """
         self._passes.begin()
 
     def stats_get(self) -> dict[str, Any]:
-        """Return the dict that ``flux module stats`` shows; a subclass adds to it."""
+        """Return the dict shown by ``flux module stats``; a subclass adds to it."""
         passes, pace, forecasts = self._passes.main, self._passes.pace, self._passes.forecasts
         return {
             "sched_passes": passes.passes,
@@ -433,11 +432,11 @@ class Scheduler(BrokerModule):
     # -- for overrides of start_schedule() ---------------------------------------------------------
 
     def _request_schedule(self) -> None:
-        """An event requires a pass: calls `start_schedule` if there is work."""
+        """Request a pass after an event: calls `start_schedule` if there is work."""
         make_room()
         self._passes.request()
 
-    #: Whether a pass is to begin; an override of `start_schedule` may set it for its own.
+    #: Whether a pass is to begin; an override of `start_schedule` may set it for its own use.
     _sched_pending = property(
         lambda self: self._passes.pending, lambda self, pending: self._passes.set_pending(pending)
     )
@@ -455,7 +454,7 @@ class Scheduler(BrokerModule):
         Args:
             msg (Message): the sched.alloc request
             R (dict): the resources (RFC 20)
-            annotations (dict): to attach
+            annotations (dict): annotations to attach
         """
         jobid = self._requests.jobid_of(msg)
         answer: Any
@@ -494,32 +493,30 @@ class Scheduler(BrokerModule):
 
         Args:
             msg (Message): the sched.alloc request
-            note (str): why
+            note (str): the reason, for the user
         """
         answer: dict[str, Any] = {"id": self._requests.jobid_of(msg), "type": messages.DENY}
         if note is None:
             self.log.warning(f"{host.name_of(answer['id'])}: denied, and its user is not told why")
         else:
-            # The receiver reports a payload that is not text.
+            # the receiver reports a payload that is not text
             answer["note"] = printable(note) if isinstance(note, str) else note
         self.handle.respond(msg, answer)
 
     def alloc_cancel(self, msg: Any) -> None:
-        """Confirm that the request is withdrawn.
+        """Confirm that a request is withdrawn.
 
         Args:
             msg (Message): the sched.alloc request
         """
         answer: Any = {"id": self._requests.jobid_of(msg), "type": messages.CANCEL}
-        if (
-            not self._host.takes_objects
-        ):  # as text, which is faster to make: there may be many at once
+        if not self._host.takes_objects:  # as text, which is faster: there may be many at once
             answer = f'{{"id": {answer["id"]}, "type": {messages.CANCEL}}}'
         self.handle.respond(msg, answer)
 
     def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:
-        """An override of `alloc_success` raised. Unless R was sent, the job would get no answer and
-        keep its resources: deny it, and free them."""
+        """Deny a job after an override of `alloc_success` raised, unless R was sent: otherwise it
+        would get no answer and keep its resources."""
         name = host.name_of(request.jobid)
         self._errors.report(f"alloc_success: {name}", error)
         if self._requests.is_running(request.jobid):
@@ -530,7 +527,7 @@ class Scheduler(BrokerModule):
         self._errors.guard("deny", self.alloc_deny, request.msg, f"scheduler error: {error}")
 
     def _give_back(self, jobid: int) -> None:
-        """Free the resources of a job that will not run: a policy may have allocated some."""
+        """Free the resources of a job that will not run, in case the policy has allocated some."""
         pool = self.resources
         before = pool.generation
         self._errors.guard(f"free: {host.name_of(jobid)}", pool.free, jobid)
@@ -543,13 +540,13 @@ class Scheduler(BrokerModule):
         """Register the services, acquire the resources, and schedule until stopped.
 
         The module's status is set to running once the pool is made, so that a failure to make it
-        fails the load. If the resources are not known yet, as while an instance starts, the status
-        is set first; a pool that cannot be made then ends the scheduler cleanly, so that the
-        instance continues.
+        fails the load. If the resources are not known yet, as at an instance's start, the status is
+        set first; if the pool cannot be made then, the scheduler exits cleanly and the instance
+        goes on.
 
         Raises:
             OSError: a step of the start failed
-            Exception: the pool cannot be made of the instance's resources
+            Exception: the pool cannot be made from the instance's resources
         """
         try:
             self._start()
@@ -563,7 +560,7 @@ class Scheduler(BrokerModule):
             self.finish()
 
     def finish(self) -> None:
-        """Called at the end: writes the checkpoints."""
+        """Write the checkpoints; called at the end."""
         self._checkpoints.finish()
 
     def checkpoint(
@@ -579,9 +576,9 @@ class Scheduler(BrokerModule):
         Args:
             name (str): the value is stored as ``checkpoint.sched-NAME`` in the KVS
             dump: returns the value, of JSON types
-            load: called with the stored value, if there is one, when the pool is made and before
-                hello. If it raises, the exception is logged and the value is not loaded
-            interval (float): least time between writes, in seconds; later changes are lost if the
+            load: called with the stored value, if any, after the pool is made and before hello. If
+                it raises, the exception is logged and the value is not loaded
+            interval (float): minimum time between writes, in seconds; later changes are lost if the
                 scheduler dies
         """
         return self._checkpoints.make(
@@ -636,16 +633,16 @@ class Scheduler(BrokerModule):
         start."""
 
     def _before_ready(self, jobs: list[RunningJob]) -> bool:
-        """The running jobs are in the pool, and no request has come yet.
+        """Hook of the library: the running jobs are in the pool, and no request has arrived yet.
 
         Returns:
-            whether the job manager was queried about them, so that some may have ended since
+            whether the job manager was queried about them: some may have ended since
         """
         return False
 
     def _make_pool(self, R: dict[str, Any]) -> ResourcePool:
-        """Make the pool for the instance's resources (an R dict): of the configured class, the one
-        that R's writer names, or the default."""
+        """Make the pool from the instance's resources (an R dict): of the configured class, the one
+        named by R's writer, or the default."""
         return make_pool(self, R)
 
     def _resources_changed(self, update: dict[str, Any] | None, error: Exception | None) -> None:
@@ -673,9 +670,9 @@ class Scheduler(BrokerModule):
         self._request_schedule()
 
     def _instance_end_moved(self, before: float) -> None:
-        """The instance's end has moved from `before` (seconds since the epoch; 0: none), and with
-        it that of the jobs without a limit. The job manager moves their ends without asking the
-        scheduler, unlike those of jobs whose own duration changes."""
+        """Update the ends of jobs without a limit after the instance's end moved from `before`
+        (seconds since the epoch; 0: none). The job manager moves them without asking the scheduler,
+        unlike those of jobs whose duration changes."""
         pool = self.resources
         for jobid, end in pool.job_end_times():
             without_limit = end == before or self._has_no_limit(jobid)
@@ -738,7 +735,7 @@ class Scheduler(BrokerModule):
     _handle_free = _event("sched.free", lambda self, msg: messages.read_free(msg), "_release")
 
     def _release(self, jobid: int, R: Any, final: bool) -> None:
-        """Return resources (an R dict) to the pool by `free`, and notify the policy."""
+        """Return resources (an R dict) to the pool with `free`, and notify the policy."""
         try:
             lost = self._lost_at_hello.get(jobid) if self._lost_at_hello else None
             if self._free_overridden or lost is not None:
@@ -747,7 +744,7 @@ class Scheduler(BrokerModule):
                 R.remove_ranks(lost.ranks)
             self.free(jobid, R, final=final)
         except Exception:
-            # Doubtful resources stay allocated: better idle until a reload than allocated twice.
+            # Uncertain resources stay allocated: better idle until a reload than allocated twice.
             self._errors.report(f"free: {host.name_of(jobid)}", trace=True)
             return
         self.released()

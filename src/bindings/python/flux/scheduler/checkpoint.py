@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""State that a scheduler keeps over its reload and over a restart of the instance: a value in the KVS,
+"""State kept across reloads of the scheduler and restarts of the instance: a value in the KVS,
 written rarely.
 
-A KVS keeps every version of a value, so a value that is large and changes all the time is
-written once in a while, and when the scheduler is unloaded. The owner of a checkpoint says what is
-lost if the scheduler dies in between.
+A KVS keeps every version of a value. So a large value that changes all the time is written only
+once in a while, and when the scheduler is unloaded. The owner of a checkpoint documents the loss if
+the scheduler dies in between.
 """
 
 from __future__ import annotations
@@ -22,33 +22,31 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 
-#: Exceptions of reading a damaged value: other types, other keys, nested so deeply
-#: that Python gives up.
+#: Exceptions from reading a damaged value: wrong types or keys, or nesting too deep for Python.
 DAMAGES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 def read_stored(handle: Any, key: str, parse: Callable[[Any], Value]) -> Value | None:
-    """Read the value of a key of the KVS.
+    """Read the value of a KVS key.
 
     Args:
         handle: the Flux handle
         key (str): the key
-        parse: converts the value (parsed JSON); it raises any of `DAMAGES` for a
-            value that it cannot read
+        parse: converts the value (parsed JSON); raises any of `DAMAGES` for an unreadable value
 
     Returns:
-        the result of `parse`; None: there is no such key, or no KVS
+        the result of `parse`; None if there is no such key, or no KVS
 
     Raises:
         OSError: the KVS does not answer
-        ValueError: the value cannot be read; the text names the key and how to be rid of it
+        ValueError: the value is unreadable; the text names the key and how to remove it
     """
     try:
         return parse(get_key_direct(handle, key))
     except FileNotFoundError:
         return None
     except OSError as exc:
-        if exc.errno == errno.ENOSYS:  # an instance without a KVS has none to restore
+        if exc.errno == errno.ENOSYS:  # an instance without a KVS has nothing to restore
             return None
         raise
     except DAMAGES as exc:
@@ -59,8 +57,8 @@ def read_stored(handle: Any, key: str, parse: Callable[[Any], Value]) -> Value |
 
 
 def in_parts(head: dict[str, Any], name: str, parts: Iterable[list[Any]]) -> Iterator[str]:
-    """Yield an object as JSON, in parts: the items of `head`, and under `name` the list of which each of `parts`
-    is one part."""
+    """Yield an object as JSON text, in parts: the items of `head`, and as item `name` the
+    concatenation of the lists in `parts`."""
     yield f'{json.dumps(head)[:-1]}, "{name}": ['
     comma = ""
     for part in parts:
@@ -71,18 +69,18 @@ def in_parts(head: dict[str, Any], name: str, parts: Iterable[list[Any]]) -> Ite
 
 
 class Checkpoint:
-    """A value under a key of the KVS.
+    """A value stored under a KVS key.
 
     Args:
         handle: the Flux handle
-        key (str): where it is stored
-        interval (float): at most how often it is written, in seconds
-        text: function giving the value as JSON text, in parts: each is made in a reactor turn of its
-            own, so that a large value holds up nothing
-        commits (Committer): stores in the KVS
-        call_at: function that has a function called at a time
-        now: function giving the time, seconds since the epoch
-        errors (ErrorReporter): where trouble is reported
+        key (str): the key
+        interval (float): minimum time between writes, in seconds
+        text: returns the value as JSON text, in parts; each is made in its own reactor turn, so
+            that a large value delays no message
+        commits (Committer): writes to the KVS
+        call_at: ``call_at(when, function)`` calls a function at a time
+        now: returns the time, seconds since the epoch
+        errors (ErrorReporter): receives errors
     """
 
     def __init__(
@@ -106,16 +104,16 @@ class Checkpoint:
         self._errors = errors
         self._changed = False
         self._written_at = -interval
-        self._timer: Timer | None = None  # when it is written next, or a part of it
+        self._timer: Timer | None = None  # the next write, or the next part of one
 
     @property
     def stores(self) -> bool:
-        """Whether there is a KVS; in a simulation there is none."""
+        """Whether there is a KVS; a simulation has none."""
         return self._commits.stores
 
     def read(self, parse: Callable[[Any], Value]) -> Value | None:
-        """The stored value, converted as by `read_stored`; None: there is none, or it
-        cannot be read, which is logged."""
+        """Return the stored value, converted as by `read_stored`; None if there is none, or it is
+        unreadable, which is logged."""
         if not self._commits.stores:
             return None
         try:
@@ -125,7 +123,7 @@ class Checkpoint:
             return None
 
     def changed(self) -> None:
-        """The value has changed since it was stored."""
+        """Note that the value has changed since it was stored."""
         if not self._commits.stores:
             return
         self._changed = True
@@ -139,7 +137,7 @@ class Checkpoint:
         self._make(self._text(), [])
 
     def _make(self, text: Iterator[str], made: list[str]) -> None:
-        """Make the next part of the text; store it all if there is none."""
+        """Make the next part of the text; after the last, store it."""
         for part in text:
             made.append(part)
             self._timer = self._call_at(self._now(), lambda: self._make(text, made))
@@ -150,14 +148,14 @@ class Checkpoint:
             self.changed()
 
     def finish(self) -> None:
-        """Store the value now, and wait for it: the scheduler ends."""
+        """Store the value now, and wait for that: the scheduler is ending."""
         if self._timer is not None:
             self._timer.cancel()
             self._commits.put_now(self.key, "".join(self._text()))
 
 
 class Checkpoints:
-    """The checkpoints of a scheduler; arguments as for `Checkpoint`."""
+    """The checkpoints of a scheduler. Arguments are those of `Checkpoint`."""
 
     def __init__(
         self,
@@ -179,24 +177,24 @@ class Checkpoints:
         text: Callable[[], Iterator[str]],
         load: Callable[[Any], Any] | None = None,
     ) -> Checkpoint:
-        """Return a checkpoint that is stored when the scheduler ends, too.
+        """Return a checkpoint that is also stored when the scheduler ends.
 
         Args:
             key, interval, text: as for `Checkpoint`
-            load: is called with the stored value when the scheduler has its pool; None: who made the
-                checkpoint reads it
+            load: called with the stored value once the scheduler has its pool; None: the caller
+                reads it
         """
         made = Checkpoint(self._handle, key, interval, text, *self._host)
         self._all.append((made, load))
         return made
 
     def load(self) -> None:
-        """There is a pool: read the stored value."""
+        """Load the stored values; called once there is a pool."""
         for one, load in self._all:
             if load is not None:
                 self._errors.guard(one.key, one.read, load)
 
     def finish(self) -> None:
-        """The scheduler ends."""
+        """Store all values; called when the scheduler ends."""
         for one, _ in self._all:
             self._errors.guard(one.key, one.finish)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The part of a policy that decides which pending jobs start, and which starts are promised.
+"""The part of a policy that selects the pending jobs to start, and makes promises.
 
-A `PolicyScheduler` has three parts that know little of one another: `Scheduler` speaks the protocols,
-its `Decision` decides, and `flux.scheduler.forecasts` tells users. A scheduler passes each event on
-to its decision; its questions are below. This class is the decision of a policy that starts jobs by
-a ``schedule()`` of its own, as `Fifo` does: it makes no promises, and keeps no state. `Planning`
-has the plan through which jobs start, made when it is first needed.
+A `PolicyScheduler` has three loosely coupled parts: `Scheduler` speaks the protocols, its
+`Decision` decides, and `flux.scheduler.forecasts` informs users. A scheduler passes each event to
+its decision, and queries it with the methods below. This base class is for a policy that starts
+jobs in its own ``schedule()``, as `Fifo` does: it makes no promises and keeps no state. `Planning`
+has the plan through which jobs start, made on demand.
 
-`QueueOrder` determines which jobs wait for which. In strict order every job waits for all jobs ahead of
-it. By queue, a job waits only for those ahead of it that could want some of the same ranks, so that
-queues with nodes of their own never hold up each other.
+`QueueOrder` determines which jobs wait for which. In strict order every job waits for all jobs
+ahead of it. By queue, a job waits only for those ahead of it that could use some of the same ranks,
+so queues with separate nodes never hold up each other.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from flux.scheduler.walk import JobGroup
 
 
-#: Mask of all ranks, however many there are.
+#: Mask of all ranks.
 ALL = -1
 
-#: Jobs examined per reactor turn where one costs a comparison of masks: some tens of microseconds
-#: in all.
+#: Jobs examined per reactor turn if each costs a comparison of masks: some tens of microseconds
+#: together.
 JOBS_PER_TURN = 64
 
 
@@ -48,7 +48,7 @@ class _Admission(Protocol):
 
 
 class DecidedPolicy(Protocol):
-    """The interface of a policy for its decision, a `PolicyScheduler`."""
+    """The interface of a `PolicyScheduler` for its decision."""
 
     @property
     def queue_order(self) -> QueueOrder: ...
@@ -60,7 +60,7 @@ class DecidedPolicy(Protocol):
 
 
 class PolicyView(Protocol):
-    """The interface of a policy, a `PolicyScheduler`, for its other parts."""
+    """The interface of a `PolicyScheduler` for its other parts."""
 
     @property
     def name(self) -> str: ...
@@ -95,12 +95,12 @@ class Decision:
         policy (PolicyScheduler): the scheduler
 
     Attributes:
-        looks_past_heads (bool): whether a job may start before one ahead of it that waits
+        looks_past_heads (bool): whether a job may start before a waiting one ahead of it
         plans_tokens (bool): whether licences with ``plan = true`` are promised together with nodes
-        asks_in_order (bool): whether the first job in the queue is examined first
-        lets_in (int): the least number of jobs that come back when a rule has room for one
-        keeps_times (bool): whether a promise, once made, is kept at its time or an earlier one until
-            the job starts or leaves
+        asks_in_order (bool): whether jobs are examined in order, beginning with the first
+        lets_in (int): minimum number of jobs that return when a rule has room for one
+        keeps_times (bool): whether a promise keeps its time or an earlier one until the job starts
+            or leaves
     """
 
     looks_past_heads = False
@@ -111,54 +111,53 @@ class Decision:
 
     def __init__(self, policy: DecidedPolicy) -> None:
         self.policy = policy
-        # By job that was let in again, the group it came from.
+        # job that was let in -> the group it came from
         self._came_with: WeakKeyDictionary[PendingJob, JobGroup] = WeakKeyDictionary()
 
     # -- events ------------------------------------------------------------------------------------
 
     def pool_made(self) -> None:
-        """There is a pool; jobs are about to come."""
+        """Called when there is a pool, before jobs arrive."""
 
     def event(self) -> None:
-        """A pass was requested."""
+        """Called when a pass was requested."""
 
     def came(self, job: PendingJob) -> None:
-        """A job is about to be queued."""
+        """Called before a job is queued."""
 
     def set_apart(self, job: PendingJob) -> None:
-        """A rule is about to take a job out of the queue, which gives up its promise."""
+        """Called before a rule takes a job out of the queue, which gives up its promise."""
 
     def leaves(self, job: PendingJob) -> None:
-        """A job is about to leave the queue, not by a decision of a pass."""
+        """Called before a job leaves the queue other than by a pass's decision."""
 
     def moves(self, job: PendingJob) -> None:
-        """A job is about to get another priority, or another request."""
+        """Called before a job's priority or request changes."""
 
     def reordered(self) -> None:
-        """The queue was sorted anew."""
+        """Called when the queue was sorted again."""
 
     def released(self) -> None:
-        """Resources were released, came up or changed: blocked jobs may start."""
+        """Called when resources were released, came up or changed: blocked jobs may start."""
 
     def ranks_changed(self, lost: bool) -> None:
-        """Ranks came up or, if `lost`, went down, left or changed."""
+        """Called when ranks came up or, if `lost`, went down, left or changed."""
 
     def plan_void(self) -> None:
-        """The plan is void, and all promises in it are."""
+        """Called when the plan is void, with all promises in it."""
 
     def extended(self) -> None:
-        """A running job was given more time."""
+        """Called when a running job was given more time."""
 
     def let_in(self, group: JobGroup, most: int) -> None:
-        """A rule lets jobs in again that it has deferred; there can be room for `most` of them at
-        most."""
+        """Let in jobs that a rule had deferred; there is room for at most `most` of them."""
         for job in group.head(max(most, self.lets_in) if self.asks_in_order else None):
             self._came_with[job] = group
             self.policy.admission.deferred.come_back(job)
 
     def deferred(self, job: PendingJob) -> bool:
-        """A rule has deferred a job: if another rule had let it in, the next of its group is let
-        in. Return whether there is one."""
+        """Called when a rule has deferred a job. If another rule had let it in, let in the next job
+        of its group. Return whether there is one."""
         group = self._came_with.pop(job, None)
         if group is None or not group.lets_in:
             return False
@@ -172,27 +171,26 @@ class Decision:
         return self.policy.queue_order.first_ahead_of(job) is None
 
     def ahead_of(self, job: PendingJob) -> PendingJob | None:
-        """Return the job that a pending one waits for, or None."""
+        """Return the job that a pending job waits for, or None."""
         if job.jobid in self.policy.admission.deferred:
             return None
         return self.policy.queue_order.first_ahead_of(job)
 
     def why(self, job: PendingJob) -> str | None:
-        """Return why a job waits although there is room for it, in a sentence; None: it does
-        not."""
+        """Return why a job waits although there is room for it, in a sentence, or None."""
         return None
 
     def promised_start(self, job: PendingJob) -> float | None:
-        """Return the start that a job was promised for certain (seconds since the epoch), or None."""
+        """Return the time of a job's firm promise (seconds since the epoch), or None."""
         return None
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
-        """Return the additions of ``sched.explain`` about a job: ``rank``, ``expected_run`` (seconds),
-        ``t_latest`` (seconds since the epoch, or None)."""
+        """Return a job's additions to the answer of ``sched.explain``: ``rank``, ``expected_run``
+        (seconds), ``t_latest`` (seconds since the epoch, or None)."""
         return {}
 
     def stats(self) -> dict[str, Any]:
-        """Return the additions to ``flux module stats``."""
+        """Return additions to ``flux module stats``."""
         return {}
 
     # -- actions -----------------------------------------------------------------------------------
@@ -202,21 +200,20 @@ class Decision:
         raise NotImplementedError("a policy without a decision of its own has a schedule()")
 
     def begin(self, job: PendingJob, alloc: ResourcePool) -> None:
-        """Start a job that was given resources."""
+        """Start a job that has been allocated resources."""
         self.policy.start(job, alloc)
 
 
 class Planning:
-    """A scheduler's plan, with the resources that admission rules keep from jobs, and with the
-    promises made.
+    """A scheduler's plan, with the resources that admission rules keep from jobs, and the promises.
 
-    Only the policy and admission rules may change it; others copy it.
+    Only the policy and admission rules may change it; others use copies.
 
     Args:
         scheduler (PolicyScheduler): the scheduler
         stop: ends the scheduler
-        made: is called with each new plan, while it is empty
-        void: is called when the plan is void
+        made: called with each new plan, while it is empty
+        void: called when the plan is void
     """
 
     def __init__(
@@ -235,10 +232,10 @@ class Planning:
         self._missing: set[str] = set()  # operations that the pool lacks
 
     def pool_can(self, operation: str) -> bool:
-        """Return whether the pool has an operation that the guide does not require of every pool.
+        """Return whether the pool has an optional operation.
 
         Args:
-            operation (str): name of a method, as ``"plan"``; a missing one is logged once
+            operation (str): name of a method, such as ``"plan"``; a missing one is logged once
         """
         pool = self._scheduler.resources
         if pool.can(operation):
@@ -252,15 +249,15 @@ class Planning:
         return False
 
     def current(self) -> Plan | None:
-        """Return the plan; None if the pool cannot plan."""
+        """Return the plan, or None if the pool cannot plan."""
         if self._plan is None and self.pool_can("plan"):
             self._plan = self._scheduler.resources.plan()
             self._made(self._plan)
         return self._plan
 
     def require(self) -> Plan | None:
-        """Return the plan, for a policy that requires one; None: the pool has none, which is
-        logged, and the scheduler ends."""
+        """Return the plan, for a policy that requires one. If the pool cannot plan, log that, end
+        the scheduler and return None."""
         plan = self.current()
         if plan is None:
             scheduler = self._scheduler
@@ -272,18 +269,19 @@ class Planning:
         return plan
 
     def renew(self) -> None:
-        """The plan, with all promises in it, is void: ranks were lost, or the resources that an
-        admission rule keeps do not fit beside the promises. The next pass makes a new one."""
+        """Drop the plan with all its promises: ranks were lost, or the resources kept by an
+        admission rule do not fit beside the promises. The next pass makes a new plan."""
         self._plan, self._in_doubt = None, False
         self._void()
 
     def doubt(self) -> None:
-        """A job starts, and may break promises: this is checked when all rules have been told
-        (`started`)."""
+        """Note that a starting job may break promises; `started` checks that when all rules have
+        been told."""
         self._in_doubt = True
 
     def started(self) -> None:
-        """All rules have entered the use that a starting job makes of the resources they keep."""
+        """Check promises in doubt: all rules have entered a starting job's use of the resources
+        that they keep."""
         if self._in_doubt:
             self._in_doubt = False
             if self._plan is not None and self._plan.breaks_a_promise():
@@ -304,51 +302,50 @@ class OrderSource(Protocol):
 
 
 class QueueOrder:
-    """Tells which jobs wait for which, and when each has its turn.
+    """Determines which jobs wait for which, and their turns.
 
     Args:
         source (OrderSource): the scheduler
-        queue (PendingQueue): the jobs that wait
-        events: function giving a number that grows with every event
+        queue (PendingQueue): the pending jobs
+        events: returns a number that grows with every event
     """
 
     def __init__(self, source: OrderSource, queue: PendingQueue, events: Callable[[], int]) -> None:
         self._source = source
         self._queue = queue
         self._events = events
-        #: the result of `heads`, and the state it was found in
+        #: the result of `heads`, and the state for which it was found
         self._heads: list[tuple[PendingJob, int]] = []
         self._found_of: Any = None
 
     def turn_of(self, job: PendingJob) -> int:
-        """Mask of the ranks for which `job` and others wait for each other: those it could want by
-        queue, all ranks in strict order."""
+        """Return the mask of ranks for which `job` waits its turn: by queue, those that it could
+        use; in strict order, all."""
         source = self._source
         return source.facts.ranks_of(job.resource_request) if source.by_queue else ALL
 
     def share_ranks(self, one: PendingJob, other: PendingJob) -> bool:
-        """Whether one of two jobs may have to wait for the other: by queue, if both could want the same
-        rank, up and free or not."""
+        """Whether one of two jobs may have to wait for the other: by queue, if both could use some
+        same rank, up and free or not."""
         return self.turn_of(one) & self.turn_of(other) != 0
 
     def all_blocked(self, blocked: int) -> bool:
-        """Whether no rank is left for which a job would not have to wait."""
+        """Whether a job would have to wait for any rank."""
         return not self._source.by_queue or not self._source.resources.ranks & ~blocked
 
     def heads(self) -> list[tuple[PendingJob, int]]:
-        """The first pending jobs that want some rank which none ahead of them wants, with all ranks
-        that they could want: a later job that waits for any waits for one of these.
+        """Return the first pending jobs that could use a rank that no job ahead of them could, each
+        with the mask of its ranks. A later job that waits at all waits for one of these.
 
-        Costs a walk over the queue by queue, once for each event; in strict order next to nothing.
+        By queue, costs a walk over the queue, once per event; in strict order almost nothing.
         """
         for _ in self.find_heads():
             pass
         return self._heads
 
     def find_heads(self) -> Iterator[None]:
-        """Find the result of `heads`, if it is not known already. A generator that yields after
-        every `JOBS_PER_TURN` jobs; for a policy that looks past the heads there is nothing to
-        do."""
+        """Compute `heads` if it is out of date. A generator that yields after every `JOBS_PER_TURN`
+        jobs. No effect for a policy that looks past the heads."""
         source = self._source
         seen = (self._events(), source.resources.generation, len(self._queue))
         if source.decision.looks_past_heads or (
@@ -371,7 +368,7 @@ class QueueOrder:
         self._found_of, self._heads = seen, found
 
     def first_ahead_of(self, job: PendingJob) -> PendingJob | None:
-        """The first job that `job` has to wait for; None if it is the first itself."""
+        """Return the first job that `job` has to wait for, or None if it is a head."""
         ranks = self.turn_of(job)
         for head, mask in self.heads():
             if head is job:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The pending jobs that admission rules keep from starting, apart from the queue."""
+"""Pending jobs deferred by admission rules, kept outside the queue."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ class DeferredJobs:
     """The deferred jobs, grouped by rule, key and signature.
 
     Args:
-        requests (Requests): has the states of jobs
-        family_of: maps a signature to the part by which jobs are refused together on a full machine
+        requests (Requests): the states of jobs
+        family_of: maps a signature to the key by which jobs are refused together on a full machine
 
     Attributes:
-        by_id (dict): by job id, the deferred jobs, each with its rule, its deferral and its group
+        by_id (dict): job id -> deferred job, with its rule, deferral and group
     """
 
     def __init__(self, requests: Requests, family_of: Callable[[Any], Hashable]) -> None:
         self._requests = requests
         self._family_of = family_of
         self.by_id: dict[int, tuple[PendingJob, AdmissionRule, Deferral, JobGroup]] = {}
-        #: by rule and key, the jobs deferred with them, by their signatures
+        #: (rule, key) -> {signature: jobs deferred with these}
         self._waiting: dict[tuple[AdmissionRule, Hashable], dict[Any, JobGroup]] = {}
 
     def __len__(self) -> int:
-        """The number of deferred jobs."""
+        """Return the number of deferred jobs."""
         return len(self.by_id)
 
     def __contains__(self, jobid: int) -> bool:
@@ -41,32 +41,32 @@ class DeferredJobs:
         return jobid in self.by_id
 
     def in_order(self) -> list[PendingJob]:
-        """The deferred jobs, in the order of the queue.  Costs a sort of them."""
+        """Return the deferred jobs in queue order.  Costs a sort of them."""
         return sorted(found[0] for found in self.by_id.values())
 
     def cause_of(self, job: PendingJob) -> Cause | None:
-        """Why a deferred job waits; None: it is not deferred."""
+        """Return why a deferred job waits; None if it is not deferred."""
         found = self.by_id.get(job.jobid)
         if found is None:
             return None
-        # Numbers in the reason change while the job waits, so the rule is asked again.
+        # Numbers in the reason change while the job waits, so ask the rule again.
         _, rule, deferral, _ = found
         return Cause(rule.name, rule.why(job) or deferral.reason)
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
-        """Keep a job apart from the queue until its rule readmits it."""
+        """Keep a job outside the queue until its rule readmits it."""
         self._requests.defer(job.jobid)
         job.was_deferred = True
         self._enter(job, why.rule, why.deferral).is_shut = True
 
     def regroup(self, job: PendingJob) -> None:
-        """A deferred job has another signature."""
+        """Move a deferred job whose signature changed to its new group."""
         _, rule, deferral, group = self.by_id[job.jobid]
         self.discard(job.jobid)
         self._enter(job, rule, deferral).is_shut = group.is_shut
 
     def _enter(self, job: PendingJob, rule: AdmissionRule, deferral: Deferral) -> JobGroup:
-        """Add a job to the group with its rule, key and signature, and return the group."""
+        """Add a job to the group of its rule, key and signature, and return the group."""
         groups = self._waiting.setdefault((rule, deferral.key), {})
         group = groups.get(job.signature)
         if group is None:
@@ -77,11 +77,12 @@ class DeferredJobs:
         return group
 
     def groups(self, rule: AdmissionRule, key: Hashable) -> Iterable[JobGroup]:
-        """The groups of jobs that a rule has deferred with a key, one for each signature."""
+        """Return the groups of jobs that a rule deferred with a key, one per signature."""
         return self._waiting.get((rule, key), {}).values()
 
     def move(self, moves: dict[int, int]) -> None:
-        """Set the priorities of deferred jobs, by job id; their sort keys are computed again."""
+        """Set the priorities of deferred jobs ({job id: priority}), and compute their sort keys
+        again."""
         found = [self.by_id[jobid] for jobid in moves]
         for job, _, _, group in found:
             group.remove(job)
@@ -92,16 +93,16 @@ class DeferredJobs:
     def readmit(
         self, rule: AdmissionRule, key: Hashable = None, most: int | None = None
     ) -> list[PendingJob]:
-        """Take jobs that a rule has deferred, to be put into the queue again.
+        """Take jobs deferred by a rule, to be queued again.
 
         Args:
             rule: the rule
             key: only jobs deferred with this key; None: all of the rule
-            most: only this number, the first in the order of the queue; None: all
+            most: maximum number, the first in queue order; None: all
 
         Returns:
-            the jobs, in the order of the queue.  O(jobs deferred with `key`); with `most`,
-            O(`most`) for each signature
+            the jobs, in queue order.  O(jobs deferred with `key`); with `most`, O(`most`) per
+            signature
         """
         keys = (
             [(rule, key)] if key is not None else [one for one in self._waiting if one[0] is rule]
@@ -113,12 +114,12 @@ class DeferredJobs:
         return jobs
 
     def take(self, job: PendingJob) -> None:
-        """Take a deferred job, to be put into the queue again."""
+        """Take a deferred job, to be queued again."""
         self.discard(job.jobid)
         self._requests.readmit(job.jobid)
 
     def come_back(self, job: PendingJob) -> None:
-        """Put a deferred job into the queue again."""
+        """Queue a deferred job again."""
         self.take(job)
         self._requests.queue.push(job)
 
@@ -135,7 +136,7 @@ class DeferredJobs:
                     del self._waiting[rule, deferral.key]
 
     def _check(self) -> None:
-        """Compare the deferred jobs with their states; AssertionError if they differ."""
+        """Compare the deferred jobs with their states. Raises AssertionError if they differ."""
         groups = [group for found in self._waiting.values() for group in found.values()]
         waiting = {job.jobid for group in groups for job in group}
         assert waiting == set(self.by_id), f"{waiting} wait, {set(self.by_id)} are deferred"

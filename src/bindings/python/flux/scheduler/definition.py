@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The definition of a scheduling decision: which jobs start now, and which starts are promised.
+"""The definition of a scheduling decision: the jobs that start now, and the promises.
 
-`decide` is one pass over the queue, by brute force: plain data in, decisions out; the only memory
-is the state. Our schedulers decide the same, only faster
-(``t/python/scheduler/test_definition.py``). To look ahead, take the next job to end out of
-``running`` and decide again.
+`decide` is one pass over the queue, by brute force: plain data in, decisions out, and no memory but
+the state. The schedulers decide the same, only faster (``t/python/scheduler/test_definition.py``).
+To look ahead, remove the next job to end from ``running`` and decide again.
 
-A job *fits now* if ranks have room for it for all of its limit, beside running jobs and so that all
-promises can be kept (`Pass.place`). Room on ranks is defined in
-``flux/resource/plan/availability.py``, the other half of this definition. Where units are
-interchangeable (whole nodes of one kind, single cores), they are only counted: such a *line* is one
-rank with as many units.
+A job *fits now* if ranks have room for all of its limit, beside running jobs, and all promises can
+still be kept (`Pass.place`). Room on ranks is defined in ``flux/resource/plan/availability.py``,
+the other half of this definition. Interchangeable units (whole nodes of one kind, single cores) are
+only counted: such a *line* is one rank with that number of units.
 
-- sched-fifo (`Pass.strictly`): nothing starts behind a job that waits.
-- sched-backfill (`Pass.in_turns`): each job starts if it fits now; else, if it is one of the first N that
-  wait, it is *promised* the first time at which it fits: EASY with N = 1 (Lifka 1995), conservative
-  backfill with all (Mu'alem and Feitelson 2001). ``rank=`` and ``candidates=`` are other orders.
-- ``promise=all`` (`Pass.by_latest_starts`): each job is promised a latest start when it arrives.
+- sched-fifo (`Pass.strictly`): no job starts behind a waiting one.
+- sched-backfill (`Pass.in_turns`): a job starts if it fits now; otherwise, if it is among the first
+  N waiting jobs, it is *promised* the first time at which it fits: EASY with N = 1 (Lifka 1995),
+  conservative backfill with all (Mu'alem and Feitelson 2001). ``rank=`` and ``candidates=`` are
+  other orders.
+- ``promise=all`` (`Pass.by_latest_starts`): each job is promised a latest start on arrival.
 
-A site's rule is an entry in the data: a counter (limit, licence), a claim of ranks, demands within
+A site's rule is an entry in the data: a counter (limit, licence), a claim on ranks, demands within
 one rack each, a window, a level of preemption, a latest start.
 """
 
@@ -40,43 +39,44 @@ from flux.resource.plan.availability import (
 from flux.resource.plan.claims import LAST
 from flux.resource.pool.masks import members
 
-#: Seconds by which a job may start after its promised start and is still believed to end as promised.
+#: Maximum delay of a start after its promised time, in seconds, at which the job is still expected
+#: to end as promised.
 LATE_START_S = 1.0
 #: `Counter.of` if different ranks are counted.
 RANKS = -1
 
 
 class Counter(NamedTuple):
-    """The most that jobs may hold together: a limit, or licences. A job that would exceed it is
+    """The maximum that jobs may hold together: a limit, or licences. A job that would exceed it is
     skipped."""
 
     most: float
-    of: Optional[int] = None  # place in amounts; `RANKS`: different ranks; None: `Job.takes`
+    of: Optional[int] = None  # index in amounts; `RANKS`: different ranks; None: `Job.takes`
     planned: bool = False  # promised together with ranks, as nodes are
-    is_left: bool = False  # jobs behind a promised one leave it its part (`Pass.assure`)
+    is_left: bool = False  # jobs behind a promised one leave its part (`Pass.assure`)
 
 
 @dataclass(eq=False)
 class Job:
     """A job. Times are seconds since the epoch; masks are of ranks."""
 
-    id: int  # below 0: a reservation, whose running use is its window
-    demands: tuple[Demand, ...]  # one has to be met: anywhere, or in one of the racks
-    limit: float = inf  # seconds; infinity: it has none
-    order: float = 0.0  # the smallest goes first; then rank, then id
-    wants: int = -1  # ranks it could use; jobs with common ones wait in turn; order=strict: all
+    id: int  # negative: a reservation, whose running use is its window
+    demands: tuple[Demand, ...]  # alternatives: anywhere, or in one of the racks
+    limit: float = inf  # seconds; infinity: none
+    order: float = 0.0  # the lowest goes first; then rank, then id
+    wants: int = -1  # ranks it could use; jobs with common ones take turns; order=strict: all
     is_possible: bool = True  # on the ranks that are up
     submit: float = 0.0
     takes: dict[str, float] = field(default_factory=dict)  # of counters, at least
-    claim: Hashable = None  # only jobs of the same claim may be on a rank with it
-    window: Optional[Job] = None  # the reservation that it names: it may use its window, too
-    latest: float = inf  # it is given up if it has not started by then
-    level: float = inf  # jobs of a lower level may be ended for it
-    after: float = 0.0  # seconds that it runs before it may be preempted
+    claim: Hashable = None  # only jobs of the same claim may share a rank with it
+    window: Optional[Job] = None  # the reservation that it names: it may also use its window
+    latest: float = inf  # latest start: it is given up after that
+    level: float = inf  # jobs of a lower level may be preempted for it
+    after: float = 0.0  # seconds of its run before it may be preempted
     rank: Callable[[float], float] = lambda now: 0.0
     candidate_rank: Callable[[float], float] = lambda now: 0.0
-    is_known: bool = False  # it was examined since it came
-    is_aside: bool = False  # a rule, or ranks that are down, keep it out of passes
+    is_known: bool = False  # examined since its arrival
+    is_aside: bool = False  # kept out of passes by a rule, or by ranks that are down
     was_aside: bool = False
     is_refused: bool = False  # its place would exceed a limit: it waits until a job ends
 
@@ -85,7 +85,7 @@ class Job:
 class State:
     """The complete input of a decision."""
 
-    totals: dict[int, Amounts]  # the amounts of the ranks that are up
+    totals: dict[int, Amounts]  # amounts of the ranks that are up
     lines: bool = False
     running: dict[Job, Use] = field(default_factory=dict)
     pending: list[Job] = field(default_factory=list)
@@ -95,20 +95,20 @@ class State:
     ran: set[Job] = field(default_factory=set)  # after the last pass
     counters: dict[str, Counter] = field(default_factory=dict)
     policy: str = "promise"  # "strict" (sched-fifo), "promise", "all"
-    depth: float = 1  # jobs that are promised a start
+    depth: float = 1  # number of jobs that are promised a start
     is_kept: bool = True  # guarantee=kept; False with rank= and candidates=
     has_candidates: bool = False
     within: float = 86400.0  # of promise=all, in seconds
-    # Gives the amounts of a job on some ranks (a mask) with room beside all uses until a time;
-    # None: as for promises
+    # Returns the amounts of a job on some ranks (a mask) with room beside all uses until a time;
+    # None: chosen as for promises
     choose: Optional[Callable[[Job, int, Availability, float], Optional[Where]]] = None
 
 
 def decide(state: State, now: float, freed: bool = True) -> list[Job]:
-    """Make a pass; returns the jobs that start, in order. They are ``running`` then.
+    """Make a pass. Return the jobs that start, in order; they are in ``running`` then.
 
     Args:
-        freed (bool): whether resources came free since the last pass. If not, only new jobs are
+        freed (bool): whether resources were freed since the last pass. If not, only new jobs are
             examined.
     """
     starts: list[Job] = []
@@ -130,11 +130,12 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
             return starts
 
 
-def whom_to_end(state: State, job: Job, now: float) -> list[Job]:
-    """The victims of a preemption: running jobs of lower levels that have to end for a job to
-    start; none if it would not.
+def victims_for(state: State, job: Job, now: float) -> list[Job]:
+    """Return the victims of a preemption: running jobs of lower levels that have to end for a job
+    to start; empty if that is impossible.
 
-    They are added one by one, those that lose least first; then each that is not needed is spared.
+    Victims are added one by one, the smallest loss first; then each one that is not needed is
+    spared.
     """
 
     def fits(ended: list[Job]) -> bool:
@@ -162,7 +163,7 @@ class Pass:
     def __init__(self, state: State, now: float, freed: bool, came_free: bool = True) -> None:
         self.state, self.now, self.freed, self.came_free = state, now, freed, came_free
         self.starts: list[Job] = []
-        self.has_given_up = False  # a job gave up its promise, so that others may start
+        self.has_given_up = False  # a job gave up its promise, for others to start
         self.queue = sorted(state.pending, key=lambda job: (job.order, job.rank(now), job.id))
         self.places = {job: place for place, job in enumerate(self.queue)}
         self.waiting = 0  # ranks that jobs without a promise wait for
@@ -171,8 +172,8 @@ class Pass:
     # -- does it fit -------------------------------------------------------------------------------
 
     def others(self, job: Job) -> list[tuple[Job, Use]]:
-        """All running and promised uses, except those of a job itself, and of the window it would be
-        in, with open promises there. A job past its limit ends at the next moment."""
+        """Return all running and promised uses, except the job's own and the window that it would
+        be in, together with open promises there. A job past its limit ends at the next moment."""
         soon, found = nextafter(self.now, inf), []
         for other, use in [*self.state.running.items(), *self.state.promises.items()]:
             if other is job or other is self.inside or (self.inside and other in self.state.open):
@@ -186,11 +187,11 @@ class Pass:
         return Availability(self.state.totals, [use for _, use in self.others(job)])
 
     def beside(self, job: Job, start: float, end: float) -> list[tuple[Job, Use]]:
-        """The running and promised uses that overlap the run of a job."""
+        """Return the running and promised uses that overlap a job's run."""
         return [(o, use) for o, use in self.others(job) if use.start < end and start < use.end]
 
     def has_licences(self, job: Job, start: float, end: float | None = None) -> bool:
-        """Whether the planned licences of a job are available from a time to another (None: for its
+        """Whether a job's planned licences are available from `start` to `end` (None: for its
         limit)."""
         beside = self.beside(job, start, start + job.limit if end is None else end)
         for name in job.takes:
@@ -202,8 +203,8 @@ class Pass:
         return True
 
     def demands(self, job: Job, start: float, end: float | None = None) -> list[Demand]:
-        """The demands of a job, without ranks that others claim, from a time to another (None: for
-        its limit)."""
+        """Return a job's demands without ranks claimed by others between `start` and `end` (None:
+        for its limit)."""
         ranks = -1
         for other, use in self.beside(job, start, start + job.limit if end is None else end):
             if other.claim != job.claim:
@@ -213,7 +214,8 @@ class Pass:
     def place(
         self, job: Job, end: float, within: int = -1
     ) -> tuple[Where, list[tuple[Use, Where]]] | None:
-        """A place for a job from now until a time, and the promises that get other ranks for it."""
+        """Return a place for a job from now to `end`, and the promises that move to other ranks for
+        it; None if there is none."""
         room, now = self.room(job), self.now
         if not self.has_licences(job, now, end):
             return None
@@ -230,7 +232,7 @@ class Pass:
         return None
 
     def used(self, name: str, more: dict[Job, Use] | None = None) -> float:
-        """The use of a counter by running jobs, and some more."""
+        """Return the use of a counter by running jobs, and by `more`."""
         of = self.state.counters[name].of
         uses = [
             (o, u) for o, u in {**self.state.running, **(more or {})}.items() if name in o.takes
@@ -264,8 +266,8 @@ class Pass:
         return False
 
     def assure(self, job: Job) -> None:
-        """Have jobs behind a promised one leave it its part of limits, if all pending jobs together
-        would not exceed these. The number of ranks is known of whole ones only. Latest starts are
+        """Make jobs behind a promised one leave its part of limits, if all pending jobs together
+        would not exceed these. The number of ranks is known only for whole ones. Latest starts are
         not assured."""
         counters = {name: self.state.counters[name] for name in job.takes}
         counters = {name: one for name, one in counters.items() if one.is_left}
@@ -281,15 +283,15 @@ class Pass:
             self.state.sure.add(job)
 
     def licences_from(self, job: Job, after: float) -> float:
-        """The first time from `after` on at which the planned licences of a job are available;
+        """Return the first time from `after` on at which a job's planned licences are available;
         infinity: unknown."""
         uses = [use for _, use in self.others(job)]
         times = sorted({after, *(use.end for use in uses if after < use.end < inf)})
         return next((time for time in times if self.has_licences(job, time)), inf)
 
     def earliest(self, job: Job, after: float) -> float:
-        """The first time from `after` on at which a job fits beside all promises but its own. Ranks
-        and licences are searched in turns, each from the time at which the other is available."""
+        """Return the first time from `after` on at which a job fits beside all promises but its
+        own. Ranks and licences are searched alternately, each from the first time of the other."""
         room, may_move = self.room(job), len(self.state.promises) <= MAX_PROMISES
         while True:
             there = self.licences_from(job, after)
@@ -300,7 +302,7 @@ class Pass:
                 return after
 
     def start(self, job: Job) -> bool:
-        """Start a job if it fits now; returns whether it has left the pass: it has started, or a
+        """Start a job if it fits now. Return whether it has left the pass: it has started, or a
         rule keeps it aside."""
         state, now, own = self.state, self.now, self.state.promises.get(job)
         end = now + job.limit
@@ -311,7 +313,7 @@ class Pass:
         job.is_aside = job.is_refused or self.is_over(job)
         window = state.running.get(job.window) if job.window is not None else None
         if job.window is not None and window is None and job.window not in state.promises:
-            job.is_aside = True  # it is over
+            job.is_aside = True  # its window is over
         tries: list[tuple[int, Optional[Job], float]]
         tries = [(within, None, end) for within in self.preferred(job)]
         if window is not None:  # it ends with its window
@@ -322,7 +324,7 @@ class Pass:
             if found is None:
                 continue
             where, moves = found
-            for use, elsewhere in moves:  # a proof as well, even if the job does not start
+            for use, elsewhere in moves:  # a valid proof even if the job does not start
                 use.where = elsewhere
             job.is_aside = job.is_refused = self.is_over(job, where)
             if not job.is_aside:
@@ -339,7 +341,7 @@ class Pass:
         return self.is_set_aside(job)
 
     def preferred(self, job: Job) -> Iterable[int]:
-        """Masks of ranks to try in turn: those that its claim has already; all; and, where
+        """Yield masks of ranks to try in turn: those that its claim already has; all; and, if
         different ranks are counted, those of the jobs counted with it."""
         running = self.state.running.items()
         if job.claim is not None:
@@ -350,7 +352,7 @@ class Pass:
                 yield mask({rank for o, use in running if name in o.takes for rank in use.where})
 
     def is_set_aside(self, job: Job) -> bool:
-        """Take back the promise of a job that is kept aside; returns whether it is."""
+        """Whether a job is kept aside; its promise is then taken back."""
         if job.is_aside:
             job.was_aside = True
             if self.drop(job) is not None and self.state.is_kept:
@@ -360,14 +362,14 @@ class Pass:
     # -- promises ----------------------------------------------------------------------------------
 
     def drop(self, job: Job) -> Use | None:
-        """Take a job's promise back."""
+        """Take back a job's promise, and return it."""
         self.state.open.discard(job)
         self.state.sure.discard(job)
         return self.state.promises.pop(job, None)
 
     def promise(self, job: Job, when: float) -> bool:
-        """Promise a job a time (infinity: an open promise, which keeps its resources from now on);
-        False: it does not fit then, and has no promise."""
+        """Promise a job a time; infinity is an open promise, which keeps its resources from now on.
+        Return False, without a promise, if it does not fit then."""
         was_sure = job in self.state.sure
         self.drop(job)
         if was_sure:
@@ -385,17 +387,17 @@ class Pass:
                 for use, where in found:
                     use.where = where
                 if job.claim is not None or demand.takes_all:
-                    promise.demand = None  # other ranks may be claimed, or it has them all
+                    promise.demand = None  # other ranks may be claimed, or it has all of them
                 self.state.promises[job] = promise
                 return True
         self.drop(job)
         return False
 
     def kept_for(self, job: Job) -> Where:
-        """The resources kept for a job that waits for jobs without a limit: where only one is in
-        its way, that one's ranks; then ranks that stay free forever, from now or from when they are
-        enough; then any. If possible they are away from jobs without a limit that it may not be
-        beside."""
+        """Return the resources to keep for a job that waits for jobs without a limit. If only one
+        is in its way, that job's ranks; then ranks that stay free forever, from now or from when
+        they suffice; then any. If possible they exclude jobs without a limit that it may not share
+        ranks with."""
         state, demand, room, now = self.state, job.demands[0], self.room(job), self.now
         idle = Availability(state.totals)
         if job.claim is not None:
@@ -426,7 +428,7 @@ class Pass:
         return kept
 
     def is_kept(self, job: Job) -> bool:
-        """Whether a promise can still be kept, if need be on other ranks."""
+        """Whether a promise can still be kept, possibly on other ranks."""
         use, soon = self.state.promises[job], nextafter(self.now, inf)
         start = max(use.start, soon)
         beside = [one for _, one in self.others(job)]
@@ -444,9 +446,9 @@ class Pass:
         return use.demand is not None and self.promise(job, use.start)
 
     def has_come(self, job: Job) -> bool:
-        """Let a promise move to an earlier time; returns whether its time has come, or is unknown.
-        On ranks it moves only if its job can start now: moves between future times made waits
-        longer."""
+        """Let a promise move to an earlier time. Return whether its time has come, or is unknown.
+        On ranks it moves only if its job can start now: moves between future times were found to
+        lengthen waits."""
         state, now, use = self.state, self.now, self.state.promises[job]
         unknown = self.take_out_open(job)
         if job not in state.open:
@@ -463,8 +465,8 @@ class Pass:
         return False
 
     def promise_first(self, job: Job, unknown: list[Job]) -> None:
-        """Promise a job another time, if need be at the expense of jobs behind it, also of those
-        whose open promises were taken out."""
+        """Promise a job another time, if necessary at the expense of jobs behind it, including
+        those whose open promises were removed."""
         self.drop(job)
         when = self.earliest(job, self.now)
         behind = [*self.behind(job), *unknown]
@@ -475,7 +477,7 @@ class Pass:
         self.promise(job, when)
 
     def behind(self, job: Job) -> list[Job]:
-        """The promised jobs behind one that could use the same ranks."""
+        """Return the promised jobs behind one that could use the same ranks."""
         places = self.places
         return [
             other
@@ -490,7 +492,7 @@ class Pass:
         self.freed = self.has_given_up = True
 
     def take_out_open(self, job: Job) -> list[Job]:
-        """Take out open promises behind a job: they must not block it."""
+        """Remove open promises behind a job, which must not block it."""
         jobs = [other for other in self.behind(job) if other in self.state.open]
         for other in jobs:
             self.drop(other)
@@ -502,8 +504,8 @@ class Pass:
                 self.promise(job, inf)
 
     def is_in_turn(self, job: Job) -> bool:
-        """Whether a job may be promised a start: fewer than N promised jobs ahead of it could use
-        the same ranks, and no job ahead that could still waits for a promise."""
+        """Whether it is a job's turn to be promised a start: fewer than N promised jobs ahead could
+        use the same ranks, and no such job ahead still waits for a promise."""
         places = self.places
         ahead = [o for o in self.state.promises if places.get(o, inf) < places[job]]
         count = sum(1 for other in ahead if other.wants & job.wants)
@@ -512,14 +514,14 @@ class Pass:
     # -- the policies ------------------------------------------------------------------------------
 
     def strictly(self) -> None:
-        """Jobs start in order; behind one that waits, none that could use the same ranks does."""
+        """Start jobs in order; behind a waiting one, none that could use the same ranks."""
         for job in self.queue:
             job.is_aside = job.is_aside and (not self.freed or job.is_refused or self.is_over(job))
             if not job.is_aside and (self.waiting & job.wants or not self.start(job)):
                 self.waiting |= job.wants
 
     def in_turns(self) -> None:
-        """Jobs are examined in order, but first those whose promised time has come."""
+        """Examine jobs in order, but first those whose promised time has come."""
         state, rest = self.state, []
         if not state.is_kept:
             fixed = {job: use for job, use in state.promises.items() if job.id < 0}
@@ -543,7 +545,7 @@ class Pass:
             self.start(job)
 
     def examine(self, job: Job) -> None:
-        """Start a job if it can start now; else promise it a time, if it is its turn."""
+        """Start a job if it can start now; otherwise promise it a time, if it is its turn."""
         state = self.state
         job.is_known = True
         if (job in state.promises and not self.has_come(job)) or self.start(job):
@@ -564,7 +566,7 @@ class Pass:
             when = self.earliest(job, self.now)
             self.promise(job, when)
             if was_open and when < inf:
-                self.freed = self.has_given_up = True  # what was kept from now on
+                self.freed = self.has_given_up = True  # resources that were kept from now on
         self.put_back(unknown)
 
     def by_latest_starts(self) -> None:
@@ -583,7 +585,7 @@ class Pass:
             if job in state.promises and state.promises[job].start <= now and not self.start(job):
                 if all(use.end > now for use in state.running.values()):  # no job is late
                     self.promise(job, self.earliest(job, now))
-        # The resources that running jobs leave by their limits, and the heads' promises of these.
+        # resources left free by running jobs' limits, and the heads' promises of these
         fixed = {job: use for job, use in state.promises.items() if job.id < 0}
         alone = Pass(replace(state, promises=fixed, open=set()), now, True)
         rest: list[Job] = []
@@ -604,7 +606,7 @@ class Pass:
                 self.start(job)
                 continue
             if not could_start:
-                continue  # it is not examined
+                continue  # not examined
             job.is_aside = job.is_refused or self.is_over(job)
             if self.is_set_aside(job):
                 continue
@@ -634,15 +636,15 @@ class Pass:
         self.put_back_lower(lower)
 
     def goes_before(self, job: Job) -> bool:
-        """Start a job at the expense of the promises to jobs of lower priority, if that helps."""
+        """Start a job at the expense of promises to jobs of lower priority, if that suffices."""
         lower = self.take_out_lower(job, self.now, self.now + job.limit)
         has_started = lower != {} and self.start(job)
         self.put_back_lower(lower)
         return has_started
 
     def take_out_lower(self, job: Job, start: float, end: float) -> dict[Job, Use]:
-        """Take out the promises in a span to jobs of lower priority that could use the same
-        ranks."""
+        """Remove the promises between `start` and `end` to jobs of lower priority that could use
+        the same ranks."""
         lower = {
             other: use
             for other, use in self.state.promises.items()
@@ -654,7 +656,7 @@ class Pass:
         return lower
 
     def put_back_lower(self, lower: dict[Job, Use]) -> None:
-        """Promise jobs their previous times; then others to those for which there is no room."""
+        """Promise jobs their previous times; then other times to those without room."""
         jobs = sorted(lower, key=lambda job: (job.order, job.id))
         for job in [job for job in jobs if not self.promise(job, lower[job].start)]:
             when = self.earliest(job, max(lower[job].start, self.now))
@@ -663,7 +665,7 @@ class Pass:
 
 
 def mask(ranks: Iterable[int]) -> int:
-    """A mask of ranks."""
+    """Return a mask of ranks."""
     found = 0
     for rank in ranks:
         found |= 1 << rank

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Disclosure of others' jobs: fields of answers, and reasons why jobs wait.
+"""Disclosure of other users' jobs: fields of answers, and reasons.
 
-`FIELDS` is the one table of it. A guest is shown a field only if the table names it. The instance
-owner and users with the role admin are shown everything.
+`FIELDS` is the single table. A guest sees a field only if the table names it. The instance owner
+and users with the role admin see everything.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, Dict, NamedTuple, Protocol
 
 
 class Fields(NamedTuple):
-    """The fields of an object in an answer, by the readers that may learn them: names with spaces between.
+    """The fields of an object in an answer, by permitted readers: names separated by spaces.
 
     Attributes:
-        everyone: any user, also in private mode (``access.private-mode``)
-        guests: any user, unless in private mode
-        owner: the instance owner and admins; of an object of a user, that user too
+        everyone: for any user, even in private mode (``access.private-mode``)
+        guests: for any user, unless in private mode
+        owner: for the instance owner and admins, and the user that the object belongs to
     """
 
     everyone: str
@@ -24,11 +24,11 @@ class Fields(NamedTuple):
     owner: str = ""
 
     def shown(self, private: bool) -> frozenset[str]:
-        """The fields that a guest is shown."""
+        """Return the fields shown to a guest."""
         return frozenset(self.everyone.split() + ([] if private else self.guests.split()))
 
 
-#: By the path of an object: the topic of the question, and the fields that lead to it. ``sched.plan``
+#: Path of an object (topic of the query, and fields leading to it) -> its fields. ``sched.plan``
 #: and ``sched.stats`` are refused to guests.
 FIELDS = {
     "sched.explain": Fields("now made jobs", "others"),
@@ -76,10 +76,10 @@ _SHOWN = {
 
 
 class Reader(Protocol):
-    """The reader of an answer or a reason.
+    """A reader of an answer or a reason.
 
     Attributes:
-        private (bool): whether in private mode
+        private (bool): whether the instance is in private mode
     """
 
     @property
@@ -89,10 +89,10 @@ class Reader(Protocol):
 
 
 class JobOwner(NamedTuple):
-    """Reads the fields that Flux shows with a job in private mode.
+    """Reader of the fields that Flux shows with a job in private mode.
 
     Attributes:
-        userid (int or None): whose the job is
+        userid (int or None): the job's user
     """
 
     userid: int | None
@@ -106,11 +106,11 @@ class JobOwner(NamedTuple):
 
 
 class Owned(Dict[str, Any]):
-    """An object in an answer about the jobs of one user, who is shown all of it.
+    """An object in an answer about one user's jobs: that user sees all of it.
 
     Args:
         fields (dict): the object
-        userid (int or None): that user; None: the jobs are of several
+        userid (int or None): the user; None if the jobs belong to several
     """
 
     def __init__(self, fields: dict[str, Any], userid: int | None) -> None:
@@ -119,12 +119,12 @@ class Owned(Dict[str, Any]):
 
 
 def shown_to(reader: Reader, path: str, value: Any) -> Any:
-    """The part of a value in an answer that a guest is shown.
+    """Return the part of an answer's value that a guest may see.
 
     Args:
         reader (Reader): the guest
-        path (str): where it is, as in `FIELDS`
-        value: as JSON has it; of objects whose path is not in the table all is shown
+        path (str): path of the value, as in `FIELDS`
+        value: a JSON value; objects whose path is not in the table are shown whole
     """
     if path not in FIELDS or (isinstance(value, Owned) and reader.may_see(value.userid)):
         return value
@@ -139,20 +139,20 @@ def shown_to(reader: Reader, path: str, value: Any) -> Any:
 
 
 def is_private(config: Any) -> bool:
-    """Whether guests are told nothing of others in an instance of this configuration
+    """Whether guests see nothing of other users under this configuration
     (``access.private-mode``)."""
     access = config.get("access") if isinstance(config, dict) else None
     return isinstance(access, dict) and bool(access.get("private-mode", False))
 
 
 class Reason(str):
-    """Why a job waits, where that tells of others' jobs; as a string, all of it.
+    """Why a job waits, if that involves others' jobs. As a string it is the full text.
 
     Args:
-        text (str): for the instance owner, admins and the user `userid`
+        text (str): for the instance owner, admins and user `userid`
         private (str): for others in private mode
-        guest (str): for others if not; default: all of it
-        userid (int): whose jobs it tells of, if they are one user's
+        guest (str): for others otherwise; default: `text`
+        userid (int): the user of the other jobs, if only one
     """
 
     def __new__(
@@ -167,7 +167,7 @@ class Reason(str):
     _userid: int | None
 
     def read_by(self, reader: Reader) -> str:
-        """The text for a reader."""
+        """Return the text for a reader."""
         if reader.may_see(self._userid):
             return str(self)
         if reader.private:
@@ -175,17 +175,17 @@ class Reason(str):
         return str(self) if self._guest is None else self._guest
 
     def not_for_guests(self) -> Reason:
-        """The same, of which a guest learns no more than in private mode."""
+        """Return a reason that tells guests no more than in private mode."""
         return Reason(self, self._private, self._private, self._userid)
 
 
 def behind(name: str, userid: int | None, prefix: str = "", suffix: str = "") -> Reason:
-    """``behind ƒ2``: a job waits for another by the order of the queue.
+    """Return the reason ``behind ƒ2``: a job waits for another by the order of the queue.
 
     Args:
-        name (str): the other's name
-        userid (int or None): whose that is
-        prefix, suffix (str): of the sentence
+        name (str): name of the other job
+        userid (int or None): user of the other job
+        prefix, suffix (str): added to the sentence
     """
     return Reason(
         f"{prefix}behind {name}{suffix}",
@@ -196,5 +196,5 @@ def behind(name: str, userid: int | None, prefix: str = "", suffix: str = "") ->
 
 
 def read_by(reader: Reader, reason: str | None) -> str | None:
-    """A reason, as a reader may have it."""
+    """Return a reason as a reader may see it."""
     return reason.read_by(reader) if isinstance(reason, Reason) else reason

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Estimated starts and reasons of pending jobs, as their users see them.
+"""Estimated starts and reasons of pending jobs, for users.
 
-Both are annotations, which the job manager keeps and shows. Most jobs of a busy machine start
-within a second, and messages about those would only be work for the job manager. So a job is
-*quiet* in the first second after its request came, and for a second each time that something was
-told of it. An estimate that comes meanwhile is remembered and told later; a reason is not, since
-the forecast that is asked for then finds it again.
+Both are annotations, stored and shown by the job manager. Most jobs of a busy machine start within
+a second, and annotations of these would only burden the job manager. So a job is *quiet* in the
+first second after its request, and for a second after each annotation. An estimate made meanwhile
+is kept and sent later; a reason is not, since the forecast requested for that time finds it again.
 """
 
 from __future__ import annotations
@@ -27,53 +26,53 @@ if TYPE_CHECKING:
     from flux.scheduler.pools import RequestFacts
     from flux.scheduler.requests import PendingJob
 
-#: Least number of seconds between two estimates of all jobs, and how many times as long as one took,
-#: so that they take a tenth of a core.
+#: Minimum number of seconds between estimates of all jobs, and ratio of that time to the time that
+#: they took: at most a tenth of a core.
 ESTIMATE_INTERVAL_S = 0.1
 ESTIMATE_REST = 9.0
 
-#: An estimate that moved by less than this many seconds is not sent again.
+#: Estimates that change by less, in seconds, are not sent again.
 ESTIMATE_GRAIN_S = 0.1
 
-#: Seconds after its request for which a job's user is told neither estimates nor reasons, and the
-#: least number of seconds between two annotations of a job.
+#: Seconds after its request in which a job is not annotated, and minimum number of seconds between
+#: two annotations of a job.
 QUIET_TIME_S = 1.0
 
-#: Odds of which no time moved by more than this share of the time to it are not sent again, nor those that moved by less than so many
-#: seconds.
+#: Odds are sent again only if a time changes by this fraction of the time until then, and by this
+#: number of seconds.
 ODDS_GRAIN = 0.1
 ODDS_GRAIN_S = 60.0
 
-#: Annotations that are sent within so many seconds count as one: an estimate and a reason found by
-#: one forecast.
+#: Annotations within this number of seconds count as one: an estimate and a reason from one
+#: forecast.
 SAME_TIME_S = 0.1
 
 
 class _Told:
-    """The annotations told of one job."""
+    """The annotations sent for one job."""
 
     __slots__ = ("at", "estimate", "kind", "later", "odds", "reason", "timed")
 
     def __init__(self) -> None:
-        self.at: float | None = None  # when something was told last
+        self.at: float | None = None  # time of the last annotation
         self.estimate: float | None = None
-        self.kind: str | None = None  # of the estimate: "promised" or "planned"
+        self.kind: str | None = None  # kind of the estimate: "promised" or "planned"
         self.reason: str | None = None
-        self.odds: tuple[float, float] | None = None  # the likely start, and the nine-of-ten one
-        #: the estimate to tell when the quiet time is over, and its kind
+        self.odds: tuple[float, float] | None = None  # the likely start, and the nine-of-ten start
+        #: estimate to send after the quiet time, and its kind
         self.later: tuple[float | None, str | None] | None = None
-        self.timed = False  # the job is in the heap of those that are quiet
+        self.timed = False  # whether the job is in the heap of quiet jobs
 
 
 class Annotator:
-    """Sends estimates and reasons when it is time to.
+    """Sends estimates and reasons at the right time.
 
     Args:
         handle: the Flux handle
         clock (Clock): the reactor's time
-        forecast: called when there is time for annotations that were put off
-        errors (ErrorReporter): where failures are reported
-        wanted (bool): whether anybody reads estimates and reasons
+        forecast: called when postponed annotations may be sent
+        errors (ErrorReporter): receives failures
+        wanted (bool): whether estimates and reasons have a reader
     """
 
     def __init__(
@@ -89,18 +88,18 @@ class Annotator:
         self._errors = errors
         self.is_wanted = wanted
         self.told: dict[int, _Told] = {}  # by job id
-        #: heap of (time, number, job): when the quiet time of jobs is over. Of a job that has asked
-        #: again there are two, which compare only within one order of the queue.
+        #: heap of (time, number, job): ends of quiet times. A job that requested again is there
+        #: twice; the entries compare only within one order of the queue.
         self._quiet: list[tuple[float, int, PendingJob]] = []
         self._numbers = itertools.count()
         self._timer = handle.timer_watcher_create(0.0, self._expired)
         self._armed_for = math.inf
-        #: when reasons were found last, and whether they are to be when the timer expires
+        #: when reasons were last found, and whether to find them when the timer expires
         self._reasons_at = -math.inf
         self._forecast_due = False
 
     def __len__(self) -> int:
-        """How many jobs are quiet and have something to be told later."""
+        """Return the number of quiet jobs with annotations to send later."""
         return len(self._quiet)
 
     def _of(self, job: PendingJob) -> _Told:
@@ -110,8 +109,7 @@ class Annotator:
         return told
 
     def is_mature(self, job: PendingJob) -> bool:
-        """Whether a job's user may be told something now. If not, a forecast is asked for when it
-        is so."""
+        """Whether a job may be annotated now. If not, a forecast is requested for when it may."""
         told = self.told.get(job.jobid)
         now = self._clock.now()
         if told is None or told.at is None:
@@ -130,14 +128,12 @@ class Annotator:
         return False
 
     def estimate(self, job: PendingJob, when: float | None, kind: str | None) -> None:
-        """Tell when a job is expected to start, now or when its quiet time is over; as
-        `show_estimate`."""
+        """Send when a job is expected to start, now or after its quiet time; as `show_estimate`."""
         if when is None and not self._has_estimate(job.jobid):
-            return  # nothing to take back; of most jobs of a deep queue there never is
+            return  # nothing to remove: most jobs of a deep queue never have an estimate
         told = self._of(job)
         if not self.is_wanted:
-            # A simulation for start times reads the first promise of each job, to check that it was
-            # kept.
+            # A simulation of starts reads the first promise of each job, to check that it was kept.
             if kind != "promised" or when is None or told.estimate is not None:
                 return
         elif not self.is_mature(job):
@@ -147,7 +143,7 @@ class Annotator:
         shown = told.estimate
         if when is None:
             if shown is None:
-                return  # it was to be told one later
+                return  # an estimate was to be sent later
             kind = None
         elif shown is not None and abs(when - shown) < ESTIMATE_GRAIN_S and kind == told.kind:
             return
@@ -158,8 +154,8 @@ class Annotator:
         self._tell(job, told, sched)
 
     def reason(self, job: PendingJob, reason: str | None) -> bool:
-        """Tell the reason of a job's wait, if it is not quiet; as `show_reason`. Returns whether it was
-        told."""
+        """Send the reason of a job's wait, unless it is quiet; as `show_reason`. Return whether it
+        was sent."""
         told = self._of(job)
         if reason == told.reason or not self.is_wanted or not self.is_mature(job):
             return False
@@ -168,11 +164,12 @@ class Annotator:
         return True
 
     def odds(self, job: PendingJob, times: tuple[float, float] | None) -> None:
-        """Tell when a job is likely to start, if it is not quiet.
+        """Send when a job is likely to start, unless it is quiet.
 
         Args:
             job (PendingJob): the job
-            times (tuple): the likely start and the nine-of-ten one, seconds since the epoch; None removes them
+            times (tuple): likely start and nine-of-ten start, seconds since the epoch; None removes
+                them
         """
         told = self._of(job)
         if not self.is_wanted or times == told.odds or not self._differs(told.odds, times):
@@ -185,7 +182,7 @@ class Annotator:
     def _differs(
         self, shown: tuple[float, float] | None, times: tuple[float, float] | None
     ) -> bool:
-        """Whether other odds are worth a message."""
+        """Whether odds have changed enough to send them."""
         if shown is None or times is None:
             return True
         now = self._clock.now()
@@ -195,37 +192,36 @@ class Annotator:
         )
 
     def with_odds(self) -> set[int]:
-        """The ids of the jobs whose users were told odds.  O(jobs that were told something)."""
+        """Return the ids of the jobs annotated with odds.  O(annotated jobs)."""
         return {jobid for jobid, told in self.told.items() if told.odds is not None}
 
     def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]:
-        """The expected start that was told (seconds since the epoch), and its kind, "promised" or
-        "planned"; None if nothing was told."""
+        """Return the expected start of a job as sent (seconds since the epoch), and its kind,
+        "promised" or "planned"; (None, None) if none was sent."""
         told = self.told.get(job.jobid)
         if told is None or told.estimate is None:
             return None, None
         return told.estimate, told.kind or "planned"
 
     def _has_estimate(self, jobid: int) -> bool:
-        """Whether a job's user was told an estimate, or is to be told one later."""
+        """Whether an estimate was sent for a job, or is to be sent later."""
         told = self.told.get(jobid)
         return told is not None and (told.estimate is not None or told.later is not None)
 
     def with_estimates(self) -> list[int]:
-        """The ids of the jobs whose users were told an estimate, or are to be told one later.
-        O(jobs that were told something)."""
+        """Return the ids of the jobs with estimates sent, or to be sent later.  O(annotated
+        jobs)."""
         return [jobid for jobid in self.told if self._has_estimate(jobid)]
 
     def ask_for_forecast(self, seconds: float) -> None:
-        """Have a forecast asked for after `seconds`, if none is to be sooner."""
+        """Request a forecast after `seconds`, unless an earlier one is due."""
         self._forecast_due = True
         self._arm(seconds)
 
     def wants_reasons(self) -> bool:
-        """Whether reasons are to be found now.
+        """Whether to find reasons now.
 
-        For passes that follow one another closely they are found once, by a forecast that is asked
-        for when that can be.
+        Passes in close succession share one search, by a forecast requested for later.
         """
         now = self._clock.now()
         if 0 <= now - self._reasons_at < min(QUIET_TIME_S, SAME_TIME_S):
@@ -267,7 +263,7 @@ class Annotator:
 
 
 class ForecastPolicy(PolicyView, Protocol):
-    """The interface of a policy for forecasts, a `PolicyScheduler`."""
+    """The interface of a `PolicyScheduler` for forecasts."""
 
     estimate_depth: int
     reason_depth: int
@@ -284,14 +280,14 @@ class _WaitLimits(Protocol):
 
 
 class Forecasts:
-    """Tells users of estimates, promises and reasons.
+    """Informs users of estimates, promises and reasons.
 
     Args:
         policy (PolicyScheduler): the scheduler
-        annotator (Annotator): tells them
-        projections (Projections): where estimates come from
-        wait_limits (WaitLimits): is told of promised starts as well
-        config (InstanceConfig): says whether users may know of one another
+        annotator (Annotator): sends annotations
+        projections (Projections): computes estimates
+        wait_limits (WaitLimits): also receives promised starts
+        config (InstanceConfig): determines whether users may see others' jobs
     """
 
     def __init__(
@@ -312,27 +308,27 @@ class Forecasts:
     # -- when jobs start ---------------------------------------------------------------------------
 
     def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]:
-        """Return the expected start that a job was told (seconds since the epoch), and its kind,
-        "promised" or "planned"; None if it was told none."""
+        """Return the expected start of a job as sent (seconds since the epoch), and its kind,
+        "promised" or "planned"; (None, None) if none was sent."""
         return self._annotator.estimate_of(job)
 
     def show_estimate(self, job: PendingJob, when: float | None, kind: str | None = None) -> None:
-        """Annotate a job with its estimated start (seconds since the epoch); None removes it.
+        """Annotate a job with its estimated start (seconds since the epoch); None removes the
+        annotation.
 
-        An annotation that comes too soon (`Annotator.is_mature`) is put off.
+        An annotation that is too early (`Annotator.is_mature`) is postponed.
 
         Args:
             job (PendingJob): the job
-            when (float): when it is expected to start; None if that is not known
-            kind (str): of the estimate, for ``sched.t_estimate_kind``: "promised", or
-                "planned"
+            when (float): expected start, or None if unknown
+            kind (str): kind of the estimate, for ``sched.t_estimate_kind``: "promised" or "planned"
         """
         self._note_promise(job, when, kind)
         self._annotator.estimate(job, when, kind)
 
     def promised(self, job: PendingJob, when: float | None, kind: str) -> None:
-        """Tell the start that a job was promised (seconds since the epoch; None: unknown).
-        Where a projection follows, it tells starts that are uncertain, or earlier."""
+        """Send the promised start of a job (seconds since the epoch; None: unknown). If a
+        projection follows, uncertain and earlier starts are left to it."""
         expected, _ = self.estimate_of(job)
         is_earlier = (
             expected is not None and when is not None and expected < when - ESTIMATE_GRAIN_S
@@ -349,16 +345,16 @@ class Forecasts:
 
     @property
     def are_read(self) -> bool:
-        """Whether annotations have a reader. In a simulation for start times they have none."""
+        """Whether annotations have a reader; in a simulation of starts they have none."""
         return self._annotator.is_wanted
 
     @property
     def shows_changes(self) -> bool:
-        """Whether it matters that the estimate of a job changes that was told one."""
+        """Whether changes of a job's estimate matter."""
         return self.are_read or self._wait_limits.engaged
 
     def estimates(self) -> Iterator[float | None]:
-        """As `PolicyScheduler.estimates`."""
+        """See `PolicyScheduler.estimates`."""
         policy, annotator = self._policy, self._annotator
         most = policy.estimate_depth
         if not most:
@@ -375,7 +371,7 @@ class Forecasts:
             rest = max(rest, ESTIMATE_REST * answer["took"])
             starts = dict(answer["starts"])
             if answer["denied"]:
-                # Who is to be given up is told when it would have started.
+                # A job that will be given up is shown its start if it were not.
                 more = yield from self._projections.ask("estimates", most=most, patient=True)
                 rest += ESTIMATE_REST * more["took"]
                 waiting = set(answer["denied"])
@@ -392,7 +388,7 @@ class Forecasts:
                 yield None
 
     def _show_projected(self, job: PendingJob, when: float | None) -> None:
-        """Tell the start of a job in a projection (seconds since the epoch); None: it has none."""
+        """Send the start of a job in a projection (seconds since the epoch), or None."""
         decision = self._policy.decision
         promised = decision.promised_start(job)
         if promised is not None and (when is None or abs(when - promised) <= ESTIMATE_GRAIN_S):
@@ -404,8 +400,8 @@ class Forecasts:
     # -- reasons of waits --------------------------------------------------------------------------
 
     def show_reason(self, job: PendingJob, reason: str | None) -> bool:
-        """Annotate a job with the reason of its wait; None removes it. One that is not mature is told by a later
-        forecast. Returns whether it was told something new."""
+        """Annotate a job with the reason of its wait; None removes it. For a job that is not mature
+        a later forecast does. Return whether an annotation was sent."""
         return self._annotator.reason(job, self.for_others(job, reason))
 
     def for_others(self, job: PendingJob, reason: str | None) -> str | None:
@@ -416,8 +412,8 @@ class Forecasts:
         return reason
 
     def reasons(self) -> Iterator[None]:
-        """For `forecast`: tell the first pending jobs why they wait, `PolicyScheduler.reason_depth` of them. A
-        generator that yields after each job for which something had to be done."""
+        """Tell the first `PolicyScheduler.reason_depth` pending jobs why they wait; for `forecast`.
+        A generator that yields after each job that took work."""
         policy, depth = self._policy, self._policy.reason_depth
         if not policy.planning.pool_can("explain") or not self._annotator.wants_reasons():
             return

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The steps of a scheduler's start: the resources, the jobs that run already, and that it is ready
-(RFC 27, RFC 28)."""
+"""The start of a scheduler: acquiring resources, taking over running jobs, and reporting ready (RFC
+27, RFC 28)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from flux.scheduler.requests import RunningJob
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
 
-#: job-info.lookup: R as an object, with updates such as a new expiration applied (RFC 41).
+#: job-info.lookup flags: R as an object, with updates such as a new expiration applied (RFC 41).
 LOOKUP_DECODE = 1
 LOOKUP_CURRENT = 2
 
 
 class Acquisition:
-    """The resources of the instance, as the resource service tells of them (RFC 28).
+    """The instance's resources, from the resource service (RFC 28).
 
     Args:
         handle: the Flux handle
@@ -48,28 +48,28 @@ class Acquisition:
         self.future = handle.rpc("resource.acquire", flags=FLUX_RPC_STREAMING)
 
     def at_once(self) -> bool:
-        """Whether the resources are known already; waits for a moment to find out.
+        """Whether the resources are known already; waits `KNOWN_RESOURCES_WAIT_S` at most.
 
-        While an instance starts they may be known only after all brokers came up, which they do
-        not before the scheduler's module runs.
+        At an instance's start they may become known only when all brokers are up, which needs the
+        scheduler's module to run.
         """
         try:
             self.future.wait_for(self.KNOWN_RESOURCES_WAIT_S)
-        except OSError:  # a TimeoutError is one
+        except OSError:  # including TimeoutError
             pass
         return bool(self.future.is_ready())
 
     def first(self) -> dict[str, Any]:
-        """The first response; waits for it.
+        """Wait for the first response and return it.
 
         Raises:
-            OSError: there are no resources, or another scheduler has them
+            OSError: there are no resources, or another scheduler has acquired them
         """
         return self._next()
 
     def then(self, changed: Callable[[dict[str, Any] | None, Exception | None], None]) -> None:
-        """Have ``changed(update, error)`` called for each further response: with an OSError for the
-        one that ends them, with another exception for one that cannot be read."""
+        """Have ``changed(update, error)`` called for each further response; `error` is an OSError
+        for the final one, another exception if a response is unreadable."""
 
         def received(future: Any) -> None:
             try:
@@ -86,7 +86,7 @@ class Acquisition:
             response = self.future.get()
         except OSError:
             raise
-        except Exception:  # it is not JSON
+        except Exception:  # not JSON
             self.future.reset()
             raise
         self.future.reset()
@@ -96,13 +96,13 @@ class Acquisition:
 
 
 def running_jobs(handle: Any, partial_ok: bool) -> list[dict[str, Any]]:
-    """Ask the job manager which jobs hold resources.
+    """Ask the job manager for the jobs that hold resources.
 
     Args:
-        partial_ok (bool): whether it may name jobs that returned part of theirs already
+        partial_ok (bool): whether it may list jobs that have returned part of theirs
 
     Returns:
-        list of dict: id, priority, userid, t_submit and, where part was returned, free (idset)
+        list of dict: id, priority, userid, t_submit and, if part was returned, free (idset)
 
     Raises:
         OSError: the job manager refused
@@ -130,11 +130,11 @@ def _hello_responses(future: Any) -> Iterator[dict[str, Any]]:
 def ready(
     handle: Any, queue_depth: Any, again: bool, partial_ok: bool
 ) -> tuple[list[dict[str, Any]], int]:
-    """Say how many requests may be sent at a time.
+    """Announce the maximum number of open requests.
 
-    The job manager announces no release between hello and ready. A scheduler that asks more about
-    jobs in between says hello again, to learn of resources released in that time; both requests are
-    sent before either is answered, so that next to nothing can come back between them.
+    The job manager reports no frees between hello and ready. A scheduler that looks up jobs in
+    between says hello again, to learn of them. Both requests are sent before either is answered, so
+    that almost nothing can be freed between them.
 
     Args:
         queue_depth (int or str): a number, or "unlimited"
@@ -142,7 +142,7 @@ def ready(
         partial_ok (bool): as for `running_jobs`
 
     Returns:
-        what `running_jobs` does, if it said hello again; how many jobs wait
+        the answer of `running_jobs` if hello was repeated, else []; the number of pending jobs
 
     Raises:
         OSError: the job manager refused
@@ -159,13 +159,13 @@ def ready(
 def current_R(
     handle: Any, jobids: list[int]
 ) -> Iterator[tuple[int, dict[str, Any] | None, Exception | None]]:
-    """Look up the R that jobs have now, with updates of their expiration applied.
+    """Look up the current R of jobs, with updates of expiration applied.
 
     Args:
         jobids (list of int): the jobs
 
     Yields:
-        (jobid, R dict or None, None or the exception that kept it from being read)
+        (jobid, R dict or None, None or the exception that made it unreadable)
     """
     for start in range(0, len(jobids), LOOKUPS_AT_ONCE):
         some = jobids[start : start + LOOKUPS_AT_ONCE]
@@ -186,18 +186,18 @@ def current_R(
                     continue
                 try:
                     yield jobid, _R_from_kvs(handle, jobid), None
-                except Exception as error:  # one job's unreadable data is that job's trouble
+                except Exception as error:  # unreadable data only concerns that job
                     yield jobid, None, error
             except Exception as exc:
                 yield jobid, None, exc
 
 
 def _R_from_kvs(handle: Any, jobid: int) -> dict[str, Any]:
-    """R as first written, updated from the eventlog: for instances without job-info."""
+    """Return the original R updated from the eventlog, for instances without job-info."""
     directory = kvs_dir(jobid)
     R: dict[str, Any] = get_key_direct(handle, directory + ".R")
     log = get_key_direct(handle, directory + ".eventlog")
-    # The binding parses any JSON text, such as a log of one event.
+    # The binding parses any JSON text, including a log of one event.
     events = (
         [log]
         if isinstance(log, dict)
@@ -211,8 +211,8 @@ def _R_from_kvs(handle: Any, jobid: int) -> dict[str, Any]:
     return R
 
 
-class Lost(NamedTuple):
-    """Holdings of a job that was found running on ranks that left the pool.
+class Departed(NamedTuple):
+    """A running job's resources on ranks that have left the pool.
 
     Attributes:
         ranks (str): the ranks, as an idset
@@ -224,21 +224,21 @@ class Lost(NamedTuple):
 
 
 class Hello:
-    """Accounts for the jobs that hold resources when a scheduler starts (RFC 27).
+    """Takes over the jobs that hold resources when a scheduler starts (RFC 27).
 
-    A job whose resources cannot be accounted for gets a ``scheduler-restart`` exception, so that
-    they come back rather than be given out twice; until they do, those the pool knows stay
-    allocated. One bad job does not keep the others from it.
+    A job whose resources cannot be taken over gets a ``scheduler-restart`` exception: its resources
+    must be returned rather than be allocated twice. Until then those known to the pool stay
+    allocated. Other jobs are unaffected.
 
     Args:
         handle: the Flux handle
         pool (ResourcePool): the scheduler's pool
-        enter: ``enter(jobid, priority, userid, t_submit, R)``, which marks R as allocated
-        errors (ErrorReporter): where failures are reported
+        enter: ``enter(jobid, priority, userid, t_submit, R)`` marks R as allocated
+        errors (ErrorReporter): receives failures
 
     Attributes:
-        jobs (dict): by id, the jobs that were accounted for (`RunningJob`)
-        lost (dict): by job id, holdings on ranks that left the pool (`Lost`)
+        jobs (dict): job id -> job taken over (`RunningJob`)
+        lost (dict): job id -> resources on ranks that have left the pool (`Departed`)
     """
 
     def __init__(
@@ -249,10 +249,10 @@ class Hello:
         self.enter = enter
         self.errors = errors
         self.jobs: dict[int, RunningJob] = {}
-        self.lost: dict[int, Lost] = {}
+        self.lost: dict[int, Departed] = {}
 
     def take_over(self, jobs: list[dict[str, Any]]) -> None:
-        """Account for each of `jobs` (see `running_jobs`)."""
+        """Take over each of `jobs` (see `running_jobs`)."""
         log = self.errors.log
         known = {}
         taken = 0
@@ -279,7 +279,7 @@ class Hello:
                     log.debug(f"hello: {name_of(jobid)}: {held.dumps()}")
                 self.enter(jobid, job["priority"], job["userid"], job["t_submit"], held)
                 self._note(job, held.to_dict() if job.get("free") or not isinstance(R, dict) else R)
-            except Exception:  # includes exceptions of a site's override
+            except Exception:  # including exceptions of a site's override
                 self.errors.report(f"hello: {name_of(jobid)}: failed to reallocate R", trace=True)
                 self._restart(jobid)
                 if held is not None:
@@ -294,13 +294,13 @@ class Hello:
             )
 
     def released(self, jobs: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any], bool]]:
-        """Yield the releases since the jobs were accounted for.
+        """Yield the frees since the jobs were taken over.
 
         Args:
-            jobs: the answer of `running_jobs` now
+            jobs: the present answer of `running_jobs`
 
         Yields:
-            job id, released resources (an R object), whether that was all of the job
+            job id, freed resources (an R object), whether that is the final free
         """
         still = {job["id"]: job.get("free") for job in jobs if isinstance(job.get("id"), int)}
         for jobid, job in self.jobs.items():
@@ -318,9 +318,9 @@ class Hello:
         self.jobs[job["id"]] = RunningJob.found(job, R)
 
     def _hold_the_rest(self, job: dict[str, Any], held: ResourcePool) -> None:
-        """The job is being ended, but until ``sched.free`` comes it holds its resources.
+        """Hold the resources of a job that is being ended, until its ``sched.free``.
 
-        Ranks that are gone are cut off, here and from R that is freed later.
+        Ranks that have left are removed, here and from R freed later.
         """
         jobid = int(job["id"])
         try:
@@ -332,12 +332,12 @@ class Hello:
             if gone.count():
                 on_gone = ResourcePool(held.to_dict())
                 on_gone.remove_ranks((ranks - gone).encode())
-                lost = Lost(gone.encode(), on_gone.to_dict())
+                lost = Departed(gone.encode(), on_gone.to_dict())
                 held.remove_ranks(gone.encode())
-            # Without any of its ranks it is in the pool all the same, as where they leave later.
+            # Even without any of its ranks it is in the pool, as when ranks leave later.
             self.pool.register_alloc(jobid, held)
         except Exception as exc:
-            # Held by another job, or the hello override had entered it: nothing more can be done.
+            # Held by another job, or already entered by the hello override: nothing can be done.
             self.errors.log.debug(f"hello: {name_of(jobid)}: {exc}")
             return
         self._note(job, held.to_dict())

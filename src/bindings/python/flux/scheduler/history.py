@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""How long jobs ran, and how long others like them may be expected to.
+"""Run times of past jobs, and predictions for similar ones.
 
-Users ask for more time than their jobs need, often for ten times as much, and submit the same job
-again and again. So the mean of the last two run times of a class of jobs is a better guess than a
-limit (Tsafrir, Etsion and Feitelson 2007). `RunTimes` keeps just these, for the classes used last.
+Users request more time than needed, often ten times as much, and submit the same job again and
+again. So the mean of the last two run times of a class of jobs is a better estimate than the limit
+(Tsafrir, Etsion and Feitelson 2007). `RunTimes` keeps just these, for the most recently used
+classes.
 
-A promise must never rest on a prediction: it is wrong every other time. Rank jobs by it.
+A promise must never rest on a prediction, which is wrong every other time. Use it to rank jobs.
 """
 
 from __future__ import annotations
@@ -15,50 +16,50 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any, Callable, Optional
 
-#: Run times of a class that are remembered, and averaged. Two is what was measured best: users
-#: change their programs, and longer memories are slow to follow.
+#: Number of run times kept and averaged per class. Two gave the best results: users change their
+#: programs, and a longer memory adapts slowly.
 RUNS_PER_CLASS = 2
 
-#: Classes that are remembered, the ones used last: some 200 bytes each. A busy site has a few
-#: thousand in a month.
+#: Maximum number of classes kept, the most recently used; about 200 bytes each. A busy site has a
+#: few thousand in a month.
 MAX_CLASSES = 20000
 
-#: The most of these for the jobs of one user: a user whose jobs all differ in their limits would
-#: evict those of all others.
+#: Maximum number of these for one user: jobs that all differ in their limits would evict other
+#: users' classes.
 MAX_CLASSES_OF_USER = 1000
 
-#: The least expected run time, seconds: ranks divide by it.
+#: Minimum expected run time in seconds: ranks divide by it.
 LEAST_RUN_S = 1.0
 
-#: How long a job without a limit is expected to run, seconds.
+#: Expected run time of a job without a limit, in seconds.
 NO_LIMIT_S = 365 * 86400.0
 
-#: Predictions that are remembered until they may have changed.
+#: Maximum number of cached predictions.
 MAX_ANSWERS = 20000
 
-#: Classes that are written as one part, see `RunTimes.parts`.
+#: Number of classes per part, see `RunTimes.parts`.
 CLASSES_PER_PART = 256
 
-#: Gives the classes of (userid, size, limit), from the narrowest to the widest.
+#: Returns the classes of (userid, size, limit), from the narrowest to the widest.
 Classes = Callable[[Any, int, float], Iterable[Hashable]]
 
 
 def narrow_to_wide(userid: Any, size: int, limit: float) -> Sequence[Hashable]:
-    """The classes of ``predict=class``: jobs of a user of the same size and limit; of the same limit;
-    of the user."""
+    """Return the classes of ``predict=class``: a user's jobs of the same size and limit; of the
+    same limit; all."""
     return (userid, size, limit), (userid, limit), (userid,)
 
 
 def user_only(userid: Any, size: int, limit: float) -> Sequence[Hashable]:
-    """The class of ``predict=last2``: all jobs of a user."""
+    """Return the class of ``predict=last2``: all jobs of a user."""
     return ((userid,),)
 
 
 def expected_run(guess: Any, limit: float) -> float:
-    """The expected run time of a job, in seconds: the prediction, at least
-    `LEAST_RUN_S` and at most its limit; its limit, where that is nothing, or no time."""
+    """Return a job's expected run time in seconds: the prediction, bounded by `LEAST_RUN_S` and its
+    limit; the limit, if the prediction is None or not a time."""
     expected = limit if limit < NO_LIMIT_S else NO_LIMIT_S
-    # A NaN fails this comparison, too.
+    # NaN fails this comparison too.
     if guess is not None and isinstance(guess, (int, float)) and 0 <= guess < expected:
         expected = guess
     return expected if expected > LEAST_RUN_S else LEAST_RUN_S
@@ -67,18 +68,18 @@ def expected_run(guess: Any, limit: float) -> float:
 class RunTimes:
     """The last run times of each class of jobs.
 
-    A user's job is in classes of his own only, unless a function says otherwise: what one user's
-    jobs do then changes nothing for others.
+    By default each user has separate classes, so a user's jobs do not affect predictions for
+    others.
 
     Args:
-        classes: function giving the classes of a job's userid, size (cores) and limit (seconds), from
-            the narrowest to the widest: tuples of str, int, float or None, if they are to be kept
-            over a restart
-        most (int): classes to remember
+        classes: returns the classes of (userid, size in cores, limit in seconds), from the
+            narrowest to the widest. Classes kept across restarts are tuples of str, int, float or
+            None
+        most (int): maximum number of classes
 
     Attributes:
-        classes: as given; a site may set its own before the first job ends
-        seen (int): how many run times were learnt
+        classes: as given; a site may replace it before the first job ends
+        seen (int): number of run times learnt
     """
 
     def __init__(self, classes: Classes = narrow_to_wide, most: int = MAX_CLASSES) -> None:
@@ -86,22 +87,22 @@ class RunTimes:
         self.seen = 0
         self._most = most
         self._runs: OrderedDict[Hashable, tuple[float, ...]] = OrderedDict()
-        # Whose job a class was learnt of first, and for each user these classes; both dicts of
-        # classes have the one used last at the end.
+        # The user from whose job a class was first learnt, and each user's classes. In both dicts
+        # of classes the most recently used is last.
         self._owners: dict[Hashable, Any] = {}
         self._owned: dict[Any, OrderedDict[Hashable, None]] = {}
-        # Answers since the user's last job ended, by user, then by size and limit.
+        # Predictions made since the user's last job ended: user -> {(size, limit): prediction}.
         self._answers: dict[Any, dict[tuple[int, float], Optional[float]]] = {}
         self._answered = 0
 
     def __len__(self) -> int:
-        """How many classes are remembered."""
+        """Return the number of classes."""
         return len(self._runs)
 
     def learn(self, userid: Any, size: int, limit: float, run: float) -> None:
-        """A job has ended after `run` seconds. O(classes of a job).
+        """Learn from a job that ended after `run` seconds.  O(classes of a job).
 
-        Values that are no time (below 0, infinite, NaN) are not learnt.
+        Negative, infinite and NaN values are ignored.
         """
         if not isfinite(run) or run < 0:
             return
@@ -115,7 +116,7 @@ class RunTimes:
             self._answers.clear()
 
     def _remember(self, kind: Hashable, runs: tuple[float, ...], userid: Any) -> None:
-        """Set the run times of a class, which was used just now."""
+        """Set the run times of a class, and mark it as just used."""
         owner = self._owners.setdefault(kind, userid)
         owned = self._owned.setdefault(owner, OrderedDict())
         self._runs[kind] = runs
@@ -135,8 +136,8 @@ class RunTimes:
             del self._owned[owner]
 
     def predict(self, userid: Any, size: int, limit: float) -> Optional[float]:
-        """The mean of the last two run times of the narrowest class of such a job that has two, in
-        seconds; None: there is none. A look-up in a table until a job of the user ends.
+        """Return the mean of the last two run times of such a job's narrowest class with two, in
+        seconds, or None. Cached until a job of the user ends.
         """
         answers = self._answers.get(userid)
         if answers is None:
@@ -161,8 +162,8 @@ class RunTimes:
     # -- over a restart ----------------------------------------------------------------------------
 
     def parts(self) -> Iterator[list[Any]]:
-        """The classes, as lists to be stored as JSON, `CLASSES_PER_PART` in each: a
-        class, its run times, and its user. Run times learnt meanwhile are not in it."""
+        """Yield the classes as lists fit for JSON, `CLASSES_PER_PART` each: class, run times, user.
+        Run times learnt meanwhile are not included."""
         kept = list(self._runs.items())
         for at in range(0, len(kept), CLASSES_PER_PART):
             yield [
@@ -172,10 +173,10 @@ class RunTimes:
             ]
 
     def restore(self, stored: Any) -> None:
-        """Restore the classes that `parts` gave, put together, before those learnt since.
+        """Restore the concatenated `parts`; run times learnt since take precedence.
 
         Raises:
-            ValueError: it is not of the form that `parts` gives
+            ValueError: the form is not that of `parts`
         """
         try:
             restored = [
@@ -193,13 +194,13 @@ class RunTimes:
 
 
 class PredictionScore:
-    """How good predictions were, of the jobs that have ended.
+    """Accuracy of predictions, over ended jobs.
 
     Attributes:
-        jobs (int): jobs of which something was predicted
-        underpredicted (int): those that ran longer than that
-        accuracy (float): the sum, over these jobs, of the shorter of the two times by the longer one;
-            1 for each prediction that was exact (Tsafrir et al. 2007)
+        jobs (int): number of jobs with a prediction
+        underpredicted (int): number of those that ran longer
+        accuracy (float): sum over these jobs of the shorter time divided by the longer one; 1 for
+            each exact prediction (Tsafrir et al. 2007)
     """
 
     def __init__(self) -> None:
@@ -208,7 +209,7 @@ class PredictionScore:
         self.accuracy = 0.0
 
     def compare(self, predicted: Any, limit: float, run: float) -> None:
-        """A job with a limit ran for `run` seconds. The prediction counts as it was used, see
+        """Add a job with a limit that ran for `run` seconds. The prediction counts as used, see
         `expected_run`."""
         predicted = expected_run(predicted, limit)
         self.jobs += 1
@@ -216,8 +217,8 @@ class PredictionScore:
         self.accuracy += min(predicted, run) / max(predicted, run)
 
     def stats(self) -> dict[str, Any]:
-        """For ``stats``: jobs, mean accuracy, and the share of jobs that ran longer than
-        predicted."""
+        """Return, for ``stats``: number of jobs, mean accuracy, and share of jobs that ran longer
+        than predicted."""
         jobs = max(1, self.jobs)
         return {
             "jobs": self.jobs,
@@ -227,7 +228,7 @@ class PredictionScore:
 
 
 def _storable(part: Any) -> bool:
-    """Whether a part of a class is the same after a way through JSON."""
+    """Whether a part of a class is unchanged by a round trip through JSON."""
     return (
         part is None or isinstance(part, (str, int)) or (isinstance(part, float) and isfinite(part))
     )

@@ -25,11 +25,11 @@ from flux.resource.pool.explain import counted as counted
 class Clock:
     """The time of the reactor.
 
-    The bindings have no documented function for it, and a scheduler must not ask the operating
-    system: an emulated instance may stop or speed up time. Only this class knows how to read it.
+    The bindings have no documented function for it, and the operating system's time does not apply:
+    an emulated instance may stop or speed up time. Only this class reads it.
 
-    A reading costs some microseconds, and a pass takes one for each job. So while code of a policy
-    runs, between `freeze` and `thaw`, the first reading is kept: the reactor's time does not change
+    A reading costs some microseconds, and a pass needs one per job. So while a policy's code runs,
+    between `freeze` and `thaw`, the first reading is kept: the reactor's time does not change
     during a callback.
 
     Args:
@@ -43,7 +43,7 @@ class Clock:
         self._frozen_now: float | None = None
 
     def now(self) -> float:
-        """Seconds since the epoch, as the reactor last saw them."""
+        """Return the time of the current reactor turn, in seconds since the epoch."""
         now = self._frozen_now
         if now is None:
             now = float(self.handle.reactor_now(self._reactor))
@@ -52,36 +52,34 @@ class Clock:
         return now
 
     def freeze(self) -> None:
-        """Until `thaw`, keep the time of the first reading."""
+        """Keep the first reading until `thaw`."""
         self._frozen = True
         self._frozen_now = None
 
     def thaw(self) -> None:
-        """The reactor continues."""
+        """Read the clock again: the reactor continues."""
         self._frozen = False
         self._frozen_now = None
 
 
 class HostCapabilities:
-    """Features of the host beyond those of a broker, as an embedded or simulated instance
-    does.
+    """Features of the host beyond those of a broker, declared by embedded and simulated instances.
 
     A handle's class declares them as attributes of these names. They are looked up on the class,
-    since a handle may look up unknown names elsewhere, with other exceptions.
+    since instances may look up unknown names elsewhere, with other exceptions.
 
     Args:
         handle: the Flux handle
 
     Attributes:
-        stopwatch: function giving seconds from an arbitrary start, to time code. A host whose clock
-            is not the machine's has its own, so that the speed of this machine does not affect the
-            decisions of an emulated instance
-        wants_forecast (bool): estimates and reasons are read, unlike in a simulation for start
-            times alone
-        takes_objects (bool): the job manager is in this process and takes R as an object: no reader
-            needs it in a KVS
-        runs_later (bool): the reactor is run by a test, after ``run()`` of the module has returned
-        has_virtual_time (bool): it has its own stopwatch
+        stopwatch: returns seconds from an arbitrary origin, to time code. A host with an artificial
+            clock has its own, so that the speed of the machine does not affect decisions
+        wants_forecast (bool): whether estimates and reasons have a reader; false in a simulation of
+            starts
+        takes_objects (bool): whether the job manager is in this process and takes R as an object,
+            so that R need not be in a KVS
+        runs_later (bool): whether a test runs the reactor after the module's ``run()`` has returned
+        has_virtual_time (bool): whether the host has its own stopwatch
     """
 
     def __init__(self, handle: Any) -> None:
@@ -95,18 +93,19 @@ class HostCapabilities:
         self.runs_later = getattr(host, "runs_later", False) is True
 
 
-#: Seconds for which a relayed message may be held up. A wake-up costs the module 0.1 ms, and the broker about the same.
+#: Maximum delay of a relayed message in seconds. A wake-up costs the module 0.1 ms, and the broker
+#: about as much.
 RELAY_WAKE_S = 0.1
 
 
 class RelayWaker:
-    """Sends the broker a message every `RELAY_WAKE_S` if the module is a process of its own.
+    """Sends the broker a message every `RELAY_WAKE_S` if the module is a separate process.
 
-    Flux 0.88 relays the messages of such a module in a thread (``libsubprocess/msgchan.c``) that
-    watches one handle for input and for output. Each watcher drains the edge-triggered descriptor
-    of the handle, so that the other may miss its edge: the rest of a message larger than the buffer
-    of the socket then stays in the broker until another message passes. One in some hundred
-    requests of 10 MB, which any guest may send, held up an idle module for 60 s.
+    Flux 0.88 relays such a module's messages in a thread (``libsubprocess/msgchan.c``) that watches
+    one handle for input and for output. Each watcher drains the handle's edge-triggered descriptor,
+    so the other may miss its edge: the rest of a message larger than the socket's buffer then stays
+    in the broker until another message passes. About one in a hundred requests of 10 MB, which any
+    guest may send, held up an idle module for 60 s.
 
     Args:
         handle: the Flux handle
@@ -127,18 +126,18 @@ class Timer:
 
     Attributes:
         when (float): the time, seconds since the epoch
-        function: the function; None: it was called, or canceled
+        function: the function, or None if it was called or canceled
     """
 
     __slots__ = ("function", "number", "when")
 
     def __init__(self, when: float, number: int, function: Callable[[], Any]) -> None:
         self.when = when
-        self.number = number  # of the call of `call_at`: equal times are called in this order
+        self.number = number  # serial number: equal times are called in order of `call_at`
         self.function: Callable[[], Any] | None = function
 
     def cancel(self) -> None:
-        """Cancel the call; no effect if it was made already."""
+        """Cancel the call; no effect if it was already made."""
         self.function = None
 
     def __lt__(self, other: Timer) -> bool:
@@ -146,7 +145,7 @@ class Timer:
 
 
 class Timers:
-    """Calls functions at given times of the reactor's clock, all with one timer watcher.
+    """Calls functions at given times of the reactor's clock, all with a single timer watcher.
 
     Args:
         handle: the Flux handle
@@ -169,10 +168,10 @@ class Timers:
         self._arm()
 
     def call_at(self, when: float, function: Callable[[], Any]) -> Timer:
-        """Call a function once, at a given time or as soon after it as the reactor can.
+        """Call a function once, at a given time or as soon afterwards as possible.
 
         Args:
-            when (float): seconds since the epoch; a time that has passed means at once
+            when (float): seconds since the epoch; a past time means at once
             function: called without arguments; an exception is logged and counted
         """
         timer = Timer(when, next(self._numbers), function)
@@ -203,7 +202,7 @@ class Timers:
 
 
 class InstanceConfig:
-    """The configuration of the instance, read at the first access.
+    """The instance's configuration, read at the first access.
 
     Args:
         handle: the Flux handle
@@ -214,7 +213,7 @@ class InstanceConfig:
         self._config: dict[str, Any] | None = None
 
     def get(self) -> dict[str, Any]:
-        """The tables, as last loaded; none if they cannot be read."""
+        """Return the tables as last loaded; {} if they are unreadable."""
         if self._config is None:
             try:
                 self._config = self._handle.conf_get(None, {}, update=True) or {}
@@ -223,14 +222,14 @@ class InstanceConfig:
         return self._config
 
     def replace(self, config: Any) -> None:
-        """The configuration was reloaded."""
+        """Set the configuration after a reload."""
         self._config = config if isinstance(config, dict) else {}
 
 
 # -- errors ---------------------------------------------------------------------------------------
 
 
-#: Characters of one report: a fault in a table or a message may be longer than any log holds.
+#: Maximum length of a report: a fault in a table or a message may be arbitrarily long.
 MAX_REPORT = 4000
 
 
@@ -238,7 +237,7 @@ class ErrorReporter:
     """Logs and counts errors, so that they do not propagate.
 
     On a real broker a running module that fails brings down the instance. So exceptions caused by
-    an override or a peer are caught where they concern one job or one message, and reported here.
+    an override or a peer are caught where they concern only one job or message, and reported here.
 
     Args:
         log: a BrokerLogger
@@ -256,8 +255,8 @@ class ErrorReporter:
 
         Args:
             text (str): the subject
-            error (Exception): with whose traceback
-            trace (bool): with the traceback of the exception that is being handled
+            error (Exception): exception to log with its traceback
+            trace (bool): whether to log the traceback of the exception being handled
         """
         self.count += 1
         if error is not None:
@@ -271,7 +270,7 @@ class ErrorReporter:
         self.log.error(text)
 
     def guard(self, what: str, function: Callable[..., Any], *args: Any) -> bool:
-        """Call a function; returns whether it came back without an exception.
+        """Call a function, and report an exception. Return whether it returned normally.
 
         Args:
             what (str): the subject of the report
@@ -285,7 +284,7 @@ class ErrorReporter:
 
 
 def name_of(jobid: int) -> str:
-    """A job's id as users write it."""
+    """Return a job id as users write it."""
     name: str = JobID(jobid).f58
     return name
 
@@ -294,19 +293,21 @@ def name_of(jobid: int) -> str:
 
 
 def kvs_dir(jobid: int) -> str:
-    """The KVS directory of a job (RFC 16): ``job.`` and the id in dotted hexadecimal (RFC 19)."""
+    """Return the KVS directory of a job (RFC 16): ``job.`` and the id in dotted hexadecimal (RFC
+    19)."""
     digits = f"{jobid:016x}"
     return f"job.{digits[:4]}.{digits[4:8]}.{digits[8:12]}.{digits[12:]}"
 
 
 def r_key(jobid: int) -> str:
-    """The KVS key of a job's R."""
+    """Return the KVS key of a job's R."""
     return kvs_dir(jobid) + ".R"
 
 
 # -- lookups of jobs in the job manager ------------------------------------------------------------
 
-#: Lookups in flight at a time: enough to hide the round trip, few enough not to flood job-info.
+#: Maximum number of lookups in flight: enough to hide the round trip, few enough not to flood
+#: job-info.
 LOOKUPS_AT_ONCE = 512
 
 
@@ -319,10 +320,10 @@ def job_attributes(
         handle: the Flux handle
         jobids (list of int): the jobs
         names: some of ``jobspec`` (with updates applied), ``R`` and ``eventlog`` (a list of events)
-        log: a BrokerLogger, for data that cannot be read
+        log: a BrokerLogger, for unreadable data
 
     Yields:
-        (jobid, dict by name); None instead of the dict if a job's data cannot be read
+        (jobid, dict by name, or None if the job's data is unreadable)
     """
     for start in range(0, len(jobids), LOOKUPS_AT_ONCE):
         some = jobids[start : start + LOOKUPS_AT_ONCE]
@@ -338,8 +339,8 @@ def ask_job_attributes(
     log: Any,
     done: Callable[[dict[int, dict[str, Any] | None]], None],
 ) -> None:
-    """As `job_attributes`, without waiting: ``done(found)`` is called later, after this has
-    returned, with the attributes by job id."""
+    """As `job_attributes`, without waiting: ``done(found)`` is called after this has returned, with
+    {job id: attributes}."""
     found: dict[int, dict[str, Any] | None] = {}
     left = list(reversed(jobids))
     waiting = 0
@@ -369,20 +370,20 @@ def _getattr(handle: Any, jobid: int, names: tuple[str, ...]) -> Any:
 
 
 def _attributes(future: Any, jobid: int, names: tuple[str, ...], log: Any) -> dict[str, Any] | None:
-    """The answer of the job manager about one job; None if it cannot be read, which is logged."""
+    """Return the job manager's answer about one job; None if it is unreadable, which is logged."""
     try:
         found = future.get()
         values = {}
         for name in names:
             value = found[name]
             if isinstance(value, str):
-                # The eventlog is a line for each event in some versions.
+                # in some versions the eventlog has a line per event
                 lines = value.splitlines() if name == "eventlog" else [value]
                 events = [json.loads(line) for line in lines if line.strip()]
                 value = events if name == "eventlog" else events[0]
             values[name] = value
         return values
-    except Exception as exc:  # unreadable data concerns this job alone
+    except Exception as exc:  # unreadable data only concerns this job
         log.warning(f"{name_of(jobid)}: {' and '.join(names)} cannot be read: {exc}")
         return None
 
@@ -391,30 +392,30 @@ def _attributes(future: Any, jobid: int, names: tuple[str, ...], log: Any) -> di
 
 FIRST_RETRY = 0.1
 LONGEST_RETRY = 5.0
-#: Seconds for which a KVS may refuse R before the scheduler gives up: long enough for a KVS that
-#: restarts, short enough that jobs do not wait for a scheduler that can start none.
+#: Seconds for which the KVS may refuse R before the scheduler gives up: enough for a restart of the
+#: KVS, without keeping jobs waiting for a scheduler that cannot start any.
 KVS_TIMEOUT_S = 60.0
-#: Seconds for which a scheduler that ends waits for its last commit.
+#: Seconds that an ending scheduler waits for its last commit.
 LAST_COMMIT_S = 5.0
 
 
 class Committer:
     """Writes keys to the KVS, and calls back when they are stored.
 
-    Keys that are put during a commit go into the next one: a burst of allocations costs a few commits,
-    and nothing blocks on them.
+    Keys put during a commit join the next one: a burst of allocations costs a few commits, and
+    nothing blocks on them.
 
     Args:
         handle: the Flux handle
         log: a BrokerLogger
-        now: function giving the time, seconds since the epoch
-        stop: ends the scheduler when the KVS has refused R for a minute; the next one serves the
-            jobs
+        now: returns the time, seconds since the epoch
+        stop: ends the scheduler when the KVS has refused R for `KVS_TIMEOUT_S`; the next scheduler
+            serves the jobs
 
     Attributes:
-        written (int): commits that succeeded
-        accepted, stored (int): numbers of keys accepted and stored so far; they are stored in order
-        stores (bool): a key that was put can be read again
+        written (int): number of successful commits
+        accepted, stored (int): numbers of keys accepted and stored so far; keys are stored in order
+        stores (bool): whether keys can be read back
     """
 
     stores = True
@@ -442,7 +443,7 @@ class Committer:
         self._timer = handle.timer_watcher_create(0.0, self._expired)
 
     def store_nothing(self) -> None:
-        """Continue as a `NullCommitter`: values waiting to be stored count as stored."""
+        """Continue as a `NullCommitter`: values waiting count as stored."""
         self.__class__ = NullCommitter
         pending, self._batch, self._waiting = self._batch + self._waiting, [], []
         self.stored += len(pending)
@@ -459,14 +460,14 @@ class Committer:
         self.accepted += 1
         self._waiting.append((key, text, done))
         if not self._batch and not self._armed:
-            # Other keys of this reactor turn join the commit.
+            # other keys of this reactor turn join the commit
             self._arm(0.0)
 
     def put_now(self, key: str, text: str) -> None:
-        """Store `text` under `key`, and wait for it.
+        """Store `text` under `key`, and wait until it is stored.
 
         Raises:
-            OSError: it cannot be stored, or not within `LAST_COMMIT_S`
+            OSError: it was not stored, or not within `LAST_COMMIT_S`
         """
         self._store([(key, text)]).wait_for(LAST_COMMIT_S).get()
 
@@ -489,7 +490,7 @@ class Committer:
             self._failed(exc)
 
     def _store(self, entries: list[tuple[str, str]]) -> Any:
-        """Begin a commit of keys and texts; returns its future."""
+        """Start a commit of (key, text) entries. Return its future."""
         txn = KVSTxn(self.handle)
         if self._raw:
             try:
@@ -538,7 +539,7 @@ class Committer:
 
 
 class NullCommitter(Committer):
-    """Replaces a `Committer` if nothing is to be stored: answers are sent at once."""
+    """Replaces a `Committer` if nothing is stored: answers are sent at once."""
 
     stores = False
 
@@ -553,17 +554,17 @@ class NullCommitter(Committer):
 
 # -- functions of the bindings that take a handle ------------------------------------------------
 #
-# Those of flux.kvs and flux.job need a handle of the bindings. A handle of another kind, as in
+# Those of flux.kvs and flux.job need a handle of the bindings. Another kind of handle, as in
 # flux.scheduler.testing, has them as methods. They are looked up on its class, since a handle of
 # the bindings looks up unknown names in the C library.
 
 
 def get_key_direct(handle: Any, key: str) -> Any:
-    """The value stored under a key of the KVS.
+    """Return the value of a KVS key.
 
     Raises:
-        FileNotFoundError: there is none
-        OSError: the KVS cannot be read
+        FileNotFoundError: the key does not exist
+        OSError: the KVS is unreadable
     """
     if hasattr(type(handle), "kvs_get"):
         return handle.kvs_get(key)
@@ -571,7 +572,7 @@ def get_key_direct(handle: Any, key: str) -> Any:
 
 
 def has_left(notice: Any, msg: Any) -> bool:
-    """Whether a request was sent by the client that a disconnect notice is about (RFC 6).
+    """Whether a request was sent by the client of a disconnect notice (RFC 6).
 
     Args:
         notice (Message): the request ``disconnect``
@@ -585,7 +586,8 @@ def has_left(notice: Any, msg: Any) -> bool:
 
 
 def payload_size(msg: Any) -> int:
-    """Bytes of a request's payload; 0 if it has none.  O(1): the bindings take 0.1 s to make a string of 50 MB."""
+    """Return the size of a request's payload in bytes, 0 without payload.  O(1): the bindings take
+    0.1 s to make a string of 50 MB."""
     if hasattr(type(msg), "payload_size"):
         return int(msg.payload_size)
     from flux.core.inner import ffi, lib
@@ -597,19 +599,19 @@ def payload_size(msg: Any) -> int:
 
 
 def KVSTxn(handle: Any) -> Any:
-    """A transaction of the KVS, with ``put(key, value, raw=False)`` and ``commit_async()``."""
+    """Return a KVS transaction, with ``put(key, value, raw=False)`` and ``commit_async()``."""
     if hasattr(type(handle), "kvs_transaction"):
         return handle.kvs_transaction()
     return flux.kvs.KVSTxn(handle)
 
 
 def job_raise_async(handle: Any, jobid: int, kind: str, severity: int, note: str) -> Any:
-    """Raise an exception on a job; returns a future.
+    """Raise an exception on a job. Return a future.
 
     Args:
         kind (str): the exception's type, such as ``scheduler-restart``
         severity (int): 0 ends the job
-        note (str): for its owner
+        note (str): text for its owner
     """
     if hasattr(type(handle), "raise_job_exception"):
         return handle.raise_job_exception(jobid, kind, severity, note)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Reading and validating the job manager's messages to a scheduler (RFC 27).
+"""Reading and validating the job manager's messages (RFC 27).
 
-Each function takes a message and raises an exception that names its fault: usually a
-ValueError, but nothing is assumed about messages of peers.
+Each function takes a message and raises an exception that names its fault: usually a ValueError,
+but nothing is assumed about peers' messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
 #: Largest job id and priority.
 ID_MAX = (1 << 64) - 1
 PRIORITY_MAX = (1 << 32) - 1
-#: Largest userid, which stands for one that is not known.
+#: Largest userid, used for an unknown user.
 USERID_MAX = (1 << 32) - 1
 
 #: Bits of a request's rolemask (RFC 12).
@@ -28,30 +28,30 @@ ROLE_OWNER, ROLE_ADMIN = 1, 8
 
 
 def sees_all(msg: Any) -> bool:
-    """Whether the sender of a request is shown the jobs of others: the instance owner, and users with
-    the role admin (``access.roles.admin``, flux-core 0.88), who may change no more than other
+    """Whether the sender of a request may see others' jobs: the instance owner, and users with the
+    role admin (``access.roles.admin``, flux-core 0.88), who may not change more than other
     guests."""
     return bool(msg.rolemask & (ROLE_OWNER | ROLE_ADMIN))
 
 
 def object_of(msg: Any) -> dict[str, Any]:
-    """The payload of a message, which must be an object; none counts as an empty one.
+    """Return the payload of a message, an object; {} if there is none.
 
     Raises:
-        ValueError: it is no object
-        RecursionError: it is nested too deeply for the parser
+        ValueError: the payload is not an object
+        RecursionError: the payload is nested too deeply for the parser
     """
     try:
         payload = msg.payload
     except TypeError:
-        payload = {}  # there is none
+        payload = {}  # no payload
     if not isinstance(payload, dict):
         raise ValueError(f"{msg.topic}: payload must be an object")
     return payload
 
 
 def jobid_of(payload: dict[str, Any]) -> int:
-    """The job that a message is about."""
+    """Return the job id in a message."""
     jobid = payload.get("id")
     if type(jobid) is int and 0 <= jobid <= ID_MAX:
         return jobid
@@ -59,7 +59,7 @@ def jobid_of(payload: dict[str, Any]) -> int:
 
 
 def priority_of(payload: dict[str, Any]) -> int:
-    """The priority of the job in ``sched.alloc``."""
+    """Return the job's priority in ``sched.alloc``."""
     priority = payload.get("priority")
     if type(priority) is int and 0 <= priority <= PRIORITY_MAX:
         return priority
@@ -67,36 +67,36 @@ def priority_of(payload: dict[str, Any]) -> int:
 
 
 def userid_of(value: Any) -> int:
-    """A userid; that of an unknown user (`USERID_MAX`), if `value` is none."""
+    """Return a userid; `USERID_MAX` (unknown) if `value` is invalid."""
     return value if type(value) is int and 0 <= value <= USERID_MAX else USERID_MAX
 
 
 def time_of(value: Any, otherwise: float) -> float:
-    """A time in seconds since the epoch; `otherwise`, if `value` is not a finite number."""
+    """Return a time in seconds since the epoch; `otherwise` if `value` is not a finite number."""
     if type(value) in (int, float) and abs(value) < _LATEST:
         return float(value)
     return otherwise
 
 
-#: No time is that far away; NaN and infinity compare as if they were farther.
+#: Later than any time; NaN and infinity fail the comparison.
 _LATEST = 1e15
 
 
 def read_hello(entry: Any, now: float) -> tuple[dict[str, Any], list[str]]:
-    """A job that holds resources, as the answer to ``sched-hello`` has it.
+    """Return a job that holds resources from a response to ``sched-hello``.
 
-    Only its id is needed to know its allocation. Other faults are replaced: the job has done
-    nothing wrong.
+    Only the id is needed to find its allocation. Other faulty keys get defaults: the job is not to
+    blame.
 
     Args:
         entry: a response
-        now (float): stands for a time of submission that is none
+        now (float): default for the time of submission
 
     Returns:
         (entry, names of its faulty keys)
 
     Raises:
-        ValueError: it has no id
+        ValueError: there is no id
     """
     if not isinstance(entry, dict):
         raise ValueError(f"expected an object, got {entry!r}")
@@ -123,20 +123,21 @@ def _no_integer(key: str, largest: int, value: Any) -> ValueError:
 
 
 class TooLarge(ValueError):
-    """A message exceeds the bound on its size."""
+    """A message exceeds the limit on its size."""
 
 
-#: A string, or a separator of values outside of strings.
+#: A string, or a separator of values outside strings.
 _VALUE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|,', re.DOTALL)
 
 
 class SizeLimits:
-    """Bounds on the size of a message. Larger ones are refused before they are parsed, which would
-    stop the scheduler for as long as it takes, and take many times their size in memory.
+    """Limits on the size of a message. Larger ones are refused before they are parsed: that would
+    block the scheduler, and take many times their size in memory.
 
     Args:
-        most_bytes (int): of the payload
-        most_values (int): in it: elements of arrays, and members of objects
+        most_bytes (int): maximum size of the payload
+        most_values (int): maximum number of values in it: elements of arrays, and members of
+            objects
 
     Attributes:
         most_bytes, most_values: as given
@@ -147,7 +148,7 @@ class SizeLimits:
         self.most_values = most_values
 
     def check_bytes(self, msg: Any) -> None:
-        """O(1).
+        """Check the number of bytes.  O(1).
 
         Raises:
             TooLarge: the message has too many bytes
@@ -160,10 +161,10 @@ class SizeLimits:
             )
 
     def check(self, msg: Any) -> None:
-        """Microseconds for an ordinary message.
+        """Check the numbers of bytes and values.  Microseconds for an ordinary message.
 
         Raises:
-            TooLarge: the message is
+            TooLarge: the message is too large
         """
         self.check_bytes(msg)
         text = msg.payload_str
@@ -179,14 +180,15 @@ class SizeLimits:
 
 
 def read_alloc(msg: Any, limits: SizeLimits | None) -> tuple[int, dict[str, Any]]:
-    """The job id and the payload of ``sched.alloc``; without an id there is no job to answer.
+    """Return the job id and the payload of ``sched.alloc``. Without an id there is no job to
+    answer.
 
-    A payload that is nested too deeply for the parser, or too large, still has its id, and `Unread`
-    in place of the jobspec, so that this job is denied.
+    A payload that is nested too deeply for the parser, or too large, still yields its id, with
+    `Unread` in place of the jobspec, so that the job is denied.
 
     Args:
         msg (Message): the request
-        limits (SizeLimits or None): None: its payload need not be parsed
+        limits (SizeLimits or None): None: the payload is already parsed
     """
     try:
         if limits is not None:
@@ -200,7 +202,7 @@ def read_alloc(msg: Any, limits: SizeLimits | None) -> tuple[int, dict[str, Any]
 
 
 def read_priorities(msg: Any) -> list[list[int]]:
-    """The pairs of job id and priority in ``sched.prioritize``."""
+    """Return the [job id, priority] pairs of ``sched.prioritize``."""
     entries = object_of(msg)["jobs"]
     if not isinstance(entries, list):
         raise ValueError("jobs: expected an array")
@@ -212,7 +214,7 @@ def read_priorities(msg: Any) -> list[list[int]]:
 
 
 def read_free(msg: Any) -> tuple[int, dict[str, Any], bool]:
-    """The job id, R and whether it is the last of the job, in ``sched.free``."""
+    """Return the job id, R and whether it is the final free, from ``sched.free``."""
     payload = object_of(msg)
     jobid = jobid_of(payload)
     R = payload.get("R")
@@ -222,7 +224,7 @@ def read_free(msg: Any) -> tuple[int, dict[str, Any], bool]:
 
 
 def read_jobspec(msg: Any, limits: SizeLimits | None) -> Any:
-    """The jobspec in ``feasibility.check``."""
+    """Return the jobspec of ``feasibility.check``."""
     if limits is not None:
         limits.check(msg)
     payload = object_of(msg)
@@ -232,7 +234,7 @@ def read_jobspec(msg: Any, limits: SizeLimits | None) -> Any:
 
 
 def read_expiration(msg: Any) -> tuple[int, float]:
-    """The job id and the new end in ``sched.expiration``."""
+    """Return the job id and the new end of ``sched.expiration``."""
     payload = object_of(msg)
     jobid = jobid_of(payload)
     expiration = payload.get("expiration")

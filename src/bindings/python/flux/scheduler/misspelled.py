@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Names of a policy that do something else than its author thinks: spelled otherwise than the library's, or the library's own."""
+"""Names in a policy with an unintended meaning: misspelled overrides, and accidental ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import types
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 
-#: Names of the library's policies that a policy may define (doc/guide/overriding.rst).
+#: Names of the library's policies that a policy may override (doc/guide/overriding.rst).
 OVERRIDABLE = frozenset({
     "schedule", "forecast", "order", "alloc", "free", "hello", "cancel", "prioritize", "expiration", "start", "start_schedule",
     "released", "ended", "rank", "candidate_rank", "latest_start", "why", "resource_update", "stats_get", "feasibility_check", "refuse",
@@ -19,22 +19,22 @@ OVERRIDABLE = frozenset({
 })  # fmt: skip
 
 
-#: Stands for the value of an attribute that the library's methods assign to ``self``.
+#: Value of an attribute that the library's methods assign to ``self``.
 ATTRIBUTE = object()
 
 
 def overridden(kind: type) -> Iterator[str]:
-    """Yield a line for each public name of the library's that a policy defines and is not to be defined by it.
+    """Yield a line for each public name of the library that a policy defines but must not.
 
-    Names are looked for in the class, and among what its methods assign to ``self`` where the library has a method, a property or what
-    it assigns to ``self`` itself.
+    Checked are the names in the class, and the attributes that its methods assign to ``self`` if
+    the library has a method or property of that name, or assigns that attribute itself.
 
     Args:
         kind (type): the class of a policy
     """
     theirs = [base for base in kind.__mro__ if not is_ours(base)]
     if not theirs:
-        return  # one of the library's own policies: reading its 129 methods takes 16 ms
+        return  # a policy of the library: reading its 129 methods takes 16 ms
     known: dict[str, tuple[type, object]] = {}
     for base in kind.__mro__:
         if base not in theirs and base is not object:
@@ -65,7 +65,7 @@ def overridden(kind: type) -> Iterator[str]:
 
 
 def _assigned(function: types.FunctionType) -> Iterator[str]:
-    """The names that a method assigns to its first argument."""
+    """Yield the names that a method assigns to its first argument."""
     function = inspect.unwrap(function)  # __init__ is wrapped
     first = function.__code__.co_varnames[:1]
     before: object = None
@@ -78,9 +78,10 @@ def _assigned(function: types.FunctionType) -> Iterator[str]:
 
 
 def misspelled(kind: type) -> Iterator[str]:
-    """Yield a line for each method that looks like an override of one of the library's, and is none.
+    """Yield a line for each method that looks like a misspelled override of one of the library's.
 
-    One that the class calls itself is a method of its own, and so is one whose name only adds to another's (``allocate``).
+    Methods that the class calls itself are its own, as are those whose name extends another's
+    (``allocate``).
 
     Args:
         kind (type): the class of a policy or a rule
@@ -110,7 +111,7 @@ def misspelled(kind: type) -> Iterator[str]:
 
 
 def is_ours(base: type) -> bool:
-    """Whether a class is the library's, not a site's."""
+    """Whether a class belongs to the library."""
     return base is object or base.__module__.partition(".")[0] == "flux"
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Likely starts of pending jobs: their calibration, kept over reloads, and their answers (`flux.scheduler.projection.odds`)."""
+"""Likely starts of pending jobs: calibration, kept across reloads, and answers
+(`flux.scheduler.projection.odds`)."""
 
 from __future__ import annotations
 
@@ -20,43 +21,44 @@ if TYPE_CHECKING:
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
 
-#: The key of the store, its version, and seconds between two writes.
+#: Key of the checkpoint, its version, and seconds between writes.
 KEY = "checkpoint.sched-odds"
 VERSION = 1
 SAVE_INTERVAL_S = 600.0
 
-#: Users that are written as one part.
+#: Number of users per part.
 USERS_PER_PART = 64
 
-#: Seconds for which a forecast of a job answers further questions.
+#: Seconds for which a forecast of a job answers further queries.
 FRESH_S = 60.0
 
-#: Least number of seconds between two rounds of plays for annotations, and how many times as long as one took, so that they take a
-#: tenth of a core.
+#: Minimum number of seconds between rounds of plays for annotations, and ratio of that time to the
+#: time of a round: at most a tenth of a core.
 ROUND_INTERVAL_S = 10.0
 ROUND_REST = 9.0
 
 
 class OddsPolicy(PolicyView, Protocol):
-    """The interface of a policy for odds, a `PolicyScheduler`."""
+    """The interface of a `PolicyScheduler` for odds."""
 
     def is_mature(self, job: PendingJob) -> bool: ...
 
 
 class OddsService:
-    """Finds odds of pending jobs, and compares the first forecast of each with its start.
+    """Computes odds of pending jobs, and compares each job's first forecast with its start.
 
     Args:
         policy (PolicyScheduler): the scheduler
-        projections (Projections): of it
-        annotator (Annotator): tells users
+        projections (Projections): the scheduler's projections
+        annotator (Annotator): sends annotations
 
     Attributes:
-        depth (int): how many pending jobs are told; 0: nothing is learnt, and no question answered
-        tells (bool): whether they are told without being asked
-        checkpoint (Checkpoint): where it is kept; to be set before `load`
-        shares (RunShares): of the jobs that have ended
-        calibration (Calibration): of the jobs that have started
+        depth (int): number of pending jobs that are told odds; 0: nothing is learnt, and no query
+            answered
+        tells (bool): whether jobs are annotated with odds
+        checkpoint (Checkpoint): the store; set before `load`
+        shares (RunShares): statistics of ended jobs
+        calibration (Calibration): statistics of started jobs
     """
 
     checkpoint: Checkpoint
@@ -69,14 +71,16 @@ class OddsService:
         self._policy = policy
         self._projections = projections
         self._annotator = annotator
-        self._found: dict[int, JobOdds] = {}  # by job id, the latest of pending jobs
-        #: by id of a pending job with a forecast: its user, and the first forecast with its time
+        self._found: dict[int, JobOdds] = {}  # job id -> latest forecast, of pending jobs
+        #: id of a pending job with a forecast -> its user, time of the first forecast, and that
+        #: forecast
         self.first: dict[int, tuple[int | None, float, Played]] = {}
         self._not_before = 0.0
 
     @property
     def are_known(self) -> bool:
-        """Whether questions are played with drawn run times: that is wanted, and jobs have ended that say how long others may run."""
+        """Whether queries are played with drawn run times: that is enabled, and enough jobs have
+        ended to draw from."""
         return self.depth > 0 and self.shares.are_enough
 
     # -- events ------------------------------------------------------------------------------------
@@ -87,13 +91,13 @@ class OddsService:
             self.checkpoint.read(self._restore)
 
     def ended(self, job: RunningJob) -> None:
-        """The resources of a job have come back, for which others wait.  O(1)."""
+        """Learn from a job that freed its resources.  O(1)."""
         if self.depth:
             self.shares.learn(job.userid, job.limit, self._policy.now() - job.start)
             self.checkpoint.changed()
 
     def left(self, jobid: int, started: bool) -> None:
-        """A job of which something was found (`first`) is not pending any more.  O(1)."""
+        """Learn from a job with a forecast (`first`) that is no longer pending.  O(1)."""
         self._found.pop(jobid, None)
         first = self.first.pop(jobid)
         if started:
@@ -103,23 +107,23 @@ class OddsService:
     # -- questions ---------------------------------------------------------------------------------
 
     def known(self, jobid: int) -> dict[str, Any]:
-        """The last forecast of a pending job.
+        """Return the last forecast of a pending job.
 
         Returns:
-            dict: ``t_likely`` and ``t_p90``, seconds since the epoch; None: not known
+            dict: ``t_likely`` and ``t_p90``, seconds since the epoch, or None
         """
         found = self._found.get(jobid)
         return _answer(found.told if found else None)
 
     def of_job(self, job: PendingJob, caller: Caller) -> Generator[float, None, dict[str, Any]]:
-        """Find odds of a pending job that a caller asks about, unless that was done a moment ago.
+        """Compute the odds of a pending job for a caller, unless they are recent.
 
         Yields:
-            seconds after which to go on
+            seconds after which to continue
         Returns:
-            dict: as `known`; ``odds``, None or an object: the outcome of the plays before the correction, ``t_likely`` and ``t_p90``;
-            ``t_limits``, its start if all jobs run to their limits, or None; ``misses``, how many there were to
-            correct it by
+            dict: as `known`; ``odds``, None or an object: ``t_likely`` and ``t_p90`` from the plays
+                before correction, ``t_limits``, the start if all jobs run to their limits, or None,
+                and ``misses``, the number of samples that correct it
         """
         now = self._policy.now()
         known = self._found.get(job.jobid)
@@ -140,7 +144,7 @@ class OddsService:
         return {**_answer(known.told if known else None), "odds": details}
 
     def of_newcomer(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """The outcome of plays for a newcomer, as `known`; `answer` is that of `Player.newcomer`."""
+        """Return the odds of a newcomer, as `known`; `answer` is that of `Player.newcomer`."""
         if answer["settled"] and answer["start"] is not None:
             return _answer(Played(answer["start"], answer["start"]))
         found = next(iter(self._read(answer, answer["made"]).values()), None)
@@ -149,7 +153,8 @@ class OddsService:
         return _answer(found.told if found else None)
 
     def _read(self, answer: dict[str, Any], made: float) -> dict[int, JobOdds]:
-        """The odds of the jobs that started often enough in plays that began at a time."""
+        """Return the odds of the jobs that started in enough of the plays; `made` is the time at
+        which the plays began."""
         plays = [dict(starts) for starts in answer.get("plays", ())]
         limits = dict(answer["starts"])
         found = {}
@@ -162,7 +167,7 @@ class OddsService:
         return found
 
     def _note(self, job: PendingJob, odds: JobOdds) -> JobOdds:
-        """Keep the forecast of a pending job, which starts by its promised time."""
+        """Store the forecast of a pending job, bounded by its promised time."""
         when, kind = self._annotator.estimate_of(job)
         if when is not None and kind == "promised" and self._policy.decision.keeps_times:
             odds = odds.by(when)
@@ -174,8 +179,8 @@ class OddsService:
     # -- telling -----------------------------------------------------------------------------------
 
     def tell(self) -> Iterator[float | None]:
-        """For a forecast: annotate the first pending jobs. A generator that yields after each job, and seconds where it has to
-        wait."""
+        """Annotate the first pending jobs; for `forecast`. A generator that yields after each job,
+        and yields seconds when it has to wait."""
         if not (self.tells and self.are_known and self._annotator.is_wanted):
             return
         policy = self._policy
@@ -184,7 +189,7 @@ class OddsService:
             self._annotator.ask_for_forecast(wait)
         elif any(policy.is_mature(job) for job in policy.pending_jobs()):
             yield from self._find()
-        # Forecasts that were put off are told now.
+        # postponed forecasts are sent now
         for jobid in self._annotator.with_odds() | self._found.keys():
             job = policy.pending(jobid)
             if job is not None:
@@ -213,7 +218,7 @@ class OddsService:
     # -- over a restart ----------------------------------------------------------------------------
 
     def text(self) -> Iterator[str]:
-        """The calibration, as JSON, in parts: half a megabyte at most."""
+        """Yield the calibration as JSON text, in parts: half a megabyte at most."""
         head = {"version": VERSION, "misses": self.calibration.stored()}
         shares = self.shares.stored()
         parts = (shares[at : at + USERS_PER_PART] for at in range(0, len(shares), USERS_PER_PART))

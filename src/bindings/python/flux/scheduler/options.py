@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The module arguments of a scheduler: reading those that all have, and refusing unknown ones.
+"""Module arguments of a scheduler: parsing common ones, and rejecting unknown ones.
 
-Each class takes its own arguments in its ``__init__``, after that of its base has taken others. So
-only when the outermost ``__init__`` returns is it known what is left: `checking_arguments` wraps
-each of them for that.
+Each class takes its own arguments in its ``__init__``, after its base class. So the remaining
+arguments are known only when the outermost ``__init__`` returns: `checking_arguments` wraps each of
+them to find out.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ LEVELS = "emerg, alert, crit, err, warning, notice, info, debug"
 
 
 def parse_depth(text: Any, spelling: str | None = None) -> int | str:
-    """A queue depth: a positive int, or "unlimited".
+    """Parse a queue depth: a positive int, or "unlimited".
 
     Args:
-        text (str or int): as given
-        spelling (str): how the argument was spelled, for the error
+        text (str or int): the value
+        spelling (str): spelling of the argument, for the error
 
     Raises:
-        ValueError: it is neither
+        ValueError: the value is neither
     """
     if text == "unlimited":
         return "unlimited"
     if type(text) is int and text > 0:
         return text
-    # isdigit() also takes digits of other scripts, which int() takes as well.
+    # isdigit() also accepts digits of other scripts, as does int().
     if isinstance(text, str) and text.isascii() and text.isdigit() and int(text) > 0:
         return int(text)
     raise ValueError(
@@ -42,10 +42,10 @@ def parse_depth(text: Any, spelling: str | None = None) -> int | str:
 
 
 def parse_most(name: str, text: str) -> int:
-    """The most that is read of a jobspec.
+    """Parse a maximum size of jobspecs.
 
     Raises:
-        ValueError: it is no positive integer
+        ValueError: the text is not a positive integer
     """
     if text.isascii() and text.isdigit() and len(text) < 16 and int(text) > 0:
         return int(text)
@@ -53,10 +53,10 @@ def parse_most(name: str, text: str) -> int:
 
 
 def parse_count(name: str, text: str) -> int:
-    """A number of pending jobs.
+    """Parse a number of pending jobs.
 
     Raises:
-        ValueError: it is no number
+        ValueError: the text is not a number
     """
     if text.isascii() and text.isdigit():
         return int(text)
@@ -64,10 +64,10 @@ def parse_count(name: str, text: str) -> int:
 
 
 def parse_level(name: str) -> str:
-    """A level of the log.
+    """Parse a log level.
 
     Raises:
-        ValueError: there is none of that name
+        ValueError: the level is unknown
     """
     level = name.lower()
     if level not in LEVELS.split(", "):
@@ -76,10 +76,10 @@ def parse_level(name: str) -> str:
 
 
 def parse_pool_class(uri: str) -> Any:
-    """The class of pools that a URI names.
+    """Load the pool class of a URI.
 
     Raises:
-        ValueError: it cannot be loaded, or is none
+        ValueError: it cannot be loaded, or is not a pool class
     """
     found = _pool_class_from_uri(uri)
     if found is None:
@@ -88,18 +88,18 @@ def parse_pool_class(uri: str) -> Any:
 
 
 def take_options(scheduler: Any, args: tuple[str, ...]) -> list[str]:
-    """Set the options of every scheduler from its arguments.
+    """Set the options common to all schedulers.
 
     Args:
-        scheduler (Scheduler): whose ``queue_depth``, ``pool_class``, ``pool_options``, ``jobspec_bytes``, ``jobspec_values`` and
-            log are set
+        scheduler (Scheduler): its ``queue_depth``, ``pool_class``, ``pool_options``,
+            ``jobspec_bytes``, ``jobspec_values`` and log are set
         args (tuple of str): the module arguments
 
     Returns:
-        list of str: the others, for subclasses to take
+        list of str: the other arguments, for subclasses
 
     Raises:
-        ValueError: one has a bad value
+        ValueError: an argument has a bad value
     """
     rest = []
     for arg in args:
@@ -127,8 +127,8 @@ def take_options(scheduler: Any, args: tuple[str, ...]) -> list[str]:
 
 
 def checking_arguments(init: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a scheduler's ``__init__``, so that the outermost one ends with the check for arguments
-    that no class took."""
+    """Wrap a scheduler's ``__init__``: the outermost one ends with a check for arguments that no
+    class took."""
 
     @functools.wraps(init)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -144,7 +144,7 @@ def checking_arguments(init: Callable[..., None]) -> Callable[..., None]:
                         + (f"; this scheduler also has {own}" if own else "")
                     )
         except ValueError as exc:
-            # The load command shows an errno only: the log is where the reason can be found.
+            # The load command shows only an errno; the log has the reason.
             if depth == 0 and getattr(self, "log", None) is not None:
                 self.log.error(str(exc))
             raise

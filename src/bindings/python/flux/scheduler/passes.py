@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Passes over the queue: when they run, and the forecasts that follow them.
+"""Passes over the queue, the forecasts that follow them, and their timing.
 
-An *event* is a message that may change the outcome of a pass. It asks for a pass, a `Pace` says when
-that begins, and a `PassRunner` runs it: a function that returns, or a generator stepped once a turn
-of the reactor and closed by the next event. After a pass that came to its end another driver runs
-the forecast, as far as an `Allowance` lets it. `Passes` puts these together; `Quiescence` tells
-others when all that they caused is done.
+An *event* is a message that may change the outcome of a pass. It requests a pass; a `Pace`
+determines when that begins, and a `PassRunner` runs it: a function that returns, or a generator
+stepped once per reactor turn and closed by the next event. After a completed pass another runner
+makes the forecast, as far as an `Allowance` permits. `Passes` combines these; `Quiescence` reports
+when all consequences of earlier messages are processed.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import Requests
 
 
-#: Longest pause of a pass, seconds: more is a mistake.
+#: Maximum pause of a pass in seconds; longer ones are errors.
 LONGEST_PAUSE = 1e9
 
 
 class Pace:
     """The adaptive delay that gathers a burst of events into one pass.
 
-    Two moving averages are kept: of the time between events and of the time a pass takes. While
-    events come faster than passes can follow, the next pass waits for about as long as one takes.
+    It keeps moving averages of the time between events and of the duration of a pass. While events
+    arrive faster than passes can follow, the next pass is delayed by the average duration.
 
     Args:
         alpha (float): weight of a new sample, 0 to 1
-        longest (float): longest delay, seconds
+        longest (float): maximum delay, seconds
 
     Attributes:
-        interval (float): average seconds between events
-        duration (float): average seconds that a synchronous pass takes
-        delay (float): seconds the next pass waits
+        interval (float): average time between events, seconds
+        duration (float): average duration of a synchronous pass, seconds
+        delay (float): delay of the next pass, seconds
     """
 
     def __init__(self, alpha: float, longest: float) -> None:
@@ -47,14 +47,14 @@ class Pace:
         self._last: float | None = None
 
     def event(self, now: float) -> None:
-        """An event came at `now` (seconds)."""
+        """Note an event at `now` (seconds)."""
         if self._last is not None:
             elapsed = max(0.0, now - self._last)
             self.interval = self.alpha * elapsed + (1 - self.alpha) * self.interval
         self._last = now
 
     def passed(self, seconds: float) -> bool:
-        """A synchronous pass took `seconds`. Returns whether the delay changed."""
+        """Note the duration of a synchronous pass in seconds. Return whether the delay changed."""
         self.duration = self.alpha * seconds + (1 - self.alpha) * self.duration
         before = self.delay
         if 0 < self.interval < self.duration:
@@ -65,15 +65,15 @@ class Pace:
 
 
 class Allowance:
-    """How many steps of a forecast may be taken: some at once, then as time passes and events come.
+    """The number of forecast steps allowed: some at once, then more with time and events.
 
-    Estimates must not cost more than the scheduling they are about, however deep the queue and
-    also where the clock stands still while a burst of events is handled.
+    Estimates must not cost more than the scheduling itself, however deep the queue is, even while
+    the clock stands still during a burst of events.
 
     Args:
-        most (float): steps that can be saved up
-        rate (float): steps that a second brings
-        share (float): steps that an event brings
+        most (float): maximum number of saved steps
+        rate (float): steps per second
+        share (float): steps per event
     """
 
     def __init__(self, most: float, rate: float, share: float) -> None:
@@ -84,34 +84,34 @@ class Allowance:
         self._last = 0.0
 
     def event(self) -> None:
-        """An event was handled."""
+        """Note an event."""
         self._left = min(self.most, self._left + self.share)
 
     def spend(self, now: float) -> float:
-        """A step was taken at `now`. Returns the seconds to wait before the next."""
+        """Note a step at `now`. Return the seconds to wait before the next."""
         self._left = min(self.most, self._left + max(0.0, now - self._last) * self.rate) - 1
         self._last = now
         return 0.0 if self._left >= 1 else (1 - self._left) / self.rate
 
 
 class PassRunner:
-    """Runs a pass: a function that returns, or a generator stepped once a turn of the reactor.
+    """Runs a pass: a function that returns, or a generator stepped once per reactor turn.
 
     Args:
         handle: the Flux handle
-        begin: called to begin a pass; if it returns a generator, that is stepped
+        begin: begins a pass; if it returns a generator, that is stepped
         before: called before each step
-        stepped: called after each step, before anything else can happen
-        ended: ``ended(error, seconds)`` is called when the pass is over; error is the exception
-            that left it, or None; seconds, how long it took, None for a generator
-        stopwatch: gives seconds, to measure with
-        pause: ``pause(seconds a step took)`` -> seconds to wait before the next step
+        stepped: called after each step, before any other event
+        ended: ``ended(error, seconds)`` is called when the pass is over; `error` is its exception
+            or None; `seconds` its duration, or None for a generator
+        stopwatch: returns seconds, to time code
+        pause: ``pause(seconds)`` returns the seconds to wait after a step that took `seconds`
 
     Attributes:
-        passes (int): passes that came to their end
-        yields (int): yields of all passes
-        closed (int): passes closed before their end
-        armed (bool): a pass is to begin
+        passes (int): number of completed passes
+        yields (int): number of yields of all passes
+        closed (int): number of passes closed before their end
+        armed (bool): whether a pass is to begin
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class PassRunner:
         self._step_timer = handle.timer_watcher_create(0.0, self._next)
 
     def move(self, handle: Any) -> None:
-        """Go on, at once, with the reactor of another handle."""
+        """Continue, at once, with the reactor of another handle."""
         self.stopwatch = handle.stopwatch
         self._start_timer = handle.timer_watcher_create(0.0, self._start)
         self._step_timer = handle.timer_watcher_create(0.0, self._next)
@@ -151,18 +151,18 @@ class PassRunner:
 
     @property
     def active(self) -> bool:
-        """Whether a pass that yields is under way."""
+        """Whether a generator pass is under way."""
         return self._generator is not None
 
     def arm(self, delay: float) -> None:
-        """Have a pass begin after `delay` seconds, if none is to begin yet."""
+        """Begin a pass after `delay` seconds, unless one is already to begin."""
         if not self.armed:
             self.armed = True
             self._start_timer.reset(after=delay)
 
     def close(self) -> Exception | None:
-        """Close the pass under way, if any: its ``finally`` blocks run. Returns what they
-        raised."""
+        """Close the current pass, if any: its ``finally`` blocks run. Return their exception, or
+        None."""
         generator = self._generator
         if generator is None or self._running:
             return None
@@ -210,7 +210,7 @@ class PassRunner:
             self._step(began)
 
     def _step(self, began: float) -> None:
-        """Go on with the generator; `before` was called."""
+        """Step the generator; `before` has been called."""
         generator = self._generator
         assert generator is not None
         error: Exception | None = None
@@ -221,7 +221,7 @@ class PassRunner:
             if wanted is not None and not _is_pause(wanted):
                 text = f"{wanted!r:.80} was yielded: expected a plain yield, or seconds to pause"
                 wanted = None
-                generator.throw(TypeError(text))  # raised there: the traceback ends in the line
+                generator.throw(TypeError(text))  # the traceback then ends in that line
         except StopIteration:
             self._generator = None
         except Exception as exc:
@@ -247,42 +247,42 @@ class PassRunner:
 
 def _is_pause(wanted: Any) -> bool:
     is_number = isinstance(wanted, (int, float)) and not isinstance(wanted, bool)
-    return is_number and wanted < LONGEST_PAUSE  # which NaN is not
+    return is_number and wanted < LONGEST_PAUSE  # false for NaN
 
 
-#: Seconds before the next pass after one that failed; doubled while they keep failing.
+#: Seconds before the pass after a failed one; doubled at each further failure.
 FIRST_BACKOFF = 0.01
 
-#: A forecast step is followed by a pause this many times as long, so that
-#: estimates and reasons take a tenth of all time: a fifth of a scheduler's that works half of it.
+#: Ratio of the pause after a forecast step to that step: estimates and reasons take at most a tenth
+#: of all time, a fifth of a scheduler's that is busy half of it.
 FORECAST_REST = 9.0
 
-#: Forecast steps that may be taken at once, that each second allows, that each event allows.
+#: Forecast steps: allowed at once, per second, per event.
 FORECAST_STEPS = (32, 500.0, 0.125)
 
 
 class Passes:
-    """Calls a policy's ``schedule()`` and ``forecast()`` when it is time to.
+    """Calls a policy's ``schedule()`` and ``forecast()`` at the right times.
 
     Args:
         handle: the Flux handle
-        requests (Requests): the table of requests, with the queue
+        requests (Requests): the table of requests, and the queue
         clock (Clock): the reactor's time
-        stopwatch: gives seconds, to measure how long passes take
-        pace (Pace): how long events are gathered
-        errors (ErrorReporter): where failures are reported
+        stopwatch: returns seconds, to time passes
+        pace (Pace): delay of passes
+        errors (ErrorReporter): receives failures
         schedule: begins a pass
-        look_ahead: begins a forecast, or None: there is none
-        start: called when a pass is wanted; the usual one calls `begin`
-        when_empty (bool): whether passes are wanted while the queue is empty
+        look_ahead: begins a forecast; None if there is none
+        start: called to request a pass; by default it calls `begin`
+        when_empty (bool): whether passes run while the queue is empty
 
     Attributes:
-        events (int): events so far
+        events (int): number of events so far
         main, forecasts (PassRunner): run passes and forecasts
         pace (Pace): as given
-        changed: called when a pass was asked for or has ended; None: not called
-        completed: ``completed(events)`` is called when a pass has come to its end that had seen so
-            many events; None: not called
+        changed: called when a pass was requested or has ended; may be None
+        completed: ``completed(events)`` is called when a pass is completed that began after
+            `events` events; may be None
     """
 
     def __init__(
@@ -308,7 +308,7 @@ class Passes:
         self.changed: Callable[[], None] | None = None
         self.completed: Callable[[int], None] | None = None
         self.events = 0
-        #: of these, the count when the pass under way began, and that of the last completed one
+        #: number of events when the current pass began, and when the last completed one did
         self._seen = 0
         self._passed = 0
         self._backoff = 0.0
@@ -329,14 +329,14 @@ class Passes:
         return self.main.armed
 
     def set_pending(self, pending: bool) -> None:
-        """Whether a pass is to begin, for callers that drive passes themselves."""
+        """Set whether a pass is to begin, for callers that run passes themselves."""
         self.main.armed = pending
         if self.changed is not None:
             self.changed()
 
     def move(self, handle: Any) -> None:
-        """Go on with the reactor of another handle, without forecasts or delays."""
-        self._after_step()  # it may have been left in a forecast
+        """Continue with the reactor of another handle, without forecasts or delays."""
+        self._after_step()  # a forecast may have been interrupted
         self.forecasts = None
         self.changed = None
         self._backoff = 0.0
@@ -344,11 +344,12 @@ class Passes:
         self.main.move(handle)
 
     def done_with(self, events: int) -> bool:
-        """Whether a pass that had seen the first `events` events is over, or none is to come."""
+        """Whether a pass that began after the first `events` events is over, or no pass is to
+        come."""
         return self._passed >= events or not (self.main.armed or self.main.active)
 
     def request(self) -> None:
-        """Something happened that a pass should follow."""
+        """Request a pass after an event."""
         if self.requests.to_sweep:
             self.requests.sweep()
         if self.when_empty or self.requests.queue:
@@ -364,7 +365,7 @@ class Passes:
             self.changed()
 
     def begin(self) -> None:
-        """Have a pass begin after the delay that the pace asks for, closing the one under way."""
+        """Begin a pass after the delay of the pace, closing the current one."""
         main = self.main
         if main.active:
             self.close()
@@ -372,13 +373,13 @@ class Passes:
             main.arm(max(self.pace.delay, self._backoff))
 
     def close(self) -> None:
-        """Close the pass under way, if there is one."""
+        """Close the current pass, if any."""
         error = self.main.close()
         if error is not None:
             self._failed(error)
 
     def forecast(self) -> None:
-        """Have a forecast begin as soon as forecasts may, though no pass has been made."""
+        """Begin a forecast as soon as possible, without a pass before it."""
         if self.forecasts is not None:
             if self.forecasts.active:
                 self._forecast_again = True
@@ -433,24 +434,23 @@ class Passes:
         self.clock.thaw()
 
 
-#: Equal answers of the job manager, one after another, after which it is believed to have nothing
-#: more to send: a queue that is stopped keeps its jobs for ever, so that an empty queue cannot be
-#: waited for.
+#: Number of equal consecutive answers of the job manager after which it counts as idle: a stopped
+#: queue keeps its jobs forever, so an empty queue cannot be awaited.
 SAME_ANSWERS_UNTIL_IDLE = 100
 
 
 class _Asker:
-    """A client that waits for quiescence, and its progress.
+    """A client waiting for quiescence, and its progress.
 
     Attributes:
-        msg (Message): the question
-        events (int): events to be done with
-        keys (int or None): R to be stored, once all is decided
-        sending (bool): whether the job manager may have something more to send
+        msg (Message): its request
+        events (int): number of events to be processed
+        keys (int or None): number of keys to be stored, once all is decided
+        sending (bool): whether the job manager may have more to send
         heard: the job manager's last answer, and the number of answers
-        last (bool): whether the job manager is asked for the last time
-        full: its answer when as many requests were open as it may send
-        again (bool): whether to ask once more when these are decided, since others may follow them
+        last (bool): whether this is the last query to the job manager
+        full: its answer when the maximum number of requests was open
+        again (bool): whether to query again when these are decided, since others may follow
     """
 
     __slots__ = ("msg", "events", "keys", "sending", "heard", "times", "last", "full", "again")
@@ -468,23 +468,22 @@ class _Asker:
 
 
 class Quiescence:
-    """Answers ``sched.quiescent`` once everything that came before it is decided, stored and
-    answered.
+    """Answers ``sched.quiescent`` once everything before it is decided, stored and answered.
 
-    A client inside the job manager, as an emulator that waits until the jobs of a step have come,
-    asks before the requests for these jobs are sent, since the job manager sends one in a turn of
-    its reactor. So first `Quiescence` asks it in its turn (``job-manager.alloc-query``) until no
-    request is waiting to be sent, or as many are open as it may send, and then once more, since
-    the answer may overtake the last request. In the second case all this is repeated once these
-    are decided, until nothing moves any more.
+    A client inside the job manager, such as an emulator waiting for the jobs of a step, asks before
+    the requests of these jobs are sent, since the job manager sends one per reactor turn. So
+    `Quiescence` first queries the job manager (``job-manager.alloc-query``) until no request is
+    unsent or the maximum number is open, and then once more, since the answer may overtake the last
+    request. In the second case all this is repeated once these are decided, until nothing changes
+    any more.
 
     Args:
         handle: the Flux handle
-        passes (Passes): when it is decided
-        commits (Committer): when it is stored
-        running: function giving how many jobs hold resources, which is part of the answer
-        limit: function giving how many requests may be open, or None: any number
-        errors (ErrorReporter): where failures are reported
+        passes (Passes): determines whether all is decided
+        commits (Committer): determines whether all is stored
+        running: returns the number of jobs that hold resources, for the answer
+        limit: returns the maximum number of open requests, or None
+        errors (ErrorReporter): receives failures
     """
 
     def __init__(
@@ -505,7 +504,7 @@ class Quiescence:
         self._askers: list[_Asker] = []
 
     def ask(self, msg: Any) -> None:
-        """Answer `msg` when the time has come."""
+        """Answer `msg` at quiescence."""
         asker = _Asker(msg, self.passes.events)
         self._askers.append(asker)
         self.passes.changed = self.check
@@ -519,7 +518,7 @@ class Quiescence:
                 self._heard(asker, int(answer["queue_length"]), int(answer["alloc_pending"]))
             except Exception:
                 asker.sending = (
-                    False  # no job manager to ask: the jobs that came before the question are all
+                    False  # no job manager to query: the jobs that arrived before are all
                 )
             if asker.sending:
                 self._query(asker)
@@ -532,7 +531,7 @@ class Quiescence:
             asker.sending = False
 
     def _heard(self, asker: _Asker, queued: int, pending: int) -> None:
-        """The job manager says how many requests are to be sent, and how many are open."""
+        """Process the job manager's numbers of unsent and of open requests."""
         heard = (queued, pending)
         limit = self.limit()
         asker.times = asker.times + 1 if heard == asker.heard else 0
@@ -548,7 +547,7 @@ class Quiescence:
             asker.full = heard
 
     def check(self) -> None:
-        """Something went on: answer those whose time has come."""
+        """Answer the clients whose conditions are met."""
         waiting = []
         for asker in self._askers:
             if asker.keys is None and self.passes.done_with(asker.events):

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The base of this project's schedulers, for the schedulers of a site as well.
+"""The base class of the library's schedulers, and of a site's own.
 
 `PolicyScheduler` adds to `Scheduler`:
 
-- `~PolicyScheduler.allocate` and `~PolicyScheduler.start`: give a job resources if every admission
-  rule lets it start (`flux.scheduler.admission`), stamp them with their times, and answer the
-  request;
-- `~PolicyScheduler.estimates`: annotate pending jobs with the time at which they are expected to
-  start;
-- `~PolicyScheduler.reasons`: annotate pending jobs with the reason of their wait;
-- the services that ``flux sched`` asks (`flux.scheduler.query`).
+- `~PolicyScheduler.allocate` and `~PolicyScheduler.start`: allocate resources to a job if all
+  admission rules let it start (`flux.scheduler.admission`), set start and end in its R, and answer
+  the request;
+- `~PolicyScheduler.estimates`: annotate pending jobs with their expected starts;
+- `~PolicyScheduler.reasons`: annotate pending jobs with the reasons of their waits;
+- the services behind ``flux sched`` (`flux.scheduler.query`).
 
-Its collaborators: `admission_control.AdmissionControl` has the rules and the jobs that they have deferred,
+Collaborators: `admission_control.AdmissionControl` has the rules and the deferred jobs,
 `decision.QueueOrder` determines which jobs wait for which, `pools.RequestFacts` caches the pool's
 answers about requests, `forecasts.Forecasts` annotates jobs for users.
 """
@@ -68,14 +67,14 @@ if TYPE_CHECKING:
 
 
 def describe(facts: dict[str, Any]) -> str | None:
-    """Why a job is pending, in its user's terms.
+    """Return why a job is pending, in terms of its user.
 
     Args:
         facts (dict): from ``ResourcePool.explain()``
 
     Returns:
-        str: the reason of the job's wait: nodes that are down if it could not start without them, else
-        the pool's; None if it could start now
+        str: the reason: nodes that are down, if the job cannot start without them, else the pool's
+            reason; None if it could start now
     """
     matching, up = facts["matching"], facts["up"]
     if facts["unit"] == "nodes" and up < facts["needed"] <= matching:
@@ -86,12 +85,12 @@ def describe(facts: dict[str, Any]) -> str | None:
 def _answered_by(
     topic: str, question: Callable[[Any], Callable[[Any, Caller], Steps]], guests: bool = False
 ) -> Callable[[Any, Any], None]:
-    """The handler of a request that is answered in steps.
+    """Return the handler of a request that is answered in steps.
 
     Args:
-        topic: of the request
-        question: maps the scheduler to the function that makes the answer
-        guests: whether guests may ask, not only callers that see all (`messages.sees_all`)
+        topic: topic of the request
+        question: maps the scheduler to the function that computes the answer
+        guests: whether guests may send it, not only callers that see all (`messages.sees_all`)
     """
 
     return served_by(
@@ -105,56 +104,55 @@ def _answered_by(
 
 
 class PolicyScheduler(Scheduler):
-    """Scheduler with the common ways of starting, estimating and explaining.
+    """Base class of schedulers that share the ways to start jobs, estimate starts and give reasons.
 
     Args:
         h: the Flux handle
-        *args (str): module arguments; beyond those of `Scheduler`, ``reason-depth=N``: the
-            number of pending jobs that get a reason (default 32, 0: none); ``estimate-depth=N``:
-            that get an estimate (default 4096); ``odds-depth=N``: that get the odds of a start
-            (default 64)
+        *args (str): module arguments; in addition to those of `Scheduler`: ``reason-depth=N``, the
+            number of pending jobs with a reason (default 32, 0: none); ``estimate-depth=N``, with
+            an estimate (default 4096); ``odds-depth=N``, with the odds of a start (default 64)
 
     Attributes:
-        admission (AdmissionControl): the admission rules, and the jobs they have deferred
-        decision (Decision): decides which jobs start
+        admission (AdmissionControl): the admission rules, and the jobs that they deferred
+        decision (Decision): decides on starts
         facts (RequestFacts): the pool's answers about requests
-        forecasts (Forecasts): the annotations for users
-        holdings (Holdings): the resources of running jobs, on ranks that have left as well
+        forecasts (Forecasts): annotations for users
+        holdings (Holdings): the resources of running jobs, including ranks that have left
         planning (Planning): the plan through which jobs start
         queue_order (QueueOrder): which jobs wait for which
         queue_names (QueueNames): the queues that a name covers
-        loaded_at (float): when this scheduler was loaded, seconds since the epoch
-        started_jobs (dict): the number of jobs started since, by selection type (RFC 27)
-        running (dict): by job id, the jobs that hold resources: `RunningJob`
-        wait_limits (WaitLimits): gives up jobs that have waited for too long
+        loaded_at (float): time at which this scheduler was loaded, seconds since the epoch
+        started_jobs (dict): selection type (RFC 27) -> number of jobs started since then
+        running (dict): job id -> `RunningJob` that holds resources
+        wait_limits (WaitLimits): gives up jobs at the end of their maximum waits
         odds (OddsService): likely starts of pending jobs
-        predictions (PredictionScore): the accuracy of predicted run times
+        predictions (PredictionScore): accuracy of predicted run times
         has_virtual_time (bool): whether the host's clock is not the machine's
         is_mature, show_estimate, show_reason, reasons: those of `forecasts`
 
     Raises:
-        ValueError: an argument has a bad value, or no class took it
+        ValueError: an argument has a bad value, or is unknown
     """
 
-    #: The number of pending jobs, from the head of the queue, that get a reason.
+    #: Number of pending jobs, from the head of the queue, that are told a reason.
     reason_depth = 32
 
-    #: The number of pending jobs, from the head of the queue, that get an estimate of their starts.
+    #: Number of pending jobs, from the head of the queue, that are told an estimated start.
     estimate_depth = 4096
 
-    #: The number of pending jobs, from the head of the queue, that get the odds of their starts.
+    #: Number of pending jobs, from the head of the queue, that are told the odds of their starts.
     #: With 0, queries get none either.
     odds_depth = 64
 
-    #: The system attributes (RFC 14) that are kept of running jobs, such as ``("bank", "queue")``; see
-    #: `RunningJob.attributes`. A pending job has all of them.
+    #: System attributes (RFC 14) to keep for running jobs, such as ``("bank", "queue")``; see
+    #: `RunningJob.attributes`. A pending job has all.
     keep_attributes: tuple[str, ...] = ()
 
-    #: Whether this is a copy that is played forward.
+    #: Whether this is a forked copy in a projection.
     _is_projection = False
 
-    #: Whether a job waits only for those ahead of it that could use some of the same ranks, so
-    #: that queues with separate nodes never hold up each other; see ``order=``.
+    #: Whether a job waits only for those ahead of it that could use some of the same ranks, so that
+    #: queues with separate nodes never hold up each other; see ``order=``.
     by_queue = False
 
     def __init__(self, h: Any, *args: str) -> None:
@@ -163,7 +161,7 @@ class PolicyScheduler(Scheduler):
         self.loaded_at = self.now()
         self.started_jobs: dict[str, int] = {}
         self.running: dict[int, RunningJob] = {}
-        # A rule may have ended a job without a limit before the instance.
+        # A rule may have set an earlier end than the instance's for a job without a limit.
         self._has_no_limit = lambda jobid: (
             jobid in self.running and self.running[jobid].limit == inf
         )
@@ -247,18 +245,18 @@ class PolicyScheduler(Scheduler):
         self.reason_depth = given.get("reason-depth", self.reason_depth)
         self.estimate_depth = given.get("estimate-depth", self.estimate_depth)
         self.odds.depth = self.odds_depth = given.get("odds-depth", self.odds_depth)
-        # In virtual time a scheduler waits for its projections, and a pause between them has no
+        # In virtual time a scheduler waits for its projections, and pauses between them have no
         # effect.
         self.odds.tells = given.get("odds-depth", 0) > 0 or not self._host.has_virtual_time
 
     def take_argument(self, name: str) -> list[str]:
-        """Take ``name=value`` out of the remaining arguments.
+        """Remove ``name=value`` from the remaining arguments.
 
         Args:
             name (str): name of the argument
 
         Returns:
-            list of str: its values, the last one given last
+            list of str: the values, in order; the last one counts
         """
         self.own_options += (name,)
         prefix = name + "="
@@ -267,13 +265,13 @@ class PolicyScheduler(Scheduler):
         return values
 
     def _take_order(self) -> None:
-        """Take ``order=queue|strict`` out of the arguments; it sets `by_queue`.
+        """Parse ``order=queue|strict``; sets `by_queue`.
 
-        By queue, a limited queue depth could hide the jobs of one queue behind those of another: it
-        is unlimited then, unless given.
+        By queue, a limited queue depth could hide the jobs of one queue behind another's, so it is
+        unlimited unless given.
 
         Raises:
-            ValueError: it is neither
+            ValueError: the value is neither
         """
         for value in self.take_argument("order"):
             if value not in ("queue", "strict"):
@@ -286,25 +284,24 @@ class PolicyScheduler(Scheduler):
 
     @property
     def history(self) -> RunTimes:
-        """The run times of jobs that have ended, counted since the first access. They survive
+        """The run times of ended jobs, collected since the first access. They are kept across
         reloads and restarts (`flux.scheduler.run_time_service`)."""
         return self._run_times.history
 
     def predicted(self, job: PendingJob) -> float | None:
-        """The expected run time of a pending job, in seconds; None: unknown. A policy that
-        predicts overrides it; the value is kept with the running job
-        (`RunningJob.predicted`)."""
+        """Return the expected run time of a pending job in seconds, or None. Overridden by policies
+        that predict; the value is kept with the running job (`RunningJob.predicted`)."""
         return None
 
     def ended(self, job: RunningJob, run: float, result: str | None) -> None:
-        """Called when a job has ended and its run time is known: in a simulation before the pass
-        that follows, in an instance after the answer of ``job-list``. Learns its run time.
+        """Learn the run time of an ended job; called when it is known: in a simulation before the
+        next pass, in an instance after the answer of ``job-list``.
 
         Args:
             job (RunningJob): the job
             run (float): its run time in seconds, without clean-up. Without ``job-list``, the time
-                to its final free, and no longer than its limit
-            result (str): "completed", "failed", "canceled" or "timeout"; None: not known
+                to its final free, at most its limit
+            result (str): "completed", "failed", "canceled" or "timeout"; None: unknown
         """
         self._run_times.learn(job, run)
 
@@ -327,21 +324,20 @@ class PolicyScheduler(Scheduler):
     # -- admission ---------------------------------------------------------------------------------
 
     def add_rule(self, rule: AdmissionRule) -> None:
-        """Add an admission rule behind the others. Call this from ``__init__``: a rule must be told
-        of every job."""
+        """Append an admission rule. Call this from ``__init__``: a rule must be told of every
+        job."""
         for text in misspelled(type(rule)):
             self.log.error(text)
         check_answers(rule, self._errors)
         self.admission.add(rule)
 
     def readmit(self, rule: AdmissionRule, key: Hashable = None, most: int | None = None) -> None:
-        """Jobs that a rule has deferred may be able to start: they come back into the queue, and a
-        pass follows.
+        """Queue jobs deferred by a rule again, since they may be able to start, and request a pass.
 
         Args:
             rule (AdmissionRule): the rule
-            key: only jobs deferred with this key (`Deferral.key`); None: all of the rule
-            most (int): only this number, the first in the order of the queue; None: all
+            key: only jobs deferred with this key (`Deferral.key`); None: all of the rule's
+            most (int): maximum number, the first in queue order; None: all
         """
         jobs = self.admission.deferred.readmit(
             rule, key, most if self.decision.asks_in_order else None
@@ -352,13 +348,13 @@ class PolicyScheduler(Scheduler):
             self.start_schedule()
 
     def look_again(self) -> None:
-        """Request a pass that examines blocked jobs again, after an event other than a message."""
+        """Request a pass that examines blocked jobs again, for an event other than a message."""
         self.released()
         self._request_schedule()
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
         """Take `job` out of the queue until the rule that deferred it readmits it. If another rule
-        had readmitted it, the next job with the same deferral comes back in its place.
+        had readmitted it, the next job with the same deferral returns in its place.
 
         Args:
             job (PendingJob): the job
@@ -368,7 +364,7 @@ class PolicyScheduler(Scheduler):
         self.admission.deferred.defer(job, why)
         if self.decision.deferred(job):
             self._request_schedule()  # the current pass may not reach it
-        self._passes.forecast()  # there may be no jobs left for a pass
+        self._passes.forecast()  # there may be no job left for a pass
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
         marks = self.admission.queued(job, jobspec)
@@ -379,7 +375,7 @@ class PolicyScheduler(Scheduler):
             job.priority = job.priority  # the rule knows the job's user by now
 
     def _answered(self, jobid: int, event: str) -> None:
-        """A request was answered: the record of the pending job is no longer needed."""
+        """Drop the record of a pending job whose request was answered."""
         self._annotator.told.pop(jobid, None)
         if jobid in self.odds.first:
             self.odds.left(jobid, event == "success")
@@ -390,7 +386,7 @@ class PolicyScheduler(Scheduler):
         self._site_policy.load(self._config.get())
         for rule in self.admission.rules:
             rule.pool_made()  # an exception ends the start
-        # Before hello: the job manager sends no frees between that and ready.
+        # Before hello: the job manager sends no frees between hello and ready.
         self._run_times.load()
         self.odds.load()
         self.decision.pool_made()
@@ -416,15 +412,15 @@ class PolicyScheduler(Scheduler):
     # -- starting jobs -----------------------------------------------------------------------------
 
     def pending(self, jobid: int) -> PendingJob | None:
-        """The pending job of this id, deferred or not, or None."""
+        """Return the pending job with this id, deferred or not, or None."""
         request = self._requests.get(jobid)
         return None if request is None else request.job
 
     def pending_jobs(self, deferred: bool = True, most: int | None = None) -> Iterator[PendingJob]:
-        """The pending jobs, in order.
+        """Yield the pending jobs, in order.
 
         Args:
-            deferred (bool): with those that an admission rule has deferred
+            deferred (bool): whether to include deferred jobs
             most (int): maximum number of jobs; None: all
         """
         apart = self.admission.deferred.in_order() if deferred else []
@@ -435,20 +431,20 @@ class PolicyScheduler(Scheduler):
                 yield job
 
     def allocate(self, job: PendingJob, plan: Plan | None = None) -> ResourcePool:
-        """Allocate to `job` now, if every admission rule lets it start.
+        """Allocate resources to `job` now, if all admission rules let it start.
 
         Args:
             job (PendingJob): the job
-            plan (Plan): has the policy's promises; None: it makes none
+            plan (Plan): the plan with the policy's promises; None: there are none
 
         Returns:
             ResourcePool: its allocation
 
         Raises:
-            JobDeferred: an admission rule keeps it from starting: see `defer`
-            InsufficientResources: it does not fit now, or would break a promise or hold reserved
+            JobDeferred: an admission rule keeps it from starting; see `defer`
+            InsufficientResources: it does not fit now, or would break a promise or take reserved
                 resources
-            InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
+            InfeasibleRequest, ValueError: from ``ResourcePool.alloc()``
         """
         admission = self.admission
         if not admission.engaged:
@@ -460,14 +456,14 @@ class PolicyScheduler(Scheduler):
     def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None:
         """Answer a job's request with `alloc`.
 
-        R gets the time now as its start, and as its end now plus the job's duration, or the end of
-        the instance for a job without one.
+        The start in R is now; its end is now plus the job's duration, or the instance's end for a
+        job without one.
 
         Args:
             job (PendingJob): the job
             alloc (ResourcePool): its allocation
-            **annotations: keys to set under ``sched``, beside ``resource_summary``, which is left
-                out if no client reads it
+            **annotations: keys under ``sched``, in addition to ``resource_summary``, which is
+                omitted if no client reads it
         """
         now = self.now()
         duration = getattr(job.resource_request, "duration", 0)
@@ -506,11 +502,11 @@ class PolicyScheduler(Scheduler):
         job.request.success(alloc, {"sched": annotations})
 
     def start_in_order(self) -> Iterator[None]:
-        """For `schedule`: start jobs in order; no job starts behind a waiting one that could use
-        some of the same ranks. A generator that yields after each job that leaves the queue.
+        """Start jobs in order; behind a waiting job, none that could use some of the same ranks.
+        For `schedule`; a generator that yields after each job that leaves the queue.
 
-        In strict order only the head is examined; by queue, each job without another ahead of it
-        for its ranks; the rest cost a comparison of masks.
+        In strict order only the head is examined; by queue, each job that is first for its ranks.
+        The rest cost a comparison of masks.
         """
         blocked = 0
         for examined, job in enumerate(self._backlog.in_order(), 1):
@@ -521,7 +517,7 @@ class PolicyScheduler(Scheduler):
                 self._backlog.remove(job)
                 yield
                 continue
-            # Jobs behind it wait for it whether it waits for resources or for another job.
+            # Jobs behind it wait for it, whether it waits for resources or for another job.
             blocked |= ranks
             if self.queue_order.all_blocked(blocked):
                 return
@@ -529,7 +525,7 @@ class PolicyScheduler(Scheduler):
                 yield
 
     def _leaves(self, job: PendingJob) -> bool:
-        """Start a job if it can start now. Returns whether it leaves the queue."""
+        """Start a job if it can start now. Return whether it leaves the queue."""
         try:
             alloc = self.allocate(job)
         except JobDeferred as why:
@@ -555,12 +551,12 @@ class PolicyScheduler(Scheduler):
         job.request.deny(str(error))
 
     def give_up(self, job: PendingJob, note: str) -> None:
-        """Deny a pending job, deferred or not. Call this between the steps of passes, as from a
+        """Deny a pending job, deferred or not. Call this between steps of passes, such as from a
         timer; a pass itself uses `refuse`.
 
         Args:
             job (PendingJob): the job
-            note (str): why, for its user
+            note (str): the reason, for its user
         """
         self._passes.events += 1
         self.decision.leaves(job)
@@ -570,7 +566,7 @@ class PolicyScheduler(Scheduler):
 
     def start_schedule(self) -> None:
         self.decision.event()
-        # A pass over a backlog includes events that happen meanwhile.
+        # A pass over a backlog includes events during the pass.
         if not (self._passes.main.active and isinstance(self._backlog, Backlog)):
             super().start_schedule()
 
@@ -642,10 +638,10 @@ class PolicyScheduler(Scheduler):
     # -- estimates ---------------------------------------------------------------------------------
 
     def estimates(self) -> Iterator[float | None]:
-        """For `forecast`: annotate each pending job with its expected start, if every job runs to
-        its limit and no other arrives (`flux.scheduler.projection`), and its likely start (`odds`).
+        """Annotate each pending job with its expected start, if all jobs run to their limits and no
+        other arrives (`flux.scheduler.projection`), and its likely start (`odds`); for `forecast`.
 
-        A generator that yields after each job, and seconds where it has to wait.
+        A generator that yields after each job, and yields seconds when it has to wait.
         """
         yield from self.forecasts.estimates()
         yield from self.odds.tell()
@@ -657,7 +653,7 @@ class PolicyScheduler(Scheduler):
     # -- projections -------------------------------------------------------------------------------
 
     def enter_projection(self) -> None:
-        """Continue in the host of a forked process, to which the handle belongs by now: as in a
+        """Continue in the host of a forked process, to which the handle now belongs: as in a
         simulation, nothing is stored, sent or read."""
         self._is_projection = True
         self._host.takes_objects = True
@@ -669,7 +665,7 @@ class PolicyScheduler(Scheduler):
         self._run_times.forget_service()
 
     def take_in_projection(self, msg: Any) -> None:
-        """Take a ``sched.alloc`` or ``sched.free`` message; R of the latter may be None."""
+        """Handle a ``sched.alloc`` or ``sched.free`` message; the latter's R may be None."""
         if msg.topic == "sched.alloc":
             self._handle_alloc(msg)
         else:
@@ -680,11 +676,11 @@ class PolicyScheduler(Scheduler):
     # -- reasons -----------------------------------------------------------------------------------
 
     def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None:
-        """The reason of a job's wait, in one sentence; None if it could start now.
+        """Return the reason of a job's wait, in one sentence; None if it could start now.
 
         Args:
             job (PendingJob): the job
-            facts (dict): from ``ResourcePool.explain()``, if it was asked already
+            facts (dict): from ``ResourcePool.explain()``, if already computed
         """
         decision = self.decision
         head = decision.ahead_of(job)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The pool of a scheduler: choosing and making it, keeping it up to date, parsing requests for it,
-and caching its answers about them."""
+"""The pool of a scheduler: selecting its class, making and updating it, parsing requests, and
+caching the pool's answers on them."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from flux.resource.ResourcePool import ResourcePool
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 from flux.scheduler.attributes import SystemAttributes
 
-#: A dotted name, optionally a class in it. R is not always trusted: nothing else is imported.
+#: A dotted name, optionally with a class. R is not always trusted, so nothing else is imported.
 _URI = re.compile(r"[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*)*(:[A-Za-z_]\w*)?", re.ASCII)
 
-#: An R without a writer was written by this one (RFC 20), which is no pool of ours.
+#: Writer of an R without one (RFC 20); not a pool of the library.
 DEFAULT_WRITER = "fluxion"
 
 _found: dict[str, Any] = {}
 
 
 def _pool_class_from_uri(uri: Any) -> Any:
-    """Find the pool class that ``module`` (its `pool_class`) or ``module:Class`` names.
+    """Find the pool class of a URI: ``module`` (its `pool_class`) or ``module:Class``.
 
-    A ``-`` reads as ``_``, and a name without a dot is also looked for in `flux.resource`.
+    ``-`` reads as ``_``; a name without a dot is also looked up in `flux.resource`.
 
     Returns:
-        the value, or None if there is no such module or attribute. The value is
-        remembered, a failure is not.
+        the value, or None if there is no such module or attribute. Values are cached, failures are
+        not
     """
     if not isinstance(uri, str) or len(uri) > 255 or not _URI.fullmatch(uri):
         return None
@@ -44,7 +44,7 @@ def _pool_class_from_uri(uri: Any) -> Any:
     for candidate in candidates:
         try:
             module = importlib.import_module(candidate)
-        except Exception:  # a module may fail to import in any way it likes
+        except Exception:  # an import may fail in any way
             continue
         found = getattr(module, attribute or "pool_class", None)
         if found is not None:
@@ -54,10 +54,11 @@ def _pool_class_from_uri(uri: Any) -> Any:
 
 
 def _pool_class_from_writer(writer: Any) -> type | None:
-    """Find the pool class that ``R.scheduling.writer`` names, or None.
+    """Find the pool class named by ``R.scheduling.writer``, or None.
 
     Args:
-        writer (str or dict): a URI whose scheme names the scheduler that wrote R (RFC 20), or the R
+        writer (str or dict): a URI whose scheme names the scheduler that wrote R (RFC 20), or R
+            itself
     """
     if isinstance(writer, dict):
         scheduling = writer.get("scheduling")
@@ -73,15 +74,15 @@ def _pool_class_from_writer(writer: Any) -> type | None:
 
 
 def is_pool_class(found: Any) -> bool:
-    """Whether `found` is a class that a scheduler can make its pool of."""
+    """Whether `found` is a class from which a scheduler can make its pool."""
     return isinstance(found, type) and issubclass(found, ResourcePoolImplementation)
 
 
 def check_pool_class(found: Any) -> Any:
-    """Return `found`.
+    """Return `found`, if it is a pool class.
 
     Raises:
-        ValueError: it is no class of pools
+        ValueError: it is not a pool class
     """
     if not is_pool_class(found):
         raise ValueError(
@@ -91,8 +92,8 @@ def check_pool_class(found: Any) -> Any:
 
 
 def choose(scheduler: Any, R: dict[str, Any]) -> Any:
-    """The class of pool for inventory `R`: the configured one, else R's writer's, else the
-    default."""
+    """Return the pool class for inventory `R`: the configured one, else that of R's writer, else
+    the default."""
     if scheduler.pool_class is not None:
         return check_pool_class(scheduler.pool_class)
     scheduling = R.get("scheduling")
@@ -110,7 +111,7 @@ def choose(scheduler: Any, R: dict[str, Any]) -> Any:
 
 
 def known_options(cls: Any, version: Any) -> set[str]:
-    """The keyword arguments that a pool of class `cls` takes for R of this version."""
+    """Return the keyword arguments that a pool of class `cls` accepts for this version of R."""
     known = cls.known_options
     if known is ResourcePool.known_options:  # none of its own: those of its implementation
         known = getattr(getattr(cls, "_impl_map", {}).get(version), "known_options", known)
@@ -118,7 +119,7 @@ def known_options(cls: Any, version: Any) -> set[str]:
 
 
 def _named_by_constructor(cls: Any) -> set[str]:
-    """Keywords that a class takes, beside those of every pool."""
+    """Return the keywords of a class's constructor, without those of every pool."""
     if cls.__init__ in (ResourcePool.__init__, ResourcePoolImplementation.__init__):
         return set()
     parameters = list(inspect.signature(cls).parameters.values())[1:]
@@ -162,8 +163,8 @@ def _properties(pool: ResourcePool, method: str, table: dict[str, Any]) -> None:
         apply(name, ranks)
 
 
-#: key of the response, pool method it needs, how it is applied; in the order in which they apply,
-#: so that down wins over up and shrink over both.
+#: (key of the response, required pool method, function that applies it), in order of application:
+#: down overrides up, and shrink both.
 STEPS: tuple[tuple[str, str, Callable[[ResourcePool, Any], None]], ...] = (
     ("property-remove", "remove_property", lambda pool, v: _properties(pool, "remove_property", v)),
     ("property-add", "add_property", lambda pool, v: _properties(pool, "add_property", v)),
@@ -173,7 +174,7 @@ STEPS: tuple[tuple[str, str, Callable[[ResourcePool, Any], None]], ...] = (
     ("expiration", "set_expiration", lambda pool, v: pool.set_expiration(v)),
 )
 
-#: Those that can let a job run that could not before.
+#: Keys that may let blocked jobs start.
 HELPFUL = frozenset(("property-remove", "property-add", "up", "shrink", "expiration"))
 
 
@@ -182,17 +183,16 @@ def apply_update(
 ) -> tuple[bool, list[tuple[str, Exception]]]:
     """Apply one response to `pool`, as a unit.
 
-    A step that fails, or that the pool cannot do, is reported and does not keep the others from
-    being made.
+    A step that fails, or that the pool does not support, is reported, and the others are applied.
 
     Args:
         pool (ResourcePool): the scheduler's pool
         update (dict): the response
         log: a BrokerLogger
-        warned (set): operations already warned about
+        warned (set): unsupported operations already warned about
 
     Returns:
-        (bool, list): whether a waiting job might run now; errors, as (key, exception)
+        (bool, list): whether a blocked job might start now; errors, as (key, exception)
     """
     helpful = False
     errors = []
@@ -214,11 +214,11 @@ def apply_update(
 
 
 def status_of(pool: ResourcePool) -> dict[str, Any]:
-    """The answer to ``sched.resource-status``: R objects (RFC 20) of all resources, of those that jobs hold
-    and of those that are down."""
+    """Return the answer to ``sched.resource-status``: R objects (RFC 20) of all, allocated and down
+    resources."""
     jobs = pool
     placeholders = pool.placeholders()
-    if placeholders:  # they are no jobs
+    if placeholders:  # they are not jobs
         jobs = pool.copy()
         for jobid in placeholders:
             jobs.free(jobid)
@@ -226,23 +226,23 @@ def status_of(pool: ResourcePool) -> dict[str, Any]:
     return {"all": pool.to_dict(), "allocated": allocated, "down": pool.down_to_dict()}
 
 
-#: Bytes that one remembered request takes beside its shape, or a jobspec that the pool's request
-#: keeps, roughly.
+#: Approximate bytes of a cached request in addition to its shape, or of a jobspec kept by the
+#: pool's request.
 CACHE_ENTRY_BYTES = 256
 
 
 class Unread:
-    """In the place of a jobspec that was not parsed.
+    """Placeholder for a jobspec that was not parsed.
 
     Args:
-        reason (str): why not, for its user
+        reason (str): the reason, for its user
     """
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
 
-#: Names in a jobspec that tables are looked into by, and how many characters each may have.
+#: Names in a jobspec that are keys of tables, and their maximum length in characters.
 NAMES = ("queue", "bank", "reservation")
 MAX_NAME = 256
 
@@ -258,41 +258,42 @@ def _check_names(jobspec: dict[str, Any]) -> None:
 
 
 class PoolBug(ValueError):
-    """The pool failed on a jobspec in a way that is not the jobspec's fault; ``__cause__`` has
-    how."""
+    """The pool failed on a jobspec through no fault of the jobspec; ``__cause__`` is the
+    exception."""
 
 
 class RequestParser:
-    """Parses jobspecs, once for all jobs that ask for the same.
+    """Parses jobspecs, once for all jobs with the same request.
 
     Its caches are bounded (`flux.resource.pool.remembered`), and hold neither jobspecs nor
-    messages: they are known by a
-    digest, and requests are remembered without the jobspec they can do without.
+    messages: the key is a digest, and requests are cached without their jobspec if they do not need
+    it.
 
     Args:
-        pool (ResourcePool): whose ``parse_resource_request()`` does the work
+        pool (ResourcePool): the pool; its ``parse_resource_request()`` does the work
     """
 
     def __init__(self, pool: ResourcePool) -> None:
         self.pool = pool
-        #: the changes of admission rules to the request of a job that is not submitted, and its jobspec
+        #: applies admission rules' changes to the request of a job that is not submitted: (request,
+        #: jobspec) -> request
         self.as_queued: Callable[[Any, Any], Any] = lambda request, jobspec: request
-        #: by digest of a jobspec, its request, and whether that is without the jobspec
+        #: digest of a jobspec -> its request, and whether that lacks the jobspec
         self._known: Remembered[bytes, tuple[Any, bool]] = Remembered()
 
     def parse(self, jobspec: Any, read: Callable[[], dict[str, Any]] | None = None) -> Any:
-        """The pool's request for `jobspec` (a dict), to be treated as read-only.
+        """Return the pool's request for `jobspec` (a dict). Treat as read-only.
 
-        Costs about a microsecond for each hundred bytes of a jobspec that was parsed before.
+        Costs about a microsecond per hundred bytes of a jobspec that was parsed before.
 
         Args:
-            jobspec (dict): the job's
-            read: returns the jobspec again; given that, the request need not keep it, which is what
-                takes most of the memory of a pending job
+            jobspec (dict): the job's jobspec
+            read: returns the jobspec again; if given, the request need not keep it, which saves
+                most of the memory of a pending job
 
         Raises:
-            ValueError: the jobspec cannot be parsed; the text says why
-            PoolBug: nor could it be found out why
+            ValueError: the jobspec is invalid; the text says why
+            PoolBug: the pool failed in another way
         """
         if isinstance(jobspec, Unread):
             raise ValueError(jobspec.reason)
@@ -313,8 +314,8 @@ class RequestParser:
         return request.with_jobspec(read or jobspec) if bare else request
 
     def parse_unsubmitted(self, jobspec: Any) -> Any:
-        """The request for the jobspec of a job that is not, or not yet, submitted. Raises as `parse`, and a
-        ValueError if such a job can never run."""
+        """Return the request for the jobspec of a job that is not, or not yet, submitted. Raises as
+        `parse`, and ValueError if such a job can never run."""
         return self.as_queued(self.parse(jobspec), jobspec)
 
     def _remember(self, key: bytes, size: int, request: Any) -> tuple[Any, bool]:
@@ -334,18 +335,18 @@ class RequestParser:
             raise ValueError(f"missing key {exc}") from exc
         except RecursionError:
             raise ValueError("jobspec is nested too deeply") from None
-        except Exception as exc:  # a jobspec is a user's: it must not get further than this
+        except Exception as exc:  # a jobspec comes from a user: an exception must not propagate
             raise PoolBug(f"{type(exc).__name__}: {exc}") from exc
 
 
 class RequestFacts:
-    """Answers of the pool about the requests of pending jobs.
+    """The pool's answers about requests of pending jobs.
 
-    Jobs come in series that ask for the same, so an answer is remembered by the shape of the
-    request. Each method costs a look-up for all jobs of one shape but the first.
+    Jobs come in series with equal requests, so answers are cached by shape. Each method costs a
+    look-up for all jobs of a shape but the first.
 
     Args:
-        pool: function giving the scheduler's pool
+        pool: returns the scheduler's pool
     """
 
     def __init__(self, pool: Callable[[], ResourcePool]) -> None:
@@ -354,14 +355,14 @@ class RequestFacts:
         self._down: Remembered[Any, bool] = Remembered()
         self._leasts: Remembered[Any, tuple[int, int, int]] = Remembered()
         self._numbers: Remembered[Any, dict[str, Any]] = Remembered()
-        self._generation = -1  # of the pool, when `_numbers` were found
+        self._generation = -1  # the pool's generation when `_numbers` were computed
 
     def __len__(self) -> int:
-        """How many shapes are remembered at most in one of the tables."""
+        """Return the number of shapes in the largest table."""
         return max(len(self._matching), len(self._down), len(self._numbers))
 
     def ranks_of(self, request: Any) -> int:
-        """Mask of the ranks that a request could use, up and free or not."""
+        """Return the mask of ranks that a request could use, up and free or not."""
         shape = getattr(request, "shape", request)
         mask = self._matching.get(shape)
         if mask is None:
@@ -370,8 +371,8 @@ class RequestFacts:
         return mask
 
     def least_of(self, request: Any) -> tuple[int, int, int]:
-        """Nodes, cores and GPUs that a request takes at least, whatever the pool offers; of nodes 0 where it
-        may share them with other jobs."""
+        """Return the minimum numbers of nodes, cores and GPUs that a request takes, regardless of
+        what is free; the number of nodes is 0 if it may share them with other jobs."""
         cores, gpus = getattr(request, "ncores", 0), getattr(request, "ngpus", 0)
         shape = getattr(request, "shape", None)
         if shape is None or not shape.exclusive or shape.node_count is None:
@@ -380,15 +381,14 @@ class RequestFacts:
         if least is None:
             nodes, ranks = shape.node_count.min, self.ranks_of(request)
             kinds = [kind for kind in self._pool().node_kinds() if kind[2] & ranks]
-            # All of each node is its own.
+            # it takes all cores and GPUs of each node
             cores = max(cores, nodes * min([kind[0] for kind in kinds], default=0))
             gpus = max(gpus, nodes * min([kind[1] for kind in kinds], default=0))
             least = self._leasts[shape] = nodes, cores, gpus
         return least
 
     def waits_for_down_ranks(self, request: Any) -> bool:
-        """Whether a request could not be satisfied by the ranks that are up if all jobs had
-        ended."""
+        """Whether the ranks that are up could not satisfy a request even if all jobs had ended."""
         shape = getattr(request, "shape", request)
         waits = self._down.get(shape)
         if waits is None:
@@ -397,7 +397,7 @@ class RequestFacts:
         return waits
 
     def explain(self, request: Any) -> dict[str, Any]:
-        """The result of ``ResourcePool.explain()``; the pool is asked again when it has changed."""
+        """Return the result of ``ResourcePool.explain()``, cached until the pool changes."""
         generation = self._pool().generation
         if generation != self._generation:
             self._generation = generation
@@ -410,11 +410,11 @@ class RequestFacts:
         return numbers
 
     def explained(self) -> int:
-        """For how many shapes `explain` has an answer ready."""
+        """Return the number of shapes cached by `explain`."""
         return len(self._numbers)
 
     def clear(self) -> None:
-        """Ranks came up, went down, left or changed: the pool's answers may be different now."""
+        """Clear the caches: ranks came up, went down, left or changed."""
         self._matching.clear()
         self._down.clear()
         self._leasts.clear()
@@ -425,11 +425,11 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[0-9]+')
 
 
 def id_of_unread_payload(text: str) -> int | None:
-    """The top-level ``id`` of a JSON object that is nested too deeply for the parser, or too long.
-    Reads no further than to there.
+    """Return the top-level ``id`` of a JSON object that is nested too deeply for the parser, or too
+    long. Reads only that far.
 
     Returns:
-        int, or None if there is none
+        int, or None if there is no id
     """
     depth = 0
     key = None

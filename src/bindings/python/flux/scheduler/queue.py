@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The queue of pending jobs: a heap, and for policies that look past its head, a backlog.
+"""The queue of pending jobs: a heap and, for policies that look past its head, a backlog.
 
-`PendingQueue` is what ``Scheduler._queue`` shows: a list in `heapq` order. `Backlog` is a queue
-kept in order, which knows the jobs that ask for the same, and which jobs came since they were
-examined last. A `flux.scheduler.walk.Walk` goes over it. `flux.scheduler.decision.QueueOrder` determines
-which jobs wait for which.
+`PendingQueue` is the list behind ``Scheduler._queue``, in `heapq` order. `Backlog` is a sorted
+queue that groups jobs with equal requests, and knows which jobs arrived since the last examination.
+A `flux.scheduler.walk.Walk` goes over it. `flux.scheduler.decision.QueueOrder` determines which
+jobs wait for which.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from flux.scheduler.walk import JobGroup, OrderedJobs, Walk, entry_of
 if TYPE_CHECKING:
     from flux.scheduler.walk import Entry, PromisedJobs, RoomIndex
 
-#: Jobs that `in_steps` sorts at a time: a rank costs 2 to 3 microseconds.
+#: Jobs sorted per step of `in_steps`: a rank costs 2 to 3 microseconds.
 SORTED_PER_STEP = 256
 
 
 def in_order(heap: Iterable[PendingJob]) -> Iterator[PendingJob]:
-    """Yield the items of a `heapq` list in order; the list may change meanwhile, what is yielded
-    does not.
+    """Yield the items of a `heapq` list in order, as of the first step; later changes of the list
+    have no effect.
 
-    Costs a copy of the list and then, for each item, log of how many were asked for: nothing for
-    items that are not, unlike sorting.
+    Costs a copy of the list and, for each yielded item, the logarithm of their number; other items
+    cost nothing, unlike with sorting.
     """
     items = list(heap)
     size = len(items)
@@ -47,8 +47,8 @@ def in_order(heap: Iterable[PendingJob]) -> Iterator[PendingJob]:
 def in_steps(
     jobs: list[PendingJob], key: Callable[[PendingJob], tuple[Any, ...]]
 ) -> Generator[None, None, Iterable[PendingJob]]:
-    """Sort jobs by a key that ends with the job; a generator, whose value they are, and which yields
-    after each `SORTED_PER_STEP`. The rest of a long list is not sorted until it is asked for."""
+    """Sort jobs by a key that ends with the job. A generator that yields after each
+    `SORTED_PER_STEP` and returns the sorted jobs; the rest of a long list is sorted on demand."""
     if len(jobs) <= 1:
         return jobs
     if len(jobs) <= SORTED_PER_STEP:
@@ -61,22 +61,22 @@ def in_steps(
 
 
 class ComparableOrder:
-    """An order of a policy's own, which is checked: a value that cannot be sorted among the others would
-    spoil the queue.
+    """A policy's own order, with checks: a value that does not compare with the others would break
+    the queue.
 
     Args:
-        order: gives the order of a job
+        order: returns the sort key of a job
     """
 
     def __init__(self, order: Callable[[PendingJob], Any]) -> None:
         self._order = order
-        self._some: Any = None  # that of a job, with which others are compared
+        self._some: Any = None  # the key of some job, to compare others with
 
     def __call__(self, job: PendingJob) -> Any:
-        """Return the order of a job.
+        """Return the sort key of a job.
 
         Raises:
-            TypeError: it cannot be sorted among others
+            TypeError: the key does not compare with others
         """
         order = self._order(job)
         try:
@@ -96,11 +96,10 @@ class ComparableOrder:
 class PendingQueue:
     """The heap behind ``Scheduler._queue``.
 
-    Removing a job or changing its priority only notes it down. `settle` brings the heap up to
-    date: a few changes are made one by one in place, many by building the heap again.
-
-    The heap is a plain list that policies work on with `heapq`, so the index of a job is not known
-    for sure: each job carries a hint, which is checked and corrected when it is needed.
+    Removals and changes of priority are only recorded. `settle` applies them: a few in place, one
+    by one, many by rebuilding the heap. The heap is a plain list, which policies change with
+    `heapq`, so the index of a job is uncertain: each job has a hint, which is checked and corrected
+    when needed.
     """
 
     def __init__(self) -> None:
@@ -111,18 +110,18 @@ class PendingQueue:
     def push(self, job: PendingJob) -> None:
         """Add a job."""
         if job in self._removed:
-            self._settle()  # its removal comes before this
+            self._settle()  # its earlier removal comes first
         heap = self._heap
         job.place = len(heap)
         heapq.heappush(heap, job)
 
     def remove(self, job: PendingJob) -> None:
-        """Take `job` out, wherever it is; nothing happens to a job that is not in the heap."""
+        """Remove `job`; no effect if it is not in the heap."""
         self._moved.discard(job)
         self._removed.add(job)
 
     def move_all(self, moves: dict[PendingJob, int]) -> None:
-        """Change the priorities of jobs: job to priority."""
+        """Change the priorities of jobs ({job: priority})."""
         for job, priority in moves.items():
             order = job.prioritize(priority)
             if order == job.order:
@@ -132,8 +131,7 @@ class PendingQueue:
                 self._moved.add(job)
 
     def replace(self, jobs: Iterable[PendingJob]) -> None:
-        """Use `jobs` as the heap from now on; a list is accepted without checking that it is
-        one."""
+        """Use `jobs` as the heap; a list is assumed to be in heap order."""
         self._removed.clear()
         self._moved.clear()
         if not isinstance(jobs, list):
@@ -141,7 +139,7 @@ class PendingQueue:
         self._heap = jobs
 
     def reorder(self) -> None:
-        """The order of any job may have changed: sort them again.
+        """Sort all jobs again: their order may have changed.
 
         Costs a sort.
         """
@@ -156,22 +154,22 @@ class PendingQueue:
         return len(self._heap)
 
     def __bool__(self) -> bool:
-        """Whether any job waits; usually known without bringing the heap up to date."""
+        """Whether a job is pending; usually known without `settle`."""
         if not self._removed:
             return bool(self._heap)
         return len(self._heap) > len(self._removed) or bool(self.settle())
 
     def settle(self) -> list[PendingJob]:
-        """Return the heap, in order and without removed jobs."""
+        """Apply recorded changes, and return the heap."""
         if self._removed or self._moved:
             self._settle()
         return self._heap
 
     def in_order(self, most: int | None = None) -> Iterator[PendingJob]:
-        """The jobs in order, as they are now: later changes do not matter.
+        """Iterate over the jobs in order, as of now.
 
         Args:
-            most (int): the first so many; None: all
+            most (int): maximum number of jobs; None: all
         """
         return islice(in_order(self.settle()), most)
 
@@ -179,7 +177,7 @@ class PendingQueue:
         heap = self._heap
         removed, self._removed = self._removed, set()
         moved, self._moved = self._moved, set()
-        # One change costs about as much as rebuilding costs for sixteen jobs.
+        # A change costs about as much as rebuilding the heap for sixteen jobs.
         if 16 * (len(removed) + len(moved)) >= len(heap):
             for job in moved:
                 job.order = job.next_order
@@ -187,7 +185,7 @@ class PendingQueue:
                 heap[:] = [job for job in heap if job not in removed]
             heapq.heapify(heap)
             return
-        # One at a time: the heap is in order by `_order` before and after each.
+        # One at a time: the heap is in order of `_order` before and after each.
         for job in removed:
             index = self._find(job)
             if index is not None:
@@ -205,7 +203,7 @@ class PendingQueue:
         heap = self._heap
         size = len(heap)
         index = job.place
-        # `heapq` moves a job that is not the last one up along its ancestors.
+        # `heapq` moves a job other than the last up along its ancestors.
         while index < size:
             if heap[index] is job:
                 job.place = index
@@ -221,7 +219,7 @@ class PendingQueue:
         return found
 
     def _sift(self, index: int) -> None:
-        """Put the job at `index` where it belongs, the rest of the heap being in order."""
+        """Move the job at `index` to its place; the rest of the heap is in order."""
         heap = self._heap
         job = heap[index]
         start = index
@@ -251,35 +249,34 @@ class PendingQueue:
 
 
 class Backlog(PendingQueue):
-    """A `PendingQueue` that is kept in order, for policies that look past a job that cannot start.
+    """A sorted `PendingQueue`, for policies that look past a job that cannot start.
 
-    A job that comes, leaves or changes its place costs the same however many there are, give or take
-    a logarithm (`OrderedJobs`). As a list the jobs are there on request (`settle`), made anew after
-    a change. A job that a policy pops off that list must have its answer by the end of the step, or
-    it is there again: `remove` takes a job out for good.
+    Adding, removing or moving a job costs O(log n) (`OrderedJobs`). The jobs are available as a
+    list (`settle`), rebuilt after a change. A job that a policy pops off this list must be answered
+    by the end of the step, or it reappears: `remove` takes a job out for good.
 
     Attributes:
         jobs (OrderedJobs): the jobs to examine
-        parked (dict): by id, the jobs that wait for ranks to come up
-        groups (dict): by signature, the jobs to examine that were promised nothing
-        lines (dict): by mask of ranks, the same jobs, where `ranks_of` tells them apart
-        ranks_of: function giving the mask of the ranks for which a job and others wait for each
-            other; None: that does not matter
-        family_of: function giving the key that a signature shares with others that are refused with
-            it where the pool has no room at all (``block(job, family=True)``)
-        apart (dict): groups of jobs that rules have set apart and let in again, of which walks take one
-            after another (`let_in`)
-        come_back: function putting one of these into the queue
-        rooms (RoomIndex): told of each group that is made or dropped; None: there is none
-        effort (float): the work of this turn of the reactor, in jobs examined
-        longest (float): longest time that a job had to wait to be examined after something had
-            happened that could help it, seconds
+        parked (dict): id -> job that waits for ranks to come up
+        groups (dict): signature -> jobs to examine, without promised ones
+        lines (dict): mask of ranks -> the same jobs, if `ranks_of` is set
+        ranks_of: returns the mask of ranks for which a job and others take turns; None: not
+            relevant
+        family_of: maps a signature to a key; jobs with equal keys are refused together if the pool
+            has no room at all (``block(job, family=True)``)
+        apart (dict): groups of jobs deferred by rules and let in again; walks take their jobs one
+            by one (`let_in`)
+        come_back: queues one of these jobs
+        rooms (RoomIndex): is told of each group that is made or dropped; may be None
+        effort (float): work of this reactor turn, in examined jobs
+        longest (float): maximum wait of a job for examination after an event that could help it,
+            seconds
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.jobs = OrderedJobs()
-        # All jobs as a list, until the next change; None: not asked for since.
+        # all jobs as a list, until the next change; None: not computed
         self._listed: list[PendingJob] | None = None
         self.parked: dict[int, PendingJob] = {}
         self.groups: dict[Any, JobGroup] = {}
@@ -291,12 +288,13 @@ class Backlog(PendingQueue):
         self.rooms: RoomIndex | None = None
         self.effort: float = 0
         self.longest = 0.0
-        # A heap of the jobs that came in, or that something happened to which concerns them alone.
+        # heap of the jobs that arrived, or that an event concerns alone
         self._fresh: list[Entry] = []
-        #: since when blocked jobs are to be examined, seconds since the epoch; None: they are not
+        #: time since which blocked jobs are to be examined, seconds since the epoch; None: they are
+        #: not
         self._woken: float | None = None
         self._wakes_all = False
-        #: the walk under way, and since when its jobs have waited for it
+        #: the current walk, and the time since which its jobs have waited for it
         self._walk: Walk | None = None
         self._walk_since: float | None = None
 
@@ -351,7 +349,7 @@ class Backlog(PendingQueue):
         for job in [*jobs, *self.parked.values()]:
             job.priority = job.priority
         jobs.sort()
-        # Those that have left have the order that they had.
+        # jobs that have left keep their old order
         self._fresh = [entry_of(job) for _, _, job in self._fresh if job.queued]
         heapq.heapify(self._fresh)
         self._clear()
@@ -362,7 +360,8 @@ class Backlog(PendingQueue):
                 self._join(entry)
 
     def regroup(self) -> None:
-        """Which ranks jobs could want may have changed.  O(groups); if it has, O(jobs)."""
+        """Update the groups after the ranks that jobs could use may have changed.  O(groups); if
+        they have, O(jobs)."""
         if self.ranks_of is None:
             return
         for group in self.waiting_apart():
@@ -379,8 +378,7 @@ class Backlog(PendingQueue):
                     self._line_of(self.groups[job.signature]).add(entry_of(job))
 
     def set_promised(self, job: PendingJob, promised: bool) -> None:
-        """A job was promised a start, or is promised none any more: it is no longer found among those
-        that ask for the same, or is again."""
+        """Set whether a job has a promise: a promised job is not in its group."""
         if job.promised != promised:
             job.promised = promised
             if job.queued and promised:
@@ -389,7 +387,7 @@ class Backlog(PendingQueue):
                 self._join(entry_of(job))
 
     def _clear(self) -> None:
-        """Forget the jobs."""
+        """Remove all jobs."""
         self.jobs = OrderedJobs()
         self._listed = None
         for group in list(self.groups.values()):
@@ -426,7 +424,7 @@ class Backlog(PendingQueue):
             self._drop(group)
 
     def let_in(self, group: JobGroup, now: float) -> None:
-        """Jobs that a rule has set apart may start: the next walk comes to them as well.  O(1).
+        """Let in a group of jobs that a rule had set apart: the next walk includes them.  O(1).
 
         Args:
             group (JobGroup): the jobs
@@ -442,11 +440,11 @@ class Backlog(PendingQueue):
 
     @property
     def has_apart(self) -> bool:
-        """Whether `apart` still has a job that rules let in.  O(groups)."""
+        """Whether `apart` has a job that rules let in.  O(groups)."""
         return any(group.lets_in for group in self.apart)
 
     def waiting_apart(self) -> list[JobGroup]:
-        """The groups of `apart` that still have jobs which rules let in.  O(groups)."""
+        """Return the groups in `apart` with jobs that rules let in; drop the others.  O(groups)."""
         for group in [one for one in self.apart if not one.lets_in]:
             del self.apart[group]
             if self.rooms is not None:
@@ -477,15 +475,15 @@ class Backlog(PendingQueue):
         return iter(self.jobs if most is None else self.jobs.head(most))
 
     def first_behind(self, job: PendingJob) -> PendingJob | None:
-        """The first job without a promise behind one that has one, of `lines`; None: there is none.
-        O(masks of `lines`)."""
+        """Return the first unpromised job of `lines` behind a promised one, or None.  O(masks of
+        `lines`)."""
         place = (job.order, job.jobid)
         found = [line.first_since(place) for line in self.lines.values()]
         return min([other for other in found if other is not None], default=None)
 
     @property
     def has_priorities(self) -> bool:
-        """Whether the jobs to examine differ in their order.  O(1)."""
+        """Whether the orders of the jobs to examine differ.  O(1)."""
         jobs = self.jobs
         return bool(jobs.count and jobs.first.order != jobs.last.order)
 
@@ -496,14 +494,14 @@ class Backlog(PendingQueue):
         return bool(self.jobs.count or self.parked or self.has_apart)
 
     def is_behind_another(self, job: PendingJob, ranks: int) -> bool:
-        """Whether a job without a promise comes before `job` that could want some of `ranks` (a mask).
-        O(masks of `lines`, groups of `apart`)."""
+        """Whether an unpromised job before `job` could use some of `ranks` (a mask).  O(masks of
+        `lines`, groups of `apart`)."""
         for group in self.apart:
             if group.ranks & ranks and group.lets_in and group.first < job:
                 return True
         for mask, line in self.lines.items():
             if mask & ranks:
-                # Those at its head may have their answer since this turn of the reactor began.
+                # The first ones may have been answered in this reactor turn.
                 first = line.first
                 for other in line.since((first.order, first.jobid)):
                     if not other.request.finalized:
@@ -515,11 +513,11 @@ class Backlog(PendingQueue):
     # -- which jobs are to be examined --------------------------------------------------------------
 
     def wake(self, now: float, all: bool = False) -> None:
-        """Something was released, came up or changed: blocked jobs are to be examined again.
+        """Have blocked jobs examined again: resources were released, came up or changed.
 
         Args:
             now (float): seconds since the epoch
-            all (bool): also those for which there is no room
+            all (bool): whether to include jobs without room
         """
         if self.jobs.count or self.apart:
             self._wakes_all |= all
@@ -532,23 +530,24 @@ class Backlog(PendingQueue):
         return self._woken is not None
 
     def again(self, job: PendingJob) -> None:
-        """`job` is to be examined again, and no other job for its sake."""
+        """Have only `job` examined again."""
         job.examined = False
         heapq.heappush(self._fresh, entry_of(job))
 
     def park(self, job: PendingJob) -> None:
-        """Leave `job` out of walks until ranks come up."""
+        """Exclude `job` from walks until ranks come up."""
         self.remove(job)
         self.parked[job.jobid] = job
 
     def unpark(self) -> None:
-        """Ranks came up, or the inventory changed: all parked jobs are to be examined."""
+        """Have all parked jobs examined: ranks came up, or the inventory changed."""
         parked, self.parked = self.parked, {}
         for job in parked.values():
             self.push(job)
 
     def first_newcomer(self) -> PendingJob | None:
-        """The first of the jobs that came in, or are to be examined again, and were not yet."""
+        """Return the first job that arrived, or is to be examined again, and has not been, or
+        None."""
         fresh = self._fresh
         while fresh:
             order, _, job = fresh[0]
@@ -559,8 +558,8 @@ class Backlog(PendingQueue):
         return None
 
     def newcomers(self) -> Iterator[PendingJob]:
-        """The jobs that came in or are to be examined again, in order; they count as examined.
-        O(log n) for each."""
+        """Yield the jobs that arrived or are to be examined again, in order, and mark them
+        examined.  O(log n) each."""
         job = self.first_newcomer()
         while job is not None:
             job.examined = True
@@ -568,7 +567,7 @@ class Backlog(PendingQueue):
             job = self.first_newcomer()
 
     def forget_newcomers(self) -> None:
-        """All newcomers were examined."""
+        """Drop all newcomers: they were examined."""
         self._fresh.clear()
 
     # -- findings of a policy about the job that it examines ------------------------------------------
@@ -576,49 +575,48 @@ class Backlog(PendingQueue):
     def block(
         self, job: PendingJob, alike: bool = False, limit: float = inf, family: bool = False
     ) -> None:
-        """`job` cannot start as things are.
+        """Note that `job` cannot start at present.
 
         Args:
             job (PendingJob): the job
-            alike (bool): nor can jobs behind it that ask for the same and may run as long or
-                longer: they are left out of this walk
-            limit (float): a shorter time than the job's limit that is too long already, in seconds
-            family (bool): nor can jobs behind it, however long they run, whose signatures are of the
-                same family
+            alike (bool): whether jobs behind it with its signature and at least its limit cannot
+                start either: this walk skips them
+            limit (float): a limit shorter than the job's that is already too long, in seconds
+            family (bool): whether jobs behind it with signatures of its family cannot start either,
+                whatever their limits
         """
         if alike and self._walk is not None:
             self._walk.refuse(job.signature, 0.0 if family else min(limit, job.limit), family)
 
     def allow(self) -> None:
-        """Something is not kept free any more: findings about one job do not hold for others
-        that ask for the same."""
+        """Drop the findings about jobs alike: some resources are no longer kept free."""
         if self._walk is not None:
             self._walk.allow()
 
     def skip_promised(self, last: PendingJob) -> None:
-        """The promised jobs behind the one that is examined were examined as well, up to `last`."""
+        """Skip the promised jobs behind the current one, up to `last`, which were also examined."""
         if self._walk is not None:
             self._walk.skip_promised(last)
 
     def spend(self, effort: float) -> None:
-        """The policy did work that takes as long as examining `effort` jobs."""
+        """Add work of the policy, in examined jobs."""
         self.effort += effort
 
     def to_examine(
         self, clock: Callable[[], float], promises: PromisedJobs | None = None
     ) -> Iterator[PendingJob | None]:
-        """The jobs that a pass should examine: walks over the queue, each in order, until nothing is
-        left that could have been helped.
+        """Yield the jobs that a pass should examine: walks over the queue, each in order, until no
+        job is left that an event could have helped.
 
-        Between two jobs the caller answers, blocks or parks the one it was given. The pass may not be
-        closed by an event.
+        Before the next one the caller answers, blocks or parks each job. An event must not close
+        the pass.
 
         Args:
-            clock: function giving the time
-            promises (PromisedJobs): which jobs were promised a start, and which may be
+            clock: returns the time
+            promises (PromisedJobs): the promised jobs, and those that may be promised a start
 
         Yields:
-            a job, or None where the pass should give way to other work
+            a job, or None when the pass should yield to the reactor
         """
         self.effort = 0
         while self._woken is not None or self.first_newcomer() is not None:
@@ -636,8 +634,8 @@ class Backlog(PendingQueue):
                 self.longest = max(self.longest, clock() - woken)
 
     def stats(self, now: float) -> dict[str, float]:
-        """For ``stats_get()``: how many jobs are parked, and for how many seconds some job has been
-        waiting to be examined since something happened that could help it, now and at worst."""
+        """Return, for ``stats_get()``, the number of parked jobs, and the seconds that jobs have
+        been waiting for examination after an event that could help them, now and at most."""
         since = self._woken if self._walk_since is None else self._walk_since
         unlooked = 0.0 if since is None else now - since
         return {

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The requests of the job manager, the pending jobs that they are for, and the table of both (RFC
-27).
+"""The job manager's requests, their pending jobs, and the table of both (RFC 27).
 
 The job manager requests a job's resources with ``sched.alloc``. `Requests.open` enters the request
-into the table; usually its `PendingJob` waits in the queue, but a policy may keep the request
-elsewhere. `AllocRequest.success`, `~AllocRequest.deny` or `~AllocRequest.cancel` answers
-it: the policy calls the first two, the library the last when the request is withdrawn. The request
-then leaves the table. Its job may still be in the queue, since the policy is in the middle of a
-pass: the table remembers it, and removes it before any other code of the policy runs
-(`Requests.sweep`, `Requests.end_step`).
+into the table; usually its `PendingJob` is in the queue, but a policy may keep the request
+elsewhere. `AllocRequest.success`, `~AllocRequest.deny` or `~AllocRequest.cancel` answers it: the
+policy calls the first two, the library the last, when the request is withdrawn. The request then
+leaves the table. Its job may still be in the queue, in the middle of a pass: the table removes it
+before any other code of the policy runs (`Requests.sweep`, `Requests.end_step`).
 
 `flux.scheduler.states` has the states of requests and jobs, and their transitions. A job that was
-denied, or whose request was withdrawn, is unknown again, and may be requested again. A request for
-a job that holds resources is denied. `Requests._check` compares the table with these rules.
+denied, or whose request was withdrawn, is unknown, and may be requested again. A request for a job
+that holds resources is denied. `Requests._check` compares the table with these rules.
 """
 
 from __future__ import annotations
@@ -40,31 +38,31 @@ from flux.scheduler.states import (
 
 Annotations = dict[str, Any]
 
-#: The attributes and events of most running jobs; not to be changed.
+#: Attributes and events of most running jobs; do not change.
 NO_ATTRIBUTES = SystemAttributes({})
 NO_EVENTS: list[dict[str, Any]] = []
 
-#: Added to the order of a job that goes behind all others: more than any priority.
+#: Added to the order of a job that goes behind all others: exceeds any priority.
 BEHIND_ALL = 1 << 33
 
 
 class AllocRequest:
-    """One ``sched.alloc`` request, to be answered exactly once.
+    """A ``sched.alloc`` request, to be answered exactly once.
 
-    `success`, `deny` or `cancel` answers it for good; `annotate` may be called any number of times
+    `success`, `deny` or `cancel` answers it finally; `annotate` may be called any number of times
     before.
 
     Args:
-        scheduler (Scheduler): sends the answers
+        scheduler (Scheduler): the scheduler, which sends the answers
         msg (Message): the request as received
 
     Attributes:
-        jobid (int): the job it is for
+        jobid (int): the job id
         job (PendingJob or None): the queued job of the request
         state (str): one of `flux.scheduler.states.REQUEST`: "open", "succeeded", "denied",
             "canceled"
-        table (Requests or None): has the open request; None for one made by hand
-        userid (int or None): the job's user; None: not known
+        table (Requests or None): the table of the open request; None for one made by hand
+        userid (int or None): the job's user, if known
         scheduler, msg: as given
     """
 
@@ -91,7 +89,7 @@ class AllocRequest:
         self.job: PendingJob | None = None
         self.state = OPEN
         self.userid: int | None = None
-        #: the sched annotations that the job manager now shows for this job
+        #: sched annotations that the job manager shows for this job
         self._shown: Annotations | None = None
 
     @property
@@ -100,15 +98,15 @@ class AllocRequest:
         return self.state != OPEN
 
     def read_jobspec(self) -> dict[str, Any]:
-        """The jobspec, parsed from the message each time: a long queue keeps it as text."""
+        """Parse the jobspec from the message, each time: a long queue keeps it as text."""
         jobspec: dict[str, Any] = self.msg.payload["jobspec"]
         return jobspec
 
     def _answer(self, event: str) -> None:
-        """Record that the request is being answered.
+        """Record the answer.
 
         Raises:
-            IllegalMove: it was answered before
+            IllegalMove: the request was already answered
         """
         if self.state != OPEN:
             raise IllegalMove(
@@ -119,12 +117,12 @@ class AllocRequest:
             self.table.answered(self, event)
 
     def fail(self) -> None:
-        """The success could not be sent: the request is denied after all."""
+        """Deny the request after all: the success could not be sent."""
         self.state = REQUEST.after(self.state, "fail")
 
     def _with_times(self, R: dict[str, Any]) -> dict[str, Any]:
-        """`R`; if its times were not set, with the current time and the end from its job's
-        request."""
+        """Return `R`, with the current time and the end from the job's request if its times are not
+        set."""
         execution = R.get("execution")
         if (
             not isinstance(execution, dict)
@@ -153,16 +151,16 @@ class AllocRequest:
         """Answer the request with resources.
 
         Args:
-            R: a pool object (anything with ``to_dict()``) or an R dict (RFC 20). A pool without
-                ``starttime`` and ``expiration`` gets the current time, and the end by the job's
-                duration or, without one, that of the instance; a dict is not checked
+            R: a pool object (with ``to_dict()``) or an R dict (RFC 20). If ``starttime`` and
+                ``expiration`` of a pool are not set, they become the current time, and the end by
+                the job's duration or else the instance's; a dict is not checked
             annotations (dict): annotations to attach (RFC 27)
-            clear (bool): remove the sched annotations that were set while the job was pending,
-                except those that `annotations` sets
+            clear (bool): whether to remove the sched annotations set while the job was pending,
+                except those in `annotations`
 
         Raises:
-            IllegalMove: the request was answered before (a RuntimeError); if it was canceled or denied,
-                resources that the pool has given the job since are freed
+            IllegalMove: the request was already answered (a RuntimeError); if it was canceled or
+                denied, resources allocated to the job since then are freed
         """
         if self.table is not None and self.finalized and not self.table.is_running(self.jobid):
             self.table.will_not_run(self.jobid)
@@ -190,20 +188,20 @@ class AllocRequest:
         """Deny the request: the job will never run here.
 
         Args:
-            note (str): why, for the user
+            note (str): the reason, for the user
 
         Raises:
-            IllegalMove: the request was answered before (a RuntimeError)
+            IllegalMove: the request was already answered (a RuntimeError)
         """
         self._answer("deny")
         self._shown = None
         self.scheduler.alloc_deny(self.msg, note)
 
     def cancel(self) -> None:
-        """Confirm that the request was withdrawn, and clear its annotations.
+        """Confirm that the request is withdrawn, and clear its annotations.
 
         Raises:
-            IllegalMove: the request was answered before (a RuntimeError)
+            IllegalMove: the request was already answered (a RuntimeError)
         """
         self._answer("cancel")
         if self._shown:
@@ -212,9 +210,9 @@ class AllocRequest:
         self.scheduler.alloc_cancel(self.msg)
 
     def annotate(self, annotations: Annotations) -> None:
-        """Update the job's annotations; ignored once the request was answered.
+        """Update the job's annotations; ignored if the request is answered.
 
-        A null removes a key; it is not sent for one that was never set.
+        A null removes a key; it is not sent for a key that was never set.
 
         Args:
             annotations (dict): merged with the current ones (RFC 27)
@@ -249,8 +247,8 @@ class AllocRequest:
 
 
 class TabledRequest(AllocRequest):
-    """An `AllocRequest` of a table, whose message is already decoded: decoding it again would cost
-    as much."""
+    """An `AllocRequest` in a table. Its message is already decoded; decoding it again would cost as
+    much."""
 
     __slots__ = ()
 
@@ -259,25 +257,24 @@ class TabledRequest(AllocRequest):
 
 
 class PendingJob:
-    """A job waiting for resources.
+    """A job that waits for resources.
 
-    Jobs compare by `order`, the lowest first, then by job id, the lowest first. Their order is the
-    negated priority, so that the highest priority comes first, unless the scheduler has an
-    `order()` of its own.
+    Jobs compare by `order`, then by job id, the lowest first. The order is the negated priority,
+    unless the scheduler has its own `order()`.
 
     Args:
         jobid (int): the job id
         priority (int): 0 to 4294967295, higher is more urgent
         t_submit (float): time of submission, seconds since the epoch
-        request (AllocRequest): the open request, to be answered once
-        resource_request: the request that the pool's ``parse_resource_request()`` returned
+        request (AllocRequest): the open request, to answer once
+        resource_request: the request from the pool's ``parse_resource_request()``
 
     Attributes:
-        order: the sort key of the job; after a change the queue must be sorted
-        came (float): when the request came, seconds since the epoch
+        order: the job's sort key; after a change the queue must be sorted again
+        came (float): arrival of the request, seconds since the epoch
 
-    A policy may set attributes of its own on a job. Further facts are in tables by job id, except for
-    those that the queue needs at each comparison: see ``__slots__``.
+    A policy may set its own attributes on a job. Other facts are in tables by job id, except those
+    that the queue needs at each comparison: see ``__slots__``.
     """
 
     __slots__ = (
@@ -288,26 +285,26 @@ class PendingJob:
         "request",
         "resource_request",
         "came",
-        "_last_annotation",  # a policy's own, for its last annotation
-        # The queue's own:
+        "_last_annotation",  # for a policy's last annotation
+        # for the queue:
         "place",  # the job's last known index in the heap
-        "next_order",  # the `order` from the next sort of the heap on
-        "queued",  # whether the job is in the `Backlog`, and not parked
-        "examined",  # whether it was, since it came in or an event concerned it alone
-        # The key of the jobs that are refused together: the shape of its request,
-        # and the signatures of the admission rules. None: not known yet.
+        "next_order",  # `order` after the next sort of the heap
+        "queued",  # whether the job is in the `Backlog` and not parked
+        "examined",  # whether it was examined since it arrived or an event concerned it alone
+        # Key of the jobs refused together: the shape of its request and the signatures of the
+        # admission rules; None: not computed.
         "signature",
-        "limit",  # seconds the job may run; infinite without a limit; -1: not known yet
-        "tried",  # a number that a policy gave it when it was found blocked; -1: it was not
-        "_size",  # see `size`; -1: not computed yet
-        # The job has a promise, so it is not among the others of its signature.
+        "limit",  # seconds; infinite without a limit; -1: not computed
+        "tried",  # a policy's number of the pass in which it was blocked; -1: none
+        "_size",  # see `size`; -1: not computed
+        # whether the job has a promise, and so is not in its group
         "promised",
-        "demoted",  # whether it goes behind all that are not, regardless of priority
-        # Whether a rule has deferred it since it got its priority: it respects the promises made to
+        "demoted",  # whether it goes behind all other jobs, regardless of priority
+        # Whether a rule has deferred it since its priority was set: it respects promises made to
         # others meanwhile.
         "was_deferred",
-        # Why it waits for an optional preference of its user, in a sentence, and until when,
-        # seconds since the epoch: no job is preempted for that. None: it does not.
+        # (sentence, end in seconds since the epoch) while it waits for a preference of its user,
+        # for which no job is preempted; else None.
         "prefers",
         "__dict__",  # costs nothing until a policy adds an attribute
         "__weakref__",
@@ -353,29 +350,29 @@ class PendingJob:
 
     @property
     def userid(self) -> int | None:
-        """The job's user; None: not known."""
+        """The job's user, or None if unknown."""
         userid: int | None = getattr(self.request, "userid", None)
         return userid
 
     @property
     def attributes(self) -> SystemAttributes:
-        """The system attributes of its jobspec. Costs parsing it, since a long queue keeps it as
+        """The system attributes of its jobspec. Costs parsing that, since a long queue keeps it as
         text."""
         return SystemAttributes.of_job(self)
 
     @property
     def bank(self) -> str | None:
-        """The job's bank; None: it names none. Costs as `attributes`."""
+        """The job's bank, or None. Costs as `attributes`."""
         return self.attributes.bank
 
     @property
     def queue(self) -> str | None:
-        """The job's queue; None: it names none. Costs as `attributes`."""
+        """The job's queue, or None. Costs as `attributes`."""
         return self.attributes.queue
 
     @property
     def size(self) -> int:
-        """The minimum number of cores that it requests; 0 if not known."""
+        """The minimum number of cores that it requests; 0 if unknown."""
         size = self._size
         if size < 0:
             size = self._size = getattr(self.resource_request, "ncores", 0)
@@ -383,7 +380,7 @@ class PendingJob:
 
     @property
     def priority(self) -> int:
-        """The job's priority. After setting it, the job's heap must be sorted again."""
+        """The job's priority. After setting it, the heap must be sorted again."""
         return self._priority
 
     @priority.setter
@@ -392,11 +389,11 @@ class PendingJob:
 
     @property
     def by_priority(self) -> int:
-        """The default sort key, the lowest first."""
+        """The default sort key; the lowest goes first."""
         return BEHIND_ALL - self._priority if self.demoted else -self._priority
 
     def prioritize(self, priority: int) -> Any:
-        """Change the priority, and return the new `order`, which the queue sets."""
+        """Set the priority. Return the new `order`, for the queue to set."""
         if priority != self._priority:
             self.was_deferred = False
         self._priority = priority
@@ -424,21 +421,21 @@ class RunningJob:
 
     Attributes:
         jobid (int): the job id
-        userid (int): the job's user; None: not known
-        size (int): minimum number of requested cores; if it was found running (RFC 27 hello), of
-            held ones
+        userid (int): the job's user, or None if unknown
+        size (int): minimum number of requested cores; for a job found running (RFC 27 hello), of
+            held cores
         limit (float): time limit of its request in seconds; infinite without a limit
         start (float): its start, seconds since the epoch
-        end (float): its latest end, seconds since the epoch; infinite: not known
-        predicted (float): run time expected at its start, in seconds; None: not known
-        attributes (SystemAttributes): those in `PolicyScheduler.keep_attributes`. When a rule is
-            told of it (`AdmissionRule.hello`): all, with updates applied, if a rule needs them;
-            else, or if they could not be read, none
-        eventlog (list): its events (RFC 18), when a rule is told of it and one needs them; else, or
-            if they could not be read, empty
-        unreadable (bool): a rule needs attributes or eventlog, and they could not be read
-        priority, t_submit: if the job was found running, its priority and time of submission,
-            seconds since the epoch; else None
+        end (float): its latest end, seconds since the epoch; infinite: unknown
+        predicted (float): run time expected at its start, in seconds, or None
+        attributes (SystemAttributes): those in `PolicyScheduler.keep_attributes`. In
+            `AdmissionRule.hello`: all, with updates applied, if a rule needs them; otherwise, or if
+            unreadable, none
+        eventlog (list): in `AdmissionRule.hello`: its events (RFC 18), if a rule needs them;
+            otherwise, or if unreadable, empty
+        unreadable (bool): whether required attributes or events were unreadable
+        priority, t_submit: of a job found running: priority, and time of submission in seconds
+            since the epoch; else None
     """
 
     __slots__ = (
@@ -483,37 +480,37 @@ class RunningJob:
 
     @classmethod
     def found(cls, job: dict[str, Any], R: dict[str, Any]) -> RunningJob:
-        """Make the record of a job that was found running, from the job manager's entry and its R
-        (RFC 20); its request is not known."""
+        """Return the record of a job found running, from the job manager's entry and its R (RFC
+        20); its request is unknown."""
         execution = R["execution"]
         start = execution.get("starttime") or job["t_submit"]
         end = execution.get("expiration") or inf
         cores = sum(popcount(cores) * popcount(ranks) for ranks, cores, _ in read_lite(R))
-        # The limit is a difference of sums: rounded to the millisecond it is the job's own, and so
-        # in the same class.
+        # The limit is a difference of sums: rounding to milliseconds restores the original, for the
+        # job's class.
         found = cls(job["id"], job["userid"], cores, round(end - start, 3), start, end)
         found.priority, found.t_submit, found.R_object = job["priority"], job["t_submit"], R
         return found
 
     @property
     def R(self) -> ResourcePool | None:
-        """The allocation of a job that was found running, while rules are told of it; the expiration is its end.
-        None if this scheduler has started it: the pool has its resources. It is made anew each
-        time: on a large machine it takes a hundred times as much memory as R."""
+        """The allocation of a job found running, while rules are told of it; the expiration is its
+        end. None for a job started by this scheduler: its resources are in the pool. Made anew at
+        each access: on a large machine it takes a hundred times as much memory as R."""
         return None if self.R_object is None else ResourcePool(self.R_object)
 
     @property
     def bank(self) -> str | None:
-        """The job's bank, if known; else, or if it names none, None."""
+        """The job's bank, or None if it has none or is unknown."""
         return self.attributes.bank
 
     @property
     def queue(self) -> str | None:
-        """The job's queue, likewise."""
+        """The job's queue, or None if it has none or is unknown."""
         return self.attributes.queue
 
     def know(self, found: dict[str, Any] | None) -> None:
-        """Set the attributes and eventlog that were looked up; None: they could not be read."""
+        """Set the attributes and eventlog from a lookup; None: they were unreadable."""
         self.unreadable = found is None
         found = found or {}
         self.attributes = SystemAttributes.of(found.get("jobspec"))
@@ -521,7 +518,7 @@ class RunningJob:
         self.eventlog = eventlog if isinstance(eventlog, list) else NO_EVENTS
 
     def keep(self, names: Iterable[str]) -> None:
-        """Rules were told of it: forget its eventlog, and its attributes but for some."""
+        """Drop the eventlog, and the attributes except `names`: the rules were told of the job."""
         self.eventlog = NO_EVENTS
         self.attributes = self.attributes.only(names) if names else NO_ATTRIBUTES
 
@@ -541,18 +538,18 @@ class _Queue(Protocol):
 class Requests:
     """The table of open requests, and of the states of jobs.
 
-    All operations are O(1), except `job_of` in a queue of a policy's own.
+    All operations are O(1), except `job_of` with a policy's own queue.
 
     Args:
         queue (PendingQueue): the queue of pending jobs
-        order: function giving the `PendingJob.order` of a job, or None: by priority
-        failed: ``failed(request, R, error)``, called when a success could not be sent; None: the
+        order: returns the `PendingJob.order` of a job; None: by priority
+        failed: ``failed(request, R, error)`` is called when a success could not be sent; None: the
             error is raised
 
     Attributes:
-        to_sweep (list): jobs whose request was answered, and that may still be in the queue
-        on_answer: called as ``on_answer(jobid, event)`` when a request is answered; `event` is
-            "success", "deny" or "cancel". None: it is not called
+        to_sweep (list): jobs with answered requests that may still be in the queue
+        on_answer: ``on_answer(jobid, event)`` is called when a request is answered; `event` is
+            "success", "deny" or "cancel". May be None
         order, failed: as given
     """
 
@@ -564,9 +561,10 @@ class Requests:
     ) -> None:
         self.queue = queue
         self.order = order
-        #: called with a job whose `order` raised when its priority changed
+        #: called with a job whose `order` raised on a change of priority
         self.order_failed: Callable[[PendingJob, Exception], None] = lambda job, error: None
-        #: called with the id of a job that was denied or canceled: the pool may have given it resources
+        #: called with the id of a job denied or canceled: the pool may have allocated resources to
+        #: it
         self.will_not_run: Callable[[int], None] = lambda jobid: None
         self.failed = failed
         self.on_answer: Callable[[int, str], Any] | None = None
@@ -574,12 +572,12 @@ class Requests:
         #: never run
         self.on_queue: Callable[[PendingJob, Any], Any] | None = None
         self._open: dict[int, AllocRequest] = {}
-        #: by id, the state of each job that is not unknown
+        #: job id -> state, for jobs that are not unknown
         self._states: dict[int, str] = {}
         self.to_sweep: list[PendingJob] = []
-        #: length of the queue when the current step began, without jobs deferred since
+        #: length of the queue at the beginning of the current step, without jobs deferred since
         self._before = 0
-        #: the request that is being answered or annotated
+        #: the request being answered or annotated
         self._sender: AllocRequest | None = None
 
     def __contains__(self, jobid: object) -> bool:
@@ -591,7 +589,7 @@ class Requests:
     # -- the states of jobs ------------------------------------------------------------------------
 
     def state_of(self, jobid: int) -> str:
-        """The state of a job, one of `flux.scheduler.states.JOB`."""
+        """Return the state of a job, one of `flux.scheduler.states.JOB`."""
         return self._states.get(jobid, UNKNOWN)
 
     def is_running(self, jobid: int) -> bool:
@@ -616,24 +614,23 @@ class Requests:
 
     @property
     def running(self) -> int:
-        """The number of running jobs: those that are known and have no open request.  O(1)."""
+        """The number of running jobs: known jobs without an open request.  O(1)."""
         return len(self._states) - len(self._open)
 
     def defer(self, jobid: int) -> None:
-        """A pending job leaves the queue without an answer, in the current step if there is
-        one."""
+        """Let a pending job leave the queue without an answer."""
         self.move(jobid, "defer")
         self._before -= 1
 
     def readmit(self, jobid: int) -> None:
-        """A deferred job comes back into the queue."""
+        """Let a deferred job return to the queue."""
         self.move(jobid, "readmit")
         self._before += 1
 
     # -- requests ----------------------------------------------------------------------------------
 
     def open(self, scheduler: Any, msg: Any, jobid: int) -> AllocRequest:
-        """Enter a new request, and return it. A request of a running job is entered as well, to be
+        """Enter a new request, and return it. A request of a running job is also entered, to be
         denied."""
         request = self._open[jobid] = TabledRequest(scheduler, msg, jobid, self)
         if jobid not in self._states:
@@ -641,16 +638,16 @@ class Requests:
         return request
 
     def get(self, jobid: int) -> AllocRequest | None:
-        """The open request of a job, or None."""
+        """Return the open request of a job, or None."""
         return self._open.get(jobid)
 
     def note_sender(self, request: AllocRequest) -> None:
-        """`request` is about to have the scheduler send a message: remember it, so that its own
-        message need not be decoded again to find the job."""
+        """Note the request for which the scheduler is about to send a message, so that its own
+        message need not be decoded to find the job."""
         self._sender = request
 
     def jobid_of(self, msg: Any) -> int:
-        """The job id in a ``sched.alloc`` message, if possible without decoding it again."""
+        """Return the job id in a ``sched.alloc`` message, if possible without decoding it again."""
         request = self._sender
         if request is not None and request.msg is msg:
             return request.jobid
@@ -658,7 +655,7 @@ class Requests:
         return jobid
 
     def answered(self, request: AllocRequest, event: str) -> None:
-        """`request` was answered: it is no longer open, and its job must not be examined.
+        """Remove an answered request; its job must not be examined any more.
 
         A job whose request succeeds is running once R is passed on (`Scheduler.alloc_success`).
         """
@@ -672,15 +669,15 @@ class Requests:
         job, request.job = request.job, None  # leave no cycles for the collector
         if job is not None:
             self.to_sweep.append(job)
-            # From now on only tables may keep it.
+            # from now on only caches may keep it
             shape = getattr(job.resource_request, "shape", None)
             count_kept(getattr(shape, "kept_bytes", 0))
         if self.on_answer is not None:
             self.on_answer(jobid, event)
 
     def job_of(self, jobid: int) -> PendingJob | None:
-        """The queued job of an open request, or None; costs a search if a policy has queued the job
-        itself."""
+        """Return the queued job of an open request, or None. Costs a search if the policy has
+        queued the job itself."""
         request = self._open.get(jobid)
         if request is None:
             return None
@@ -701,19 +698,19 @@ class Requests:
     # -- around each step of the policy's code -----------------------------------------------------
 
     def sweep(self) -> None:
-        """Remove jobs from the queue that were answered by code outside of a pass."""
+        """Remove jobs from the queue that were answered outside a pass."""
         for job in self.to_sweep:
             self.queue.remove(job)
         self.to_sweep.clear()
 
     def begin_step(self) -> None:
-        """A policy's code is about to run: the queue must have only pending jobs."""
+        """Prepare for a step of the policy's code: the queue must have only pending jobs."""
         if self.to_sweep:
             self.sweep()
         self._before = len(self.queue)
 
     def end_step(self) -> None:
-        """A policy's code has run: remove answered jobs from the queue before other code runs."""
+        """Remove answered jobs from the queue after a step of the policy's code."""
         answered = self.to_sweep
         if answered:
             # Most policies pop the jobs that they answer: the length shows that without a search.
@@ -722,7 +719,7 @@ class Requests:
             answered.clear()
 
     def _check(self) -> None:
-        """Compare the table with the states; AssertionError if they differ."""
+        """Compare the table with the states. Raises AssertionError if they differ."""
         for jobid, request in self._open.items():
             assert request.jobid == jobid and request.table is self, f"{jobid}: wrong entry"
             assert request.state == OPEN, f"{jobid}: in the table though {request.state}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Requests with an answer: a fault of one is answered, and goes no further."""
+"""Requests with an answer: errors are answered, and do not propagate."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ def served_by(
     guests: bool = False,
     sees_all: bool = False,
 ) -> Callable[[Any, Any], None]:
-    """Make the handler of a request, a method of a scheduler: an exception is answered, and goes no further.
+    """Return the handler of a request, as a method of a scheduler: an exception is answered, and
+    does not propagate.
 
     Args:
-        topic (str): of the request
-        answer: ``answer(scheduler, msg)`` answers it
-        prefix (bool): whether the name of the module comes before the topic
-        guests (bool): whether guests may ask
-        sees_all (bool): whether guests may that see all (`messages.sees_all`)
+        topic (str): topic of the request
+        answer: ``answer(scheduler, msg)`` sends the answer
+        prefix (bool): whether the module's name precedes the topic
+        guests (bool): whether guests may send it
+        sees_all (bool): whether guests that see all (`messages.sees_all`) may send it
     """
 
     @request_handler(topic, prefix=prefix, allow_guest=guests or sees_all)
@@ -45,8 +46,8 @@ class Responder:
 
     Args:
         handle: the Flux handle
-        errors (ErrorReporter): where bugs are reported
-        limits (SizeLimits): of messages; None: they were checked before
+        errors (ErrorReporter): receives bugs
+        limits (SizeLimits): limits on messages; None: they are already checked
     """
 
     def __init__(
@@ -57,25 +58,25 @@ class Responder:
         self.limits = limits
 
     def serve(self, msg: Any, serve: Callable[[], Any]) -> None:
-        """Call `serve`; answer `msg` with an error if it raises."""
+        """Call `serve`; if it raises, answer `msg` with an error."""
         try:
             serve()
         except ValueError as exc:  # the caller's mistake
             self.refuse(msg, str(exc))
-        except BlockingIOError as exc:  # more is asked at once than is answered
+        except BlockingIOError as exc:  # too many queries at once
             self.refuse(msg, str(exc.strerror), errno.EAGAIN)
-        except RecursionError:  # the caller's mistake as well
+        except RecursionError:  # also the caller's mistake
             self.refuse(msg, f"{msg.topic}: the payload is nested too deeply")
         except Exception as exc:
             self._errors.report(msg.topic, trace=True)
-            # Its text can name anything, and a guest is told nothing of others.
+            # Its text may contain anything, and guests learn nothing of other users.
             shown = messages.sees_all(msg)
             self.refuse(
                 msg, f"{type(exc).__name__}: {exc}" if shown else "the scheduler has failed"
             )
 
     def serve_if_sees_all(self, msg: Any, serve: Callable[[], Any]) -> None:
-        """As `serve`; callers that may not see all are refused, as by flux-core."""
+        """As `serve`; callers that may not see all are refused, as in flux-core."""
         if messages.sees_all(msg):
             self.serve(msg, serve)
         else:

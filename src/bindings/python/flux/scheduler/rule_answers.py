@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Checks of the answers of a site's admission rules.
 
-`check_answers` wraps each method of a rule that a site's class defines. If the answer decides about
-a job, a wrong one denies the job, as if the rule had raised an exception, and is logged. A wrong
-answer of another method, or an exception there, counts as no answer, and is logged once for each
-method. Rules of the library are not checked, and cost nothing.
+`check_answers` wraps each method of a rule that is defined by a site's class. If the answer decides
+on a job, an invalid one denies the job, as if the rule had raised an exception, and is logged. An
+invalid answer of another method, or an exception in it, counts as no answer, and is logged once per
+method. The library's rules are not checked, and cost nothing.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Answer(NamedTuple):
     """The valid answers of a method.
 
     Attributes:
-        expected (str): in words, for the log
-        right: whether a value is valid; it may raise TypeError or ValueError for an invalid one
-        instead: returns the replacement of a wrong answer, given the arguments; None: the job is
+        expected (str): description, for the log
+        right: whether a value is valid; may raise TypeError or ValueError for an invalid one
+        instead: returns the replacement of an invalid answer, from the arguments; None: the job is
             denied
-        parts: whether the answer is a sequence of such values, which are checked one by one
+        parts: whether the answer is a sequence of such values, to be checked one by one
     """
 
     expected: str
@@ -102,7 +102,7 @@ _JOB_TEXT = Answer("text or None", _is_text, _nothing)
 _FLAG = Answer("True or False", _is_flag, _no)
 _TOLD = Answer("nothing", _anything, _nothing)
 
-#: The methods of a rule and their valid answers. Not here: `alloc`, which answers by raising, and
+#: Methods of a rule -> valid answers. Not included: `alloc`, which answers by raising, and
 #: `pool_made`, whose exceptions end the start of the scheduler.
 ANSWERS: dict[str, Answer] = {
     "as_queued": Answer("a request", lambda one: hasattr(one, "duration")),
@@ -136,11 +136,11 @@ ANSWERS: dict[str, Answer] = {
 
 
 def check_answers(rule: AdmissionRule, errors: ErrorReporter) -> None:
-    """Wrap the methods of a rule that a site's class defines with checks; only once.
+    """Wrap the methods of a rule that are defined by a site's class with checks, once.
 
     Args:
         rule (AdmissionRule): the rule
-        errors (ErrorReporter): logs wrong answers
+        errors (ErrorReporter): logs invalid answers
     """
     if "answers_checked" in vars(rule):
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The interface of a scheduler to the admission rules of the library."""
+"""The interface of a scheduler to the library's admission rules."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ if TYPE_CHECKING:
 
 
 def signature_of(request: Any, marks: Any) -> Any:
-    """The `PendingJob.signature` of a job: jobs of one signature differ in their limits alone.
+    """Return the `PendingJob.signature` of a job: jobs with equal signatures differ only in their
+    limits.
 
     Args:
         request: the job's resource request
-        marks: the parts that admission rules add; None: none
+        marks: the parts added by admission rules, or None
     """
     shape = getattr(request, "shape", None)
     return shape if marks is None or shape is None else (shape, marks)
 
 
 class HostedPolicy(PolicyView, Protocol):
-    """The members of a `PolicyScheduler` that rules use through a `RuleHost`."""
+    """The members of a `PolicyScheduler` used by rules, through a `RuleHost`."""
 
     admission: AdmissionControl
     facts: RequestFacts
@@ -82,19 +83,19 @@ class HostedPolicy(PolicyView, Protocol):
 
 
 class RuleHost:
-    """A scheduler as the rules of the library see it: the members of
-    `flux.scheduler.admission.AdmissionHost`, which a site's own rule may use as well, and others
-    that need more care.
+    """A scheduler, for the library's rules: the members of
+    `flux.scheduler.admission.AdmissionHost`, which a site's rules may use too, and others that need
+    more care.
 
     Args:
         scheduler (PolicyScheduler): the scheduler
-        requests (Requests): its requests, with the queue
+        requests (Requests): its requests, and the queue
         passes (Passes): its passes
-        commits (Committer): stores in the KVS
-        config (InstanceConfig): the configuration of the instance
-        checkpoints (Checkpoints): state that survives a reload
-        reads_files (bool): whether the site's files describe the present; false in a simulation,
-            whose time is another
+        commits (Committer): writes to the KVS
+        config (InstanceConfig): the instance's configuration
+        checkpoints (Checkpoints): state kept across reloads
+        reads_files (bool): whether the site's files describe the present; false in a simulation of
+            another time
 
     Attributes:
         admission, facts, holdings, planning, queue_order, running: those of the scheduler
@@ -102,9 +103,9 @@ class RuleHost:
             allocate, start, refuse, give_up, start_schedule: its methods
         checkpoint: makes a checkpoint (`Checkpoints.make`)
         reads_files (bool): as given
-        handle, log: its own
-        configuration: returns the configuration of the instance, as last loaded
-        queue_names (QueueNames): the queues that a name covers
+        handle, log: the scheduler's
+        configuration: returns the instance's configuration, as last loaded
+        queue_names (QueueNames): resolves queue names
     """
 
     def __init__(
@@ -157,37 +158,37 @@ class RuleHost:
 
     @property
     def events_seen(self) -> int:
-        """A number that grows with every event that a pass follows."""
+        """Return a number that grows with every event followed by a pass."""
         return self._passes.events
 
     def tell_of_passes(self, completed: Callable[[int], None] | None) -> None:
-        """Have ``completed(events)`` called when a pass that had seen that number of events
-        (`events_seen`) has completed; None: no more. For one rule."""
+        """Have ``completed(events)`` called when a pass that began after that number of events
+        (`events_seen`) has completed; None: stop. For one rule."""
         self._passes.completed = completed
 
     def store(self, key: str, text: str, stored: Callable[[], None]) -> None:
-        """Store JSON text under a key of the KVS, then call ``stored()``. Calls during a commit go
-        into the next one, in this order."""
+        """Store JSON text under a KVS key, then call ``stored()``. Calls during a commit join the
+        next one, in order."""
         self._commits.put(key, text, stored)
 
     # -- pending jobs ------------------------------------------------------------------------------
 
     def set_apart(self, job: PendingJob, why: JobDeferred) -> None:
-        """Defer a pending job on a rule's initiative, not in answer to a check: the job loses its
-        promise. A pass must follow (`look_again`)."""
+        """Defer a pending job on a rule's own initiative rather than in answer to a check: the job
+        loses its promise. A pass must follow (`look_again`)."""
         self.decision.set_apart(job)
         self._scheduler.defer(job, why)
 
     def let_in(self, rule: AdmissionRule, key: Hashable, most: int) -> None:
-        """Readmit the jobs that a rule has deferred, until it defers one of them again: a pass that
-        examines jobs behind waiting ones takes them one by one, in queue order. With other
-        policies, they come back together at once.
+        """Readmit the jobs that a rule has deferred, until it defers one again: a pass that
+        examines jobs behind waiting ones takes them one by one, in queue order. With other policies
+        they return together.
 
         Args:
             rule (AdmissionRule): the rule
-            key: that of the jobs' deferrals (`Deferral.key`)
-            most (int): the maximum number with one signature that there can be room for: that many
-                come back at once if jobs start strictly in order
+            key: the key of the jobs' deferrals (`Deferral.key`)
+            most (int): maximum number per signature for which there can be room: that number
+                returns at once if jobs start in strict order
         """
         groups = list(self.admission.deferred.groups(rule, key))
         for group in groups:
@@ -199,18 +200,18 @@ class RuleHost:
     def start_set_apart(
         self, rule: AdmissionRule, job: PendingJob, alloc: ResourcePool, **annotations: Any
     ) -> None:
-        """Start a job regardless of its place in the queue: one that a rule has `set_apart` with
-        its id as the key, or one in the queue. Arguments are those of `PolicyScheduler.start`."""
+        """Start a job regardless of its place in the queue: a job that a rule has `set_apart` with
+        its id as key, or a queued one. Arguments are those of `PolicyScheduler.start`."""
         if not self.admission.deferred.readmit(rule, job.jobid):
             self._queue.remove(job)
         self.start(job, alloc, **annotations)
 
     def order_by_share(self, level: Callable[[PendingJob], tuple[float, ...]] | None) -> None:
-        """Sort jobs of equal priority by a rule's key, the lowest first, from now on: the queue is
-        sorted again, and a pass follows. If the scheduler overrides `order`, that takes precedence.
+        """Sort jobs of equal priority by a rule's key, the lowest first: the queue is sorted again,
+        and a pass follows. If the scheduler overrides `order`, that takes precedence.
 
         Args:
-            level: maps a pending job to a tuple; None: sort such jobs by submission
+            level: maps a pending job to a tuple; None: sort by submission
         """
         scheduler, requests = self._scheduler, self._requests
         order: Any = type(scheduler).order
@@ -219,13 +220,13 @@ class RuleHost:
             return
         self.orders_by_share = level is not None
         requests.order = level and (lambda job: (job.by_priority, *level(job)))
-        scheduler.reorder()  # the queue may have entries of jobs that have left, in the former order
+        scheduler.reorder()  # the queue may contain jobs that have left, in the previous order
         if requests:
             self.look_again()
 
     def ask_for(self, job: PendingJob, request: Any) -> None:
         """Replace the resource request of a pending job: its promise is dropped, and a pass
-        follows. Call this between the steps of passes, as from a timer.
+        follows. Call this between steps of passes, such as from a timer.
 
         Args:
             job (PendingJob): the job
@@ -238,8 +239,8 @@ class RuleHost:
         self.look_again()
 
     def _requeue(self, job: PendingJob, signature: Any, request: Any) -> None:
-        """Set a pending job's signature and request. If jobs are queued by their signatures, it is
-        queued again."""
+        """Set a pending job's signature and request, and queue it again if the queue depends on
+        signatures."""
         queued = isinstance(self._queue, Backlog) and job.jobid not in self.admission.deferred
         if queued:
             self._queue.remove(job)
@@ -252,13 +253,13 @@ class RuleHost:
     # -- rules that come into force ----------------------------------------------------------------
 
     def jobs_running(self) -> list[RunningJob]:
-        """The running jobs, as an admission rule is told of them: copies, whose attributes and
-        eventlogs can be looked up and are not kept.  O(jobs)."""
+        """Return the running jobs as told to admission rules: copies, whose attributes and
+        eventlogs may be looked up and are not kept. O(jobs)."""
         return [copy(job) for job in self.running.values()]
 
     def tell_pending(self, rule: AdmissionRule) -> None:
-        """Tell a rule of all pending jobs, or, if it is no longer among the rules, remove its part
-        of their signatures. It must have deferred none of them. Costs parsing each jobspec."""
+        """Tell a rule of all pending jobs or, if it was removed, remove its part of their
+        signatures. It must have deferred none of them. Costs parsing each jobspec."""
         for job in list(self._scheduler.pending_jobs()):
             attributes = SystemAttributes.of_job(job)
             try:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The run times of jobs over reloads and restarts, and without the time that cleaning up takes.
+"""The run times of jobs, across reloads and restarts, without the time for clean-up.
 
-A scheduler hears of the end of a job when its resources come back: after epilog and housekeeping,
+A scheduler learns of a job's end when its resources are freed: after epilog and housekeeping,
 without the result. The service ``job-list`` knows both, and the jobs that ended while no scheduler
-was loaded. So it is asked for each job that ends, and at the start for those that ended since the
-checkpoint was written; nothing is lost with a checkpoint that is written once in ten minutes. In an
-instance without ``job-list``, the time until the resources came back is learnt.
+was loaded. So it is queried for each job that ends, and at the start for those that ended since the
+checkpoint was written: nothing is lost, although that happens only every ten minutes. In an
+instance without ``job-list`` the time until the resources are freed is learnt instead.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoints
     from flux.scheduler.host import ErrorReporter, Timer
 
-#: The key of the history, its version, and seconds between two writes.
+#: Key of the history, its version, and seconds between writes.
 KEY = "checkpoint.sched-history"
 VERSION = 1
 SAVE_INTERVAL_S = 600.0
 
-#: Jobs that are asked for at the start: those that ended last.
+#: Maximum number of jobs queried at the start: those that ended last.
 MAX_JOBS_ASKED = 2000
 
-#: Seconds after which ``job-list`` is asked again at the start, each time twice as many: while an
-#: instance starts it may be loaded after the scheduler.
+#: Seconds until ``job-list`` is queried again at the start, doubled each time: at an instance's
+#: start it may be loaded after the scheduler.
 FIRST_RETRY_S = 1.0
 LAST_RETRY_S = 64.0
 
-#: Attributes asked for of a job.
+#: Attributes of a job to query.
 ATTRIBUTES = ["userid", "ncores", "duration", "t_run", "t_cleanup", "t_inactive", "result"]
 
 #: State and results of jobs (FLUX_JOB_STATE_INACTIVE and FLUX_JOB_RESULT_... of flux.constants).
@@ -54,18 +54,18 @@ def ask_for_ended_jobs(
     errors: ErrorReporter,
     retry: float = FIRST_RETRY_S,
 ) -> None:
-    """Ask ``job-list`` for the jobs that ended since a time, if there is one now or in the next two
-    minutes.
+    """Query ``job-list`` for the jobs that ended since a time, if it is loaded now or within the
+    next two minutes.
 
     Args:
         handle: the Flux handle
-        since (float): seconds since the epoch
-        attributes: those to ask for
-        learn: is called with them, that which ended last first; not called if they cannot be had
-        call_at: function that has a function called at a time
-        now: function giving the time, seconds since the epoch
-        errors (ErrorReporter): where trouble is reported
-        retry (float): seconds after which it is asked again where there is none
+        since (float): the time, seconds since the epoch
+        attributes: attributes to query
+        learn: called with the jobs, the last to end first; not called on failure
+        call_at: ``call_at(when, function)`` calls a function at a time
+        now: returns the time, seconds since the epoch
+        errors (ErrorReporter): receives errors
+        retry (float): seconds until the next query if there is no job-list
     """
 
     def answered(future: Any) -> None:
@@ -92,20 +92,19 @@ def ask_for_ended_jobs(
 
 
 class RunTimeService:
-    """Learns for how long jobs ran, from ``job-list`` where there is one.
+    """Learns the run times of jobs, from ``job-list`` if there is one.
 
     Args:
         handle: the Flux handle
-        checkpoints (Checkpoints): keeps the run times
-        told: ``told(job, run, result)``, called for each job that has ended; see
-            `PolicyScheduler.ended`
-        is_overridden (bool): whether that is a policy's own
-        call_at: function that has a function called at a time
-        now: function giving the time, seconds since the epoch
-        errors (ErrorReporter): where trouble is reported
+        checkpoints (Checkpoints): stores the run times
+        told: ``told(job, run, result)`` is called for each ended job; see `PolicyScheduler.ended`
+        is_overridden (bool): whether a policy overrides that
+        call_at: ``call_at(when, function)`` calls a function at a time
+        now: returns the time, seconds since the epoch
+        errors (ErrorReporter): receives errors
 
     Attributes:
-        predictions (PredictionScore): how good predictions were
+        predictions (PredictionScore): accuracy of predictions
     """
 
     def __init__(
@@ -126,15 +125,15 @@ class RunTimeService:
         self._errors = errors
         self._history: RunTimes | None = None
         self._checkpoint = checkpoints.make(KEY, SAVE_INTERVAL_S, self.text)
-        self._loads = False  # whether the stored history is, or was, to be read
+        self._loads = False  # whether the stored history is to be read, or was
         self._answers = False  # whether there is a job-list
-        #: when the last job ended whose run time is known, seconds since the epoch
+        #: end of the last job with a known run time, seconds since the epoch
         self._through = 0.0
         self.predictions = PredictionScore()
 
     @property
     def history(self) -> RunTimes:
-        """The run times of jobs that have ended, from when this is first asked for."""
+        """The run times of ended jobs, collected since the first access."""
         if self._history is None:
             self._history = RunTimes()
             if self._loads:
@@ -144,15 +143,15 @@ class RunTimeService:
     # -- the start ---------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """The scheduler is about to hear of jobs: read the checkpoint, and ask for the jobs that ended
-        since. In a simulation, which has no KVS, there is nothing to load."""
+        """Read the checkpoint, and query the jobs that ended since; called before the scheduler
+        learns of jobs. In a simulation, without KVS, there is nothing to load."""
         self._loads = self._checkpoint.stores
         if self._history is not None and self._loads:
             self._load(self._history)
 
     def _load(self, history: RunTimes) -> None:
         def parse(stored: Any) -> None:
-            # Classes by another function would never be found.
+            # Classes of another function would never be found.
             if stored["version"] == VERSION and stored["by"] == _name_of(history.classes):
                 through = float(stored["through"])
                 history.restore(stored["classes"])
@@ -162,8 +161,8 @@ class RunTimeService:
         self.ask_for_ended_jobs()
 
     def ask_for_ended_jobs(self) -> None:
-        """Learn of jobs that ended since the last one known, if there is a ``job-list`` now or in
-        the next two minutes."""
+        """Learn from jobs that ended since the last known one, if ``job-list`` is loaded now or
+        within the next two minutes."""
 
         def learn(jobs: list[dict[str, Any]]) -> None:
             self._answers = True
@@ -174,7 +173,7 @@ class RunTimeService:
         )
 
     def _learn_from(self, jobs: list[dict[str, Any]]) -> None:
-        """Learn the run times of jobs; the one that ended last comes first."""
+        """Learn the run times of jobs, listed from the last to end."""
         history = self._history
         for job in reversed(jobs):
             run = _run_of(job)
@@ -184,19 +183,19 @@ class RunTimeService:
             self._note(job)
 
     def forget_service(self) -> None:
-        """There is no ``job-list`` any more."""
+        """Note that there is no ``job-list`` any more."""
         self._answers = False
 
     # -- a job that ends ---------------------------------------------------------------------------
 
     def learn(self, job: RunningJob, run: float) -> None:
-        """Learn for how many seconds a job ran, if anybody has asked for run times."""
+        """Learn a job's run time in seconds, if `history` is in use."""
         if self._history is not None:
             self._history.learn(job.userid, job.size, job.limit, run)
 
     def job_ended(self, job: RunningJob) -> None:
-        """The resources of a job have come back. The time that is told for a job that ran to
-        its limit is its limit at most, as far as this is known: the rest is clean-up."""
+        """Report a job whose resources were freed. The run time of a job that ran to its limit is
+        at most that limit, if known: the rest is clean-up."""
         if self._history is None and job.predicted is None and not self._is_overridden:
             return
         seen = self._now() - job.start
@@ -232,7 +231,7 @@ class RunTimeService:
     # -- the checkpoint ----------------------------------------------------------------------------
 
     def text(self) -> Iterator[str]:
-        """The history as JSON, in parts."""
+        """Yield the history as JSON text, in parts."""
         history = self._history
         by = "" if history is None else _name_of(history.classes)
         head = {"version": VERSION, "through": self._through, "by": by}
@@ -240,7 +239,7 @@ class RunTimeService:
 
 
 def _run_of(job: dict[str, Any]) -> float | None:
-    """For how many seconds a job of ``job-list`` ran; None: it did not."""
+    """Return the run time in seconds of a job from ``job-list``, or None if it did not run."""
     begin, end = job.get("t_run"), job.get("t_cleanup")
     return end - begin if begin and end else None
 

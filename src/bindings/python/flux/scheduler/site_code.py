@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Python code of a site that a scheduler runs beside its policy: functions for ranks, and rules."""
+"""A site's Python code run by a scheduler in addition to the policy: rank functions, and rules."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any, Callable
 
 
 def path_and_name(option: str, text: str, what: str = "FUNCTION") -> tuple[str, str]:
-    """The parts of ``FILE:NAME``.
+    """Split ``FILE:NAME``.
 
     Raises:
-        ValueError: it is not of this form
+        ValueError: the text has another form
     """
     path, colon, name = text.rpartition(":")
     if not colon or not path or not name.isidentifier():
@@ -23,19 +23,19 @@ def path_and_name(option: str, text: str, what: str = "FUNCTION") -> tuple[str, 
 
 
 def read_code(option: str, text: str, check_owner: bool = True, what: str = "FUNCTION") -> bytes:
-    """The text of the file in ``FILE:NAME``.
+    """Return the text of the file in ``FILE:NAME``.
 
     Args:
         option (str): name of the argument or key, for errors
-        text (str): its value
-        check_owner (bool): whether the file has to be one that only the instance owner and root
-            could have written (`flux.jobtap.owned_file`); not in a simulation, which runs as its user
+        text (str): the value
+        check_owner (bool): whether only the instance owner and root may have write access to the
+            file (`flux.jobtap.owned_file`); not needed in a simulation, which runs as its user
         what (str): the noun for the name in the file, for errors
 
     Raises:
-        ValueError: there is none, it cannot be read, or may not be run
+        ValueError: the file does not exist, is unreadable, or may not be run
     """
-    # Not at the top: few schedulers run a file.
+    # Imported here: few schedulers run a file.
     from flux.jobtap.owned_file import PermissionRefused, read_owned
 
     path, _ = path_and_name(option, text, what)
@@ -50,10 +50,10 @@ def read_code(option: str, text: str, check_owner: bool = True, what: str = "FUN
 def name_in_file(
     option: str, text: str, check_owner: bool = True, what: str = "FUNCTION"
 ) -> Callable[..., Any]:
-    """The function or class that is named as ``FILE:NAME``; arguments as for `read_code`.
+    """Return the function or class named by ``FILE:NAME``; arguments as for `read_code`.
 
     Raises:
-        ValueError: there is none, or the file cannot be read, may not be run or fails
+        ValueError: it does not exist, or the file is unreadable, may not be run or fails
     """
     path, name = path_and_name(option, text, what)
     source = read_code(option, text, check_owner, what)
@@ -72,22 +72,22 @@ def name_in_file(
 
 
 def import_beside(file: str, name: str) -> types.ModuleType:
-    """Import a Python file that lies beside another: the directory of a broker module is not among
-    those that ``import`` looks in.
+    """Import a Python file from the directory of another: ``import`` does not search the directory
+    of a broker module.
 
     Args:
-        file (str): the file that imports, its ``__file__``
-        name (str): of the other, without ``.py``
+        file (str): the importing file, its ``__file__``
+        name (str): name of the imported file, without ``.py``
 
     Raises:
-        ImportError: there is none
-        Exception: any that the file raises
+        ImportError: the file does not exist
+        Exception: raised by the file
     """
     path = Path(file).resolve().with_name(f"{name}.py")
     spec = importlib.util.spec_from_file_location(f"{name}@{path.parent}", path)
     if spec is None or spec.loader is None or not path.exists():
         raise ImportError(f"{path}: no such file, which {file} imports", name=name)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
+    sys.modules[spec.name] = module  # dataclasses look up their module
     spec.loader.exec_module(module)
     return module

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The states that a request, a job and a reservation's window can be in, and how they change.
+"""The states of a request, a job and a reservation's window, and their transitions.
 
-Each is a table of moves, and the code runs on the tables: code that changes a state asks the table
-for the next one, and a move that the table does not have is a bug that is reported where it
-happens. The documentation draws its pictures from the same tables (``doc/reference/states``).
+Each is a table of moves, which the code runs on: a change of state looks up the next state, and a
+move missing from the table is a bug, reported where it happens. The documentation draws its
+pictures from the same tables (``doc/reference/states``).
 
 `REQUEST`
-    one ``sched.alloc`` request (RFC 27): open until it is answered, and answered once
+    a ``sched.alloc`` request (RFC 27): open until it is answered, once
 `JOB`
-    a job as the scheduler knows it, from its request to the return of its resources
+    a job, from its request to its final free
 `WINDOW`
-    the window of a reservation that lasts or comes next
+    the window of a reservation that is active or next
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from collections.abc import Mapping
 
 
 class IllegalMove(RuntimeError):
-    """Something happened that cannot happen in this state."""
+    """An event that is impossible in this state."""
 
 
 class StateTable:
     """States, and the moves between them.
 
     Args:
-        name: of the object with the states, for errors and the documentation
-        initial: the state in which it begins
-        moves: for each state, its events, and the state after each
-        notes: for each state, its meaning, in a sentence
+        name: name of the object with the states, for errors and the documentation
+        initial: the initial state
+        moves: state -> {event: next state}
+        notes: state -> its meaning, in a sentence
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class StateTable:
         self.initial = initial
         self.moves = moves
         self.notes = notes
-        #: the same moves by state and event, for code that runs for each job
+        #: (state, event) -> next state, for code that runs for each job
         self.next = {
             (state, event): after
             for state, events in moves.items()
@@ -51,10 +51,10 @@ class StateTable:
         }
 
     def after(self, state: str, event: str) -> str:
-        """The state that follows `state` when `event` happens.  O(1).
+        """Return the state after `event` in `state`.  O(1).
 
         Raises:
-            IllegalMove: it cannot happen then
+            IllegalMove: the event is impossible
         """
         try:
             return self.next[state, event]
@@ -62,15 +62,15 @@ class StateTable:
             raise self.illegal(state, event) from None
 
     def illegal(self, state: str, event: str) -> IllegalMove:
-        """The error about a move that the table does not have."""
+        """Return the error for a move missing from the table."""
         return IllegalMove(f"{self.name}: {event} while {state}")
 
     def allows(self, state: str, event: str) -> bool:
-        """Whether `event` can happen in `state`.  O(1)."""
+        """Whether `event` is possible in `state`.  O(1)."""
         return (state, event) in self.next
 
 
-# The states of a request.
+# states of a request
 OPEN = "open"
 SUCCEEDED = "succeeded"
 DENIED = "denied"
@@ -93,7 +93,7 @@ REQUEST = StateTable(
     },
 )
 
-# The states of a job.
+# states of a job
 UNKNOWN = "unknown"
 QUEUED = "queued"
 DEFERRED = "deferred"
@@ -123,7 +123,7 @@ JOB = StateTable(
     },
 )
 
-# The states of a reservation's window.
+# states of a reservation's window
 PLANNED = "planned"
 ACTIVE = "active"
 OVER = "over"

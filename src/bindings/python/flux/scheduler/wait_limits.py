@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Jobs that are useless if they start too late: limits on their wait and their end.
+"""Jobs that are useless if they start too late: limits on their waits and ends.
 
 A jobspec may have these system attributes (RFC 14):
 
-- ``max-wait``: a length of time, seconds or text such as ``"90m"``. A job that has not started
-  within it is denied. With 0 it starts in the first full pass that examines it, or not at all;
-- ``deadline``: seconds since the epoch by which the job must end. The job needs a time limit, and
-  is denied once it cannot start early enough to run to this limit;
-- ``early``: true: the job is denied as soon as it is *promised* a start later than one of the two
-  allows. An estimate that is no promise has no effect.
+- ``max-wait``: a duration, in seconds or as a text such as ``"90m"``. A job that has not started by
+  then is denied. With 0 it starts in the first full pass that examines it, or not at all;
+- ``deadline``: latest end, seconds since the epoch. The job needs a time limit, and is denied once
+  it cannot start early enough to run to this limit;
+- ``early``: if true, the job is denied as soon as it is *promised* a start later than one of these
+  allows. A planned estimate has no effect.
 
-The clock of ``max-wait`` runs while the job manager allows the job to start: from its first request
-on, so that dependencies and begin times do not count. While its queue is stopped, or it is held,
-its request is withdrawn and the clock is paused. It restarts from 0 when the scheduler is reloaded.
-Jobs that the job manager does not send to the scheduler, such as those beyond ``queue-depth``, are
-unknown here.
+The clock of ``max-wait`` runs while the job manager allows the job to start, from its first
+request: dependencies and begin times do not count. While its queue is stopped, or it is held, its
+request is withdrawn and the clock is paused. It restarts from 0 when the scheduler is reloaded.
+Jobs not sent to the scheduler, such as those beyond ``queue-depth``, are unknown here.
 
 A started job is left alone: its time limit ends it before its deadline.
 """
@@ -37,11 +36,11 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.rule_host import RuleHost
 
-#: Seconds between readings of the clock when no job's limit expires: it may have been set.
+#: Seconds between readings of the clock when no limit expires: it may have been set.
 CLOCK_CHECK_S = 60.0
 
-#: The number of withdrawn requests whose jobs' waits are remembered. The scheduler is not told
-#: whether such a job will send another request.
+#: Maximum number of jobs with withdrawn requests whose waits are kept. The scheduler does not learn
+#: whether such a job will be requested again.
 WITHDRAWN_REMEMBERED = 10000
 
 
@@ -49,9 +48,9 @@ class Wanted(NamedTuple):
     """A job's limits on its start, from its jobspec.
 
     Attributes:
-        max_wait: seconds; None: no limit
-        deadline: the latest end, seconds since the epoch; None: no limit
-        early: whether a promise that is too late suffices to deny the job
+        max_wait: seconds, or None
+        deadline: latest end, seconds since the epoch, or None
+        early: whether a late promise suffices to deny the job
     """
 
     max_wait: float | None
@@ -80,24 +79,24 @@ class _Waiting:
         self.waited = waited  # before this request
         self.max_wait = wanted.max_wait
         self.early = wanted.early
-        #: the latest time at which it may start, and the text for its user when that is over
+        #: latest start, and the text for its user when that has passed
         self.latest = math.inf
         self.note = ""
-        #: for a max-wait of 0: the number of the event of its request; else None
+        #: for a max-wait of 0: number of the event of its request; else None
         self.event: int | None = None
         #: its last promised start
         self.promised: float | None = None
 
 
 def read_wanted(attributes: SystemAttributes, duration: float) -> Wanted:
-    """Read a job's limits on its start.
+    """Parse a job's limits on its start.
 
     Args:
-        attributes (SystemAttributes): the job's
-        duration: its time limit, seconds; 0: none
+        attributes (SystemAttributes): the job's attributes
+        duration: its time limit in seconds; 0: none
 
     Raises:
-        ValueError: a value cannot be read, or they conflict; the text is for the user
+        ValueError: a value is invalid, or they conflict; the text is for the user
     """
     max_wait = attributes.get("max-wait")
     if max_wait is not None:
@@ -117,7 +116,7 @@ def read_wanted(attributes: SystemAttributes, duration: float) -> Wanted:
 
 
 def _seconds(value: Any) -> float:
-    """A length of time of a jobspec in seconds, 0 or more."""
+    """Parse a duration in a jobspec to seconds, 0 or more."""
     if type(value) in (int, float) and 0 <= value <= LATEST:
         return float(value)
     if isinstance(value, str):
@@ -130,9 +129,10 @@ def _seconds(value: Any) -> float:
 
 
 class WaitLimits(AdmissionRule):
-    """Denies jobs whose maximum wait is over.
+    """Denies jobs at the end of their maximum waits.
 
-    It keeps no job from starting before that, and is not asked about jobs without these attributes.
+    It does not keep jobs from starting before, and is not asked about jobs without these
+    attributes.
 
     Args:
         host (RuleHost): the scheduler
@@ -149,14 +149,14 @@ class WaitLimits(AdmissionRule):
         super().__init__(host)
         self._errors = errors
         self._jobs: dict[int, _Waiting] = {}
-        #: heap of (time, job id): the latest starts of jobs. Entries of jobs that are no longer
-        #: pending, or have another latest start since, are skipped
+        #: heap of (latest start, job id). Entries of jobs that are no longer pending, or whose
+        #: latest start has changed, are skipped
         self._due: list[tuple[float, int]] = []
         self._timer: Timer | None = None
         self._armed_for = math.inf
-        #: ids of jobs that the next full pass decides
+        #: ids of jobs decided by the next full pass
         self._first_pass: dict[int, None] = {}
-        #: by job id, the wait in seconds of a job whose request was withdrawn
+        #: job id -> wait in seconds, of jobs whose requests were withdrawn
         self._withdrawn: OrderedDict[int, float] = OrderedDict()
 
     def _engage(self) -> None:
@@ -224,18 +224,18 @@ class WaitLimits(AdmissionRule):
     # -- when the wait is over ---------------------------------------------------------------------
 
     def pass_completed(self, events: int) -> None:
-        """A full pass over the queue that had seen the first `events` events is over: deny the jobs
-        that may not wait at all and that it has not started."""
+        """Deny the jobs that may not wait at all and were not started by a full pass that began
+        after the first `events` events."""
         for jobid in list(self._first_pass):
             waiting = self._jobs[jobid]
             if waiting.event is not None and waiting.event <= events:
                 self._give_up(waiting, "max-wait: it could not start at once")
         if self._first_pass:
-            self.host.start_schedule()  # they came while that pass was under way
+            self.host.start_schedule()  # they arrived during that pass
 
     def promised(self, job: PendingJob, when: float | None) -> None:
-        """A job was promised a start (None: its promise was dropped). This may be in the middle of
-        a pass, so the job is denied later."""
+        """Note a job's promised start (None: the promise was dropped). The job is denied later,
+        since this may be in the middle of a pass."""
         waiting = self._jobs.get(job.jobid)
         if waiting is None or not waiting.early:
             return
@@ -251,7 +251,7 @@ class WaitLimits(AdmissionRule):
                 self._deny(waiting, f"{waiting.note} (it is promised {when})")
 
     def _arm(self) -> None:
-        """Set the one timer to the next job's latest start."""
+        """Set the single timer to the next latest start."""
         due = self._due
         while due and self._is_stale(*due[0]):
             heapq.heappop(due)
@@ -283,11 +283,11 @@ class WaitLimits(AdmissionRule):
     def _deny(self, waiting: _Waiting, note: str) -> None:
         self._errors.guard(f"max-wait: {waiting.job.name}", self.host.give_up, waiting.job, note)
         self._drop(waiting.job.jobid)
-        self._withdrawn.pop(waiting.job.jobid, None)  # a denied job sends no further request
+        self._withdrawn.pop(waiting.job.jobid, None)  # a denied job is not requested again
 
     def _sentence(self, waiting: _Waiting, note: str | None = None) -> str:
-        """The text for the user of a denied job: when it would have started, or else why a rule
-        kept it waiting."""
+        """Return the text for the user of a denied job: when it would have started, or else why a
+        rule kept it waiting."""
         note = waiting.note if note is None else note
         now = self.host.now()
         when, _ = self.host.forecasts.estimate_of(waiting.job)
@@ -306,7 +306,7 @@ class WaitLimits(AdmissionRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """The latest start of a job with a limit, seconds since the epoch."""
+        """Return the latest start of a job with a limit, seconds since the epoch."""
         waiting = self._jobs.get(job.jobid)
         if waiting is None or waiting.latest == math.inf:
             return {}
@@ -314,7 +314,7 @@ class WaitLimits(AdmissionRule):
 
 
 def time_text(when: float, now: float) -> str:
-    """A time of day in this machine's zone; with the date if it is more than half a day away."""
+    """Format a time in this machine's zone; with the date if it is more than half a day away."""
     if not abs(when) <= LATEST:
         return "never"
     at = datetime.fromtimestamp(when).astimezone()

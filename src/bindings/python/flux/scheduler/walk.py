@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A walk over the queue of pending jobs: which of them a pass looks at, and in which order; and its
-data: jobs in the order of the queue, the groups of those that ask for the same, and an index of these by
-the room that they need.
+"""A walk over the queue of pending jobs: the order in which a pass examines them, and the jobs it
+skips. Also its data: jobs in queue order, groups of jobs with equal requests, and an index of
+groups by the room that they need.
 
-By definition a pass examines every pending job, from the head of the queue to its end. Most of these
-looks are in vain, and can be left out without any difference to starts or promises:
+By definition a pass examines every pending job, from the head of the queue to its end. Most of
+these examinations have no effect, and are skipped without any change to starts or promises:
 
-- Where nothing was freed since the walk before, only newcomers are examined, and jobs that something
-  happened to which concerns them alone (`Backlog.again`).
-- A job that was promised nothing is examined if there is room for it, whatever is promised
-  (`PromisedJobs.groups_with_room`), or if it may be promised a start (`PromisedJobs.may_be_promised`).
-- Behind a job that cannot start, jobs that ask for the same, for as long or longer, cannot start
-  either (`Backlog.block`). Of a job that was examined before, the plan says it by a quick look
-  (`PromisedJobs.waits_from`). They are found by their limits, so that a walk costs as many looks as there
-  are groups of jobs that ask for the same.
+- If nothing was freed since the last walk, only newcomers are examined, and jobs concerned by an
+  event of their own (`Backlog.again`).
+- A job without a promise is examined if there is room for it, ignoring promises
+  (`PromisedJobs.groups_with_room`), or if it may be promised a start
+  (`PromisedJobs.may_be_promised`).
+- Behind a job that cannot start, jobs with its signature and at least its limit cannot start either
+  (`Backlog.block`). For a job examined before, a quick look at the plan suffices
+  (`PromisedJobs.waits_from`). Such jobs are found by their limits, so a walk costs one look per
+  group of jobs with equal requests.
 
-Nothing of this outlives the walk. A walk that takes long is made in steps, between which jobs come,
-leave and move. It is never begun anew for that, so that each job has its turn: events
-meanwhile are followed by another walk.
+None of this outlives the walk. A long walk is made in steps, between which jobs arrive, leave and
+move. It is never restarted for that, so that each job has its turn: later events cause another
+walk.
 """
 
 from __future__ import annotations
@@ -38,42 +39,39 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
     from flux.scheduler.requests import PendingJob
 
-    #: A job behind its place, (`PendingJob.order`, job id, job).
+    #: A job after its place, (`PendingJob.order`, job id, job).
     Entry = tuple[Any, int, PendingJob]
 
     # A place in the queue: behind all jobs before ``(order, job id)``. None: its head.
     Place = tuple[Any, int] | None
 
-#: Most jobs of a block.
+#: Maximum number of jobs per block.
 JOBS_PER_BLOCK = 128
 
-#: Jobs that are examined in one turn of the reactor. A policy adds its work beyond examining
-#: (`Backlog.spend`).
+#: Number of jobs examined per reactor turn. A policy adds other work (`Backlog.spend`).
 EFFORT_PER_TURN = 24
 
-#: Newcomers that each walk examines in any case.
+#: Number of newcomers that each walk examines in any case.
 MIN_NEWCOMERS = 8
 
-#: Groups of jobs that are looked up in the time that it takes to examine one job, and newcomers that
-#: are passed over.
+#: Number of groups looked up, or newcomers skipped, in the time of examining one job.
 LOOKS_PER_EFFORT = 8
 
 
 def entry_of(job: PendingJob) -> Entry:
-    """A job with its place in the queue."""
+    """Return a job with its place in the queue."""
     return job.order, job.jobid, job
 
 
 class OrderedJobs:
-    """Jobs in the order of the queue.
+    """Jobs in queue order.
 
-    They are kept in blocks, and in a block with their places, ``(order, job id, job)``: so a job is
-    found by comparisons of numbers, where to ask jobs how they compare would be a call for each. A
-    job that is put in or taken out moves the others of its block, not all that are behind it. As
-    long as a job is in here its `PendingJob.order` must not change.
+    They are kept in blocks, with their places, ``(order, job id, job)``: a job is found by
+    comparing numbers, without calls of the jobs' comparison. Adding or removing a job moves only
+    the others of its block. While a job is in here its `PendingJob.order` must not change.
 
     Attributes:
-        count (int): how many there are
+        count (int): number of jobs
         is_shut (bool): whether a rule keeps all of them from starting
     """
 
@@ -82,20 +80,20 @@ class OrderedJobs:
     def __init__(self) -> None:
         self.count = 0
         self.is_shut = False
-        self._blocks: list[list[Entry]] = [[]]  # none of them is empty, unless it is the only one
+        self._blocks: list[list[Entry]] = [[]]  # none is empty, unless it is the only one
 
     def __iter__(self) -> Iterator[PendingJob]:
-        """The present jobs, in order; later changes do not matter."""
+        """Yield the jobs in order, as of now."""
         for block in [block[:] for block in self._blocks]:
             for _, _, job in block:
                 yield job
 
     def to_list(self) -> list[PendingJob]:
-        """The jobs in order, as a list of its own.  O(jobs)."""
+        """Return the jobs in order, as a new list.  O(jobs)."""
         return [job for block in self._blocks for _, _, job in block]
 
     def head(self, most: int | None) -> list[PendingJob]:
-        """The first `most` jobs (None: all), in order."""
+        """Return the first `most` jobs (None: all), in order."""
         if most is None:
             return self.to_list()
         found: list[PendingJob] = []
@@ -107,16 +105,16 @@ class OrderedJobs:
 
     @property
     def first(self) -> PendingJob:
-        """The job at the head. IndexError: there is none."""
+        """The first job. Raises IndexError if there is none."""
         return self._blocks[0][0][2]
 
     @property
     def last(self) -> PendingJob:
-        """The job behind all others. IndexError: there is none."""
+        """The last job. Raises IndexError if there is none."""
         return self._blocks[-1][-1][2]
 
     def since(self, place: tuple[Any, int]) -> Iterator[PendingJob]:
-        """The jobs from a place, ``(order, job id)``, on, in order; none may come or leave
+        """Yield the jobs from a place, ``(order, job id)``, on, in order; the jobs must not change
         meanwhile."""
         begin = self._block(place)
         for number in range(begin, len(self._blocks)):
@@ -125,22 +123,30 @@ class OrderedJobs:
                 yield block[index][2]
 
     def first_since(self, place: tuple[Any, int] | None) -> PendingJob | None:
-        """The first job from a place on, or of all; None: there is none."""
-        if not self.count:
+        """Return the first job from a place on (None: of all), or None if there is none or a rule
+        keeps all from starting."""
+        if not self.count or self.is_shut:
             return None
-        first = self._blocks[0][0]
-        return first[2] if place is None or first >= place else next(self.since(place), None)
+        blocks = self._blocks
+        first = blocks[0][0]
+        if place is None or first >= place:
+            return first[2]
+        number = self._block(place) if len(blocks) > 1 else 0
+        at = bisect_left(blocks[number], place)
+        if at < len(blocks[number]):
+            return blocks[number][at][2]
+        return blocks[number + 1][0][2] if number + 1 < len(blocks) else None
 
     def add(self, entry: Entry) -> int:
-        """Put in a job with its place (`entry_of`).
+        """Add a job with its place (`entry_of`).
 
         Returns:
-            the number of the block it is in; -1 if that was divided
+            index of its block; -1 if that was divided
         """
         self.count += 1
         at = len(self._blocks) - 1
         block = self._blocks[at]
-        if not block or block[-1] < entry:  # mostly it comes behind all others
+        if not block or block[-1] < entry:  # usually it is the last
             block.append(entry)
         else:
             if at:
@@ -153,10 +159,10 @@ class OrderedJobs:
         return -1
 
     def remove(self, job: PendingJob) -> int:
-        """Take out a job, which is there.
+        """Remove a job.
 
         Returns:
-            the number of the block it was in; -1 if that is gone
+            index of its block; -1 if that is gone
         """
         self.count -= 1
         place = (job.order, job.jobid)
@@ -169,34 +175,35 @@ class OrderedJobs:
         return -1
 
     def _divide(self, at: int) -> None:
-        """Make two blocks of one."""
+        """Divide a block in two."""
         block = self._blocks[at]
         half = len(block) // 2
         self._blocks[at : at + 1] = block[:half], block[half:]
 
     def _drop(self, at: int) -> None:
-        """Do without a block that is empty."""
+        """Remove an empty block."""
         del self._blocks[at]
 
     def _block(self, place: tuple[Any, int]) -> int:
-        """Number of the block that a place, ``(order, job id)``, is in, or behind whose jobs it is; 0
-        if it is before all."""
+        """Return the index of the block that contains a place, ``(order, job id)``, or ends before
+        it; 0 if the place precedes all."""
         order, jobid = place
-        # Lists compare by their first entries: how many blocks do not begin behind the place.
+        # Lists compare by their first entries: count the blocks that begin at or before the place.
         return max(0, bisect_left(self._blocks, [(order, jobid + 1)]) - 1)
 
 
 class JobGroup(OrderedJobs):
-    """Jobs that have one signature, and no promise: in a backlog, or that wait for the same of a rule.
+    """Jobs with one signature and without promises: in a backlog, or deferred by a rule for one
+    cause.
 
-    Each block knows the shortest limit in it: to find the next job with a limit below some value
-    takes a look at each block in between, and at the jobs of one or two.
+    Each block has its shortest limit: the search for the next job with a limit below some value
+    looks at each block in between, and at the jobs of one or two.
 
     Attributes:
-        signature: of all of them
-        family: of the signature (`Backlog.family_of`)
-        ranks (int): mask of the ranks for which these jobs and others wait for each other
-        request: that of one of them, which those of the others are like but for their durations
+        signature: their signature
+        family: family of the signature (`Backlog.family_of`)
+        ranks (int): mask of the ranks for which these jobs and others take turns
+        request: the request of one of them; the others differ only in their durations
     """
 
     __slots__ = ("signature", "family", "ranks", "request", "_shortest", "_left")
@@ -207,15 +214,15 @@ class JobGroup(OrderedJobs):
         self.family = family
         self.ranks = 0
         self.request: Any = None
-        # Of each block no job has a shorter limit; in a block without jobs infinity. One with this
-        # limit may have left, which is found out when a shorter one is next looked for in vain:
-        # where many leave at once, each would have the others of its block looked at.
+        # Per block, a lower bound of the limits; infinity in a block without jobs. The job with
+        # that limit may have left, which is noticed when a search for a shorter one fails: if many
+        # leave at once, each update would look at the rest of the block.
         self._shortest: list[float] = [inf]
         self._left: list[bool] = [False]
 
     @property
     def lets_in(self) -> bool:
-        """Whether there is a job, and no rule keeps all of them from starting."""
+        """Whether it has a job, and no rule keeps all of them from starting."""
         return bool(self.count) and not self.is_shut
 
     def add(self, entry: Entry) -> int:
@@ -235,8 +242,8 @@ class JobGroup(OrderedJobs):
         return at
 
     def shorter_since(self, place: tuple[Any, int] | None, limit: float) -> PendingJob | None:
-        """The first job from a place on, or of all, with a limit below `limit` seconds; None: there is
-        none."""
+        """Return the first job from a place on (None: of all) with a limit below `limit` seconds,
+        or None."""
         blocks, shortest = self._blocks, self._shortest
         begin = 0 if place is None or len(blocks) == 1 else self._block(place)
         for number in range(begin, len(blocks)):
@@ -263,7 +270,7 @@ class JobGroup(OrderedJobs):
         del self._shortest[at], self._left[at]
 
     def _find_shortest(self, at: int) -> None:
-        """Look at the limits of all jobs of a block."""
+        """Compute the shortest limit of a block from all of its jobs."""
         self._shortest[at] = min([one.limit for _, _, one in self._blocks[at]], default=inf)
         self._left[at] = False
 
@@ -272,26 +279,26 @@ class RoomIndex:
     """The groups of jobs in a backlog, by the needs of a node or slot and their number.
 
     Args:
-        pool: function giving the scheduler's pool
+        pool: returns the scheduler's pool
     """
 
     def __init__(self, pool: Callable[[], ResourcePoolImplementation]) -> None:
         self._pool = pool
-        # By kind of room, in order: (nodes or slots needed, a number, the group).
+        # kind of room -> sorted list of (number of nodes or slots needed, serial number, group)
         self._kinds: dict[RoomKind, list[tuple[float, int, JobGroup]]] = {}
         self._place: dict[JobGroup, tuple[RoomKind, float, int]] = {}
-        #: groups that are to be entered, and those for which room cannot be counted
+        #: groups to be entered, and groups whose room cannot be counted
         self._new: dict[JobGroup, None] = {}
         self._uncounted: dict[JobGroup, None] = {}
         self._numbers = count()
         self._counts: RoomCounts | None = None
 
     def enter(self, group: JobGroup) -> None:
-        """A group has been made."""
+        """Add a new group."""
         self._new[group] = None
 
     def leave(self, group: JobGroup) -> None:
-        """A group has no job any more."""
+        """Remove an empty group."""
         for groups_aside in (self._new, self._uncounted):
             if group in groups_aside:
                 del groups_aside[group]
@@ -303,8 +310,8 @@ class RoomIndex:
             del self._kinds[kind]
 
     def with_room(self) -> list[JobGroup]:
-        """The groups for which there is room now, whatever is promised, and those for which that is not
-        known. O(kinds of room), and those that are returned."""
+        """Return the groups for which there is room now, ignoring promises, and those for which
+        that is unknown.  O(kinds of room + groups returned)."""
         pool = self._pool()
         for group in self._new:
             shape = group.request.shape
@@ -334,25 +341,25 @@ class PromisedJobs(Protocol):
         """A number that grows when a promise is dropped."""
 
     def first_since(self, place: Place) -> PendingJob | None:
-        """The first promised job from a place in the queue on."""
+        """Return the first promised job from a place in the queue on, or None."""
 
     def due(self) -> list[PendingJob]:
-        """The promised jobs that are to be examined before all others, since their time has come."""
+        """Return the promised jobs to be examined before all others: their time has come."""
 
     def may_be_promised(self, job: PendingJob) -> bool:
-        """Whether a job without a promise may be promised a start; if not, no job behind it that could
-        want the same ranks may be."""
+        """Whether an unpromised job may be promised a start; if not, no job behind it that could
+        use the same ranks may be."""
 
     def is_kept_out(self, job: PendingJob) -> bool:
         """Whether a rule keeps a job from starting, so that no other waits for it."""
 
     def groups_with_room(self) -> Iterable[JobGroup] | None:
-        """The groups of jobs for which there is room, if nothing is promised; None: it is not known of
-        any whether there is."""
+        """Return the groups of jobs for which there is room, ignoring promises; None if that is
+        unknown for all."""
 
     def waits_from(self, job: PendingJob) -> float | None:
-        """The limit (seconds) from which on jobs that ask for the same as one without a promise wait on
-        as it does; None: it is to be examined."""
+        """Return the limit (seconds) from which on jobs with an unpromised job's signature keep
+        waiting like it; None if it must be examined."""
 
 
 class _Backlog(Protocol):
@@ -392,8 +399,8 @@ class _Promised:
 
 
 class _Line:
-    """The jobs without a promise that could want the same ranks: as long as one of them may be promised
-    a start, the first is examined."""
+    """Unpromised jobs that could use the same ranks: while one of them may be promised a start, the
+    first is examined."""
 
     __slots__ = ("jobs", "ranks")
 
@@ -401,17 +408,18 @@ class _Line:
         self.ranks, self.jobs = ranks, jobs
 
     def first_since(self, place: Place) -> PendingJob | None:
-        return None if self.jobs.is_shut else self.jobs.first_since(place)
+        return self.jobs.first_since(place)
 
 
 class Walk:
-    """One walk over a backlog.
+    """A walk over a backlog.
 
     Args:
         backlog (Backlog): the queue
-        promises (PromisedJobs): None: no job is promised anything
-        freed (bool): whether something was freed since the last walk; else only newcomers are looked at
-        every (bool): whether jobs are examined for which there is no room
+        promises (PromisedJobs): the promises; None: there are none
+        freed (bool): whether resources were freed since the last walk; otherwise only newcomers are
+            examined
+        every (bool): whether to examine jobs without room
     """
 
     def __init__(
@@ -421,22 +429,21 @@ class Walk:
         self.promises = promises
         self.freed = freed
         self.every = every
-        #: whether it has come to its end
+        #: whether it has ended
         self.is_over = False
-        # The place behind the last job that was examined in its turn.
+        # place behind the last job that was examined in its turn
         self._place: Place = None
         self._promised: _Promised | None = None
-        # Those groups for which there was room when the walk began, or that are all looked at; None: they
-        # are to be found.
+        # Groups with room when the walk began, or all to be looked at; None: not determined.
         self._groups: list[JobGroup] | None = None
-        # A heap of the sources, each with the place of the first job that it may have.
+        # heap of the sources, each with the place of its first possible job
         self._sources: list[tuple[Any, int, int, Any]] = []
         self._numbers = count()
         self._is_stale = freed
         self._drops = -1 if promises is None else promises.drops
-        # Masks of ranks for which no more jobs may be promised a start.
+        # masks of ranks for which no more jobs may be promised a start
         self._unpromised: set[int] = set()
-        # By signature, a limit which was too long to start with; and families without any room.
+        # signature -> limit that was too long to start; and families without any room
         self._refused: dict[Any, float] = {}
         self._refused_families: set[Hashable] = set()
 
@@ -452,7 +459,7 @@ class Walk:
                 backlog.effort = 0
                 if newcomers >= MIN_NEWCOMERS and not self._sources and backlog.is_woken:
                     break  # jobs that a release may help go first
-            if self._is_other():
+            if self._sources_changed():
                 yield from self._find_sources()
             following = self._next()
             if following is None:
@@ -466,8 +473,8 @@ class Walk:
     # -- findings of the policy --------------------------------------------------------------------
 
     def refuse(self, signature: Any, limit: float, family: bool) -> None:
-        """Leave out jobs of a signature, behind the one that is examined, that may run for `limit`
-        seconds or longer, or with `family` all of its family."""
+        """Skip jobs of a signature behind the current one with limits of at least `limit` seconds,
+        or with `family` all jobs of its family."""
         if limit < self._refused.get(signature, inf):
             self._refused[signature] = limit
         group = self.backlog.groups.get(signature)
@@ -475,30 +482,32 @@ class Walk:
             self._refused_families.add(group.family)
 
     def allow(self) -> None:
-        """Findings about one job do not hold for others that ask for the same."""
+        """Drop the findings about jobs of equal signatures."""
         self._refused.clear()
         self._refused_families.clear()
         self._is_stale = self.freed
 
     def begin_anew(self) -> None:
-        """The queue was sorted anew or replaced: all jobs are in other groups, and a place in the former
-        order tells nothing, and may not even compare with those of now."""
+        """Start over: the queue was sorted again or replaced. All jobs are in other groups, and a
+        place in the old order is meaningless, or does not even compare with new ones."""
         self._groups = self._place = self._promised = None
         self._is_stale = self.freed
 
     def skip_promised(self, last: PendingJob) -> None:
-        """The promised jobs up to one of them were examined."""
+        """Skip the promised jobs up to `last`, which were examined."""
         if self._promised is not None:
             self._promised.place = last.order, last.jobid + 1
 
     def shortest_refused(self, group: JobGroup) -> float | None:
-        """The limit (seconds) from which on jobs of a group are left out, 0 for all; None: for none."""
+        """Return the limit (seconds) from which on jobs of a group are skipped, 0 for all; None for
+        none."""
         if group.family in self._refused_families:
             return 0.0
         return self._refused.get(group.signature)
 
     def leaves_out(self, job: PendingJob) -> bool:
-        """Leave out the first job of a group, and those of it that may run as long, if it waits on."""
+        """Whether the first job of a group keeps waiting; it and those with at least its limit are
+        then skipped."""
         limit = None if self.promises is None else self.promises.waits_from(job)
         if limit is None:
             return False
@@ -508,21 +517,21 @@ class Walk:
 
     # -- the next job ------------------------------------------------------------------------------
 
-    def _is_other(self) -> bool:
-        """Whether the sources of jobs are not known, or may be others by now."""
+    def _sources_changed(self) -> bool:
+        """Whether the sources of jobs are unknown, or may have changed."""
         dropped = self.promises is not None and self.promises.drops != self._drops
         if not self.freed and (dropped or self.backlog.is_woken):
-            # The newcomer that was examined last has made room, as by taking promises of others. No
-            # newcomer behind it goes before the jobs that wait.
+            # The newcomer examined last has made room, for example by taking others' promises.
+            # Waiting jobs go before the newcomers behind it.
             self.freed = self._is_stale = True
         return self._is_stale or dropped
 
     def _find_sources(self) -> Iterator[None]:
-        """Find the sources of jobs."""
+        """Determine the sources of jobs."""
         backlog, promises = self.backlog, self.promises
         self._is_stale = False
         if self._groups is None:
-            backlog.waiting_apart()  # without those that are gone
+            backlog.waiting_apart()  # drops those that are gone
             groups: Iterable[JobGroup] | None = None
             if promises is not None and not self.every:
                 groups = promises.groups_with_room()
@@ -549,7 +558,7 @@ class Walk:
         heapq.heapify(self._sources)
 
     def _next(self) -> PendingJob | None:
-        """The next job to examine; None: there is none."""
+        """Return the next job to examine, or None."""
         while True:
             job = self._first_of_sources()
             newcomer = self._first_newcomer()
@@ -578,10 +587,8 @@ class Walk:
                 return job
 
     def _first_of(self, source: Any) -> PendingJob | None:
-        """The first job of a source that may be examined in its turn."""
+        """Return the first job of a source that may be examined in its turn."""
         place: Place = self._place
-        if isinstance(source, JobGroup) and source.is_shut:
-            return None
         if self._refused and isinstance(source, JobGroup):
             limit = self.shortest_refused(source)
             if limit is not None:
@@ -604,14 +611,14 @@ class Walk:
         return None
 
     def _first_newcomer(self) -> PendingJob | None:
-        """The first newcomer for which no other job speaks."""
+        """Return the first newcomer that must be examined for its own sake."""
         backlog = self.backlog
         while True:
             job = backlog.first_newcomer()
             if job is None or not self._refused or job.promised:
                 return job
             if self._place is not None and (job.order, job.jobid) < self._place:
-                return job  # it was ahead of the one that was refused, perhaps
+                return job  # it may have been ahead of the refused one
             limit = self.shortest_refused(backlog.groups[job.signature])
             if limit is None or job.limit < limit or backlog.effort > 2 * EFFORT_PER_TURN:
                 return job

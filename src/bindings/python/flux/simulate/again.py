@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux simulate --again DIR``: the call that made some results, made again, and whether each job starts when it did."""
+"""``flux simulate --again DIR``: repeat the call that made these results, and compare each job's
+start."""
 
 import contextlib
 import io
@@ -11,26 +12,27 @@ from flux.simulate import origin
 from flux.simulate.results import reading
 from flux.simulate.workload.text import digest
 
-#: Options of the call about its place, its output directory and its printing; the number of words that each takes.
+#: Options of place, output and printing, which are dropped -> number of words.
 DROPPED = {
     "-o": 2, "--output": 2, "--parallel": 2, "--force": 1, "--resume": 1, "-q": 1, "--quiet": 1, "--json": 1,
 }  # fmt: skip
-#: Software of a result: the key of its provenance, and its name here.
+#: Software recorded in a result: the key in its provenance, and its name in messages.
 MADE_OF = {"versions": "versions", "commit": "the commit", "sources": "the library's sources"}
 
 
 def again(directory, main):
-    """Make the results in a directory again, in a temporary one.
+    """Repeat the run of a directory of results, in a temporary directory.
 
     Args:
         directory (str): the results
-        main: makes results from the words of a command line; returns the exit status
+        main: function of a command line (list of words) that writes results and returns the exit
+            status
 
     Returns:
-        int: 0 if all jobs start when they did, else 1
+        int: 0 if all jobs start at the recorded times, else 1
 
     Raises:
-        ValueError: there are no results, or not how they were made
+        ValueError: there are no results, or their provenance lacks the command or the directory
     """
     former = reading.find([directory])
     record = former[0].provenance
@@ -76,7 +78,7 @@ def _comparison(former, new):
 
 
 def _changes(record):
-    """Differences from the provenance of the results, a text each."""
+    """Yield the differences from the provenance of the results, as texts."""
     now = origin.software()
     for key, name in MADE_OF.items():
         if record.get(key) != now[key]:
@@ -93,7 +95,7 @@ def _changes(record):
 
 
 def _without_output(words):
-    """The words of a command line without those of `DROPPED`."""
+    """Return the words of a command line without the options in `DROPPED`."""
     left = []
     words = list(words)
     while words:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Options that say which jobs run on which machine: those of ``flux simulate`` and of ``flux simulate tune``."""
+"""Options that select jobs and machine, shared by ``flux simulate`` and ``flux simulate tune``."""
 
 from flux.simulate.trace import Trace
 from flux.simulate.workload.formats import FORMATS
 from flux.simulate.workload.record import OptionError
 
-#: Options that make a machine of equal nodes.
+#: Options that define a machine of equal nodes.
 ABOUT_NODES = ("nodes", "cores_per_node", "gpus_per_node")
 
-#: Options that a `Trace` takes as they are.
+#: Options passed on to `Trace` unchanged.
 TRACE_OPTIONS = (
     "model", "format", "R", "nodes", "cores_per_node", "gpus_per_node", "memory_per_node", "unit", "limits", "estimates", "window",
     "jobs", "scale_arrivals", "seed", "shake", "dependencies", "status",
@@ -16,12 +16,12 @@ TRACE_OPTIONS = (
 
 
 def refuse(options, names, why):
-    """Refuse those of some options that were given.
+    """Raise an error if one of the options `names` was given.
 
     Raises:
-        OptionError: one was
+        OptionError: an option was given
     """
-    # `False` and `[]` are what store_true and append leave; a number that was given counts, 0 too.
+    # store_true and append leave False and []; a given number counts, even 0.
     given = [
         f"--{name.replace('_', '-')}"
         for name in names
@@ -33,10 +33,10 @@ def refuse(options, names, why):
 
 
 def check_jobs(options):
-    """Refuse options about jobs and machine that would be ignored.
+    """Refuse options on jobs and machine that would have no effect.
 
     Raises:
-        OptionError: one would be
+        OptionError: an option would have no effect
     """
     if options.model:
         refuse(options, ("format", "dependencies", "status"), "jobs of a model come from no file")
@@ -47,7 +47,7 @@ def check_jobs(options):
 
 
 def add_jobs(parser):
-    """Add the options about jobs; returns their group, for more."""
+    """Add the options on jobs. Return their group, for further options."""
     group = parser.add_argument_group("jobs")
     group.add_argument("--format", choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
     group.add_argument(
@@ -84,7 +84,7 @@ def add_jobs(parser):
 
 
 def add_machine(parser):
-    """Add the options about the machine."""
+    """Add the options on the machine."""
     group = parser.add_argument_group("machine")
     group.add_argument(
         "--nodes", type=_counts, metavar="N[,N...]", help="number of nodes; a sweep: several"
@@ -100,14 +100,14 @@ def add_machine(parser):
 
 
 def add_parallel(group):
-    """Add the option that says where runs are made."""
+    """Add --parallel."""
     group.add_argument(
         "--parallel", type=_parallel, metavar="N|flux", help="processes at a time; flux: as jobs"
     )
 
 
 def trace_of(options):
-    """The `Trace` that these options describe."""
+    """Return the `Trace` that the options describe."""
     given = {
         name: getattr(options, name) for name in TRACE_OPTIONS if getattr(options, name) is not None
     }
@@ -117,7 +117,7 @@ def trace_of(options):
 
 
 def positive(text):
-    """A number of 1 or more."""
+    """Convert to an int of at least 1."""
     value = int(text)
     if value < 1:
         raise ValueError(text)
@@ -125,7 +125,7 @@ def positive(text):
 
 
 def _parallel(text):
-    """A number of processes, or ``flux``."""
+    """Convert to a number of processes, or ``flux``."""
     return text if text == "flux" else positive(text)
 
 
@@ -148,7 +148,7 @@ def _statuses(text):
 
 
 def _one_or_more(convert):
-    """``A,B`` as a list of values, one value as it is."""
+    """Return a converter of ``A,B`` to a list; a single value is not put in a list."""
 
     def parse(text):
         values = [convert(part) for part in text.split(",")]
@@ -159,7 +159,7 @@ def _one_or_more(convert):
 
 _numbers = _one_or_more(float)
 _counts = _one_or_more(positive)
-# argparse says: invalid NAME value.
+# argparse's message is: invalid NAME value.
 positive.__name__ = _counts.__name__ = "count (1 or more)"
 _parallel.__name__ = "number of processes (1 or more, or flux)"
 _count.__name__ = "count"

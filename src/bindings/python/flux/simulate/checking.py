@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux simulate check``: the rules that the schedule of any scheduler must keep.
+"""``flux simulate check``: rules that the schedule of any scheduler must keep.
 
-- no unit is held by two jobs at a time, none is held that the machine does not have
-- no job starts on what is down or drained then
-- a job starts after it was submitted and ends by its limit; and not later than it may wait, if the scheduler was sent all jobs,
-  nor so late that it cannot end by its deadline
-- a scheduler that does not backfill starts the jobs of a queue in order
+- a unit belongs to the machine, and is held by one job at a time
+- no job starts on units that are down or drained
+- a job starts after its submission and ends by its limit. It starts within its maximum wait, if the
+  scheduler was sent all jobs, and early enough to end by its deadline
+- a scheduler without backfill starts the jobs of a queue in order
 - a promise is kept
-- where a job was ended to make way for another, that one starts on its units
-- no limit of the configuration is exceeded, no licence oversold, and no stranger is on a claimed node
-- a job that requires nodes of one rack has them, and one that prefers them has them or has waited as long as it said
-- the record of a job adds up: its times, its run time and its profile, its size and its units
-- the totals of a result are those of its jobs, and none of them is missing
-- eventlogs follow RFC 21, and R is a resource set as RFC 20 has it, on ranks that were up
+- a preempting job starts on the units of the job that it preempted
+- no limit of the configuration is exceeded, no licence is used twice, and a claimed node has no
+  jobs of others
+- a job that requires nodes in one group has them; one that prefers them has them, or has waited as
+  long as it stated
+- the record of a job is consistent: times, run time and profile, size and units
+- the totals of a result match its jobs, and all jobs are present
+- eventlogs follow RFC 21, and R is a resource set of RFC 20 on ranks that were up
 
-The first violation is told in words.
+The first violation is reported.
 """
 
 import bisect
@@ -35,10 +37,10 @@ from flux_engine.command.options import Parser
 from flux_engine.formats import eventlog, idset, rset, states
 from flux_engine.resource.inventory import Inventory
 
-#: Rules that follow from the module alone.
+#: Modules that start jobs in order.
 ORDERLY = ("sched-fifo", "sched-simple")
 
-#: Event -> the events that must have come before it.
+#: Event -> events that must precede it.
 BEFORE = {
     "validate": ("submit",), "depend": ("submit",), "priority": ("depend",), "alloc": ("priority",),
     "start": ("alloc",), "release": ("alloc",), "free": ("alloc",),
@@ -55,11 +57,11 @@ KEYS = {
 
 
 class Violation(Exception):
-    """A rule that was broken; the text names the job, the time and the fault."""
+    """A violated rule. The text names the job, the time and the fault."""
 
 
 def check_main(argv):
-    """Run the command; returns the exit code: 1 if a rule was broken."""
+    """Run the command. Return the exit code: 1 if a rule is violated."""
     parser = Parser(prog="flux-simulate check", description="Check a schedule against the rules")
     parser.add_argument("directories", nargs="*", metavar="DIR", help="results")
     parser.add_argument("--live", action="store_true", help="the jobs of the running instance")
@@ -84,25 +86,27 @@ def check_main(argv):
     return 0
 
 
-#: Numbers of a row, each of which has to be one.
+#: Columns of a row that must be finite numbers.
 NUMBERS = (
     "submit", "start", "end", "run", "wait", "turnaround", "limit", "profile", "promise", "stretch",
 )  # fmt: skip
 
-#: Final states of jobs that ran to their ends or limits.
+#: Final states of jobs that ended by themselves or at their limits.
 RAN = ("COMPLETED_SUCCESSFULLY", "COMPLETED_WALLTIME_REACHED")
 
 
 class Schedule:
-    """The result of a simulation, as the rules see it. Each rule is a generator of violations, in words.
+    """The result of a simulation, with the rules as methods: each is a generator of violations
+    (texts).
 
     Args:
-        result (Result): as it was read
+        result (Result): the result
 
     Attributes:
-        rows (list of Row): its jobs
-        options (dict): of the call that made it
-        calm (bool): nothing but jobs and the scheduler had a part in it: no script, no failures, no running instance
+        rows (list of Row): the jobs
+        options (dict): options of the call
+        calm (bool): whether only jobs and the scheduler took part: no script, no failures, no
+            running instance
     """
 
     def __init__(self, result):
@@ -112,7 +116,8 @@ class Schedule:
         self.calm = not any(self.options.get(key) for key in ("script", "live", "failures"))
 
     def held(self):
-        """(job, start, end or None, bounds of its units, size or 0: not known) of all jobs that ran, those of no trace, too."""
+        """Return (job, start, end or None, bounds of its units, size or 0 if unknown) of all jobs
+        that ran, including jobs of no trace."""
         held = [
             (row.id, row.start, row.end, row.units(), row.size)
             for row in self.rows
@@ -126,7 +131,7 @@ class Schedule:
     # -- each job by itself -------------------------------------------------------------------------------------
 
     def jobs(self):
-        """The numbers of a job are some, and its times in order."""
+        """The columns of a job are numbers, and its times are in order."""
         for row in self.rows:
             for text in (*self._numbers(row), *self._times(row)):
                 yield f"job {row.id}{text}"
@@ -135,7 +140,7 @@ class Schedule:
     def _numbers(row):
         for name in NUMBERS:
             value = getattr(row, name)
-            # A stretch is infinite where a job of no length waited.
+            # The stretch of a job without run time is infinite if it waited.
             if value is not None and not math.isfinite(value):
                 if name != "stretch" or value != value:
                     yield f": its {name} is {value}, not a number"
@@ -163,7 +168,7 @@ class Schedule:
             yield f" ran {end - start:g} s with a limit of {limit:g} s"
 
     def sums(self):
-        """The record of a job adds up."""
+        """The record of a job is consistent."""
         for row in self.rows:
             for text in self._sums(row):
                 yield f"job {row.id}{text}"
@@ -195,7 +200,7 @@ class Schedule:
         if (row.success == "1") != (row.state == "COMPLETED_SUCCESSFULLY"):
             yield f": its success is {row.success!r}, its final state {row.state}"
         if self.calm and row.profile is not None and row.state in RAN:
-            # Of a real number of seconds since the epoch, a microsecond is the finest that is left.
+            # Times are floats since the epoch: their resolution is about a microsecond.
             profile, limit = row.profile, row.limit or math.inf
             if abs(row.run - min(profile, limit)) > GRAIN:
                 more = f" and a limit of {limit:g} s" if row.limit else ""
@@ -206,7 +211,7 @@ class Schedule:
     # -- jobs together ------------------------------------------------------------------------------------------
 
     def units(self):
-        """No unit is held twice, and none that is not there."""
+        """A unit exists, and is held by one job at a time."""
         units, busy, ends = self.result.units, {}, []
         for job, start, end, bounds, size in sorted(
             self.held(), key=lambda row: (row[1], row[2] is None, row[2] or 0)
@@ -228,14 +233,15 @@ class Schedule:
                 heapq.heappush(ends, (end, bounds))
 
     def available(self):
-        """No job starts on a unit that was down or drained, or had left, then."""
+        """No job starts on a unit that is down, drained or removed."""
         history = self.result.summary.get("available") or ()
         changes = [(when, units_of(text)) for when, text in history]
         times = [when for when, _ in changes]
         for row in self.rows if changes else ():
             if row.start is None:
                 continue
-            # At the instant of a change, the state before it counts as well: some starts are its cause.
+            # A start may precede or follow a change at the same instant, so the state before it
+            # counts too.
             first = max(0, bisect.bisect_left(times, row.start - GRAIN) - 1)
             last = bisect.bisect_right(times, row.start + GRAIN)
             bad = [idset.difference(row.units(), up) for _, up in changes[first:last]]
@@ -243,7 +249,7 @@ class Schedule:
                 yield f"job {row.id} started at {row.start:g} s on units {idset.encode(bad[-1])}, which could not be used then"
 
     def order(self):
-        """A scheduler that does not backfill starts jobs in order."""
+        """A scheduler without backfill starts jobs in order."""
         if self.result.name.split()[0] not in ORDERLY or not self.calm:
             return
         before = None
@@ -263,7 +269,7 @@ class Schedule:
                 yield f"job {row.id} was promised a start at {row.promise:g} s and started at {row.start:g} s"
 
     def preempted(self):
-        """No job was ended for another that did not start where it had been."""
+        """A preempting job starts on the units of the job that it preempted."""
         by_id = {row.id: row for row in self.rows}
         for row in self.rows:
             if row.preempted_for is None or not self.calm:
@@ -278,7 +284,7 @@ class Schedule:
                 yield f"{name}, which started elsewhere"
 
     def placement(self):
-        """Jobs are placed as they require, or prefer."""
+        """Placements are as required, or preferred."""
         provenance = self.result.provenance
         topology = provenance.get("topology")
         if not topology or not self.calm:
@@ -292,7 +298,7 @@ class Schedule:
                 yield f"job {row.id}: {wrong}"
 
     def tables(self):
-        """Tables of a site were kept."""
+        """The site's tables are kept."""
         tables = self.result.provenance.get("tables")
         if tables:
             machine = self.result.provenance["machine"]
@@ -303,7 +309,7 @@ class Schedule:
     # -- files against each other ---------------------------------------------------------------------------------
 
     def number_of_jobs(self):
-        """No job is missing, or there twice."""
+        """Each job is present exactly once."""
         rows, jobs = self.rows, self.result.provenance.get("jobs")
         if jobs is not None and len(rows) != jobs:
             yield f"{len(rows):,} jobs are written, of {jobs:,} there were"
@@ -363,7 +369,7 @@ class Schedule:
                     f" and jobs.csv {_units_text(due.get(when))}"
                 )
 
-    #: In the order in which they are checked.
+    #: Rules, in the order of checks.
     RULES = (
         jobs, units, available, order, promises, preempted, placement, tables, sums, number_of_jobs, totals, machine_states,
     )  # fmt: skip
@@ -373,11 +379,11 @@ def check_result(result):
     """Check the result of a simulation.
 
     Returns:
-        int: number of jobs
+        int: number of jobs checked
 
     Raises:
-        Violation: the first rule that was broken
-        ResultError: it cannot be read
+        Violation: a rule is violated
+        ResultError: the result cannot be read
     """
     schedule = Schedule(result)
     for rule in schedule.RULES:
@@ -394,7 +400,8 @@ def _units_text(count):
 
 
 def _is_sent_all(name):
-    """Whether a scheduler hears of a job when it is submitted: with a limited queue-depth the job manager keeps some back."""
+    """Whether a scheduler is sent each job at its submission: with a limited queue-depth the job
+    manager holds some back."""
     module, *args = name.split()
     depth = ["unlimited" if module == "sched-backfill" or "order=queue" in args else "8"]
     depth += [arg.partition("=")[2] for arg in args if arg.startswith("queue-depth=")]
@@ -420,10 +427,10 @@ def check_eventlog(job, events):
     """Check a job's events (dicts) against RFC 18 and 21.
 
     Returns:
-        int: the state they lead to
+        int: the resulting state of the job
 
     Raises:
-        Violation: an event that cannot be where it is
+        Violation: an event is out of order
     """
     seen, former, state = set(), 0.0, 0
     for number, event in enumerate(events, 1):
@@ -455,16 +462,16 @@ def check_eventlog(job, events):
 
 
 def check_R(job, R, inventory=None):
-    """Check a job's R against RFC 20, and that it is part of the inventory.
+    """Check a job's R against RFC 20, and that the inventory includes it.
 
     Args:
         inventory (dict or None): {rank: {kind: set}}
 
     Returns:
-        set: (rank, kind, id) of its resources
+        set: (rank, kind, id) of each resource
 
     Raises:
-        Violation: it is no R, or has resources that the instance has not
+        Violation: it is not a valid R, or not part of the inventory
     """
     try:
         Inventory(R)
@@ -490,10 +497,10 @@ def check_instance(inventory, jobs):
         jobs (list): (id, events, R or None)
 
     Returns:
-        int: number of jobs
+        int: number of jobs checked
 
     Raises:
-        Violation: the first rule that was broken
+        Violation: a rule is violated
     """
     known = {
         rank: {kind: set(idset.ids(text)) for kind, text in children.items()}
@@ -507,7 +514,7 @@ def check_instance(inventory, jobs):
             times.setdefault(event["name"], event["timestamp"])
         if R is None or "alloc" not in times:
             continue
-        # A rank may have left since a job that is over ran on it.
+        # Ranks may have been removed since an ended job ran on them.
         held = check_R(id, R, None if "free" in times else known)
         spans.append((times["alloc"], times.get("free"), id, held))
     spans.sort(key=lambda span: span[0])

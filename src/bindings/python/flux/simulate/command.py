@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The command ``flux simulate``, and which file has its subcommands."""
+"""The command ``flux simulate``, and the table of its subcommands."""
 
 import contextlib
 import importlib
@@ -19,27 +19,27 @@ from flux_scheduler_version import VERSION
 
 DESCRIPTION = "Run recorded jobs through schedulers, and compare what becomes of them"
 
-#: Subcommands: where the function is that runs one. It is imported when it is asked for.
+#: Subcommand -> (module, function); modules are imported on demand.
 SUBCOMMANDS = {
     "compare": ("comparing", "compare_main"),
     "check": ("checking", "check_main"),
     "tune": ("tune_command", "tune_main"),
 }
-#: Options that only make sense with results in a directory.
+#: Options that require an output directory.
 NEED_OUTPUT = ("eventlogs", "swf", "resume", "force", "diff")
-#: Options about the jobs; the running instance has its own.
+#: Options on jobs, not valid for the running instance.
 ABOUT_JOBS = (
     "format", "limits", "estimates", "window", "jobs", "scale_arrivals", "seeds", "shake", "dependencies", "status",
     "save_trace", "failures",
 )  # fmt: skip
-#: Options that a trace which is only written does not need.
+#: Options without effect if the trace is only written.
 ABOUT_RUNS = (
     "scheduler", "engine", "grain", "forecast", "odds", "script", "jobtap", "parallel", "output", "seeds", "failures",
 )  # fmt: skip
 
 
 def make_parser():
-    """The parser of the command without a subcommand."""
+    """Return the parser of the command without subcommands."""
     parser = Parser(
         prog="flux-simulate",
         usage="flux simulate [OPTIONS] TRACE... | --model=lublin | --live\n"
@@ -97,12 +97,12 @@ def make_parser():
 
 
 def main(argv):
-    """Run the command; returns the exit code."""
+    """Run the command. Return the exit code."""
     if argv and argv[0] in SUBCOMMANDS:
         module, function = SUBCOMMANDS[argv[0]]
         return getattr(importlib.import_module(f"flux.simulate.{module}"), function)(argv[1:])
     parser = make_parser()
-    # Options may stand between the traces.
+    # Options may stand between traces.
     options = parser.parse_intermixed_args(argv)
     try:
         if options.again:
@@ -124,10 +124,10 @@ def _again(options, argv):
 
 
 def check_usage(options):
-    """Refuse options that would be ignored.
+    """Refuse options that would have no effect.
 
     Raises:
-        OptionError: some do not go together
+        OptionError: options do not go together
     """
     if bool(options.traces) + bool(options.model) + options.live != 1:
         raise OptionError("give one of TRACE..., --model and --live")
@@ -155,20 +155,20 @@ class Call:
     """One call of the command.
 
     Args:
-        options: as parsed
-        argv (list of str): the command line, for the record
+        options: the parsed options
+        argv (list of str): the command line, for the provenance
     """
 
     def __init__(self, options, argv):
         self.options = options
         self.argv = argv
-        #: whether the reader of our output is gone
+        #: whether the reader of standard output or error has closed it
         self.is_deaf = False
-        #: the page that was written
+        #: path of the report, once written
         self.report = None
 
     def print(self, text, stream=None):
-        """Print, and go on if the reader is gone: the files are still wanted."""
+        """Print. If the reader has closed the stream, go on: the files are still wanted."""
         stream = stream or sys.stdout
         try:
             print(text, file=stream, flush=True)
@@ -177,12 +177,12 @@ class Call:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
     def say(self, text=""):
-        """A line for the user, besides the results."""
+        """Print a line that is not part of the results, unless --quiet."""
         if not self.options.quiet:
             self.print(text, sys.stderr if self.options.json else sys.stdout)
 
     def run(self):
-        """Make the runs, and show the results; returns the exit code."""
+        """Make the runs and print the results. Return the exit code."""
         from flux.simulate import policy
         from flux.simulate.results import files
 
@@ -207,7 +207,7 @@ class Call:
         results, interrupted = self._run(tasks)
         summaries = [result for result in results if isinstance(result, dict)]
         errors = self._errors(tasks, results)
-        # The report first: a reader of the table may leave after its first lines.
+        # The report comes first: the reader of the table may close the pipe.
         if options.output and summaries:
             errors += self._write_report(tasks, results)
         if summaries:
@@ -226,7 +226,7 @@ class Call:
     # -- before ----------------------------------------------------------------------------------------------
 
     def _cases(self):
-        """([Case], configuration)."""
+        """Return ([Case], configuration)."""
         from flux.simulate.trace import Case, read_config, read_R
 
         options = self.options
@@ -243,7 +243,7 @@ class Call:
                     raise OptionError("--R and the resource.config of --conf: give one of them")
                 machine = Machine(R, options.conf)
             workload = workload_of(probe(), machine, options.unit)
-            # Ranks that are excluded there are excluded here.
+            # Ranks excluded in the instance stay excluded.
             return [Case(workload, None, {}, drawn=options.seed)], {**workload.config, **config}
         trace = arguments.trace_of(options)
         return trace.cases(options.seeds), trace.config
@@ -287,7 +287,8 @@ class Call:
             self.say(f"{len(cases)} workloads: {'; '.join(case.label for case in cases)}")
 
     def _prepare_output(self):
-        """See to it that no result of another call is taken for one of this."""
+        """Refuse, keep or remove earlier results in the output directory, so that none is taken for
+        this call's."""
         from flux.simulate.results import reading
 
         options = self.options
@@ -353,7 +354,7 @@ class Call:
 
     @staticmethod
     def _errors(tasks, results):
-        """Errors of runs, a text each."""
+        """Return the errors of runs, a text each."""
         found = []
         for task, result in zip(tasks, results):
             if not isinstance(result, dict):
@@ -368,7 +369,7 @@ class Call:
     # -- after -----------------------------------------------------------------------------------------------
 
     def _write_report(self, tasks, results):
-        """Write the page; returns errors, a text each."""
+        """Write the page. Return errors, a text each."""
         from flux.simulate import run, study
         from flux.simulate.report.page import write_report
 
@@ -440,7 +441,8 @@ class Call:
 
 
 def _starts(task, result):
-    """The starts of a run, of which an earlier call may have written the result; None: not to be had."""
+    """Return the starts of a run, read from its files if an earlier call made them; None if they
+    cannot be read."""
     from flux.simulate.results import reading
 
     if "start" in result:
@@ -454,7 +456,7 @@ def _starts(task, result):
 
 @contextlib.contextmanager
 def _naming_errors():
-    """Have an error of a file say which."""
+    """Add the file's name to the text of an OSError."""
     try:
         yield
     except OSError as exc:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux simulate compare``, and where two results part."""
+"""``flux simulate compare``, and the first difference of two results."""
 
 import math
 import os
@@ -13,12 +13,12 @@ from flux.simulate.workload.record import OptionError
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 
-#: Jobs that are listed of a queue.
+#: Maximum number of queued jobs listed.
 SHOWN = 8
 
 
 def compare_main(argv):
-    """Run the command; returns the exit code."""
+    """Run the command. Return the exit code."""
     parser = Parser(
         prog="flux-simulate compare", description="Compare results that lie in directories"
     )
@@ -48,7 +48,7 @@ def compare_main(argv):
 
 
 def in_order(results):
-    """Results in the order of their calls: by workload, then by the number of the policy there."""
+    """Sort results by workload, then by number of the policy."""
     bases = list(dict.fromkeys(result.base for result in results))
     return sorted(
         results,
@@ -84,7 +84,7 @@ def _show(results, options):
 
 
 def _losses(results):
-    """Losses against the first policy, on the first workload."""
+    """Return losses against the first policy, on the first workload."""
     case = (results[0].variant, results[0].provenance.get("seed"))
     same = [
         result
@@ -101,7 +101,8 @@ def _losses(results):
 
 
 def _numbers(results):
-    """The numbers that --diff takes: those of the policies, where each is there once."""
+    """Return the numbers that --diff takes: those of the policies, or of the results if a policy
+    occurs twice."""
     return table.number_of([result.summary for result in results])
 
 
@@ -117,12 +118,11 @@ def _pair(text, results):
 
 
 def warn_of_others(results):
-    """Say so if the results are not of the same jobs on the same machine.
-
-    Those of a sweep differ in the varied option.
+    """Warn if the results are of different jobs or machines, apart from the varied option of a
+    sweep.
 
     Raises:
-        ValueError: they are not comparable at all: another number of jobs
+        ValueError: the numbers of jobs differ, so they are not comparable
     """
     first = results[0]
     for other in results[1:]:
@@ -142,7 +142,7 @@ def warn_of_others(results):
 
 
 def name_workloads(results):
-    """Have results of different workloads be told apart as those of a sweep are."""
+    """Label results of different workloads like those of a sweep."""
     bases = list(dict.fromkeys(result.base for result in results))
     names = [os.path.basename(base) for base in bases]
     if len(set(names)) < len(names):
@@ -153,17 +153,18 @@ def name_workloads(results):
 
 
 def first_difference(one, other, numbers=(1, 2)):
-    """The first job that two results start at different times, and the state at that moment.
+    """Describe the first job that starts at different times in two results, and the state at that
+    moment.
 
     Args:
         one, other (str): directories
-        numbers ((int, int)): of the policies, for the text
+        numbers ((int, int)): numbers of the two policies, for the text
 
     Returns:
-        list of str: lines for a person
+        list of str: lines to print
 
     Raises:
-        ResultError: a result cannot be read, or they are of different jobs
+        ResultError: a result cannot be read, or the jobs differ
     """
     results = [reading.Result(one), reading.Result(other)]
     rows = [result.rows() for result in results]
@@ -190,7 +191,7 @@ def first_difference(one, other, numbers=(1, 2)):
         if promise is not None:
             said += f", first promised {moment_text(promise)}"
         lines.append(f"  {name}: {said}")
-    # Until then both went the same way.
+    # Up to this moment the two schedules are equal.
     lines.append(f"at {moment_text(when)} ({when:g} s), before anything starts:")
     return lines + _state(rows[0], results[0].units, when)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""When a policy has failed: what it raised, that it ended, or that jobs never started, in words.
+"""Failures of a policy, in words: an exception, a premature end, or jobs that never started.
 
-A policy that starts three jobs and then nothing more has the shortest waits of all. So a run is only
-compared with others if every job that could start did.
+A policy that starts three jobs and no others has the shortest waits. So a run is compared with
+others only if every job that could start did.
 """
 
 import contextlib
@@ -14,15 +14,15 @@ from flux.simulate.engine.manager import COMPLAINT
 from flux_engine.formats.levels import LOG_ERR
 from flux_engine.modules.pymodule import LoaderExit
 
-#: First line of the text about an exception, in a log too.
+#: First line of a traceback, also in a log.
 TRACEBACK = "Traceback (most recent call last):"
 
 
 class _Tracebacks(io.TextIOBase):
-    """Passes on printed text, but keeps tracebacks.
+    """Passes on printed text, except tracebacks, which it keeps.
 
     Attributes:
-        lines (list of str): those of tracebacks
+        lines (list of str): lines of tracebacks
     """
 
     def __init__(self, stream):
@@ -40,7 +40,7 @@ class _Tracebacks(io.TextIOBase):
                 self._stream.write(f"{line}\n")
                 continue
             self.lines.append(line)
-            # The frames are indented, and the exception after them is not.
+            # Frames are indented; the line of the exception, which is not, ends the traceback.
             self._inside = line == TRACEBACK or line.startswith(" ")
         return len(text)
 
@@ -48,19 +48,20 @@ class _Tracebacks(io.TextIOBase):
         self._stream.flush()
 
     def finish(self):
-        """Pass on a last line without an end."""
+        """Pass on an unterminated last line."""
         self._stream.write(self._begun)
         self._begun = ""
 
 
 def run(engine, path):
-    """Run `engine`, whose module is in the file `path`.
+    """Run `engine`; `path` is the file of its module.
 
     Returns:
-        str or None: the reason if the module ended with an exception, with the tracebacks that it printed
+        str or None: the error if the module ended with an exception, with the tracebacks that it
+        printed
 
     Raises:
-        KeyboardInterrupt: a second interrupt
+        KeyboardInterrupt: at the second interrupt
     """
     printed = _Tracebacks(sys.stderr)
     reason = None
@@ -82,7 +83,7 @@ def run(engine, path):
 
 
 def traceback_of(exc, path):
-    """The traceback of an exception, from the first line of the module's file on."""
+    """Return the traceback of an exception, from the first line in the module's file."""
     trace = exc.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != path:
         trace = trace.tb_next
@@ -91,22 +92,23 @@ def traceback_of(exc, path):
 
 
 def reason_of(outcome, lines, path, is_excused, ended_at, refused):
-    """Why a run that came to its end is a failure, or None.
+    """Return why a completed run counts as failed, or None.
 
     Args:
         outcome (Outcome): of the run
-        lines (list): (seconds since the epoch, level, text) of the scheduler's log
-        path (str): the scheduler's file
-        is_excused (bool): jobs that never start are no fault of the policy: it was interrupted, a script
-            took its nodes, or the question was when they start
-        ended_at (float or None): when the scheduler ended with work left, seconds since the workload began
-        refused (list of int): indices of jobs that it refused although the machine has room for them
+        lines (list): the scheduler's log: (seconds since the epoch, level, text)
+        path (str): file of the scheduler
+        is_excused (bool): whether jobs may remain unstarted: the run was interrupted, a script took
+            nodes, or only starts were asked for
+        ended_at (float or None): time at which the scheduler ended with work left, in seconds since
+            the start of the workload
+        refused (list of int): indices of jobs refused although they fit the machine
     """
     found = []
     jobs = outcome.workload.jobs
     errors = [text for _, level, text in lines if level <= LOG_ERR]
     objections = [text for text in errors if text.startswith(COMPLAINT)]
-    # A traceback is told below, the first in full.
+    # Tracebacks come below, the first in full.
     others = [text for text in errors if not text.startswith(COMPLAINT) and TRACEBACK not in text]
     for said in (objections, others):
         if said:
@@ -138,7 +140,7 @@ def reason_of(outcome, lines, path, is_excused, ended_at, refused):
 
 
 def from_file(text, path):
-    """A text with a traceback without the frames above the first one in a file."""
+    """Return a text with a traceback, without the frames above the first one in the file `path`."""
     lines = text.splitlines()
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
     own = next((number for number in frames if f'"{path}"' in lines[number]), None)

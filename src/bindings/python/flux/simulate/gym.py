@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""`SchedulingEnv`: the simulator as an environment of Gymnasium, to train policies in.
+"""`SchedulingEnv`: the simulator as a Gymnasium environment, to train policies.
 
-The engine, the pool and the library are those of ``flux simulate``; only who starts next is asked of an agent. It takes the package
-``gymnasium``, which nothing else here needs.
+Engine, pool and library are those of ``flux simulate``; an agent selects the next job to start.
+Requires the package ``gymnasium``.
 """
 
 import copy
@@ -22,33 +22,33 @@ from flux.simulate.results.metrics import bounded_slowdown
 from flux.simulate.trace import Trace
 from flux_engine.formats.levels import LOG_ERR
 
-#: The columns of an observation.
+#: Columns of an observation.
 COLUMNS = ("there", "fits", "wait", "limit", "size", "free")
 
-#: Costs that ``reward=`` names: functions of (wait, run, size), of which the mean is to be small.
+#: Costs for ``reward=``: functions of (wait, run, size) whose mean is to be minimized.
 REWARDS = {
     "wait": lambda wait, run, size: wait / 3600.0,
     "slowdown": lambda wait, run, size: bounded_slowdown(wait, run),
 }
 
-#: Seconds that count as 1 in an observation, on a logarithmic scale.
+#: Seconds that scale to 1 in an observation, logarithmically.
 LONG = 30 * 86400.0
 
 
 def scaled(seconds):
-    """Seconds as a number from 0 to 1: log(1 + seconds), 1 from `LONG` on."""
+    """Scale seconds to 0..1: log(1 + seconds), 1 from `LONG` on."""
     return min(math.log1p(max(seconds, 0.0)) / math.log1p(LONG), 1.0)
 
 
 class _Asking(PolicyScheduler):
-    """The policy: asks its environment which job starts next."""
+    """The policy: asks the environment for the next job to start."""
 
     def __init__(self, h, asked):
         super().__init__(h)
         self.asked = asked
 
     def schedule(self):
-        # Jobs that a pass has started are in the queue until it is over.
+        # Jobs started in a pass stay in the queue until it is over.
         coming = iter(in_order(self._queue))
         window = list(islice(coming, self.asked.k))
         while window:
@@ -58,7 +58,7 @@ class _Asking(PolicyScheduler):
             try:
                 alloc = self.allocate(job)
             except InsufficientResources:
-                return  # as many units are free as it asks for, but not where it needs them
+                return  # enough units are free, but not on the nodes that it needs
             except InfeasibleRequest as reason:
                 self.refuse(job, reason)
             else:
@@ -68,28 +68,36 @@ class _Asking(PolicyScheduler):
 
 
 class SchedulingEnv(gymnasium.Env, Observer):
-    """Which of the first K pending jobs starts next?
+    """Select which of the first K pending jobs starts next.
 
-    An episode is a run of some jobs that follow each other in the trace, on an empty machine, and a step a decision. The agent is asked
-    after each event while jobs wait, and again after each start, until it waits.
+    An episode runs consecutive jobs of the trace on an empty machine; a step is a decision. The
+    agent decides after each event while jobs wait, and again after each start, until it chooses to
+    wait.
 
-    - Observation: `Box(0, 1, (K, 6), float32)`. A row is a job, in order of submission; its columns are those of `COLUMNS`: whether there is
-      a job, whether as many units are free as it asks for, how long it has waited and its limit (as `scaled` has them; 1 without
-      a limit), its size and, in each row, the free units, as shares of the machine.
-    - Action: `Discrete(K + 1)`. Below K: that job starts. K, or a job that is not there or does not fit: nothing starts until
-      the next event. Where no job runs the first that fits starts then.
-    - Reward: for the jobs that started in the step, minus ``reward`` over the number of jobs, so that the sum of an episode is minus the mean
-      of all jobs: wait in hours, bounded slowdown.
-    - info: ``mask``, int8 of shape (K + 1,): what an action would not be wasted on; ``time``, seconds since the first submission.
+    - Observation: `Box(0, 1, (K, 6), float32)`. A row is a job, in order of submission, with the
+      columns of `COLUMNS`: whether the job exists, whether as many units as it needs are free, its
+      wait and its limit (scaled by `scaled`; 1 without a limit), its size and, in each row, the
+      free units, both as fractions of the machine.
+    - Action: `Discrete(K + 1)`. Below K: start that job. K, or a job that does not exist or fit:
+      wait for the next event. If no job runs, the first that fits starts then.
+    - Reward: minus the sum of ``reward`` over the jobs started in the step, divided by the number
+      of jobs; an episode sums to minus the mean over all jobs, of the wait in hours or the bounded
+      slowdown.
+    - info: ``mask``, int8 of shape (K + 1,): the effective actions; ``time``, seconds since the
+      first submission.
 
     The same seed gives the same episodes.
 
     Args:
-        trace (Trace or str): the jobs and the machine, with one value for each option; not one with dependencies
+        trace (Trace or str): the jobs and the machine, with one value per option, without
+            dependencies
         k (int): K
-        jobs (int or None): jobs of an episode, from a place drawn at random; None: all of the trace, each time
-        reward (str or function): ``wait``, ``slowdown``, or ``function(wait, run, size)`` of a job that starts, in seconds and units
-        part ((float, float)): the part of the trace that episodes are from, as shares of its jobs: (0, 0.5) leaves half for a test
+        jobs (int or None): number of consecutive jobs in an episode, from a random position; None:
+            the whole trace
+        reward (str or function): ``wait``, ``slowdown``, or ``function(wait, run, size)`` of a
+            started job, in seconds and units
+        part ((float, float)): part of the trace to draw episodes from, as fractions of its jobs:
+        (0, 0.5) leaves half for tests
 
     Raises:
         ValueError: the trace cannot be read, or is too short
@@ -168,12 +176,12 @@ class SchedulingEnv(gymnasium.Env, Observer):
             raise RuntimeError(wrong)
 
     def _continue(self, action):
-        """Let the engine run until it asks, or ends."""
+        """Run the engine until it asks for a decision, or ends."""
         self._runs.parent = getcurrent()
         self._runs.switch(action)
 
     def choose(self, jobs):
-        """Called by the policy: which of its first K jobs, or None."""
+        """Return one of the first K jobs, or None; called by the policy."""
         if self._engine.interrupted:
             return None
         self._window = jobs
@@ -188,7 +196,7 @@ class SchedulingEnv(gymnasium.Env, Observer):
     def _size(self, job):
         return self._jobs[job.jobid - 1].size
 
-    # Told by the engine.
+    # Called by the engine.
 
     def began(self, active):
         job = active.job

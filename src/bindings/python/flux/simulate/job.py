@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A job as a trace tells of it, and as a scheduler is asked for it."""
+"""Jobs: the entry in a trace, and the jobspec that a scheduler sees."""
 
 from typing import NamedTuple, Optional
 
@@ -10,9 +10,10 @@ NO_LIMIT = 0
 
 
 class Shape(NamedTuple):
-    """The request of a job. ``nodes`` 0: its slots may be anywhere.
+    """A job's request. ``nodes`` 0: its slots may be placed anywhere.
 
-    ``slots`` is a count per node where nodes are given, else the total; cores and gpus are of a slot.
+    ``slots`` is per node if ``nodes`` is given, else the total; ``cores`` and ``gpus`` are per
+    slot.
     """
 
     nodes: int
@@ -22,7 +23,7 @@ class Shape(NamedTuple):
     exclusive: bool = False
 
     def resources(self):
-        """The resource graph (RFC 14, 25)."""
+        """Return the resource graph (RFC 14, 25)."""
         within = [{"type": "core", "count": self.cores}]
         if self.gpus:
             within.append({"type": "gpu", "count": self.gpus})
@@ -35,22 +36,24 @@ class Shape(NamedTuple):
 
 
 class Job:
-    """One job of a workload; a simulation does not change it.
+    """One job of a workload, not changed by a simulation.
 
     Attributes:
-        id (str): its name in the trace
-        submit (float): when it comes to the scheduler, seconds after the start of the workload
-        run (float): seconds it would run if nothing ended it
-        limit (float): seconds after which it is ended; `NO_LIMIT`: never
-        shape (Shape): its request; None with `resources` in `extra`
-        size (int): its share of the machine, in the workload's unit (nodes or cores)
+        id (str): its id in the trace
+        submit (float): submission, seconds since the start of the workload
+        run (float): run time in seconds if nothing ends it
+        limit (float): time limit in seconds; `NO_LIMIT`: none
+        shape (Shape): its request; None if ``extra`` has `resources`
+        size (int): its size in the workload's unit (nodes or cores)
         user, queue (str or None)
-        group (str or None): the bank of its jobspec, where that has none
+        group (str or None): its bank, unless its jobspec has one
         urgency (int): 0 to 31
-        after ((int, float or None) or None): index of the job that it follows, and how many seconds after the end of that it
-            comes in; None: at once, and not before `submit`
-        extra (dict or None): more attributes of the trace: ``jobspec`` to be used as it is,
-            ``constraints``, ``wait`` and ``start`` as recorded, ``submitted`` before it was eligible, ...
+        after ((int, float or None) or None): index of the job that it follows, and the seconds
+            between the end of that job and its own submission; None: it is submitted at that end,
+            but not before `submit`
+        extra (dict or None): further attributes from the trace: ``jobspec`` to use unchanged,
+            ``constraints``, recorded ``wait`` and ``start``, ``submitted`` if before it was
+            eligible, ...
     """
 
     __slots__ = (
@@ -87,27 +90,27 @@ class Job:
 
     @property
     def seconds(self):
-        """Seconds it runs once it has started: its limit is a hard end."""
+        """Seconds from its start to its end: the limit is a hard end."""
         return min(self.run, self.limit) if self.limit else self.run
 
     def __repr__(self):
         return f"Job({self.id!r}, submit={self.submit}, run={self.run}, limit={self.limit}, {self.shape})"
 
 
-#: Names of users that are no numbers get user ids from here on.
+#: User names that are not numbers get user ids from here on.
 FIRST_USERID = 100_001
 
 
 def userids(jobs):
-    """The user ids of jobs, as {user: id}.
+    """Return {user: user id} of jobs.
 
-    A user whom the trace calls by a number has that id, another one the next that is free. Jobs without a user are the
-    instance owner's, and not in it.
+    A user named by a number has that id, others get the next free one. Jobs without a user belong
+    to the instance owner, who is not included.
     """
     found = {}
     names = []
     for user in dict.fromkeys(job.user for job in jobs if job.user is not None):
-        # 0 is the superuser, whom a trace does not mean.
+        # 0 is the superuser, never a user of a trace.
         if user.isascii() and user.isdigit() and 0 < int(user) < 1 << 31:
             found[user] = int(user)
         else:
@@ -123,31 +126,32 @@ def userids(jobs):
 
 
 def system_of(job):
-    """The system attributes of the jobspec that a trace has of a job; empty if it has none. To be treated as
-    read-only."""
+    """Return the system attributes of the trace's jobspec for a job, or {}. Treat as read-only."""
     given = (job.extra or {}).get("jobspec")
     return (given and given.get("attributes", {}).get("system")) or {}
 
 
 def max_wait(job):
-    """For how many seconds a job of a trace may wait (``attributes.system.max-wait`` of its jobspec); None: for ever."""
+    """Return the maximum wait of a job in seconds (``attributes.system.max-wait`` of its jobspec),
+    or None."""
     value = system_of(job).get("max-wait")
     if isinstance(value, str):
         try:
             return fsd.parse(value)
         except ValueError:
-            return None  # it is denied
+            return None  # such a job is denied
     return None if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
 
 
 def placement(job):
-    """The placement that a job of a trace asks for (``attributes.system.placement`` of its jobspec); None: nothing."""
+    """Return the placement that a job requests (``attributes.system.placement`` of its jobspec), or
+    None."""
     value = system_of(job).get("placement")
     return value if isinstance(value, dict) else None
 
 
 def followers(jobs):
-    """Which jobs follow which: {index: [indices]}."""
+    """Return {index: [indices of the jobs that follow that job]}."""
     found = {}
     for index, job in enumerate(jobs):
         if job.after is not None:
@@ -156,12 +160,13 @@ def followers(jobs):
 
 
 def jobspec(job, queue: Optional[str] = None, constraints: Optional[dict] = None):
-    """The jobspec (RFC 25) of a job, as a submission tool would write it; to be treated as read-only.
+    """Return the jobspec (RFC 25) of a job, as a submission tool would write it. Treat as
+    read-only.
 
     Args:
         job (Job): the job
-        queue (str): the queue it is in, where that is not the one it names
-        constraints (dict): RFC 31, on top of those of the job itself (those of its queue)
+        queue (str): the job's queue, if it is not the one that it names
+        constraints (dict): constraints of the queue (RFC 31), added to the job's own
     """
     extra = job.extra or {}
     given = extra.get("jobspec")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The running instance as a workload: its jobs, its resources, from now on.
+"""The running instance as a workload: its jobs and resources, from now on.
 
-It is asked by ordinary messages, through ``flux python``, so that it may be a real one; nothing in it
-is changed.
+The instance, which may be a real one, is queried with ordinary messages through ``flux python``,
+and not changed.
 """
 
 import json
@@ -20,25 +20,26 @@ from flux.simulate.workload.record import Notes
 from flux_engine.formats import eventlog, jobid, states
 from flux_engine.formats import jobspec as spec
 
-#: Tables of the configuration by which a site sets its policy, that count in a simulation too.
+#: Configuration tables of site policy that apply in a simulation too.
 POLICY_TABLES = ("preemption", "sched-preemption")
 
-#: Run time of a job without a limit, seconds.
+#: Run time of a job without a limit, in seconds.
 FOREVER = 1e9
 
 
 class LiveError(ValueError):
-    """The instance cannot be asked; the text says why."""
+    """The instance cannot be queried; the text says why."""
 
 
 def flux_command(option):
-    """The command ``flux`` of the instance that this process is in.
+    """Return the path of the enclosing instance's ``flux`` command.
 
     Raises:
-        LiveError: there is none; the text names the option that needs it
+        LiveError: there is no such command; the text names the option that needs it
     """
     program = getattr(sys.modules["__main__"], "__file__", None) or ""
-    # The embedded instance's command asks through itself; a real Flux's by way of its own.
+    # Under the embedded instance's command, this is that command itself; else it is looked up on
+    # PATH.
     command = program if os.path.basename(program) == "flux" else shutil.which("flux")
     if command is None:
         raise LiveError(f"{option}: no flux command on the PATH")
@@ -46,10 +47,10 @@ def flux_command(option):
 
 
 def probe(*args):
-    """The answer of `probe.py` in the instance that ``FLUX_URI`` names.
+    """Return the answer of `probe.py` run in the instance of ``FLUX_URI``.
 
     Raises:
-        LiveError: there is none, or it does not answer
+        LiveError: there is no instance, or it does not answer
     """
     command = flux_command("--live")
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "probe.py")
@@ -63,15 +64,15 @@ def probe(*args):
 
 
 def workload_of(answer, machine=None, unit=None):
-    """The pending and running jobs of an instance as a `Workload`.
+    """Return the pending and running jobs of an instance as a `Workload`.
 
     Args:
-        answer (dict): of `probe`
-        machine (Machine): another one to run them on
+        answer (dict): answer of `probe`
+        machine (Machine): machine to run them on instead of the instance's
         unit (str): unit of sizes
 
     Raises:
-        LiveError: nothing waits
+        LiveError: no job is pending
     """
     notes = Notes()
     now = answer["now"]
@@ -161,7 +162,7 @@ def _running(entry, texts, now, notes):
 
 
 def starts_table(summaries):
-    """When each job starts under each policy, as rows of text."""
+    """Return the start of each job under each policy, as rows of text."""
 
     def text(when):
         return "never" if when is None else time.strftime("%a %d %b %H:%M:%S", time.localtime(when))
@@ -174,7 +175,7 @@ def starts_table(summaries):
 
 
 def jobs_of_instance():
-    """(R, [(id, events, R or None)]) of all jobs of the instance, for ``check --live``."""
+    """Return (R, [(id, events, R or None)]) of all jobs of the instance, for ``check --live``."""
     answer = probe("all")
     jobs = []
     for entry in sorted(answer["jobs"], key=lambda entry: entry["id"]):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The machine jobs run on: an R, and how the sizes of a trace map to it."""
+"""The machine: an R, and the mapping of a trace's sizes to it."""
 
 from flux.resource.pool.explain import counted
 from flux_engine.formats import idset, rset
@@ -11,11 +11,11 @@ class Machine:
 
     Args:
         R (dict): RFC 20
-        source (str): where it came from, for people
+        source (str): its origin, for messages
 
     Attributes:
-        inventory (Inventory): R, checked
-        nodes, cores, gpus (int): how many it has
+        inventory (Inventory): the validated R
+        nodes, cores, gpus (int): numbers of them
 
     Raises:
         ValueError: R is not valid
@@ -33,12 +33,12 @@ class Machine:
             children = entry["children"]
             self.gpus += ranks * idset.count(idset.decode(children.get("gpu", "")))
             per_node.add(idset.count(idset.decode(children["core"])))
-        #: cores of a node, where all have the same, else of the largest
+        #: cores per node; of the largest node if they differ
         self.cores_per_node = max(per_node)
         self.is_uniform = len(per_node) == 1
 
     def units(self, unit):
-        """How many of a unit ("node" or "core") there are."""
+        """Return the number of units ("node" or "core")."""
         return self.nodes if unit == "node" else self.cores
 
     def __str__(self):
@@ -47,10 +47,10 @@ class Machine:
 
 
 def uniform(nodes, cores_per_node=1, gpus_per_node=0, source=""):
-    """A machine of equal nodes.
+    """Return a machine of equal nodes.
 
     Raises:
-        ValueError: a count that makes no machine
+        ValueError: a count is too small
     """
     if nodes < 1 or cores_per_node < 1 or gpus_per_node < 0:
         raise ValueError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux-simulate``, the command as a program of its own, where no ``flux`` calls it."""
+"""``flux-simulate``: the command as a program of its own, without ``flux``."""
 
 from flux_engine.command.call import call, prepare_streams
 
@@ -11,10 +11,10 @@ def _command(argv):
 
 
 def run(argv):
-    """Run the command; returns the exit status.
+    """Run the command. Return the exit status.
 
     Args:
-        argv (list of str): the words after the command's name
+        argv (list of str): the words after the command name
     """
     prepare_streams()
     return call("simulate", _command, argv)

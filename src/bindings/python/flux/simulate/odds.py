@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""How well a scheduler says when jobs are likely to start: it is asked about some jobs, and their starts are compared."""
+"""Accuracy of a scheduler's odds: likely starts of sampled jobs are queried and compared with the
+actual starts."""
 
 import errno
 import time
@@ -13,16 +14,17 @@ SAME_TIME_S = 1e-3
 
 
 class OddsSampler(Peer):
-    """Asks the scheduler of an engine about every n-th job that has to wait, when it was submitted.
+    """Queries the scheduler for the odds of every n-th job that has to wait, right after its
+    submission.
 
     Args:
-        engine (LeanEngine): where it is installed
-        every (int): sampling interval: 1 asks about each job that has to wait
+        engine (LeanEngine): the engine to watch
+        every (int): sampling interval; 1 queries each job that has to wait
 
     Attributes:
-        waited (int): how many jobs had to wait
-        asked (int): about how many of them the scheduler was asked
-        error (str or None): why the scheduler does not answer
+        waited (int): number of jobs that had to wait
+        asked (int): number of jobs queried
+        error (str or None): the scheduler's error, if it does not answer
     """
 
     name = "odds"
@@ -40,7 +42,7 @@ class OddsSampler(Peer):
         engine.submitted = self._submitted
 
     def _submitted(self, active):
-        # After the pass that follows.
+        # after the pass that follows
         self.engine.at(self.engine.now, lambda engine: self._ask(active))
 
     def _ask(self, active):
@@ -69,7 +71,8 @@ class OddsSampler(Peer):
                 self._known.append((index, said))
 
     def figures(self, outcome):
-        """``every``, ``waited``, ``asked`` and ``error`` as they are here; ``seconds``, the time that answers took; and `comparison`."""
+        """Return ``every``, ``waited``, ``asked``, ``error``, ``seconds`` (total time of the
+        answers), and the figures of `comparison`."""
         return {
             "every": self.every,
             "waited": self.waited,
@@ -81,17 +84,19 @@ class OddsSampler(Peer):
 
 
 def comparison(known, outcome):
-    """Compare the answers about jobs with their starts; shares are of 1, times in seconds.
+    """Compare the answers with the starts. Shares are 0 to 1, times in seconds.
 
     Args:
         known (list): (index of a job, its entry of ``sched.explain``)
-        outcome (Outcome): of the run
+        outcome (Outcome): outcome of the run
 
     Returns:
-        dict: ``known``, how many of them have started, and would have if all had run to their limits. If there are any:
-        ``played``, ``told`` and ``limits``, the shares that started by the nine-of-ten time of the plays, by that told, and
-        by the start if all run to their limits; ``likely_median``, ``likely_mean``, ``limits_median``, ``limits_mean``:
-        by how much the likely start, and that by limits, were wrong
+        dict: ``known``, the number of jobs that started and have an expected start. If it is not 0:
+            ``played``, ``told``, ``limits``, the
+        shares that started by the nine-of-ten time of the runs drawn, by that time as corrected and
+        told, and by the start if all jobs run to their limits; ``likely_median``, ``likely_mean``,
+        ``limits_median``, ``limits_mean``, the absolute errors of the likely start, and of the
+        start by limits
     """
     pairs = [
         (outcome.start[index] + outcome.epoch, said)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Provenance of a result: software, machine and date, for readers who cite it or make it again."""
+"""Provenance of a result: software, machine and date, to cite or reproduce it."""
 
 import functools
 import hashlib
@@ -11,18 +11,19 @@ import time
 
 from flux_scheduler_version import VERSION
 
-#: Where the library is: flux/, flux_engine/ and others, side by side.
+#: The directory with flux/, flux_engine/ and others.
 LIBRARY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-#: Packages of the library that have a part in a result.
+#: Packages of the library that can affect a result.
 PACKAGES = ("flux", "flux_engine", "_flux_plan")
-#: Distributions of others that it runs on.
+#: Distributions that it depends on.
 DEPENDENCIES = ("greenlet", "flux-python", "PyYAML", "cffi")
 
 
 @functools.lru_cache(maxsize=1)
 def software():
-    """``versions`` (of the library, Python and what it runs on), ``commit`` (None outside of a checkout; with ``+`` if files of it
-    were changed) and ``sources`` (the SHA-256 of all Python files of the library, with their names). Takes some 30 ms, once."""
+    """Return ``versions`` (of the library, Python and dependencies), ``commit`` (None outside a
+    checkout; with ``+`` if files are modified) and ``sources`` (SHA-256 over all Python files of
+    the library and their names). Takes about 30 ms, once."""
     versions = {"flux-scheduler": VERSION, "python": platform.python_version()}
     for name in DEPENDENCIES:
         try:
@@ -33,14 +34,14 @@ def software():
 
 
 def circumstances():
-    """``date`` (UTC, now) and ``host`` (system, processor, how many of them)."""
+    """Return ``date`` (now, in UTC) and ``host`` (system, processor, number of processors)."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     host = {"system": platform.platform(), "processor": _processor(), "processors": os.cpu_count()}
     return {"date": now, "host": host}
 
 
 def _commit():
-    # An installation may lie within a repository of another project.
+    # An installation may lie in another project's repository.
     if _git("ls-files", "--error-unmatch", "flux_scheduler_version.py") is None:
         return None
     return _git("describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+")

@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Nodes that fail and come back, at times drawn at random."""
+"""Random failures and repairs of nodes."""
 
 import random
 
 from flux.simulate.workload.record import OptionError
 from flux_engine.formats import fsd
 
-#: Outages in a row without a running job, or one to come, after which no more follow: they would change nothing.
+#: Number of consecutive outages with no running or coming job, after which failures stop: they have
+#: no effect any more.
 UNSEEN = 1000
 
 
 class Outages:
-    """Failures of single nodes, each independent of the others.
+    """Independent failures of single nodes.
 
-    Times between failures of a node and times of repair are exponentially distributed.
+    Times between failures and times to repair are exponentially distributed.
 
     Args:
         mtbf (float): mean time between failures of one node, seconds
-        repair (float): mean time until it is back, seconds
-        seed (int): the same seed has the same nodes fail at the same times
+        repair (float): mean time to repair, seconds
+        seed (int): seed of the times of failure
     """
 
     def __init__(self, mtbf, repair, seed=1):
@@ -27,10 +28,11 @@ class Outages:
 
     @classmethod
     def parse(cls, text):
-        """The outages that ``mtbf=TIME,repair=TIME[,seed=N]`` describes; times are seconds or FSD.
+        """Return the outages described by ``mtbf=TIME,repair=TIME[,seed=N]``; times are seconds or
+        FSD.
 
         Raises:
-            OptionError: it is none
+            OptionError: the text is invalid
         """
         values = dict(part.partition("=")[::2] for part in text.split(","))
         try:
@@ -45,9 +47,9 @@ class Outages:
         return cls(mtbf, repair, seed)
 
     def install(self, engine):
-        """Have nodes of `engine` (a LeanEngine) fail."""
+        """Let nodes of `engine` (a LeanEngine) fail."""
         for rank in range(engine.machine.nodes):
-            # A node has a sequence of its own, which does not depend on other nodes.
+            # Each node has its own sequence, independent of the other nodes.
             rng = random.Random(f"{self.seed} {rank}")
             engine.at(rng.expovariate(1 / self.mtbf), self._failing(rank, rng))
 

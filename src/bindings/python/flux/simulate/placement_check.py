@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A rule of ``flux simulate check``: a job that requires nodes of one rack has them, and one that prefers them has them
-or has waited for them as long as it said.
+"""A rule of ``flux simulate check``: a job that requires nodes in one group has them, and one that
+prefers them has them or has waited for them as long as it stated.
 
-It is checked from the jobs that are written and the groups of the configuration, whatever the scheduler has
-made of them.
+It is checked from the written jobs and the groups of the configuration, without the scheduler's own
+records.
 """
 
 from flux.simulate.results.reading import GRAIN
@@ -11,10 +11,10 @@ from flux_engine.formats import fsd, hostlist, idset, rset
 
 
 def groups_of(config, R):
-    """The groups of a configuration, for the provenance of a result; empty if there are none.
+    """Return the groups of a configuration, for the provenance of a result; {} if there are none.
 
     Returns:
-        dict: by level (``[topology.LEVEL]``) and name of the group, its nodes as an idset of ranks
+        dict: level (``[topology.LEVEL]``) -> name of the group -> its nodes as an idset of ranks
     """
     topology = config.get("sched-topology", config.get("topology"))
     found = {}
@@ -33,7 +33,7 @@ def groups_of(config, R):
                     if name.startswith(prefix) and name != prefix
                 }
         except (TypeError, ValueError):
-            continue  # the scheduler does not take such a table either
+            continue  # the scheduler rejects such a table too
     return found
 
 
@@ -48,20 +48,21 @@ def _by_hosts(groups, R):
 
 
 def queues_constrain(config):
-    """Whether a queue of a configuration is of certain nodes only."""
+    """Whether a queue of a configuration is restricted to some nodes."""
     queues = config.get("queues") or {}
     return any(queue.get("requires") or queue.get("hosts") for queue in queues.values())
 
 
 def misplaced(row, topology, cores_per_node, any_node=True):
-    """How a job that has started is not placed as it requires, or prefers.
+    """Return how a started job's placement differs from its request.
 
     Args:
         row (Row): the job
-        topology (dict): of `groups_of`
-        cores_per_node (int or None): of how many cores each node is, where units are cores; else None
-        any_node (bool): whether all nodes are alike and every queue has all of them: else it is not known whether a job
-            could have had what it prefers, for which it need not have waited if not
+        topology (dict): result of `groups_of`
+        cores_per_node (int or None): cores per node if units are cores, else None
+        any_node (bool): whether all nodes are equal and in every queue; otherwise it is unknown
+            whether the preferred placement was possible, and a job need not wait for an impossible
+            one
 
     Returns:
         str or None: the violation
@@ -71,7 +72,7 @@ def misplaced(row, topology, cores_per_node, any_node=True):
     if groups is None or row.start is None:
         return None
     members, taken = [], set()
-    for _, ranks in sorted(groups.items()):  # a node with two properties is of the first group
+    for _, ranks in sorted(groups.items()):  # a node with two properties belongs to the first group
         members.append(set(idset.members(idset.decode(ranks))) - taken)
         taken |= members[-1]
     units = idset.members(row.units())
@@ -88,7 +89,7 @@ def misplaced(row, topology, cores_per_node, any_node=True):
 
 
 def _spread(nodes, groups, wanted):
-    """The requirement that its nodes do not meet, in words; None: they meet it."""
+    """Return the requirement that its nodes do not meet, in words, or None."""
     numbers = [len(nodes & group) for group in groups if nodes & group]
     level = wanted["level"]
     outside = len(nodes) - sum(numbers)
@@ -104,23 +105,23 @@ def _spread(nodes, groups, wanted):
 
 
 def _most(wanted):
-    """In at most how many groups a job wants to be; None: in any number."""
+    """Return the maximum number of groups a job accepts, or None."""
     return wanted.get("max") or (None if wanted.get("segment") else 1)
 
 
 def _possible(nodes, groups, wanted):
-    """Whether a number of nodes can be placed so on an empty machine whose nodes are alike."""
+    """Whether such a placement is possible on an empty machine of equal nodes."""
     segment = wanted.get("segment") or 1
     rooms = sorted((len(group) // segment for group in groups), reverse=True)
     return sum(rooms[: _most(wanted)]) * segment >= nodes
 
 
 def _wait(wanted):
-    """How long a job waits for its preferred placement, seconds."""
+    """Return the seconds that a job waits for its preferred placement."""
     value = wanted.get("wait", 0)
     if isinstance(value, str):
         try:
             return fsd.parse(value)
         except ValueError:
-            return 0  # weeks, which RFC 23 does not have: not checked
+            return 0  # weeks, not part of RFC 23: not checked
     return value

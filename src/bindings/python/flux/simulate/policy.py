@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Policies (a module and its arguments, with lists of values taken apart) and jobtap plugins, as a call names them."""
+"""Policies (a module and its arguments, lists of values expanded) and jobtap plugins, as given in a
+call."""
 
 import hashlib
 import itertools
@@ -16,14 +17,14 @@ from flux_engine.modules import modpath
 
 
 class Policy:
-    """One scheduler to be tried.
+    """One scheduler to run.
 
     Attributes:
         name (str): module and arguments, for titles
-        slug (str): the same as a directory's name
+        slug (str): the name in a form fit for a directory
         path (str): the module's file, or a notebook's name of the cell of a class
         args (list of str): its arguments
-        entry (type or None): the class, if it is none of a module's
+        entry (type or None): the class, if it is not from a module
     """
 
     def __init__(self, module, path, args, entry=None):
@@ -38,17 +39,17 @@ class Policy:
         return f"Policy({self.name!r})"
 
     def digest(self):
-        """SHA-256 of the module's file, or of a notebook's cell, in hexadecimal."""
+        """Return the SHA-256 of the module's file, or of the notebook cell, in hexadecimal."""
         if os.path.isfile(self.path):
             return digest(self.path)
         return hashlib.sha256("".join(linecache.getlines(self.path)).encode()).hexdigest()
 
 
 def of_class(entry):
-    """The policy that a class of this program is.
+    """Return the policy for a class of this program.
 
     Raises:
-        OptionError: it is no scheduler
+        OptionError: the class is not a scheduler
     """
     from flux.scheduler import Scheduler
 
@@ -62,13 +63,13 @@ def of_class(entry):
 
 
 def parse(texts):
-    """The policies that ``--scheduler`` values stand for.
+    """Return the policies of ``--scheduler`` values.
 
-    A value is a module's name or file and its arguments; ``name=a,b,c`` stands for three policies. A
-    backslash keeps a comma. A class of this program is one, too.
+    A value is a module's name or file and its arguments; ``name=a,b,c`` makes three policies, and a
+    backslash keeps a comma. A class of this program is a policy too.
 
     Raises:
-        OptionError: a module is not there, or two policies are the same
+        OptionError: a module does not exist, or two policies are equal
     """
     found = []
     for text in texts:
@@ -104,12 +105,12 @@ def _directories():
 
 
 def plugin_of(text):
-    """(file, arguments) of ``FILE [KEY=VALUE ...]``; values that are JSON are what they say.
+    """Return (file, arguments) of ``FILE [KEY=VALUE ...]``; values are parsed as JSON if possible.
 
-    A name without a slash that is no file here is one of the plugins that the job manager finds itself.
+    A name without a slash that is not a file here is left to the job manager's search path.
 
     Raises:
-        OptionError: an argument is none
+        OptionError: a word is not KEY=VALUE
     """
     words = shlex.split(text)
     if not words:

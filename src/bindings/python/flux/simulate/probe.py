@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Run by ``flux python`` in an instance, a real one or ours: its jobs and resources, as one JSON object.
+"""Print the jobs and resources of the instance as one JSON object. Runs under ``flux python``, in a
+real Flux or the embedded instance.
 
-It uses ordinary messages only, changes nothing, and takes no other import than the bindings.
+It sends ordinary queries only, changes nothing, and imports only the bindings.
 """
 
 import json
@@ -15,7 +16,7 @@ INACTIVE = 64
 
 
 def lookup(h, ids, keys):
-    """{id: {key: text}} of jobs; a key that a job does not have is left out."""
+    """Return {id: {key: text}} of jobs, without keys that a job lacks."""
     found = {}
     for start in range(0, len(ids), LOOKUPS_AT_ONCE):
         some = [(id, key) for id in ids[start : start + LOOKUPS_AT_ONCE] for key in keys]
@@ -39,7 +40,7 @@ def main():
     ids = [job["id"] for job in jobs]
     keys = ["eventlog", "R"] if everything else ["jobspec", "R"]
     try:
-        now = h.rpc("broker.now", {}).get()["now"]  # where the clock is a virtual one
+        now = h.rpc("broker.now", {}).get()["now"]  # the clock may be virtual
     except OSError:
         now = time.time()
     answer = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Jobs that a policy refused although the machine has room for them."""
+"""Jobs refused by a policy although they fit the machine."""
 
 from flux.resource import InfeasibleRequest
 from flux.resource.Rv1Pool import Rv1Pool
@@ -12,13 +12,14 @@ from flux_engine.resource.state import ResourceState
 
 
 def refused(outcome, settings):
-    """Indices of the jobs that were refused although the machine, were it empty, has room for them.
+    """Return the indices of jobs that were refused although they fit the empty machine.
 
-    Empty where something else may refuse jobs: the rules of a site, a jobtap plugin, or the attributes of a jobspec of the job's own.
+    Empty if something else may refuse jobs: a site's rules, a jobtap plugin, or attributes of a
+    job's own jobspec.
 
     Args:
-        outcome (Outcome): of the run
-        settings (Settings): how it was run
+        outcome (Outcome): outcome of the run
+        settings (Settings): settings of the run
     """
     workload = outcome.workload
     config = {"queues": workload.queues, **settings.config}

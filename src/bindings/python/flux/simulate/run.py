@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Running the policies of a call: each in a process of its own, side by side."""
+"""Run the policies of a call side by side, each in its own process."""
 
 import collections
 import contextlib
@@ -34,37 +34,37 @@ from flux.simulate.workload.record import OptionError
 from flux.simulate.workload.text import digest
 from flux_engine.kernel import collector
 
-#: Settings that only the lean engine has.
+#: Settings available only with the lean engine.
 LEAN_ONLY = ("grain", "odds", "script", "failures", "live")
-#: Jobs of an instance whose starts are listed.
+#: Maximum number of jobs of a live instance whose starts are listed.
 LISTED = 200
-#: What ends a command. Held back while a run is forked: what a handler raises in the callbacks
-#: around fork() is dropped by Python, and a run that is not listed yet would be missed.
+#: Signals that end a command. They are blocked during fork(): Python drops exceptions that a
+#: handler raises in fork callbacks, and the new run is not yet listed.
 ENDING = {signal.SIGINT, signal.SIGTERM}
-#: Seconds between two reports of progress from a run.
+#: Seconds between progress reports of a run.
 REPORT_EVERY = 0.25
 
 
 @dataclass
 class Settings:
-    """How to run a workload, the same for all policies; see ``flux simulate --help``.
+    """How to run a workload, for all policies; see ``flux simulate --help``.
 
     Attributes:
-        engine (str): "lean" or "instance"; default: an instance where there are plugins
+        engine (str): "lean" or "instance"; default: "instance" with plugins, else "lean"
         grain (str): see `LeanEngine`
-        forecast (bool): let the schedulers estimate and explain
-        odds (int or None): sampling interval of questions about waiting jobs, see `simulate.odds`
+        forecast (bool): whether schedulers estimate starts and give reasons
+        odds (int or None): sampling interval of odds queries, see `simulate.odds`
         config (dict): the instance's configuration
-        script (Script or None): events besides the jobs
+        script (Script or None): events other than jobs
         jobtap (list of str): plugin files
-        eventlogs, swf (bool): write these too
-        failures (str or None): how nodes fail, see `simulate.outages`
-        provenance (dict): of results, without the scheduler
-        live (bool): the jobs are those of the running instance
+        eventlogs, swf (bool): whether to write these too
+        failures (str or None): failures of nodes, see `simulate.outages`
+        provenance (dict): provenance of the results, without the scheduler
+        live (bool): whether the jobs are those of the running instance
 
     Raises:
-        OptionError: they do not go together
-        ValueError: a plugin is not there
+        OptionError: options do not go together
+        ValueError: a plugin does not exist
     """
 
     engine: Optional[str] = None
@@ -103,7 +103,7 @@ class Settings:
 
 
 def make_engine(workload, policy, settings, outcome):
-    """The engine for one run."""
+    """Return the engine for one run."""
     epoch = workload.epoch or EPOCH
     if settings.engine == "instance":
         from flux.simulate.engine.instance import InstanceEngine as Engine
@@ -136,12 +136,12 @@ def make_engine(workload, policy, settings, outcome):
 
 
 def check_queues(workload, config):
-    """Check that the jobs of a workload are for queues that the configuration has.
+    """Check that the queues of all jobs are configured.
 
-    Without ``queues`` in the configuration the queues of jobs do not matter.
+    If the configuration has no ``queues``, the queues of jobs are ignored.
 
     Raises:
-        ValueError: some are not; the text says how many and which
+        ValueError: a queue is not configured; the text has their names and numbers of jobs
     """
     known = config.get("queues") or workload.queues
     if not known:
@@ -169,19 +169,19 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
 
     Args:
         workload (Workload): the jobs
-        policy (Policy): what to try
-        settings (Settings): how
-        tell: None, or called with a dict of progress now and then
-        catch (bool): have SIGINT end the run with the results so far, and an exception of the module
-            be the reason in ``failed``
-        seed (int): of `random` as the policy finds it, and so of its ``self.random``
+        policy (Policy): the policy
+        settings (Settings): the settings
+        tell: None, or called with a dict of progress from time to time
+        catch (bool): let SIGINT end the run with the results so far, and report an exception of the
+            module in ``failed``
+        seed (int): seed of `random`, and so of the policy's ``self.random``
 
     Returns:
-        (Outcome, dict): columns about the jobs, and a summary; its ``failed`` is None, or says why the
-            policy cannot be compared with others
+        (Outcome, dict): columns of the jobs, and the summary; its ``failed`` is None, or the reason
+        why the policy is not comparable
 
     Raises:
-        whatever the module raises, unless `catch`
+        Exception: raised by the module, unless `catch`
     """
     outcome = Outcome(workload, workload.epoch or EPOCH, keep_R=settings.eventlogs)
     engine = make_engine(workload, policy, settings, outcome)
@@ -201,8 +201,8 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
     wall, cpu = time.perf_counter(), time.process_time()
     failed = failure.run(engine, policy.path) if catch else engine.run()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    # A script or failures may take the nodes that jobs wait for, and a question about the running instance has
-    # "never" for an answer.
+    # A script or failures may remove nodes that jobs wait for, and jobs of the running instance may
+    # never start.
     is_excused = engine.interrupted or bool(settings.script or settings.failures or settings.live)
     failed = failed or failure.reason_of(
         outcome,
@@ -217,11 +217,11 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
         "policy": policy.name,
         "slug": policy.slug,
         "failed": failed,
-        # A failed run keeps its counts; its means would be those of the jobs that it did start.
+        # A failed run keeps its counts; its means would cover only the jobs it started.
         "figures": metrics.counts_only(figures) if failed else figures,
         "classes": {} if failed else metrics.classes(outcome),
         "interrupted": engine.interrupted,
-        # Reasons for which the figures may mislead.
+        # reasons why the figures may mislead
         "warnings": list(workload.notes.warnings),
         "seconds": wall,
         "cpu_seconds": cpu,
@@ -280,7 +280,7 @@ def write(outcome, summary, policy, settings, directory):
     """Write the files of one result.
 
     Raises:
-        OSError: one cannot be written; its ``filename`` says which
+        OSError: a file cannot be written; ``filename`` is its path
     """
     writers = {
         "jobs.csv": files.write_jobs,
@@ -297,12 +297,12 @@ def write(outcome, summary, policy, settings, directory):
         with files.naming(path):
             write_one(outcome, path)
     files.write_json(provenance_of(settings, policy), os.path.join(directory, "provenance.json"))
-    # Last: that it is there says that the rest is complete.
+    # Written last: its presence marks a complete result.
     files.write_json(plain(summary), os.path.join(directory, "summary.json"))
 
 
 def provenance_of(settings, policy):
-    """Provenance of a result: equal inputs give equal results."""
+    """Return the provenance of a result. Equal provenance means equal results."""
     scheduler = {"path": policy.path, "args": policy.args, "sha256": policy.digest()}
     named = {path: digest(path) for arg in policy.args for path in [_file_of(arg)] if path}
     if named:
@@ -311,13 +311,13 @@ def provenance_of(settings, policy):
 
 
 def _file_of(arg):
-    """The file that an argument ``NAME=FILE`` or ``NAME=FILE:FUNCTION`` names, or None."""
+    """Return the file in an argument ``NAME=FILE`` or ``NAME=FILE:FUNCTION``, or None."""
     text = arg.partition("=")[2]
     return next((path for path in (text, text.rpartition(":")[0]) if os.path.isfile(path)), None)
 
 
 def plain(value):
-    """`value` with None for NaN and infinity, which JSON does not have."""
+    """Return `value` with None for NaN and infinity, which JSON lacks."""
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -328,15 +328,15 @@ def plain(value):
 
 
 class Task:
-    """One run to be made.
+    """One run.
 
     Args:
-        case (Case): the workload, and its place in the study
-        policy (Policy): what to try
-        settings (Settings): how
-        directory (str or None): where its files go
-        number (int): the policy's place in the study
-        keep (bool): have the result bring its `Outcome`, as ``outcome``
+        case (Case): the workload, with its number in the study
+        policy (Policy): the policy
+        settings (Settings): the settings
+        directory (str or None): directory of its files
+        number (int): the policy's number in the study
+        keep (bool): whether the result includes its `Outcome`, as ``outcome``
     """
 
     def __init__(self, case, policy, settings, directory=None, number=1, keep=False):
@@ -353,7 +353,7 @@ class Task:
         return f"{self.policy.name} ({self.case.label})" if self.case.label else self.policy.name
 
     def former_result(self):
-        """The summary of an earlier run that was made of the same, or None."""
+        """Return the summary of an earlier run with the same provenance, or None."""
         if self.directory is None:
             return None
         try:
@@ -376,18 +376,19 @@ def result_of(task, tell):
     """Make one run, and write its files.
 
     Args:
-        task (Task): what to run
-        tell: called with a dict of progress now and then
+        task (Task): the run
+        tell: called with a dict of progress from time to time
 
     Returns:
-        (str, object): ``done`` and the summary, with ``start`` and perhaps ``outcome``, or ``failed`` and why
+        (str, object): ``done`` and the summary, with ``start`` and perhaps ``outcome``, or
+        ``failed`` and the reason
     """
     try:
         outcome, summary = simulate(
             task.workload, task.policy, task.settings, tell, catch=True, seed=task.case.drawn
         )
         if task.directory is not None or task.keep:
-            # Without either it is not drawn.
+            # otherwise no chart is drawn
             summary["picture"] = picture_data(outcome)
         summary["number"] = task.number
         summary["case"] = task.case.place
@@ -399,10 +400,10 @@ def result_of(task, tell):
             try:
                 write(outcome, summary, task.policy, task.settings, task.directory)
             except OSError as exc:
-                # The run is good, and its figures can still be shown.
+                # The run succeeded, and its figures can still be shown.
                 summary["not_written"] = f"{exc.filename or task.directory}: {exc.strerror}"
         summary = plain(summary)
-        # Not in its file: jobs.csv has both.
+        # Not written to its file: jobs.csv has both.
         summary["start"] = outcome.start
         if task.keep:
             summary["outcome"] = outcome
@@ -417,7 +418,7 @@ def result_of(task, tell):
 
 
 def _child(task, pipe):
-    # A process group of its own: a Ctrl-C reaches it through its parent, and once.
+    # In its own process group: Ctrl-C reaches it through its parent, once.
     os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
@@ -425,7 +426,7 @@ def _child(task, pipe):
 
     def tell(progress):
         if os.getppid() != parent:
-            os._exit(1)  # the parent is gone
+            os._exit(1)  # the parent has exited
         pipe.send(("progress", progress))
 
     pipe.send(result_of(task, tell))
@@ -433,10 +434,10 @@ def _child(task, pipe):
 
 
 class Progress:
-    """Shows how far the runs are: one line on a terminal, JSON lines otherwise.
+    """Shows the progress of runs: one line on a terminal, else JSON lines.
 
     Args:
-        stream: where to
+        stream: output, default stderr
         every (float): seconds between JSON lines
     """
 
@@ -448,7 +449,7 @@ class Progress:
         self._now = {}
 
     def update(self, task, progress):
-        """A run has reported."""
+        """Show a run's progress."""
         self._now[task.label] = progress
         now = time.perf_counter()
         if self.is_terminal:
@@ -459,7 +460,7 @@ class Progress:
                 print(json.dumps({"policy": label, **one}), file=self.stream, flush=True)
 
     def finished(self, task, summary):
-        """A run is over."""
+        """Show the end of a run."""
         self._now.pop(task.label, None)
         if self.is_terminal:
             self.stream.write("\r\033[K")
@@ -484,13 +485,14 @@ def run_all(tasks, at_once=None, progress=None):
     """Run `tasks` side by side.
 
     Args:
-        tasks (list of Task): what to run
-        at_once (int or str): processes at a time; default: as many as there are processors; ``flux``: as jobs of the instance
-        progress (Progress): is told how far they are
+        tasks (list of Task): the runs
+        at_once (int or str): maximum number of processes; default: the number of processors;
+            ``flux``: run as jobs of the instance
+        progress (Progress): receives the progress
 
     Returns:
-        (list, bool): a summary for each task, in their order, or an error text; and whether it was
-        interrupted, in which case those that had not begun are None
+        (list, bool): per task, a summary or an error text; and whether it was interrupted, in which
+        case runs not begun are None
     """
     if at_once == "flux" and tasks:
         return run_as_jobs(tasks, progress)
@@ -548,7 +550,7 @@ def run_all(tasks, at_once=None, progress=None):
 
 
 def _end(running):
-    """End the processes that still run."""
+    """Terminate the remaining processes."""
     for pipe, (_, child) in running.items():
         child.terminate()
         child.join()

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Scripts: events of a simulation besides the jobs, so that a bug report is a file.
+"""Scripts: events of a simulation other than jobs. They make a bug report reproducible as one file.
 
-A line is a time or an event, and what is to be done then; ``#`` begins a comment:
+A line has a time or an event, then an action; ``#`` starts a comment:
 
     2d 12:00        drain 0-3
     90000           undrain 0-3
     start 17        cancel 12
     end 17          reload sched-backfill reservations=4
 
-A time is seconds since the first submission, an FSD (``2d``, ``1.5h``), a clock (``12:00``), or a day
-and a clock. An event is ``submit``, ``start`` or ``end`` and a job of the trace.
+A time is seconds since the first submission, an FSD (``2d``, ``1.5h``), a time of day (``12:00``),
+or a day and a time of day. An event is ``submit``, ``start`` or ``end`` and the id of a job of the
+trace.
 """
 
 import os
@@ -27,19 +28,19 @@ EVENTS = ("submit", "start", "end")
 
 
 class ScriptError(ValueError):
-    """A line that cannot be used; the text names it."""
+    """An invalid line; the text names it."""
 
 
 @dataclass
 class Step:
-    """One line.
+    """One line of a script.
 
     Attributes:
-        line (int): where it is
+        line (int): line number
         action (str), words (list of str): the action and its arguments
-        time (float or None): seconds since the workload began
-        event ((str, str) or None): kind and job
-        is_clock (bool): whether the time is one of a clock, without a day
+        time (float or None): seconds since the start of the workload
+        event ((str, str) or None): kind and job id
+        is_clock (bool): whether the time is a time of day without a day
     """
 
     line: int
@@ -51,18 +52,18 @@ class Step:
 
 
 class Script:
-    """The steps of a simulation.
+    """The steps of a script.
 
     Args:
         path (str): the file
 
     Raises:
-        ScriptError: it cannot be read, or a line cannot be used
+        ScriptError: the file cannot be read, or a line is invalid
     """
 
     def __init__(self, path):
         self.name = path
-        #: in the order of the file
+        #: in order of lines
         self.steps = []
         try:
             with open(path, encoding="utf-8") as stream:
@@ -79,7 +80,8 @@ class Script:
                 raise ScriptError(f"{path}:{number}: {exc}") from None
 
     def by_the_clock(self, now):
-        """Have clock times without a day mean the next such time after `now` (seconds since the epoch)."""
+        """Set each time of day without a day to its next occurrence after `now` (seconds since the
+        epoch)."""
         clock = time.localtime(now)
         today = clock.tm_hour * 3600 + clock.tm_min * 60 + clock.tm_sec
         for step in self.steps:
@@ -87,7 +89,7 @@ class Script:
                 step.time = (step.time - today) % 86400
 
     def install(self, engine):
-        """Have `engine` (a LeanEngine) carry out the script.
+        """Schedule the steps in `engine` (a LeanEngine).
 
         Raises:
             ScriptError: a job is not in the trace
@@ -116,7 +118,7 @@ class Script:
 
 
 def _step(number, body):
-    """The step of a line; ValueError: it is none."""
+    """Parse a line. Raises ValueError if it is invalid."""
     when = event = None
     first, *rest = shlex.split(body)
     is_clock = ":" in first
@@ -145,7 +147,7 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?")
 
 
 def _clock(text):
-    """A time of day, in seconds after midnight."""
+    """Parse a time of day to seconds after midnight."""
     match = _CLOCK.fullmatch(text)
     hours, minutes, rest = (int(part or 0) for part in match.groups()) if match else (24, 0, 0)
     if hours > 23 or minutes > 59 or rest > 59:
@@ -249,7 +251,7 @@ def _run(engine, words):
         raise ValueError(f"{shlex.join(words)}: exit code {done.returncode}")
 
 
-#: action -> (function, least and most words, usage)
+#: action -> (function, minimum and maximum number of words, usage)
 ACTIONS = {
     "drain": (_drain, 1, 99, "RANKS [REASON]"),
     "undrain": (

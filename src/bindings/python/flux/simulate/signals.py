@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Handlers of SIGINT and SIGTERM while runs are under way."""
+"""Handlers of SIGINT and SIGTERM during runs."""
 
 import contextlib
 import signal
@@ -8,8 +8,8 @@ import threading
 
 @contextlib.contextmanager
 def ending(interrupt):
-    """Have SIGINT call ``interrupt(signum, frame)``, and SIGTERM end this process. Outside of the main thread, which gets no
-    signals, all stays as it is."""
+    """Let SIGINT call ``interrupt(signum, frame)`` and SIGTERM end this process. No effect outside
+    the main thread, which alone gets signals."""
 
     def terminate(signum, frame):
         raise SystemExit(128 + signum)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Rules of ``flux simulate check``: limits, budgets, licences and sharing of a configuration were kept.
+"""Rules of ``flux simulate check``: limits, budgets, licences and sharing.
 
-- no limit was exceeded (`exceeded`), by any user, bank or queue, or by all together;
-- no licence was given to more than there are (`oversold`);
-- no job started that could have taken more of a budget than was left of it (`overdrawn`);
-- no stranger was on a claimed node (`strangers`).
+- no limit is exceeded (`exceeded`) by a user, bank or queue, or by all together;
+- no licence is oversold (`oversold`);
+- no job starts that could use more of a budget than is left (`overdrawn`);
+- no job runs on a node claimed by others (`strangers`).
 
-They are checked from the jobs that are written, whatever the scheduler has counted. Where units are nodes, what
-a job holds of a node is not written, and nobody shares one. Rules of sharing by properties of nodes are not
-checked: which node has which is not written.
+They are checked from the written jobs, without the scheduler's own counts. If units are nodes, the
+files do not have parts of nodes, and nodes are not shared. Rules of sharing by properties are not
+checked, since the files do not have the properties of nodes.
 """
 
 import zoneinfo
@@ -17,7 +17,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from flux.simulate.results.reading import GRAIN
 from flux_engine.formats import idset
 
-#: Values of ``per`` that can be checked, with the attributes that they count by.
+#: Values of ``per`` that can be checked -> attributes of a job that they count by.
 KEYS = {
     "user": ("user",),
     "bank": ("bank",),
@@ -28,10 +28,10 @@ KEYS = {
 }
 
 
-#: Tables that are checked.
+#: Tables checked.
 TABLES = ("limits", "budgets", "licenses", "sharing")
 
-#: Periods of budgets in months.
+#: Length of budget periods in months.
 MONTHS = {"month": 1, "quarter": 3, "year": 12}
 
 #: Modes of sharing, the strictest last.
@@ -39,8 +39,8 @@ MODES = ("free", "bank", "user", "node")
 
 
 def tables_of(config):
-    """The tables of a configuration that are checked, for the provenance of a result: by name, and virtual queues with
-    their parents (``parents``); empty if there is nothing to check."""
+    """Return the tables of a configuration to be checked, for the provenance of a result: {name:
+    table}, and ``parents``, {virtual queue: parent}. Empty if there are none."""
     found = {}
     for name in TABLES:
         table = config.get(f"sched-{name}", config.get(name))
@@ -59,16 +59,17 @@ def tables_of(config):
 
 
 def broken(rows, tables, unit, cores):
-    """Find the first table that was not kept.
+    """Return the first violation of a table, in words, or None.
 
     Args:
         rows (list of Row): the jobs
-        tables (dict): of `tables_of`, and when the workload began (``epoch``, seconds since the epoch)
+        tables (dict): result of `tables_of`, and ``epoch``, the start of the workload in seconds
+            since the epoch
         unit (str): "node" or "core"
-        cores (int): cores of each node; 0: not all nodes have the same, and rules of nodes are not checked
+        cores (int): cores per node; 0 if nodes differ: rules of nodes are not checked then
 
     Returns:
-        str or None: which, by whom, when
+        str or None: the entry violated, the job and the time
     """
     parents = tables.get("parents") or {}
     return (
@@ -82,7 +83,7 @@ def broken(rows, tables, unit, cores):
 
 
 def oversold(rows, licenses):
-    """Find the first licence of which more are in use than there are; arguments as for `broken`."""
+    """Return the first use of more licences than exist, or None; arguments as for `broken`."""
     for name, entry in licenses.items():
         total = entry if isinstance(entry, int) else entry["total"] - entry.get("reserved", 0)
         used = 0
@@ -94,7 +95,7 @@ def oversold(rows, licenses):
 
 
 def strangers(rows, rules, unit, parents, cores):
-    """Find the first job that was on a node with a stranger; arguments as for `broken`."""
+    """Return the first job on a node claimed by others, or None; arguments as for `broken`."""
     if (
         unit == "node"
         or not cores
@@ -103,7 +104,7 @@ def strangers(rows, rules, unit, parents, cores):
     ):
         return None
     modes = {}
-    on = {}  # by node, the jobs there
+    on = {}  # node -> jobs on it
     for sign, row in changes_of(rows):
         if row.queue not in modes:
             modes[row.queue] = max(
@@ -132,7 +133,8 @@ def strangers(rows, rules, unit, parents, cores):
 
 
 def changes_of(rows):
-    """``(1, row)`` and ``(-1, row)`` for starts and ends of the jobs that ran, in the order of time, ends first."""
+    """Return ``(1, row)`` for starts and ``(-1, row)`` for ends of jobs that ran, by time, ends
+    first."""
     changes = []
     for row in rows:
         if row.start is not None:
@@ -144,13 +146,13 @@ def changes_of(rows):
 
 
 def _is_for(table, row, parents):
-    """Whether a table is for the queue of a job."""
+    """Whether a table applies to the queue of a job."""
     queues = table.get("queues")
     return not queues or row.queue in queues or parents.get(row.queue) in queues
 
 
 def exceeded(rows, limits, unit, parents, cores=0):
-    """Find the first limit that was exceeded; arguments as for `broken`."""
+    """Return the first excess of a limit, or None; arguments as for `broken`."""
     for name, limit in limits.items():
         for whose, its in _by_key(rows, limit, parents):
             text = _first_excess(its, limit.get("max") or {}, unit, cores)
@@ -160,8 +162,8 @@ def exceeded(rows, limits, unit, parents, cores=0):
 
 
 def overdrawn(rows, budgets, unit, parents, cores, epoch):
-    """Find the first job that started though too little was left of a budget; arguments as for `broken`, and when
-    the workload began (seconds since the epoch)."""
+    """Return the first start with too little budget left, or None; arguments as for `broken`, and
+    the start of the workload in seconds since the epoch."""
     for name, budget in budgets.items():
         for whose, its in _by_key(rows, budget, parents):
             text = _first_overdraft(its, budget, unit, cores, epoch)
@@ -171,7 +173,8 @@ def overdrawn(rows, budgets, unit, parents, cores, epoch):
 
 
 def _by_key(rows, entry, parents):
-    """``(whose, rows)``: the jobs that ran, by whose an entry counts together; none if that cannot be checked."""
+    """Return ``(key, rows)`` of the jobs that ran, grouped by the entry's ``per``; empty if the
+    entry cannot be checked."""
     by_key = {}
     keys = KEYS.get(entry.get("per")) if isinstance(entry, dict) else None
     if keys is None or entry.get("soft") or entry.get("in-reservations") is False:
@@ -193,7 +196,7 @@ def _applies(limit, row, parents):
 
 
 def _first_excess(rows, most, unit, cores):
-    """The first time at which some jobs together are more than a limit, in words, or None."""
+    """Return the first time at which the jobs together exceed a limit, in words, or None."""
     jobs, on, nodes = 0, {}, {}
     for sign, row in changes_of(rows):
         jobs += sign
@@ -217,7 +220,8 @@ def _first_excess(rows, most, unit, cores):
 
 
 def _first_overdraft(rows, budget, unit, cores, epoch):
-    """The first time at which some jobs could use more than a budget, each as long as it may, in words, or None."""
+    """Return the first time at which the jobs, run to their limits, could exceed a budget, in
+    words, or None."""
     most = {what: 3600 * hours for what, hours in budget["max"].items()}
     zone = budget.get("zone")
     if zone:
@@ -252,7 +256,7 @@ def _first_overdraft(rows, budget, unit, cores, epoch):
 
 
 def _period(kind, zone, when):
-    """Begin and end of the period that a time is in, all in seconds since the epoch."""
+    """Return begin and end of the period that includes a time; all in seconds since the epoch."""
     day = datetime.fromtimestamp(when, zone).date()
     if kind in MONTHS:
         months = MONTHS[kind]

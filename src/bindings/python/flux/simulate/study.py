@@ -19,7 +19,7 @@ from flux.simulate.workload.record import OptionError
 from flux.simulate.workload.text import digest
 from flux_engine.formats import states
 
-#: Final states of jobs in the tables.
+#: Final states in the tables.
 STATES = {
     states.COMPLETED: "completed",
     states.TIMEOUT: "timeout",
@@ -32,7 +32,8 @@ STATES = {
 
 
 def as_table(rows):
-    """Rows as a pandas DataFrame where pandas is installed, else as they are: a list of dicts."""
+    """Return rows as a pandas DataFrame, or unchanged (a list of dicts) if pandas is not
+    installed."""
     try:
         import pandas
     except ImportError:
@@ -41,16 +42,17 @@ def as_table(rows):
 
 
 def provenance(case, settings, files=(), options=None, command=None):
-    """Provenance of a result, without the scheduler: equal inputs give equal results.
+    """Return the provenance of a result, without the scheduler. Equal provenance means equal
+    results.
 
     Args:
         case (Case): the workload
-        settings (Settings): how it is run
-        files (list of str): files that were read; each goes in with its SHA-256
-        options (dict): as they were given
+        settings (Settings): the settings
+        files (list of str): the input files; each is recorded with its SHA-256
+        options (dict): the given options
         command (str or None): the command line
     """
-    # Hashes 2.6 MB and calls git: 50 ms that a call without results does not pay.
+    # Imported here: it hashes 2.6 MB and calls git, 50 ms that a call without results saves.
     from flux.simulate import origin
 
     workload = case.workload
@@ -93,18 +95,19 @@ def provenance(case, settings, files=(), options=None, command=None):
 
 
 def tasks_of(cases, policies, settings, output=None, describe=None, keep=False):
-    """The runs of a study: each policy on each workload.
+    """Return the runs of a study: each policy on each workload.
 
     Args:
         cases (list of Case): the workloads
         policies (list of Policy): numbered in this order
-        settings (Settings): how
-        output (str or None): the directory of results
-        describe: ``describe(case)`` gives the provenance of its results, asked for with `output`
-        keep (bool): have results bring their `Outcome`
+        settings (Settings): the settings
+        output (str or None): output directory
+        describe: ``describe(case)`` returns the provenance of its results; called if `output` is
+            given
+        keep (bool): whether results include their `Outcome`
 
     Raises:
-        ValueError: jobs are for queues that the configuration does not have
+        ValueError: queues of jobs are not configured
     """
     tasks = []
     for case in cases:
@@ -122,13 +125,13 @@ class Run:
 
     Attributes:
         policy (str): module and arguments
-        number (int): the policy's place among those of the study, from 1
-        seed (int or None), variant (dict): which workload it was, where the study has several
-        failed (str or None): why its figures are not to be compared with others'
-        interrupted (bool): it was ended before its time
-        figures (dict): see doc/guide/comparing.rst; NaN where a figure has no meaning
+        number (int): the policy's number in the study, from 1
+        seed (int or None), variant (dict): its workload, if the study has several
+        failed (str or None): why its figures are not comparable
+        interrupted (bool): whether it was interrupted
+        figures (dict): see doc/guide/comparing.rst; NaN if undefined
         workload (Workload): the jobs and the machine
-        summary (dict): all that the command writes into summary.json
+        summary (dict): the contents of the command's summary.json
     """
 
     def __init__(self, workload, summary, outcome):
@@ -153,11 +156,11 @@ class Run:
 
     @property
     def jobs(self):
-        """A line a job, in order of submission; times in seconds since the first submission.
+        """A row per job, in order of submission; times in seconds since the first submission.
 
-        Columns: ``job``, ``user``, ``group``, ``queue``, ``size`` (units), ``limit`` (NaN: none), ``submit``, ``start``,
-        ``end``, ``wait``, ``run``, ``bounded_slowdown``, ``state``, ``units`` (which ones: an idset), ``promise`` (the first
-        start that was promised), ``note``.
+        Columns: ``job``, ``user``, ``group``, ``queue``, ``size`` (units), ``limit`` (NaN: none),
+        ``submit``, ``start``, ``end``, ``wait``, ``run``, ``bounded_slowdown``, ``state``,
+        ``units`` (an idset), ``promise`` (the first promised start), ``note``.
         """
         outcome = self.outcome
         rows = []
@@ -189,8 +192,8 @@ class Run:
 
     @property
     def timeline(self):
-        """The machine over time, thinned out: ``time``, units in use (``busy``), unit seconds (``queued``) and jobs
-        (``waiting``) that wait, each as the mean until the next line."""
+        """The machine over time, thinned: ``time``, units in use (``busy``), waiting unit seconds
+        (``queued``) and jobs (``waiting``), each as the mean until the next row."""
         sweep = metrics.Sweep(self.outcome)
         columns = zip(sweep.times, sweep.busy, sweep.queued, sweep.waiting)
         names = ("time", "busy", "queued", "waiting")
@@ -198,11 +201,11 @@ class Run:
 
 
 class Runs(list):
-    """The runs of a study: by workload, then in the order of the policies."""
+    """The runs of a study, by workload, then in order of the policies."""
 
     @property
     def figures(self):
-        """A line a run: ``policy``, the varied options, ``seed``, ``failed``, and its figures."""
+        """A row per run: ``policy``, the varied options, ``seed``, ``failed``, and its figures."""
         rows = []
         for one in self:
             row = {"policy": one.policy, **one.variant}
@@ -212,11 +215,12 @@ class Runs(list):
         return as_table(rows)
 
     def differences(self, figure="wait_mean"):
-        """How each policy differs from the first in a figure, workload by workload.
+        """Compare each policy with the first in a figure, workload by workload.
 
         Returns:
-            a line a policy and variant: ``policy``, the variant, ``runs``, ``difference`` (mean), ``interval`` (half the width of
-            its 95 % interval; NaN for one run), ``verdict`` (``more``, ``less``, ``no difference``, or ``failed``)
+            rows per policy and variant: ``policy``, the variant, ``runs``, ``difference`` (mean),
+            ``interval`` (half-width of its 95 % interval; NaN for one run), ``verdict`` (``more``,
+            ``less``, ``no difference``, or ``failed``)
         """
         groups = {}
         for one in self:
@@ -238,7 +242,8 @@ class Runs(list):
         return as_table(rows)
 
     def losses(self):
-        """Waits against those under the first policy, a line a policy and workload: see `results.losses`."""
+        """Compare waits with those under the first policy, a row per policy and workload: see
+        `results.losses`."""
         return as_table(
             [
                 {"policy": one.policy, **one.variant, "seed": one.seed, **found}
@@ -250,7 +255,7 @@ class Runs(list):
         )
 
     def _pairs(self):
-        """(first policy, other one) on each workload, without those that failed."""
+        """Yield (first policy, other policy) on each workload, without failed ones."""
         bases = {}
         for one in self:
             case = (tuple(one.variant.items()), one.seed)
@@ -260,10 +265,10 @@ class Runs(list):
                 yield bases[case], one
 
     def report(self, path):
-        """Write the page with tables and pictures to a file.
+        """Write the report to a file.
 
         Raises:
-            OSError: it cannot be written
+            OSError: the file cannot be written
         """
         from flux.simulate.report.page import write_report
 
@@ -282,13 +287,14 @@ def _asked(workload):
 
 
 def losses_of_first(results):
-    """Losses of each policy against the first, on the first workload.
+    """Return the losses of each policy against the first, on the first workload.
 
     Args:
-        results (list): (summary, workload, starts) of each run; without starts it is left out
+        results (list): (summary, workload, starts or None) per run
 
     Returns:
-        list of dict: of `losses.losses`, for each policy but the first; [] if one of them cannot be compared
+        list of dict: results of `losses.losses`, for each policy but the first; [] if one is not
+        comparable
     """
     if not results:
         return []
@@ -317,36 +323,40 @@ def simulate(
     parallel=None,
     progress=None,
 ):
-    """Run policies on a trace, each in a process of its own.
+    """Run policies on a trace, each in its own process.
 
     Args:
-        trace (Trace, str or table): the jobs, or a file or DataFrame of them
-        schedulers (str, type, or list of them): a module's name or file and its arguments, each, where ``NAME=a,b`` is two policies; or a
-            class of this program, derived from `flux.scheduler.Scheduler`
-        seeds (int): number of workloads of each: of the model, or the trace with submissions shaken
+        trace (Trace, str or table): the jobs, or a file or DataFrame of jobs
+        schedulers (str, type, or list of them): module name or file and arguments, where
+            ``NAME=a,b`` makes two policies; or a class derived from `flux.scheduler.Scheduler`
+        seeds (int): number of workloads per case: from the model, or with submissions shaken
         engine (str): ``lean`` (the default) or ``instance``, a whole embedded instance
-        grain (str): ``batch``: a pass for all events of an instant; ``event-end``, ``event-submit``: one for each
-        forecast (bool): let schedulers estimate and explain
-        script (str): a file of events besides the jobs: drains, cancellations, ...
-        jobtap (list of str): Python jobtap plugins, ``FILE [KEY=VALUE ...]``; they need a whole instance
-        failures (str): ``mtbf=TIME,repair=TIME[,seed=N]``: nodes fail and come back
-        odds (int): ask schedulers about each of so many jobs that have to wait when it is likely to start: ``odds`` of
-            the summary has how right they were
-        output (str): a directory for the files that the command writes
-        parallel (int or str): processes at a time; default: one a processor; ``flux``: jobs of the instance that this is in
-        progress (run.Progress): is told how far they are
+        grain (str): ``batch``: one pass after all events of an instant; ``event-end``,
+            ``event-submit``: one after each event
+        forecast (bool): whether schedulers estimate starts and give reasons
+        script (str): file of events other than jobs: drains, cancellations, ...
+        jobtap (list of str): Python jobtap plugins, ``FILE [KEY=VALUE ...]``; they need engine
+            ``instance``
+        failures (str): random failures of nodes: ``mtbf=TIME,repair=TIME[,seed=N]``
+        odds (int): query the odds of every n-th job that has to wait; ``odds`` in the summary has
+            their accuracy
+        output (str): output directory for the files that the command writes
+        parallel (int or str): maximum number of processes; default: the number of processors;
+            ``flux``: run as jobs of the instance
+        progress (run.Progress): receives the progress
 
     Returns:
-        Runs: a list of `Run`. Policies that raise, end, or leave jobs unstarted are in it, with ``failed`` set
+        Runs: a list of `Run`. A policy that raises, ends, or leaves jobs unstarted is included,
+            with ``failed`` set
 
     Warns:
-        UserWarning: a reason for which the figures may mislead, as the command does
+        UserWarning: a reason why the figures may mislead, as printed by the command
 
     Raises:
-        OptionError: an option with a value that it cannot have
-        ValueError: a file cannot be read, or jobs are for queues that are not configured
+        OptionError: an option is invalid
+        ValueError: a file cannot be read, or queues of jobs are not configured
         OSError: a result cannot be written
-        KeyboardInterrupt: it was interrupted
+        KeyboardInterrupt: the study was interrupted
     """
     trace = trace if isinstance(trace, Trace) else Trace(trace)
     policies = policy.parse([schedulers] if isinstance(schedulers, (str, type)) else schedulers)

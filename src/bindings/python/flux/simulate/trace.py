@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""`Trace`: recorded or invented jobs, the machine they run on, and the options that a study varies."""
+"""`Trace`: recorded or synthetic jobs, their machine, and the options that a study varies."""
 
 import itertools
 import json
@@ -11,26 +11,26 @@ from flux.simulate.machine import Machine
 from flux.simulate.workload.build import Options, Workload, build
 from flux.simulate.workload.record import OptionError
 
-#: The trace that comes along, and how to name it.
+#: Name of the included trace.
 SAMPLE = "sample"
 
-#: Default of the largest shift of a shaken submission, seconds.
+#: Default of the maximum shift of a shaken submission, in seconds.
 SHAKE = 30.0
 
-#: Options that may have several values, in the order in which their combinations are made.
+#: Options that may have several values, in the order in which they are combined.
 SWEPT = ("nodes", "limits", "scale_arrivals")
 
 
 def sample_path():
-    """The file of the sample trace."""
+    """Return the path of the sample trace."""
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "sample.swf")
 
 
 def read_config(path):
-    """A TOML configuration as a dict.
+    """Read a TOML configuration into a dict.
 
     Raises:
-        ValueError: it cannot be read
+        ValueError: the file cannot be read
     """
     from flux_engine.formats.config import parse_toml
 
@@ -42,10 +42,10 @@ def read_config(path):
 
 
 def read_R(path):
-    """A resource set (RFC 20) of a file, as a `Machine`.
+    """Read a file with a resource set (RFC 20) into a `Machine`.
 
     Raises:
-        ValueError: it cannot be read, or is none
+        ValueError: the file cannot be read, or is not a resource set
     """
     try:
         with open(path, encoding="utf-8") as stream:
@@ -66,10 +66,10 @@ class Case:
 
     Attributes:
         workload (Workload): jobs and machine
-        seed (int or None): seed of the workload, where a study has several
-        variant (dict): option -> value, of those that the study varies
-        place (int): its place in the study
-        drawn (int): seed of all random numbers of the run, those of policies included
+        seed (int or None): seed of the workload, if the study has several
+        variant (dict): option -> value, for the options that the study varies
+        place (int): index in the study
+        drawn (int): seed of all random numbers of the run, including the policy's
     """
 
     workload: Workload
@@ -80,7 +80,7 @@ class Case:
 
     @property
     def directory(self):
-        """Where its results go, below the study's directory; "" where there is one case only."""
+        """Directory of its results below the study's; "" if there is only one case."""
         parts = [variant_slug(self.variant)] if self.variant else []
         if self.seed is not None:
             parts.append(f"seed-{self.seed}")
@@ -88,7 +88,7 @@ class Case:
 
     @property
     def label(self):
-        """Name of the workload within its study."""
+        """Name of the workload in its study."""
         parts = [variant_text(self.variant)] if self.variant else []
         if self.seed is not None:
             parts.append(f"seed {self.seed}")
@@ -96,44 +96,47 @@ class Case:
 
 
 def variant_text(variant):
-    """A variant for people: ``nodes=64 scale-arrivals=0.8``."""
+    """Format a variant: ``nodes=64 scale-arrivals=0.8``."""
     return " ".join(f"{key.replace('_', '-')}={value}" for key, value in variant.items())
 
 
 def variant_slug(variant):
-    """The same as the name of a directory."""
+    """Format a variant as the name of a directory."""
     return variant_text(variant).replace(" ", "_").replace("=", "-")
 
 
 class Trace:
-    """Jobs, and the machine they run on.
+    """Jobs and their machine.
 
     Args:
-        files (str, pandas.DataFrame or list of dict): traces, which are one workload together; ``"sample"`` is the one that comes along. A
-            table has the columns of a file (doc/guide/comparing.rst, *Columns of a table*)
-        model (str): jobs from a model instead: ``lublin[:PARAMETER=VALUE,...]``
-        format (str): of the files: ``auto``, ``swf``, ``sacct``, ``flux``, ``accounting``, ``batsim``, ``csv``
+        files (str, pandas.DataFrame or list of dict): traces, merged into one workload;
+            ``"sample"`` is the included one. Tables have the columns of files
+            (doc/guide/comparing.rst, *Columns of a table*)
+        model (str): generate jobs with a model instead: ``lublin[:PARAMETER=VALUE,...]``
+        format (str): format of the files: ``auto``, ``swf``, ``sacct``, ``flux``, ``accounting``,
+            ``batsim``, ``csv``
         R (dict or str): the machine as a resource set (RFC 20), or its file
         config (dict or str): the configuration, or its TOML file: ``resource.config``, ``queues``
         nodes, cores_per_node, gpus_per_node (int): a machine of equal nodes; default: that of the trace
-        memory_per_node (str): memory of each, as ``[amounts]`` of the configuration has it: it is counted then
-        unit (str): unit of sizes, ``node`` or ``core``; default: by the trace
+        memory_per_node (str): memory of each node, as in ``[amounts]`` of the configuration; memory
+            is then counted
+        unit (str): unit of sizes, ``node`` or ``core``; default: from the trace
         limits (str): ``trace``, ``run`` (the run time), or ``xF``: F times that
         estimates (str): limits for jobs without one: ``none``, ``run``, ``f:F``, ``tsafrir``
         window (str): ``DAYS``, ``FROM-TO`` in days, or ``DATE/DATE``
-        jobs (int): number of jobs that are taken, from the first on
-        scale_arrivals (float): the times between submissions are multiplied by this
-        seed (int): of all random numbers, those of policies included
-        shake (float): most that a submission is shaken by, seconds
-        dependencies (bool): jobs wait for those that the trace says they follow
-        status (sequence of int): of SWF, the statuses of the jobs that are taken; default: all, with a warning if jobs are
-            among them that failed or were cancelled
+        jobs (int): number of jobs, from the first on
+        scale_arrivals (float): factor for the times between submissions
+        seed (int): seed of all random numbers, including policies'
+        shake (float): maximum shift of submissions, in seconds
+        dependencies (bool): whether jobs wait for the jobs that they follow in the trace
+        status (sequence of int): SWF statuses of the jobs to include; default: all, with a warning
+            if some failed or were cancelled
 
-    ``nodes``, ``limits`` and ``scale_arrivals`` may be lists: a study then runs each combination.
+    ``nodes``, ``limits`` and ``scale_arrivals`` may be lists: a study runs all combinations.
 
     Raises:
-        OptionError: an option with a value that it cannot have, or beside one that rules it out
-        ValueError: a file that cannot be read
+        OptionError: an option is invalid, or conflicts with another
+        ValueError: a file cannot be read
     """
 
     def __init__(
@@ -218,32 +221,32 @@ class Trace:
 
     @property
     def is_model(self):
-        """Whether a model makes the jobs."""
+        """Whether the jobs come from a model."""
         return bool(self._options["model"])
 
     @property
     def sweeps(self):
-        """Names of the options that have several values."""
+        """Names of the options with several values."""
         return tuple(self._swept)
 
     @property
     def machine(self):
-        """The `Machine` that R or the configuration describes, or None: the trace decides."""
+        """The `Machine` of R or the configuration, or None: taken from the trace."""
         return self._machine()
 
     def workload(self, seed=None, shake=None, **variant):
-        """Read the trace, or ask the model.
+        """Read the trace, or run the model.
 
         Args:
-            seed (int): in place of the trace's own
-            shake (float): in place of the trace's own
-            variant: values of options that have several
+            seed (int): overrides the trace's
+            shake (float): overrides the trace's
+            variant: values of the varied options
 
         Returns:
-            Workload: ``jobs`` and ``machine``, and ``notes`` about its reading
+            Workload: ``jobs``, ``machine``, and ``notes`` on reading them
 
         Raises:
-            ValueError: it cannot be read; the text says why
+            ValueError: the trace cannot be read; the text says why
         """
         own = {key: values[0] for key, values in self._swept.items()}
         shake = self.shake if shake is None else shake
@@ -262,11 +265,11 @@ class Trace:
         return workload
 
     def cases(self, seeds=None):
-        """The workloads of a study.
+        """Return the workloads of a study.
 
         Args:
-            seeds (int): number of each: of the model, or with submissions shaken by up to `SHAKE`
-                seconds where nothing else was said
+            seeds (int): number of workloads per variant: from the model, or with submissions
+                shaken, by `SHAKE` seconds by default
         """
         shake = self.shake
         if seeds and not self.is_model and shake is None:

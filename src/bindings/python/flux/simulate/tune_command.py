@@ -15,7 +15,7 @@ DESCRIPTION = "Look for options of a scheduler that are better for a trace, and 
 
 
 def make_parser():
-    """The parser of the command."""
+    """Return the parser of the command."""
     parser = Parser(
         prog="flux-simulate-tune",
         usage="flux simulate tune [OPTIONS] TRACE... | --model=lublin",
@@ -49,7 +49,7 @@ def make_parser():
 
 
 def tune_main(argv):
-    """Run the command; returns the exit code."""
+    """Run the command. Return the exit code."""
     parser = make_parser()
     options = parser.parse_intermixed_args(argv)
     try:
@@ -87,7 +87,7 @@ def tune_main(argv):
 
 
 def text_of(found):
-    """The lines that are printed of a `Tuning`."""
+    """Yield the lines to print for a `Tuning`."""
     words = tuning.FIGURES[found.figure]
     half = found.splits // 2
     often = f", each {found.versions} times with submissions shaken" if found.versions > 1 else ""

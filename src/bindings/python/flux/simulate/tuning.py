@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Which options of a scheduler are better for a trace than those it has now, and is that more than chance?
+"""Search for scheduler options that suit a trace better, and test whether the gain is significant.
 
-The trace is cut into splits with equally many jobs, in order of submission. Every other one, the first among them, *chooses*: all
-candidates are run on these, and the best is taken. The others *judge*: only the candidate that was chosen runs on them, beside
-what it is compared with, several times with submissions shaken. What is told of it, and whether it is better, is what they say: the
-best of many candidates looks better than it is on the jobs that chose it.
+The trace is cut into splits with equal numbers of jobs, in order of submission. Splits alternate
+between two uses. On those that *choose*, beginning with the first, all candidates are run, and the
+best is taken. On those that *judge*, the chosen candidate is compared with the policy `against`,
+over several versions with submissions shaken. Only the latter are reported: the best of many
+candidates looks better than it is on the jobs that chose it.
 
-A split begins with half a split's jobs before it, which run and are not counted: without them its machine would be empty at
-first. A model needs no cutting: each split is a workload of its own seed.
+Before each split run half a split's worth of earlier jobs, which are not counted: otherwise its
+machine would be empty at first. A model is not cut: each split is a workload with its own seed.
 """
 
 import copy
@@ -23,8 +24,8 @@ from flux.simulate.study import tasks_of
 from flux.simulate.trace import SHAKE, Case, Trace
 from flux.simulate.workload.record import OptionError
 
-#: Default of the policy that candidates are compared with, and of the candidates. All of them promise some job a
-#: start: orders without a promise have shorter waits, and may leave a wide job waiting for weeks.
+#: Defaults of the policy to compare with, and of the candidates. All of them make promises: orders
+#: without promises have shorter waits, but may leave a wide job waiting for weeks.
 AGAINST = "sched-backfill"
 CANDIDATES = (
     "sched-backfill candidates=shortest",
@@ -32,7 +33,7 @@ CANDIDATES = (
     "sched-backfill rank=expansion,area,wfp3 predict=class promise=all within=24h,48h,96h",
 )
 
-#: Figures that may be judged by, with the words for each.
+#: Figures to judge by, and their names.
 FIGURES = {
     "wait_mean": "mean wait",
     "bsld_mean": "mean bounded slowdown",
@@ -40,7 +41,8 @@ FIGURES = {
     "wait_max": "longest wait",
 }
 
-#: Defaults of splits and of versions of each that judges; and the fewest splits, and jobs in a split.
+#: Defaults of the numbers of splits and of versions of each that judges; minimum numbers of splits,
+#: and of jobs in a split.
 SPLITS = 10
 VERSIONS = 3
 MIN_SPLITS = 6
@@ -52,18 +54,21 @@ class Tuning:
     """The result of `tune`.
 
     Attributes:
-        figure (str): the figure that was judged by, a name of `FIGURES`
-        against (str): the policy that candidates were compared with: module and arguments
+        figure (str): the figure judged by, a key of `FIGURES`
+        against (str): the policy compared with: module and arguments
         tried (list of str): the candidates
-        dropped (dict): those that failed on a split, with the reason
-        chosen (str or None): the best candidate on the splits that choose; None: none was better than `against`
-        splits, jobs, versions (int): how many there were, jobs in each, and how often each that judges was run
-        rows (dict): by figure, of the splits that judge: ``against``, ``chosen`` (means; of ``wait_max`` the longest), ``change``, ``low``,
-            ``high`` (the relative difference and its 95 % interval, -0.1 for 10 % less)
-        better (bool): whether the interval of `figure` lies below 0
+        dropped (dict): candidate -> reason of its failure on a split
+        chosen (str or None): the best candidate on the splits that choose; None if none was better
+            than `against`
+        splits, jobs, versions (int): numbers of splits, of jobs in each, and of versions of each
+            that judges
+        rows (dict): figure -> ``against``, ``chosen`` (means over the splits that judge; for
+            ``wait_max`` the maximum), ``change``, ``low``, ``high`` (relative difference and its 95
+            % interval; -0.1 is 10 % less)
+        better (bool): whether the interval of `figure` is below 0
         unit (str): unit of sizes, ``node`` or ``core``
-        losses (dict): see `results.losses.losses`, of all runs of the splits that judge
-        classes (dict): by class of size, ``jobs`` and the mean waits ``against`` and ``chosen``
+        losses (dict): see `results.losses.losses`; over all runs of the splits that judge
+        classes (dict): class of size -> ``jobs`` and the mean waits ``against`` and ``chosen``
     """
 
     figure: str
@@ -81,7 +86,7 @@ class Tuning:
     classes: dict = field(default_factory=dict)
 
     def as_dict(self):
-        """All of it, for JSON."""
+        """Return all attributes, for JSON."""
         return dict(vars(self))
 
 
@@ -96,26 +101,29 @@ def tune(
     parallel=None,
     progress=None,
 ):
-    """Look for the candidate that is best for a trace, and judge it on jobs that did not choose it.
+    """Find the best candidate for a trace, and judge it on jobs that did not choose it.
 
     Args:
-        trace (Trace, str or table): the jobs, or a file or DataFrame of them; with one value for each option
-        candidates (list of str or type): modules and their arguments, where ``NAME=a,b`` is two; classes, as for `simulate`
-        against (str or type): the policy that they are compared with
-        figure (str): the figure that is to be small, a name of `FIGURES`
-        splits (int): into how many the trace is cut
-        versions (int): how often each split that judges is run, with submissions shaken
-        parallel (int or str): processes at a time; default: one a processor; ``flux``: jobs of the instance that this is in
-        progress (run.Progress): is told how far they are
+        trace (Trace, str or table): the jobs, or a file or DataFrame of jobs; with one value per
+            option
+        candidates (list of str or type): modules and arguments, where ``NAME=a,b`` makes two; or
+            classes, as for `simulate`
+        against (str or type): the policy to compare with
+        figure (str): the figure to minimize, a key of `FIGURES`
+        splits (int): number of splits
+        versions (int): number of shaken versions of each split that judges
+        parallel (int or str): maximum number of processes; default: the number of processors;
+            ``flux``: run as jobs of the instance
+        progress (run.Progress): receives the progress
 
     Returns:
         Tuning
 
     Raises:
-        OptionError: an option with a value that it cannot have
-        ValueError: a file cannot be read, or it has too few jobs
-        RuntimeError: the policy that candidates are compared with fails
-        KeyboardInterrupt: it was interrupted
+        OptionError: an option is invalid
+        ValueError: a file cannot be read, or has too few jobs
+        RuntimeError: the policy `against` fails
+        KeyboardInterrupt: the search was interrupted
     """
     trace = trace if isinstance(trace, Trace) else Trace(trace)
     if figure not in FIGURES:
@@ -140,7 +148,7 @@ def tune(
     )
 
     def outcomes(cases, some):
-        """The outcomes of some policies on some splits, as {policy number: [Outcome or text of a failure]}."""
+        """Run policies on splits. Return {policy number: [Outcome or error text]}."""
         tasks = tasks_of([case for case, _ in cases], some, settings, keep=True)
         results, interrupted = run.run_all(tasks, parallel, progress)
         if interrupted:
@@ -169,7 +177,7 @@ def tune(
             _figures(outcome, counted)[figure]
             for outcome, (_, counted) in zip(tried[one], choosing)
         ]
-        base = base or values  # the others are compared with the first
+        base = base or values  # the first policy, which the others are compared with
         means[one] = metrics.mean([_change(*pair) for pair in zip(base, values)])
     best = min(means, key=lambda one: (means[one], one is not policies[0]))
     if best is policies[0] or means[best] >= 0:
@@ -189,8 +197,8 @@ class _Splits:
     """The splits of a trace, or of a model.
 
     Attributes:
-        jobs (int): how many are counted in each, or in the smallest
-        versions (int): how often each that judges is run
+        jobs (int): number of counted jobs in each, or in the smallest
+        versions (int): number of versions of each that judges
         unit (str): unit of sizes
     """
 
@@ -223,14 +231,14 @@ class _Splits:
             self._ids.append((frozenset(before), frozenset(ids[low:high])))
 
     def choosing(self):
-        """(Case, ids of the jobs that count or None for all) of each split that chooses."""
+        """Return (Case, ids of the counted jobs, or None for all) of each split that chooses."""
         return [self._case(number) for number in range(0, self._splits, 2)]
 
     def judging(self):
-        """The same of each that judges, version by version."""
+        """Return (Case, ids) of each split that judges, for each version."""
         versions = [None]
         if self._ids is not None:
-            # Each version is made once, for all of the splits.
+            # A version is built once, for all splits.
             shake = SHAKE if self._trace.shake is None else self._trace.shake
             seeds = [self._trace.seed + version for version in range(1, self.versions + 1)]
             versions = [(seed, self._trace.workload(seed, shake)) for seed in seeds]
@@ -241,7 +249,8 @@ class _Splits:
         ]
 
     def _case(self, number, version=None):
-        """One split: of a shaken version of the trace (its seed and workload), or of the trace itself."""
+        """Return one split, of a shaken version of the trace (seed and workload) or of the trace
+        itself."""
         variant = {"split": number + 1}
         if self._ids is None:
             workload = self._trace.workload(self._trace.seed + number)
@@ -259,7 +268,7 @@ class _Splits:
 
 
 def _counted(outcome, counted):
-    """Indices of the jobs that started, of those that count."""
+    """Return the indices of the counted jobs that started."""
     jobs = outcome.workload.jobs
     return [
         index
@@ -271,7 +280,7 @@ def _counted(outcome, counted):
 
 
 def _figures(outcome, counted):
-    """The figures of `FIGURES`, of the jobs that count."""
+    """Return the figures in `FIGURES`, over the counted jobs."""
     indices = _counted(outcome, counted)
     waits = [outcome.start[i] - outcome.submit[i] for i in indices]
     held = outcome.runs()
@@ -289,19 +298,20 @@ def _figures(outcome, counted):
 
 
 def _change(first, second):
-    """A relative difference as a logarithm, of which means can be taken. A second is added, so that no wait is nothing."""
+    """Return a relative difference as a logarithm, which can be averaged. 1 s is added to each, so
+    that a wait may be 0."""
     return math.log((second + 1) / (first + 1))
 
 
 def _judge(found, against, chosen, judging, versions):
-    """Fill in the figures of the splits that judge."""
+    """Set the figures of the splits that judge."""
     figures = [
         (_figures(first, counted), _figures(second, counted))
         for first, second, (_, counted) in zip(against, chosen, judging)
     ]
     for name in FIGURES:
         pairs = [(first[name], second[name]) for first, second in figures]
-        # The versions of a split are no samples of their own: it is one.
+        # The versions of a split are one sample together, not independent ones.
         changes = [
             metrics.mean([_change(*pair) for pair in pairs[at : at + versions]])
             for at in range(0, len(pairs), versions)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A node's topology as an SVG picture, with free units and those of each job."""
+"""A node's topology as an SVG picture, with free units and units of jobs."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def render_svg(
     ranks: str | None = None,
     title: str | None = None,
 ) -> str:
-    """Draw the nodes of R as one SVG picture: a box for each set of nodes in the same state.
+    """Draw the nodes of R as one SVG document: a box per set of nodes in the same state.
 
     Args:
         R, jobs, down, ranks: as for ``flux.resource.draw.view.view()``.
         title (str or None): a line above the picture.
 
-    Cores are squares, GPUs rounded ones; a colour is a job, white is free. Returns the document.
+    Cores are squares, GPUs rounded squares; a colour is a job, white is free.
 
     Raises:
-        ValueError: R, a job's R, the topology or an idset is not well-formed.
+        ValueError: R, a job's R, the topology or an idset is malformed.
     """
     states = view(R, jobs, down, ranks)
     colours: dict[Any, str] = {}
@@ -113,7 +113,7 @@ class _Box:
             for at in range(0, len(members(mask)), CELLS_PER_ROW)
         ]
         below = [_Box(state, sub, colours, depth + 1) for sub in part.below]
-        # Leaves side by side; boxes with levels of their own one below the other.
+        # Leaves side by side; boxes with levels of their own stacked.
         across = 1 if any(sub.part.below for sub in below) else BOXES_PER_ROW
         self.lines = [below[at : at + across] for at in range(0, len(below), across)]
         self.label = self._label()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A node's topology as text, with free units and those of each job."""
+"""A node's topology as text, with free units and units of jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 FREE_MARK = "."
 JOB_MARKS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-#: Marks in one line of text; those of a larger domain go on in the next line.
+#: Marks per line of text; those of a larger domain continue on the next line.
 CELLS_PER_LINE = 64
 
 
@@ -24,17 +24,17 @@ def render_text(
     ranks: str | None = None,
     ascii_only: bool = False,
 ) -> str:
-    """Draw the nodes of R as text: a block for each set of nodes in the same state.
+    """Draw the nodes of R as text: a block per set of nodes in the same state.
 
     Args:
         R, jobs, down, ranks: as for ``flux.resource.draw.view.view()``.
-        ascii_only (bool): no line-drawing characters.
+        ascii_only (bool): whether to use no line-drawing characters.
 
-    Each core and GPU is a character: ``.`` free, a letter the job that holds it (the legend names
-    it), ``*`` a job past the letters. Returns the text, ending in a newline.
+    Each core and GPU is a character: ``.`` is free, a letter is the job that holds it (see the
+    legend), ``*`` a job beyond the letters. The text ends in a newline.
 
     Raises:
-        ValueError: R, a job's R, the topology or an idset is not well-formed.
+        ValueError: R, a job's R, the topology or an idset is malformed.
     """
     states = view(R, jobs, down, ranks)
     marks = _marks(states)
@@ -90,7 +90,7 @@ def _below(
 
 
 def _cells(state: NodeState, part: Part, marks: dict[Any, str]) -> list[str]:
-    """Lines for the cores and GPUs that are a domain's own."""
+    """Return lines for a domain's own cores and GPUs."""
     cores = _row(state, part.cores, "core", False, marks)
     gpus = _row(state, part.gpus, "gpu", True, marks)
     if len(cores) == 1 and gpus:
@@ -105,12 +105,12 @@ def _row(state: NodeState, mask: int, noun: str, gpu: bool, marks: dict[Any, str
     ids = idset_text(mask)
     label = f"{noun}{'' if ids.isdigit() else 's'} {ids}"
     rows = [text[at : at + CELLS_PER_LINE] for at in range(0, len(text), CELLS_PER_LINE)]
-    width = 0 if gpu else 12  # cores of the leaves stand below one another
+    width = 0 if gpu else 12  # cores of the leaves are aligned
     return [f"{label:<{width}} {rows[0]}"] + [f"{'':<{width}} {row}" for row in rows[1:]]
 
 
 def _legend(states: list[NodeState], marks: dict[Any, str]) -> list[str]:
-    """A line for each job: its letter, its name, its units on the nodes shown."""
+    """Return a line per job: letter, name, units on the nodes shown."""
     lines = []
     for job, mark in marks.items():
         cores = gpus = nodes = 0

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The nodes that look alike, and the units of jobs on them: the data behind the pictures.
+"""Nodes that look alike, and the units of jobs on them: the data of the pictures.
 
-``view(R, jobs, down)`` returns a ``NodeState`` for each set of nodes that look alike: they have the
-same topology, and the same parts of them are held by the same jobs. ``text.py`` and ``svg.py`` draw
-these.
+``view(R, jobs, down)`` returns a ``NodeState`` per set of nodes that look alike: with the same
+topology, and the same parts held by the same jobs. ``text.py`` and ``svg.py`` draw these.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from flux.resource.pool.masks import idset_text, members, parse_idset, popcount,
 from flux.resource.pool.rv1 import read_lite
 from flux.resource.tree.topology import Domain, Renumbering
 
-#: ``(job, cores, gpus)``: masks of a job's units on a node; the job under any name.
+#: ``(job, cores, gpus)``: masks of a job's units on a node; the job is any value.
 Share = tuple[Any, int, int]
 if TYPE_CHECKING:
-    #: Jobs and the R object that each holds.
+    #: Jobs, and the R object held by each.
     Jobs = dict[Any, Any] | Iterable[tuple[Any, Any]]
 
 
 class Part:
-    """A domain as it is drawn.
+    """A domain to draw.
 
     Attributes:
         name (str): ``socket 0``.
-        cores, gpus (int): masks of its own units, without those of domains below.
-        all_cores, all_gpus (int): the same with those below.
+        cores, gpus (int): masks of its own units, without those of subdomains.
+        all_cores, all_gpus (int): the same with subdomains.
         memory (int or None): GiB.
         below (list): Parts.
     """
@@ -59,12 +58,11 @@ class NodeState:
     """Nodes that look alike.
 
     Attributes:
-        ranks (int): mask of them.
-        hosts (str): their names as a hostlist.
+        ranks (int): mask of the nodes.
+        hosts (str): their hostlist.
         part (Part): the node.
         down (bool): whether they are down.
-        held (list): ``(job, cores, gpus)``, masks of a job's units on each of them; the job as
-            given.
+        held (list): ``(job, cores, gpus)``, masks of a job's units on each node; the job as given.
         free_cores, free_gpus (int): masks of the rest.
     """
 
@@ -83,13 +81,13 @@ class NodeState:
             self.free_gpus &= ~gpus
 
     def title(self) -> str:
-        """``fake[0-1] (ranks 0-1)``, for people."""
+        """Return ``fake[0-1] (ranks 0-1)``."""
         many = popcount(self.ranks) > 1
         ranks = f"rank{'s' if many else ''} {idset_text(self.ranks)}"
         return f"{self.hosts} ({ranks})" if self.hosts else ranks
 
     def summary(self) -> str:
-        """``8 cores, 2 GPUs; 5 cores, 1 GPU free``, of each node."""
+        """Return ``8 cores, 2 GPUs; 5 cores, 1 GPU free``, per node."""
         part = self.part
         all_of_it = contents(popcount(part.all_cores), popcount(part.all_gpus))
         if self.down:
@@ -100,7 +98,7 @@ class NodeState:
         return f"{all_of_it}; {free} free"
 
     def holder(self, bit: int, gpu: bool) -> Any:
-        """The job that holds a core or GPU (index), or None."""
+        """Return the job that holds a core or GPU (index), or None."""
         for job, cores, gpus in self.held:
             if (gpus if gpu else cores) >> bit & 1:
                 return job
@@ -108,7 +106,7 @@ class NodeState:
 
 
 def contents(cores: int, gpus: int, show_gpus: bool = False) -> str:
-    """``5 cores, 1 GPU``; zero GPUs are only shown with ``show_gpus``."""
+    """Return ``5 cores, 1 GPU``; zero GPUs are only shown with ``show_gpus``."""
     text = counted(cores, "core")
     return f"{text}, {counted(gpus, 'GPU')}" if gpus or show_gpus else text
 
@@ -116,16 +114,16 @@ def contents(cores: int, gpus: int, show_gpus: bool = False) -> str:
 def view(
     R: dict[str, Any], jobs: Jobs = (), down: str = "", ranks: str | None = None
 ) -> list[NodeState]:
-    """The states of the nodes of R, by lowest rank.
+    """Return the states of the nodes of R, by lowest rank.
 
     Args:
-        R (dict): resource set (RFC 20); without a topology a node is one domain.
-        jobs: dict or pairs of job (any name for it) to the R object it holds.
+        R (dict): resource set (RFC 20); a node without topology is one domain.
+        jobs: dict or pairs of job (any value) and R object.
         down: idset of ranks that are down.
-        ranks: idset of the ranks to look at; default: all.
+        ranks: idset of ranks to include; default: all.
 
     Raises:
-        ValueError: R, a job's R, the topology or an idset is not well-formed.
+        ValueError: R, a job's R, the topology or an idset is malformed.
     """
     lite = read_lite(R)
     everything = 0
@@ -165,7 +163,7 @@ def _held(jobs: Jobs) -> dict[int, list[Share]]:
 
 
 def _topologies(R: dict[str, Any], everything: int) -> list[tuple[int, Any]]:
-    """[(mask of R's ranks, topo)]; ranks without a topology come last, with an empty one."""
+    """Return [(mask of R's ranks, topo)]; ranks without a topology come last, with an empty one."""
     scheduling = R.get("scheduling")
     children = scheduling.get("children") if isinstance(scheduling, dict) else None
     entries = []
@@ -176,7 +174,7 @@ def _topologies(R: dict[str, Any], everything: int) -> list[tuple[int, Any]]:
             named |= mask
             entries.append((mask, entry["topo"]))
     if popcount(named) == popcount(everything) and named != everything:
-        # An enclosing instance numbered them: they stand for R's in ascending order.
+        # An enclosing instance numbered them: they correspond to R's in ascending order.
         position = Renumbering(named)
         back = [rank for low, count in runs(everything) for rank in range(low, low + count)]
         entries = [

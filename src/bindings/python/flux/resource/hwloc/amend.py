@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""From a machine as hwloc sees it to the topology that TreePool reads, and to R.
+"""Conversion of a machine seen by hwloc to the topology read by TreePool, and to R.
 
 The topology of a node (``children[].topo`` of R.scheduling, RFC 49) names levels of containers down
-to leaves with ``cores``, ``gpus`` and ``memory``. Which hwloc objects become a level, what it is
-called and which devices are GPUs is described at the functions below.
+to leaves with ``cores``, ``gpus`` and ``memory``. The functions below describe the hwloc objects
+that become levels, their names, and the devices that are GPUs.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from flux.resource.hwloc.xml import Machine, Object, load_xml
 from flux.resource.pool.masks import idset_text, to_mask
 from flux.resource.pool.rv1 import read_lite
 
-#: hwloc types that become levels of the topology; NUMA nodes do as well, see ``TopologyBuilder``.
+#: hwloc types that become levels of the topology, in addition to NUMA nodes (see
+#: ``TopologyBuilder``).
 LEVEL_TYPES = ("Package", "Die", "Group")
 #: Values of an OS device's ``Backend`` that make it a GPU.
 GPU_BACKENDS = ("CUDA", "NVML", "OpenCL", "RSMI")
-#: RFC 49's names of levels that are not the type in lower case.
+#: Level names of RFC 49 other than the lower-case type.
 LEVEL_NAMES = {"Package": "socket", "NUMANode": "numa"}
 
 
 class Gpu(NamedTuple):
-    """A GPU: its number, the CPU set it is attached to (None: nowhere), the objects above it."""
+    """A GPU: its number, the CPU set that it is attached to (None: none), the objects above it."""
 
     number: int
     cpuset: int | None
@@ -38,17 +39,17 @@ class Gpu(NamedTuple):
 
 
 def inside(inner: int, outer: int | None) -> bool:
-    """Whether the set ``inner`` (a bit mask) is a subset of ``outer`` (None: nothing)."""
+    """Whether the set ``inner`` (a bit mask) is a subset of ``outer`` (None: empty)."""
     return not inner & ~(outer or 0)
 
 
 def find_gpus(machine: Machine) -> list[Gpu]:
-    """The GPUs of a Machine, numbered as the runtimes do: by the position of their OS device.
+    """Return the GPUs of a Machine, numbered as by the runtimes: in order of their OS devices.
 
-    Several backends report one card. On a PCI device the backend met first counts, and each of its
-    devices is a GPU (a card may be partitioned). Devices without a PCI device above them are
-    counted too, unless the document knows of no PCI device at all. With FLUX_HWLOC_GPU_NO_DEDUP in
-    the environment each device of each backend is a GPU.
+    Several backends report the same card. On a PCI device the first backend counts, and each of its
+    devices is a GPU (a card may be partitioned). Devices without a PCI device above them count too,
+    unless the document has no PCI device at all. With FLUX_HWLOC_GPU_NO_DEDUP in the environment
+    each device of each backend is a GPU.
     """
     if not machine.pcis:
         return []
@@ -78,9 +79,9 @@ def find_gpus(machine: Machine) -> list[Gpu]:
 
 
 def containers_in(obj: Object) -> list[Object]:
-    """The containers next below ``obj``: its children, or the containers below them.
+    """Return the containers next below ``obj``: its children, or the containers below them.
 
-    Caches and the like are transparent; cores and processors are not looked into.
+    Caches and similar objects are transparent; cores and processors are not searched.
     """
     found = [sub for sub in obj.children if sub.type in LEVEL_TYPES and sub.cpuset]
     if found:
@@ -92,7 +93,7 @@ def containers_in(obj: Object) -> list[Object]:
 
 
 def written(domain: dict[str, Any]) -> dict[str, Any]:
-    """A domain with its id lists as idset strings, as R has them."""
+    """Return a domain with its id lists as idset strings, as in R."""
     out = {}
     for key, value in domain.items():
         if key in ("cores", "gpus"):
@@ -104,7 +105,7 @@ def written(domain: dict[str, Any]) -> dict[str, Any]:
 
 
 class TopologyBuilder:
-    """Makes the topology of one Machine: ``build()`` returns it, ``gpus`` are its GPUs."""
+    """Builds the topology of a Machine: ``build()`` returns it, ``gpus`` are its GPUs."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -113,13 +114,13 @@ class TopologyBuilder:
         self._leaf_memory = False
 
     def build(self) -> dict[str, Any]:
-        """The ``topo`` object of a node.
+        """Return the ``topo`` object of a node.
 
         Raises:
             RuntimeError: a domain has no cores; the text names its hwloc object.
         """
         topo = self._domain(self.machine.root)
-        # A device without locality is in no domain, and still part of the node.
+        # A device without locality is in no domain, but part of the node.
         rest = [gpu.number for gpu in self.gpus if gpu.number not in self._listed]
         if rest:
             topo["gpus"] = sorted(topo.get("gpus", []) + rest)
@@ -130,7 +131,7 @@ class TopologyBuilder:
         return written(topo)
 
     def _level(self, obj: Object) -> tuple[list[Object], str]:
-        """The entries of the level below an object, and its name; a leaf has no entries."""
+        """Return the entries of the level below an object, and its name; a leaf has no entries."""
         entries = containers_in(obj)
         if entries:
             return entries, self._name(entries[0])
@@ -192,7 +193,7 @@ class TopologyBuilder:
 
 
 def topology_from_xml(text: str) -> tuple[dict[str, Any], int, int]:
-    """(topo, number of cores, number of GPUs) of the machine that hwloc XML describes.
+    """Return (topo, number of cores, number of GPUs) of the machine described by hwloc XML.
 
     Raises:
         RuntimeError: the XML does not load, or a domain has no cores.
@@ -210,14 +211,14 @@ def amend(R: dict[str, Any], hwloc_xml: str | None = None) -> dict[str, Any]:
     """Give R the topology of its nodes (an amender for fake-resources.amend-r).
 
     ``R["scheduling"]`` becomes a TreePool key (RFC 49) with one entry: all ranks of R look like the
-    described machine. R's own cores and GPUs are not touched, and R without ranks stays as it is.
+    described machine. R's own cores and GPUs do not change, nor does an R without ranks.
 
     Args:
         R (dict): resource set (RFC 20, version 1); changed in place and returned.
-        hwloc_xml (str): the XML document, or None, which leaves R as it is.
+        hwloc_xml (str): the XML document; None leaves R unchanged.
 
     Raises:
-        ValueError: R has no ``execution.R_lite``, or something wrong in it; the text names it.
+        ValueError: R has no ``execution.R_lite``, or an error in it; the text names it.
         RuntimeError: the XML does not load, or has a domain without cores. R is unchanged.
     """
     if hwloc_xml is None:

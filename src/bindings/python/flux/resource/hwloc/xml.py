@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""hwloc XML to a tree of plain objects (spec: hwloc 2.x formats 1 and 2).
+"""hwloc XML to a tree of plain objects (hwloc 2.x formats 1 and 2).
 
 ``load_xml(text)`` returns a ``Machine``: the objects that libhwloc makes of the document, with CPU
-sets as integers. It is loaded as the description of another machine: important I/O objects are
-kept, instruction caches where they add structure, and everything else as libhwloc has it by
-default.
+sets as integers. The document is loaded as the description of another machine: important I/O
+objects are kept, instruction caches if they add structure, and all else as by libhwloc's defaults.
 
-libhwloc trusts its input: some documents make it abort or run out of memory. So it reads each
-document in a child process, which sends the objects back; whatever becomes of the child, the caller
-has a tree or a ``RuntimeError``. The binding (``_flux_hwloc``) is imported only here, and only when
-there is XML to read.
+libhwloc trusts its input: some documents make it abort or exhaust memory. So each document is read
+in a child process, which sends the objects back; whatever happens to the child, the caller gets a
+tree or a ``RuntimeError``. The binding (``_flux_hwloc``) is imported only here, and only to read
+XML.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from xml.parsers import expat
 
-# The bounds on one document before its child process is given up: libhwloc loops or runs out of
-# memory on some. A topology of 4,096 cores takes well under a second and 100 MB.
+# Limits on the child process of one document: libhwloc loops or exhausts memory on some. A topology
+# of 4,096 cores takes well under a second and 100 MB.
 MAX_CPU_SECONDS = 30
 MAX_MEMORY_BYTES = 1 << 30
 MAX_XML_BYTES = 256 << 20
 
-# libhwloc reads the environment. Only variables of its own installation stay: with
-# HWLOC_THISSYSTEM, for one, it would mix this machine into the one that is described.
+# libhwloc reads the environment. Only variables of its installation stay: others, such as
+# HWLOC_THISSYSTEM, would mix this machine into the described one.
 KEEP_ENVIRONMENT = ("HWLOC_PLUGINS_PATH", "HWLOC_LIBXML", "HWLOC_LIBXML_IMPORT")
 
 if TYPE_CHECKING:
@@ -48,17 +47,16 @@ OBJECT_TYPES = frozenset(
 
 @dataclass(eq=False, repr=False)
 class Object:
-    """One hwloc object.
+    """An hwloc object.
 
     Attributes:
         type (str): hwloc's name (``Package``, ``NUMANode``, ``OSDev``...).
-        index (int): logical index among its type.
-        cpuset (int or None): CPU set as a bit mask, None where the object has none; an infinite set
-            is a negative number.
+        index (int): logical index within its type.
+        cpuset (int or None): CPU set as a bit mask, or None; an infinite set is a negative number.
         memory (int): local bytes of a NUMA node.
         backend (str or None): ``Backend`` info of an OS device.
-        parent (Object or None): the one above.
-        children (list): Objects below, but for memory and I/O.
+        parent (Object or None): the object above.
+        children (list): the objects below, except memory and I/O.
     """
 
     type: str
@@ -78,8 +76,8 @@ class Machine:
 
     Attributes:
         root (Object): the whole machine.
-        cores, numas, pcis, osdevs (list): the Objects of these types, in logical order.
-        objects (list): all Objects, each after its parent.
+        cores, numas, pcis, osdevs (list): the objects of these types, in logical order.
+        objects (list): all objects, each after its parent.
     """
 
     def __init__(self, rows: Iterable[Row]) -> None:
@@ -103,7 +101,7 @@ class Machine:
 
 
 def parse_taskset(text: str) -> int:
-    """A CPU set as libhwloc prints it for taskset: ``0x..``, or ``0xf...f..`` without end."""
+    """Parse a CPU set printed by libhwloc for taskset: ``0x..``, or infinite ``0xf...f..``."""
     if text.startswith("0xf...f"):
         low = text[len("0xf...f") :]
         return (int(low, 16) if low else 0) - (1 << 4 * len(low))
@@ -114,8 +112,8 @@ def load_xml(text: Any) -> Machine:
     """Read hwloc XML, a ``str``, into a Machine.
 
     Raises:
-        RuntimeError: libhwloc cannot read it (the text names the fault of the document, as far
-            as that can be told), or the binding is not there.
+        RuntimeError: libhwloc cannot read it (the text names the fault, as far as known), or the
+            binding is missing.
     """
     lib = _binding()
     if not isinstance(text, str):
@@ -147,12 +145,12 @@ def _binding() -> Any:
 
 
 def _in_child(binding: Any, data: bytes) -> dict[str, Any]:
-    """The result of ``_read()`` for a document in a forked child, or how the child ended
-    (``error``).
-    """
+    """Return the result of ``_read()`` for a document in a forked child, or the child's failure
+    (``error``)."""
     readable, writable = os.pipe()
     with warnings.catch_warnings():
-        # The child only calls libhwloc and writes to its pipe: no lock of another thread is taken.
+        # The child only calls libhwloc and writes to its pipe, without taking locks of other
+        # threads.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:  # pragma: no cover (in the child)
@@ -171,9 +169,9 @@ def _in_child(binding: Any, data: bytes) -> dict[str, Any]:
     try:
         end = os.waitpid(pid, 0)[1]
     except ChildProcessError:
-        end = None  # the host reaps children itself; the answer says enough
+        end = None  # the host reaps children itself; the answer suffices
     try:
-        # An answer that is cut off is no JSON: the child died while it wrote.
+        # A truncated answer is not JSON: the child died while writing.
         answer: dict[str, Any] = json.loads(text.decode())
         return answer
     except ValueError:
@@ -185,7 +183,7 @@ def _in_child(binding: Any, data: bytes) -> dict[str, Any]:
 
 
 def _confine() -> None:  # pragma: no cover (in the child)
-    """Limit the resources of the child, and its output to the answer."""
+    """Limit the child's resources, and its output to the answer."""
     faulthandler.disable()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGXCPU):
         signal.signal(number, signal.SIG_DFL)
@@ -199,7 +197,7 @@ def _confine() -> None:  # pragma: no cover (in the child)
             used = int(statm.read().split()[0]) * resource.getpagesize()
         _lower(resource.RLIMIT_AS, used + MAX_MEMORY_BYTES)
     except OSError:
-        pass  # not Linux, or no /proc: the limit of time has to do
+        pass  # not Linux, or no /proc: the time limit has to do
     for name in list(os.environ):
         if name.startswith("HWLOC_") and name not in KEEP_ENVIRONMENT:
             del os.environ[name]
@@ -229,7 +227,7 @@ def _read(binding: Any, data: bytes) -> dict[str, Any]:
 
 
 def walk(binding: Any, topology: Any) -> dict[str, Any]:
-    """Rows of ``Machine`` for a loaded topology, parents first."""
+    """Return rows of ``Machine`` for a loaded topology, parents first."""
     ffi, lib = binding.ffi, binding.lib
     root = lib.hwloc_get_root_obj(topology)
     if not root.cpuset:
@@ -273,7 +271,7 @@ def _row(ffi: Any, lib: Any, obj: Any, parent: int | None, is_child: bool) -> Ro
 
 
 def _diagnose(data: bytes) -> str | None:
-    """The fault of a document that did not load; None if its XML does not show it."""
+    """Return the fault of a document that did not load; None if its XML shows none."""
     seen: dict[str, Any] = {
         "root": None,
         "version": "1.0",

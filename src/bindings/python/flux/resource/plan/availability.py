@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The definition of room on ranks over time, and of when promises can be kept.
+"""Definition of room on ranks over time, and of whether promises can be kept.
 
 A *use* takes amounts (cores, GPUs, ...) of ranks for a span of time: a running job, or a promise. A
 *demand* is for a number of units of given amounts, each on one rank. A demand fits from t on if its
 units find room on ranks at each moment of the span, beside all uses.
 
-Promises can be kept if they find room one after the other in the order of their starts, each at its own
-start: on the ranks it was given last if possible, otherwise on others. The ranks of a promise only
-prove this; they are replaced only by another complete proof.
+Promises can be kept if each, in the order of their starts, finds room at its own start: on its
+latest ranks if possible, else on others. The ranks of a promise are only the proof of this, and are
+replaced only by another complete proof.
 
-Every method examines all ranks and all uses again. ``flux/scheduler/definition.py`` decides with
-it. ``_flux_plan/availability.c`` has the same functions under the same names, and gives the same
-answers (``t/python/resource/test_availability.py``); where it was not built, this runs
+Each method examines all ranks and uses anew. ``flux/scheduler/definition.py`` decides with it.
+``_flux_plan/availability.c`` has the same functions with the same names and results
+(``t/python/resource/test_availability.py``); if that is not built, this runs
 (``plain_availability.py``).
 """
 
@@ -23,16 +23,17 @@ from typing import Callable, NamedTuple
 
 from flux.resource.pool.masks import members, popcount
 
-#: Amounts of each kind of resource on a rank: (cores, GPUs).
+#: Amount of each resource on a rank: (cores, GPUs).
 Amounts = tuple[int, ...]
 #: Amounts by rank.
 Where = dict[int, Amounts]
 
-#: With more promises than this none is moved to make a new one earlier.
+#: With more promises than this, none is moved to make a new one earlier.
 MAX_PROMISES = 32
-#: Promises that may be moved to other ranks to make room for one demand.
+#: Maximum number of promises moved to other ranks for one demand.
 MAX_MOVED = 16
-#: Times before the first with clear room at which moving promises is tried, in one search.
+#: Maximum number of times at which one search tries to move promises, before the first with clear
+#: room.
 MAX_TRIES = 4
 
 
@@ -42,21 +43,21 @@ class Demand(NamedTuple):
     count: int  # type: ignore[assignment]  # units: nodes, or slots anywhere
     each: Amounts  # amounts of one unit
     per_node: bool  # at most one unit on a rank
-    whole: bool  # a unit takes the rank whole, which has to be idle
-    ranks: int  # mask of the ranks that may be used
+    whole: bool  # a unit takes the whole rank, which must be idle
+    ranks: int  # mask of usable ranks
 
     @property
     def takes_all(self) -> bool:
-        """Whether it takes all ranks that may be used: a promise of it cannot be moved."""
+        """Whether it takes all usable ranks, so that its promise cannot be moved."""
         return self.whole and self.count == popcount(self.ranks)
 
 
 class Use:
-    """Amounts taken of ranks from a start to an end, in seconds since the epoch.
+    """Amounts of ranks in use from `start` to `end`, in seconds since the epoch.
 
     Attributes:
         where (dict): rank to amounts
-        demand (Demand or None): of a promise that may be moved to other ranks
+        demand (Demand or None): of a promise that may be moved to other ranks; else None
     """
 
     __slots__ = ("start", "end", "demand", "where", "entered")
@@ -70,10 +71,10 @@ class Use:
 
 
 class Availability:
-    """The amounts of each rank that running jobs and promises leave, from now on.
+    """Amounts that running jobs and promises leave on each rank, from now on.
 
     Args:
-        totals (dict): rank to the amounts it has
+        totals (dict): rank to its amounts
         uses (iterable): all uses
     """
 
@@ -82,14 +83,14 @@ class Availability:
         self.uses = list(uses)
 
     def free(self, rank: int, time: float, uses: Iterable[Use]) -> Amounts:
-        """The amounts of a rank that some uses leave at a time."""
+        """Return the amounts that some uses leave on a rank at a time."""
         used = [u.where[rank] for u in uses if rank in u.where and u.start <= time < u.end]
         return tuple(have - sum(one[k] for one in used) for k, have in enumerate(self.totals[rank]))
 
     def units_on(
         self, rank: int, demand: Demand, start: float, end: float, beside: Iterable[Use]
     ) -> int:
-        """Units of a demand that a rank can hold at each moment of a span, beside some uses."""
+        """Return the number of units that a rank can hold throughout a span, beside some uses."""
         total = self.totals[rank]
         if any(have < need for have, need in zip(total, demand.each)):
             return 0
@@ -104,9 +105,8 @@ class Availability:
     def room(
         self, demand: Demand, start: float, end: float, beside: Iterable[Use] | None = None
     ) -> tuple[int, int]:
-        """The number of units of a demand that fit throughout a span beside some uses (None: all),
-        and the mask of the ranks with room. A rank counts for no more units than the demand asks
-        for."""
+        """Return (units that fit throughout a span, mask of the ranks with room), beside some uses
+        (None: all). Each rank counts for at most the units of the demand."""
         uses = self.uses if beside is None else beside
         ranks = [rank for rank in members(demand.ranks) if rank in self.totals]
         units = {rank: self.units_on(rank, demand, start, end, uses) for rank in ranks}
@@ -120,13 +120,14 @@ class Availability:
         now: float,
         may_move: bool,
     ) -> float:
-        """The first time from `after` on at which one of some demands fits; infinity: none.
+        """Return the first time, from `after` on, at which one of the demands fits; infinity if
+        none does.
 
         Args:
-            demands: gives the demands for a start
+            demands: function giving the demands for a start
             length (float): seconds
-            may_move (bool): whether promises may be moved to other ranks; earlier times than the
-                first with clear room are then tried, up to `MAX_TRIES` for each demand
+            may_move (bool): whether promises may move to other ranks; up to `MAX_TRIES` times
+                before the first with clear room are then tried for each demand
         """
         tried: dict[int, int] = {}
         movable = may_move and any(use.demand for use in self.uses)
@@ -146,11 +147,12 @@ class Availability:
     # -- promises -----------------------------------------------------------
 
     def proof(self, promise: Use, now: float, may_move: bool) -> list[tuple[Use, Where]] | None:
-        """Ranks for a promise; None: no way was found.
+        """Return ``(use, ranks)`` of the promise, then of each promise moved for it; None if there
+        is no way.
 
-        Ranks with clear room come first. Where these are too few and `may_move` is set, it takes
-        ranks of promises that begin no earlier, and these are given others, in the order of their
-        starts: they follow in the answer.
+        Ranks with clear room come first. If these do not suffice and `may_move` is set, the promise
+        takes ranks of promises that start no earlier; those get other ranks, in the order of their
+        starts.
         """
         begin = promise.start if may_move else inf
         rest = [use for use in self.uses if use.demand is not None and use.start >= begin]
@@ -170,8 +172,8 @@ class Availability:
         return found
 
     def _holds(self, promise: Use, beside: list[Use], taken: set[int]) -> bool:
-        """Whether a promise has room beside some uses on those of its ranks that were taken from
-        promises."""
+        """Return whether a promise has room, beside some uses, on its ranks in `taken`: those that
+        moved promises took from others."""
         for rank in taken & set(promise.where):
             there = [use for use in beside if rank in use.where and use.start < promise.end]
             for moment in {promise.start, *(u.start for u in there if u.start > promise.start)}:
@@ -183,10 +185,11 @@ class Availability:
     def _place(
         self, promise: Use, now: float, beside: list[Use], avoid: list[Use], taken: set[int]
     ) -> Where | None:
-        """Ranks for a promise beside some uses; first those with room beside others as well. The
-        ranks that are not among the first are added to `taken`.
+        """Return ranks for a promise beside `beside`, or None; ranks with room beside `avoid` too
+        come first.
 
-        Of these, ranks come first that the fewest other jobs need (`_preference`).
+        The others are added to `taken`. Within each group, the ranks least needed by other jobs
+        come first (`_preference`).
         """
         demand = promise.demand
         assert demand is not None, "running jobs stay where they are"
@@ -210,7 +213,7 @@ class Availability:
         return None
 
     def amounts(self, rank: int, demand: Demand, units: int) -> Amounts:
-        """The amounts of a rank that some units of a demand take."""
+        """Return the amounts that some units of a demand take of a rank."""
         if demand.whole:
             return self.totals[rank]
         return tuple(units * need for need in demand.each)
@@ -218,9 +221,9 @@ class Availability:
     def _preference(
         self, rank: int, demand: Demand, start: float, now: float, jobs: list[Use]
     ) -> tuple[int, ...]:
-        """The sort key of ranks, the smallest first: those with the least resources that the
-        promise does not need, then those that are busy now, then the fullest (best fit), then the
-        highest. Only running jobs count."""
+        """Return the sort key of a rank; the smallest is preferred: fewest resources that the
+        promise does not need, then busy now, then fullest (best fit), then highest rank. Only
+        running jobs count."""
         total, free = self.totals[rank], self.free(rank, start, jobs)
         each = total if demand.whole else demand.each
         unwanted = sum(have for have, need in zip(total, demand.each) if not need)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Promises that are bound to ranks, where it matters which ranks a job gets.
+"""Promises bound to ranks, used where the choice of ranks matters.
 
-That is so with nodes of several kinds, GPUs, constraints, and nodes that jobs share.
+This is the case with nodes of several kinds, GPUs, constraints, and shared nodes.
 ``availability.py`` defines the free amounts of a rank at a time, and whether all promises can be
-kept; ``room_on_ranks.py`` enters the pool's jobs, turns requests into demands and ranks into
-placements of the pool.
+kept; ``room_on_ranks.py`` enters the pool's jobs, and turns requests into demands and ranks into
+placements.
 
-A promise keeps its time until its job can start at once, or the promise is lost. Where counts do
-not decide placement (containers, hooks of a site), the pool places requests, by its index at that
-time and on ranks without any promise.
+A promise keeps its time until its job can start at once, or until it is lost. Requests that counts
+cannot decide (containers, a site's hooks) are placed by the pool, with its index at that time, on
+ranks without a promise.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import ResourceRequest, Shape
 
-#: Promises examined in a turn: each takes a count of the resources free now.
+#: Promises examined per turn, each by a count of the resources free now.
 LOOKS_PER_TURN = 128
-#: Of these, those that could start by this count, and are examined closely.
+#: Of these, promises that could start by that count, and are examined closely.
 LOOKS_IN_A_ROW = 24
-#: Seconds by which a job may start after its promised start and is still believed to end at its
-#: promised end. Timers are late by a millisecond, and the next promise on its ranks begins with its
+#: Seconds after its promised start within which a job that starts is still believed to end at its
+#: promised end. Timers are late by a millisecond, and the next promise on its ranks begins at that
 #: end.
 LATE_START_S = 1.0
 
 
 class BoundStrategy(Strategy):
-    """Keeps promises as uses of ranks; see Strategy.
+    """Promises as uses of ranks; see Strategy.
 
     Args:
         pool (PoolWithView): with a view.
@@ -60,23 +60,23 @@ class BoundStrategy(Strategy):
         self._pool = pool
         self.seen: int | None = pool.generation
         self.promises = {}
-        #: whether promises stay on the ranks that they have, as in a copy to look ahead with
+        #: whether promises stay on their ranks, as in a copy for looking ahead
         self.frozen = False
         self._ranks = RoomOnRanks(pool)
         #: whether all promises can be kept: all were checked since the last change for the worse
         self._sound = True
-        # Promises that may take units in use, so that ranks have less than nothing left: open ones,
-        # and those that take all of the ranks where a placement of the pool was found.
+        # Promises that may take units in use, which leaves ranks with less than nothing: open ones,
+        # and those that take all of the ranks of a placement by the pool.
         self._overdrawing: set[int] = set()
-        self._bounds = StartBounds()  # valid while promises are only added, and none moves
-        self._withdrawn: list[BoundPromise] = []  # they can be restored until the pool changes
-        # The place found for a job, and the end of its promise, until it starts there.
+        self._bounds = StartBounds()  # valid until a promise moves or is withdrawn
+        self._withdrawn: list[BoundPromise] = []  # restorable until the pool changes
+        # The placement found for a job and its promise's end, until the job starts.
         self._placed: tuple[int, float] | None = None
         self._promised_end: dict[int, float] = {}
 
     def adopt(self, promises: Mapping[int, Promise]) -> None:
-        """Keep promises that were counted. They are bound in the order of their starts, which
-        succeeds for all that can be kept; the others stay, until their jobs are told."""
+        """Keep promises that were counted: bind them in the order of their starts, which succeeds
+        for all that can be kept. The others stay until their jobs are told."""
         if self.seen != self._pool.generation:
             self.sync()
         for jobid, promise in promises.items():
@@ -126,7 +126,7 @@ class BoundStrategy(Strategy):
         return True
 
     def _make_again(self) -> None:
-        """Begin anew, with the promises on the ranks that they had."""
+        """Begin anew, with the promises on their former ranks."""
         kept = [
             (promise, self._ranks.room.amounts_of(promise.number))
             for promise in self.promises.values()
@@ -144,7 +144,7 @@ class BoundStrategy(Strategy):
         self._sound = False
 
     def _enter_on(self, promise: BoundPromise, amounts: Iterable[tuple[int, Amounts]]) -> None:
-        """Bind a promise to given amounts of ranks, even if they are not free."""
+        """Bind a promise to given amounts of ranks, free or not."""
         room = self._ranks.room
         number = room.create(promise.start, promise.end, self._demand_of(promise))
         for rank, taken in amounts:
@@ -153,7 +153,7 @@ class BoundStrategy(Strategy):
         promise.room, promise.number = room, number
 
     def _demand_of(self, promise: BoundPromise) -> Demand | None:
-        """The demand by which a promise may be moved; None: it stays where it is."""
+        """Return the demand by which a promise may be moved; None if it stays where it is."""
         shape = promise.request.shape
         if promise.is_open or promise.pinned or not self._pool.countable(shape):
             return None
@@ -183,31 +183,29 @@ class BoundStrategy(Strategy):
         self, request: ResourceRequest, start: float, now: float, until: float = inf
     ) -> float:
         shape, length = request.shape, length_of(request)
-        # Promises are moved to make a new one earlier, unless there are many.
+        # Promises move to make a new one earlier, unless there are many.
         may_move = not self.frozen and len(self.promises) <= MAX_PROMISES
-        if self._pool.countable(shape):
-            demand = self._ranks.demand(shape)
+        areas = self._ranks.areas(shape)
+        if len(areas) == 1:
+            demand = areas[0]
             if may_move:
                 return self._ranks.room.earliest(demand, length, start, now, True)
-            # A long queue is planned without starting each search from now.
+            # In a long queue, searches do not all begin at now.
             family = demand._replace(count=0)
             least = max(start, self._bounds.least(family, demand.count, length))
             found = self._ranks.room.earliest(demand, length, least, now, False)
             if start <= now:
                 self._bounds.learn(family, demand.count, length, found)
             return found
-        times = [
-            self._ranks.room.earliest(demand, length, start, now, may_move)
-            for demand in self._ranks.areas(shape)
-        ]
-        if times:
-            return min(times)
+        if areas:
+            room = self._ranks.room
+            return min([room.earliest(one, length, start, now, may_move) for one in areas])
         ends = [one.end for one in self.promises.values()]
         return self._ranks.first_placed(request, start, until, ends)
 
     def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
         now, room = self._pool.clock(), self._ranks.room
-        areas = list(self._ranks.areas(request.shape))
+        areas = self._ranks.areas(request.shape)
         if not areas:
             return (
                 self._ranks.place_at(request, self._ranks.index_at(start), start, end) is not None
@@ -251,14 +249,15 @@ class BoundStrategy(Strategy):
         return self._enough_until(request.shape, now)
 
     def _bound_of(self, shape: Shape) -> Amounts | None:
-        """The least total amounts of a shape, if less on all ranks together shows that it does not
-        fit."""
+        """Return the least total amounts of a shape; None if a shortage on all ranks together does
+        not prove that the shape does not fit."""
         if not self._sound or self._overdrawing:
             return None
         return self._ranks.least(shape)
 
     def _enough_until(self, shape: Shape, now: float) -> float:
-        """An upper bound of the time until which all ranks together have enough for a shape."""
+        """Return an upper bound of the time until which all ranks together have enough for a
+        shape."""
         least = self._bound_of(shape)
         return inf if least is None else self._ranks.room.enough_until(least, now)
 
@@ -281,11 +280,11 @@ class BoundStrategy(Strategy):
     # -- promises -----------------------------------------------------------
 
     def _bind(self, promise: BoundPromise, may_move: bool) -> bool:
-        """Give a promise ranks at its time, for which others may be moved; return whether there are
-        any."""
+        """Bind a promise to ranks at its time, moving others if `may_move`; return whether there
+        are any."""
         now, request = self._pool.clock(), promise.request
         promise.room, promise.number = self._ranks.room, None
-        areas = list(self._ranks.areas(request.shape))
+        areas = self._ranks.areas(request.shape)
         for demand in areas:
             promise.number = self._ranks.room.book(
                 demand, promise.start, promise.end, now, may_move
@@ -302,8 +301,8 @@ class BoundStrategy(Strategy):
         return promise.number is not None
 
     def _bind_somewhere(self, promise: BoundPromise) -> None:
-        """Bind a promise at its time, or to ranks that it keeps from others until its job is told
-        that it cannot be kept."""
+        """Bind a promise at its time; if that fails, to ranks that it keeps from others until its
+        job is told."""
         if promise.is_open or not self._bind(promise, not self.frozen):
             amounts = self._soonest(promise.request)
             if amounts:
@@ -319,7 +318,7 @@ class BoundStrategy(Strategy):
 
     def _add(self, jobid: int, promise: BoundPromise) -> None:
         self.promises[jobid] = promise
-        if promise.is_open or not self._ranks.has_areas(promise.request.shape):
+        if promise.is_open or not self._ranks.areas(promise.request.shape):
             self._overdrawing.add(jobid)
 
     def pin(self, jobid: int, stays: bool = True) -> None:
@@ -375,12 +374,12 @@ class BoundStrategy(Strategy):
         return True
 
     def _soonest(self, request: ResourceRequest) -> list[tuple[int, Amounts]] | None:
-        """The amounts of ranks that are up to keep for a job whose possible start is unknown; None:
-        it does not fit there even if they are idle.
+        """Return the ``(rank, amounts)`` to keep for a job whose possible start is unknown; None if
+        it does not fit on the ranks that are up even when they are idle.
 
-        Where only one job without an end is in its way, its ranks come before all others: with
-        them, less has to be kept of the ranks free now. Then come those that stay free forever,
-        from now or from the time at which they are enough (or the last end), then any.
+        If a single job without an end is in its way, its ranks come first: less is then kept of the
+        ranks free now. Next come ranks that stay free forever, from now or from the time at which
+        they suffice (or the last end), then any.
         """
         pool, shape, room, now = self._pool, request.shape, self._ranks.room, self._pool.clock()
         if not pool.countable(shape):
@@ -425,7 +424,7 @@ class BoundStrategy(Strategy):
             if self._sound and not self._overdrawing:
                 return True
             request = promise.request
-            if not self._ranks.has_areas(request.shape):
+            if not self._ranks.areas(request.shape):
                 ranks = promise.ranks & self._pool.eligible(request.shape.match)
                 index = self._ranks.index_at(max(promise.start, now))
                 return self._pool.place_request(request, index, ranks) is not None
@@ -434,7 +433,7 @@ class BoundStrategy(Strategy):
         return not self.frozen and not promise.pinned and self._bind_again(promise)
 
     def _bind_again(self, promise: BoundPromise, may_move: bool = True) -> bool:
-        """Give a promise other ranks at its time; return whether there are any. If not, it keeps
+        """Bind a promise to other ranks at its time; return whether there are any. If not, it keeps
         its own."""
         before = promise.number
         if before is not None:
@@ -505,7 +504,7 @@ class BoundStrategy(Strategy):
 
     def restore(self, jobid: int, promise: Promise) -> None:
         if not isinstance(promise, BoundPromise):
-            # It was withdrawn when promises were counted; meanwhile all others were bound.
+            # It was withdrawn when promises were counted, and all others have been bound since.
             promise = BoundPromise(promise.start, promise.end, promise.request, promise.is_open)
         self._add(jobid, promise)
         if promise.number is None:
@@ -514,7 +513,7 @@ class BoundStrategy(Strategy):
         self._withdrawn.remove(promise)
         self._ranks.room.enter(promise.number)
         if self._ranks.room.overdrawn(promise.number, self._pool.clock()):
-            self._sound = False  # another was moved to its ranks meanwhile
+            self._sound = False  # another promise took its ranks meanwhile
 
     # -- starting now -------------------------------------------------------
 
@@ -534,7 +533,7 @@ class BoundStrategy(Strategy):
             return self._ranks.place_at(request, pool.index, now, end)
         if self.promises and self._enough_until(shape, now) < end:
             return None
-        clear = 0  # ranks of the areas with enough clear room
+        clear = 0  # ranks of areas with enough clear room
         for demand in areas:
             units, ranks = room.room(demand, now, end)
             if units >= demand.count:

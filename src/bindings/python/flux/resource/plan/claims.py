@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Claimed ranks in a plan: which jobs may not share a rank, now and later.
 
-A running job may *claim* its ranks: then jobs of another key (a user, or a bank) may not be there
-until it has ended, however much of the rank is free. For these a rank becomes free at the latest
-end of the jobs that keep them off, not core by core.
+A running job may *claim* its ranks, which excludes jobs of another key (a user or bank) until it
+ends, however much of the rank is free. To these, a rank opens at the latest end of the jobs that
+exclude them, not core by core.
 
-A promise to such a job is *pinned* to the ranks that were found for it: by counts of cores alone it
-might be bound to others, with jobs of another key.
+The promise of such a job is *pinned* to its ranks: by core counts alone, it could be moved to ranks
+with jobs of another key.
 """
 
 from __future__ import annotations
@@ -18,35 +18,34 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Callable
 
 from flux.resource.plan.promise import length_of
-from flux.resource.pool.masks import idset_text
 from flux.resource.pool.rank_counts import RankCounts
 from flux.resource.pool.remembered import Remembered
 
 if TYPE_CHECKING:
     from flux.resource.plan.promise import Promise
+    from flux.resource.plan.strategy import Strategy
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Claimant, ResourceRequest
 
-#: Start times of a job that are tried one by one; of the later ones every second, then every fourth
-#: and so on, so that a search stays short. Its result holds all the same, and may be later than
-#: necessary.
+#: Start times of a job that are tried one by one; then every second, every fourth and so on, which
+#: bounds the search. Its result is valid, but may be later than necessary.
 TIMES_ONE_BY_ONE = 32
 
-#: Later than all ends, except those of jobs without one.
+#: Later than all ends except those of endless jobs.
 LAST = 1e300
 
 
 class _Owners:
-    """The ranks with a job of one key, and those with a job of another."""
+    """Ranks with a job of a key, and with a job of other keys."""
 
     __slots__ = ("_by_key", "_keys")
 
     def __init__(self) -> None:
-        self._by_key: dict[Hashable, RankCounts] = {}  # the number of jobs of the key on each rank
-        self._keys = RankCounts()  # the number of keys on each rank
+        self._by_key: dict[Hashable, RankCounts] = {}  # jobs of the key on each rank
+        self._keys = RankCounts()  # keys on each rank
 
     def enter(self, key: Hashable, ranks: int) -> None:
-        """One more job of a key is on some ranks."""
+        """Put a job of a key on some ranks."""
         jobs = self._by_key.get(key)
         if jobs is None:
             jobs = self._by_key[key] = RankCounts()
@@ -56,7 +55,7 @@ class _Owners:
             self._keys.add(new)
 
     def leave(self, key: Hashable, ranks: int) -> None:
-        """One job fewer of a key is on some ranks."""
+        """Take a job of a key off some ranks."""
         jobs = self._by_key[key]
         before = jobs.ranks
         jobs.remove(ranks)
@@ -66,12 +65,12 @@ class _Owners:
                 del self._by_key[key]
 
     def of(self, key: Hashable) -> int:
-        """Mask of the ranks with a job of a key.  O(1)."""
+        """Return a mask of the ranks with a job of a key.  O(1)."""
         jobs = self._by_key.get(key)
         return 0 if jobs is None else jobs.ranks
 
     def of_others(self, key: Hashable) -> int:
-        """Mask of the ranks with a job of another key.  O(1) masks."""
+        """Return a mask of the ranks with a job of another key.  O(1) masks."""
         keys = self._keys
         if not keys.ranks:
             return 0
@@ -81,27 +80,27 @@ class _Owners:
 class Claims:
     """The running jobs with their claims.
 
-    Jobs are counted by their keys as they come and go, so that the cost of a query does not grow
-    with the number of keys.
+    Jobs are counted by key as they come and go, so that the cost of a query does not grow with the
+    number of keys.
 
     Attributes:
-        running (dict): by job id, the claimant and the mask of the ranks that the job is on
+        running (dict): job id to its claimant and the mask of its ranks
         changes (int): grows with each change
     """
 
     def __init__(self) -> None:
         self.running: dict[int, tuple[Claimant, int]] = {}
         self.changes = 0
-        #: for each kind of claim, the ranks that jobs are on, and those they have claimed
+        #: for each kind of claim, the ranks with jobs, and the claimed ranks
         self._on: list[_Owners] = []
         self._claimed: list[_Owners] = []
-        #: by claimant, the results of `apart_from` since the last change
+        #: by claimant, results of `apart_from` since the last change
         self._apart: Remembered[Claimant, int] = Remembered()
 
     def enter(self, jobid: int, claimant: Claimant, ranks: int) -> None:
-        """A job is on some ranks."""
+        """Add a job on some ranks."""
         if not ranks:
-            return  # the last of them may be freed, or leave, before the job's final free
+            return  # the last may be freed, or leave, before the job's final free
         if not self._on:
             self._on = [_Owners() for _ in claimant.keys]
             self._claimed = [_Owners() for _ in claimant.keys]
@@ -113,7 +112,7 @@ class Claims:
         self._changed()
 
     def leave(self, jobid: int, ranks: int) -> None:
-        """A job has left some of its ranks; it is forgotten if it is on no other."""
+        """Take a job off some of its ranks; forget it if it has no other."""
         claimant, held = self.running[jobid]
         left = held & ranks
         for key, where, on, claimed in zip(*claimant, self._on, self._claimed):
@@ -132,16 +131,15 @@ class Claims:
         self._apart.clear()
 
     def by_claimant(self) -> Iterator[tuple[Claimant, int]]:
-        """Each claimant that has a running job, with the mask of the ranks its jobs are on.
-        O(running jobs)."""
+        """Yield each claimant with running jobs, and the mask of their ranks. O(running jobs)."""
         found: dict[Claimant, int] = {}
         for claimant, on in self.running.values():
             found[claimant] = found.get(claimant, 0) | on
         yield from found.items()
 
     def apart_from(self, claimant: Claimant) -> int:
-        """Mask of the ranks on which a job may not be now: those that others have claimed, and those
-        that others are on where it would claim them.  O(kinds of claim) masks."""
+        """Return a mask of the ranks closed to a job now: those that others claim, and those with
+        others that it would claim itself.  O(kinds of claim) masks."""
         ranks = self._apart.get(claimant)
         if ranks is None:
             ranks = 0
@@ -153,7 +151,7 @@ class Claims:
         return ranks
 
     def own(self, claimant: Claimant) -> int:
-        """Mask of the ranks that jobs of the same keys have claimed.  O(kinds of claim) masks."""
+        """Return a mask of the ranks that jobs of the same keys claim.  O(kinds of claim) masks."""
         ranks = 0
         for key, claimed in zip(claimant.keys, self._claimed):
             ranks |= claimed.of(key)
@@ -161,17 +159,18 @@ class Claims:
 
 
 class ClaimPlan:
-    """The ranks that are closed to a job, now and later.
+    """Ranks closed to a job, now and later.
 
-    Times are seconds since the epoch. A job that ran past its end is taken to end now.
+    Times are seconds since the epoch. A job that ran past its end is assumed to end now.
 
     Args:
-        claims (Claims): the running jobs with their claims, which go on changing
-        pool (PoolWithView): the pool of the plan, which knows when jobs end; a job
-            that is not in it (it is a copy) has gone
+        claims (Claims): the running jobs' claims, which go on changing
+        pool (PoolWithView): the plan's pool, which knows the ends of jobs; a job that is not in it
+            (it may be a copy) has ended
 
     Attributes:
-        promised (dict): by job id, the requests of jobs with a promise, not limited to open ranks
+        promised (dict): job id to the request of a job with a promise, before the limit to open
+            ranks
     """
 
     def __init__(self, claims: Claims, pool: PoolWithView) -> None:
@@ -180,16 +179,16 @@ class ClaimPlan:
         self.promised: dict[int, ResourceRequest] = {}
         #: whether all running jobs are in the pool
         self._live = True
-        #: by claimant, ranks with the end of the last job that keeps it off, the first end first
+        #: by claimant, ``(end, ranks)`` of the last jobs that exclude it, ascending
         self._leaving: dict[Claimant, list[tuple[float, int]]] = {}
-        #: the running jobs by their ends; None: to be made again
+        #: the running jobs by end; None: to be sorted again
         self._by_end: list[tuple[float, Claimant, int]] | None = None
-        #: the generation of the pool and the change of the claims for which these two are valid
+        #: the pool's generation and `Claims.changes` for which both are valid
         self._seen: tuple[int, int] | None = None
 
     def copy(self, pool: PoolWithView | None = None) -> ClaimPlan:
-        """An independent copy with the same promises, of the same running jobs; for a copy of the
-        pool, if one is given, without promises."""
+        """Return an independent copy with the same promises; for a copy of the pool, if given,
+        without promises."""
         new = ClaimPlan(self._claims, self._pool if pool is None else pool)
         new._live = pool is None and self._live
         if pool is None:
@@ -200,8 +199,8 @@ class ClaimPlan:
     # -- closed ranks ------------------------------------------------------------------------------
 
     def _leavings(self, claimant: Claimant) -> list[tuple[float, int]]:
-        """``(end, ranks)``, ascending: the end of the last job that keeps a claimant off these
-        ranks.  O(running jobs) after a change, else O(1)."""
+        """Return ``(end, ranks)``, ascending: the end of the last job that excludes a claimant from
+        these ranks.  O(running jobs) after a change, else O(1)."""
         seen = (self._pool.generation, self._claims.changes)
         if seen != self._seen:
             self._seen, self._leaving, self._by_end = seen, {}, None
@@ -222,8 +221,8 @@ class ClaimPlan:
         return found
 
     def _last_first(self) -> list[tuple[float, Claimant, int]]:
-        """The running jobs, the last to end first: ``(end, claimant, ranks)``.  O(running jobs log
-        running jobs) after a change, else O(1)."""
+        """Return ``(end, claimant, ranks)`` of running jobs, the last end first.  O(running jobs
+        log running jobs) after a change, else O(1)."""
         found = self._by_end
         if found is None:
             ends = dict(self._pool.job_end_times())
@@ -243,8 +242,8 @@ class ClaimPlan:
         promises: Mapping[int, Promise],
         jobid: int | None = None,
     ) -> int:
-        """Mask of the ranks closed to a job in a span of time, by jobs that run then or are
-        promised them; its own promise does not count."""
+        """Return a mask of the ranks closed to a job in a span, by jobs that run then or promises
+        other than its own."""
         ranks = 0
         for until, some in reversed(self._leavings(claimant)):
             if until <= start:
@@ -260,8 +259,8 @@ class ClaimPlan:
         promises: Mapping[int, Promise],
         jobid: int | None = None,
     ) -> int:
-        """The same from now until a time, for a job that is to start: jobs that ran past their ends
-        keep it off as well."""
+        """Return a mask of the ranks closed from now to `end` to a job about to start, including
+        those of jobs that ran past their ends."""
         if self._live:
             ranks = self._claims.apart_from(claimant)
         else:
@@ -278,7 +277,7 @@ class ClaimPlan:
         promises: Mapping[int, Promise],
         jobid: int | None = None,
     ) -> int:
-        """The part of `closed` that is due to promises."""
+        """Return the part of `closed` due to promises."""
         ranks = 0
         for other, request in self.promised.items():
             promise = promises.get(other)
@@ -291,8 +290,8 @@ class ClaimPlan:
         return ranks
 
     def broken(self, promises: Mapping[int, Promise], now: float) -> list[int]:
-        """The jobs with a promise on ranks that running jobs keep closed to them beyond its start.
-        Costs a mask for each promise and each end of the jobs that keep its claimant off."""
+        """Return the jobs with a promise on ranks that running jobs keep closed beyond its start.
+        Costs a mask for each promise and each end of the jobs that exclude its claimant."""
         found = []
         for jobid, request in self.promised.items():
             promise, claimant = promises.get(jobid), request.claimant
@@ -307,7 +306,7 @@ class ClaimPlan:
     def reopens(
         self, claimant: Claimant, time: float, promises: Mapping[int, Promise]
     ) -> list[float]:
-        """The times after `time` at which ranks open for a claimant, ascending."""
+        """Return the times after `time` at which ranks open to a claimant, ascending."""
         times = {until for until, _ in self._leavings(claimant) if time < until < inf}
         times.update(
             promises[other].end
@@ -319,11 +318,12 @@ class ClaimPlan:
     # -- requests ----------------------------------------------------------------------------------
 
     def beside(self, request: ResourceRequest, closed: int) -> ResourceRequest | None:
-        """The request without the ranks of `closed` (a mask); None if no rank remains."""
+        """Return a copy of the request that excludes `closed` (a mask of ranks); None if no rank
+        remains."""
         matching = self._pool.match_mask(request)
         if not matching & closed:
             return request
-        return only_on(request, matching & ~closed) if matching & ~closed else None
+        return request.on_ranks(matching & ~closed) if matching & ~closed else None
 
     def earliest(
         self,
@@ -333,15 +333,15 @@ class ClaimPlan:
         promises: Mapping[int, Promise],
         find: Callable[[ResourceRequest, float, float, float], float],
     ) -> float:
-        """First time from `start` on at which a request fits on ranks that are open to it;
-        infinity: never.
+        """Return the first time from `start` on at which a request fits on ranks open to it;
+        infinity if never.
 
         Args:
-            find: gives the first time at which a request fits, from a time on, without claims; it
-                need not find one from another time on
+            find: function giving the first time, from a given one on, at which a request fits if
+                there were no claims; it may ignore times from its last argument on
 
-        Costs as many searches as there are times at which ranks open before it fits, up to
-        `TIMES_ONE_BY_ONE`, and then few.
+        Costs a search for each time at which ranks open before it fits, up to `TIMES_ONE_BY_ONE`;
+        then only few more.
         """
         claimant = request.claimant
         assert claimant is not None, "asked for such requests alone"
@@ -358,7 +358,7 @@ class ClaimPlan:
                 step *= 2
             at = min(bisect_right(times, time) + step - 1, len(times) - 1)
             opens = times[at] if at >= 0 and times[at] > time else inf
-            # Later times do not matter: more ranks are open by then.
+            # Later times are left out: more ranks are open by then.
             limited = self.beside(request, closed)
             found = inf if limited is None else find(limited, time, now, opens)
             if found <= time:
@@ -366,10 +366,16 @@ class ClaimPlan:
             time = min(found, opens)
         return inf
 
-
-def only_on(request: ResourceRequest, ranks: int) -> ResourceRequest:
-    """Copy of the request, for only some (a mask) of the ranks that it could use."""
-    shape = request.shape
-    only = {"ranks": [idset_text(ranks)]}
-    constraint = {"and": [shape.constraint, only]} if shape.constraint else only
-    return request.with_shape(shape.replace(constraint=constraint))
+    def reserve(
+        self, strategy: Strategy, jobid: int, request: ResourceRequest, start: float, end: float
+    ) -> bool:
+        """Make a promise pinned to ranks on which its job may be; return False if there are none."""
+        claimant = request.claimant
+        assert claimant is not None, "asked for such requests alone"
+        closed = self.closed(claimant, start, end, strategy.promises, jobid)
+        limited = self.beside(request, closed)
+        if limited is None or not strategy.reserve(jobid, limited, start, end):
+            return False
+        strategy.pin(jobid)
+        self.promised[jobid] = request
+        return True

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The compiled part of plans: timelines of counts, and promises that move in them.
+"""The compiled part of plans: timelines of counts, and moves of promises in them.
 
-Among thousands of promises each end of a job lets hundreds move, one after another, each because of
-the one before it. Each takes a few additions and comparisons, so that the interpreter takes nearly
-all of the time. ``_flux_plan`` does the same in C, more than ten times as fast; ``make`` builds it
-where there is a compiler. Where it was not built, ``CountTimeline`` and ``PlainMoves`` replace it.
-Both give the same answers: ``t/python/resource/test_compiled.py``.
+With thousands of promises, each end of a job lets hundreds move, each because of the one before. A
+move is a few additions and comparisons, so most of the time is the interpreter's. ``_flux_plan``
+does the same in C, more than ten times as fast; ``make`` builds it if there is a compiler.
+Otherwise ``CountTimeline`` and ``PlainMoves`` replace it, with the same results:
+``t/python/resource/test_compiled.py``.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ try:
 except ImportError:  # not built, or for another Python
     ffi = lib = None
 
-#: Promises that may be moved in one reactor turn.
+#: Maximum number of promises moved in one reactor turn.
 MOVES_PER_TURN = 512
 
 
 def is_built() -> bool:
-    """Whether the compiled part can be used."""
+    """Return whether the compiled part can be used."""
     return lib is not None
 
 
 class CompiledTimeline:
-    """As `CountTimeline`, which describes the methods.
+    """A `CountTimeline` in C; see there for the methods.
 
     Args:
-        start (float): its first moment, seconds since the epoch
+        start (float): first moment, seconds since the epoch
         value (int): its value from then on
     """
 
@@ -118,11 +118,11 @@ class CompiledTimeline:
 
 
 class CompiledWatch:
-    """Where units come free in a timeline with promises.
+    """The places where units come free in a timeline with promises.
 
     Attributes:
         line (CompiledTimeline): the timeline
-        number (int): its number among the timelines of the moves
+        number (int): the timeline's number in the moves
     """
 
     __slots__ = ("line", "number", "_cdata")
@@ -135,13 +135,13 @@ class CompiledWatch:
             raise MemoryError
 
     def opened(self, start: float, end: float, count: int) -> None:
-        """Note that units have just come free in a span."""
+        """Note that units came free in a span."""
         if lib.promises_opened(self._cdata, self.number, start, end, count):
             raise MemoryError
 
 
 class CompiledMoves(PromiseMoves):
-    """In C: a look at each promise of a row, one after another."""
+    """Moves in C, which examine the promises of a row one after another."""
 
     timeline = CompiledTimeline
     per_turn = MOVES_PER_TURN
@@ -151,17 +151,17 @@ class CompiledMoves(PromiseMoves):
     ) -> None:
         super().__init__(promises, profiles)
         self._cdata = _owned(lib.promises_create(), lib.promises_destroy)
-        # Whether C was told all promises. It is told when the first is to move: in most copies of a
-        # plan none does.
+        # Whether C has all promises. It gets them when the first is to move: in most copies of a
+        # plan none is.
         self._is_told = False
         self._places = ffi.new("int64_t[]", MOVES_PER_TURN)
         self._first = ffi.new("double *")
-        self._told: dict[int, Any] = {}  # the spans of promises that C writes to, by job id
+        self._told: dict[int, Any] = {}  # by job id, the spans of promises that C writes to
         self._moved = ffi.new("size_t *")
 
     @property
     def searches(self) -> int:
-        """The number of searches of timelines, for tests of complexity."""
+        """Number of searches of timelines, for complexity tests."""
         return int(lib.promises_searches(self._cdata))
 
     def watch(self, line: CompiledTimeline) -> CompiledWatch:
@@ -198,7 +198,7 @@ class CompiledMoves(PromiseMoves):
         """Move the promises of a row of jobs.
 
         Args:
-            overdrawn (bool): whether it matters that promises may add up to more than there is
+            overdrawn (bool): whether to check that promises add up to no more than there is
         """
         self._tell_all()
         cdata = self._cdata
@@ -239,7 +239,7 @@ class CompiledMoves(PromiseMoves):
 
 
 def _owned(cdata: Any, destroy: Any) -> Any:
-    """An object made in C, to be destroyed when it has no reference any more."""
+    """Wrap an object made in C, which is destroyed with its last reference."""
     if cdata == ffi.NULL:
         raise MemoryError
     return ffi.gc(cdata, destroy)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The compiled `Availability` (``_flux_plan/availability.c``), where it was built."""
+"""The compiled `Availability` (``_flux_plan/availability.c``), if built."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from flux.resource.plan.availability import Amounts, Demand
 
-#: Returned in place of the number of a use, where there is no room.
+#: Returned in place of a use's number if there is no room.
 NO_ROOM = -2
 
 
 class CompiledAvailability:
-    """As `flux.resource.plan.plain_availability.PlainAvailability`, which describes the methods."""
+    """`flux.resource.plan.plain_availability.PlainAvailability` in C; see there for the methods."""
 
-    #: The compiled part, which tests exchange.
+    #: The compiled part, which tests replace.
     _lib: Any
     _ffi: Any
 
@@ -39,7 +39,7 @@ class CompiledAvailability:
         if cdata == self._ffi.NULL:
             raise MemoryError
         self._all = self._ffi.gc(cdata, self._lib.availability_destroy)
-        # The demand that is passed to C, made once.
+        # The struct that passes each demand to C, made once.
         self._asked = self._ffi.new("struct demand *")
         self._told_last: Demand | None = None
         self._each = self._ffi.new("int64_t[]", self._kinds)
@@ -56,7 +56,7 @@ class CompiledAvailability:
         return (ranks & ((1 << 8 * self._bytes) - 1)).to_bytes(self._bytes, "little")
 
     def _told(self, demand: Demand) -> Any:
-        """A demand for C, until the next one."""
+        """Return the demand as a C struct, valid until the next call."""
         made = self._asked
         if demand is self._told_last:
             return made
@@ -170,7 +170,7 @@ class CompiledAvailability:
 
 
 def _time(time: float) -> float:
-    """A time that C found."""
+    """Return a time found by C."""
     if time == float("-inf"):
         raise MemoryError
     return time

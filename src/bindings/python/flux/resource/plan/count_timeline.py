@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A number for every moment, such as that of free units: a step function of time.
+"""Step functions of time, such as the number of free units.
 
-This is the definition, two lists; ``_flux_plan/timeline.c`` has the same functions and is used where it
-was built.
+This is the definition, with two lists; ``_flux_plan/timeline.c`` has the same functions, and is
+used if built.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Timeline(Protocol):
-    """A number over time: a `CountTimeline`, or the compiled one."""
+    """A step function: a `CountTimeline`, or the compiled one."""
 
     @property
     def begin(self) -> float: ...
@@ -31,10 +31,10 @@ class Timeline(Protocol):
 
 
 class CountTimeline:
-    """A step function of time.  Each method looks at O(steps).
+    """A step function of time.  Each method examines O(steps).
 
     Args:
-        start (float): its first moment, seconds since the epoch
+        start (float): first moment, seconds since the epoch
         value (int): its value from then on
     """
 
@@ -46,10 +46,10 @@ class CountTimeline:
 
     @classmethod
     def rising(cls, start: float, value: int, gains: Iterable[tuple[float, int]]) -> Self:
-        """One that rises.
+        """Return a rising function.
 
         Args:
-            gains: ascending ``(time, gain)``, all after ``start``
+            gains: ``(time, gain)``, ascending, all after ``start``
         """
         self = cls(start, value)
         for time, gain in gains:
@@ -61,7 +61,7 @@ class CountTimeline:
         return self
 
     def copy(self) -> Self:
-        """An independent one with the same values."""
+        """Return an independent copy."""
         new = type(self)(0.0, 0)
         new.starts, new.values = self.starts[:], self.values[:]
         return new
@@ -71,21 +71,21 @@ class CountTimeline:
 
     @property
     def begin(self) -> float:
-        """When the first step begins."""
+        """Start of the first step."""
         return self.starts[0]
 
     def steps(self) -> list[tuple[float, int]]:
-        """List of ``(start, value)``."""
+        """Return a list of ``(start, value)``."""
         return list(zip(self.starts, self.values))
 
     def _place(self, time: float) -> int:
-        """The place of the step that a moment is in; before the first, that of the first."""
+        """Return the index of the step at a time; before the first step, 0."""
         return max(0, bisect_right(self.starts, time) - 1)
 
     # -- changes ------------------------------------------------------------
 
     def add(self, start: float, end: float, delta: int) -> None:
-        """Add a number to the span from ``start``, not before the first step, to before ``end``."""
+        """Add ``delta`` from ``start`` (at the earliest the first step) to before ``end``."""
         first = self._step_from(start)
         last = self._step_from(end) if end < inf else len(self.starts)
         for place in range(first, last):
@@ -94,7 +94,7 @@ class CountTimeline:
         self._join(first)
 
     def _step_from(self, time: float) -> int:
-        """The place of the step that begins at a time, which is made if there is none."""
+        """Return the index of the step that begins at a time; split a step if needed."""
         place = self._place(time)
         if self.starts[place] == time:
             return place
@@ -103,38 +103,38 @@ class CountTimeline:
         return place + 1
 
     def _join(self, place: int) -> None:
-        """Drop a step that has the value of the one before."""
+        """Drop a step with the value of the one before."""
         if 0 < place < len(self.starts) and self.values[place - 1] == self.values[place]:
             del self.starts[place], self.values[place]
 
     def forget(self, time: float) -> None:
-        """Drop the steps that are over at a time; earlier values no longer matter."""
+        """Drop the steps that are over at a time."""
         place = self._place(time)
         del self.starts[:place], self.values[:place]
 
     # -- questions ----------------------------------------------------------
 
     def after(self, time: float) -> float:
-        """The first moment after a time at which a step begins; infinity if there is none."""
+        """Return the first start of a step after a time; infinity if there is none."""
         place = bisect_right(self.starts, time)
         return self.starts[place] if place < len(self.starts) else inf
 
     def least(self, start: float, end: float) -> int:
-        """The least value from ``start`` to before ``end``, which is later."""
+        """Return the least value from ``start`` to before ``end``, which is later."""
         first = self._place(start)
         return min(self.values[first : bisect_left(self.starts, end, first + 1)])
 
     def extremes(self, start: float, end: float) -> tuple[int, int]:
-        """The least and the greatest value from ``start``, not before the first step, to before
-        ``end``, which is later."""
+        """Return the least and the greatest value from ``start`` (at the earliest the first step)
+        to before ``end``, which is later."""
         first = self._place(start)
         values = self.values[first : bisect_left(self.starts, end, first + 1)]
         return min(values), max(values)
 
     def since(self, value: int, time: float) -> float:
-        """The start of the span, up to a time, throughout which it is at least ``value``: minus
-        infinity if that includes the first step, or no step is before the time; the time itself if
-        it is less just before."""
+        """Return the start of the span before a time in which the value is at least ``value``: the
+        time itself if it is less just before, minus infinity if the span includes the first
+        step."""
         for place in range(bisect_left(self.starts, time) - 1, -1, -1):
             if self.values[place] < value:
                 return time
@@ -142,8 +142,8 @@ class CountTimeline:
         return -inf
 
     def below(self, value: int, start: float) -> float:
-        """The first moment, not before a time, at which it is less than ``value``; infinity if there
-        is none."""
+        """Return the first moment, from ``start`` on, at which the value is less than ``value``;
+        infinity if there is none."""
         for place in range(self._place(start), len(self.starts)):
             if self.values[place] < value:
                 return max(start, self.starts[place])
@@ -157,14 +157,14 @@ class CountTimeline:
         limit: float = inf,
         until: float = inf,
     ) -> float:
-        """The first moment from which on it is at least ``value`` for a time.
+        """Return the first moment from which the value is at least ``value`` for a time.
 
         Args:
-            value (int): the least value
+            value (int): least value
             length (float): seconds
-            start (float): not before this
-            limit (float): values from then on count as enough, and the result is before it
-            until (float): a moment from then on need not be found
+            start (float): earliest moment
+            limit (float): values from then on suffice, and the result is earlier
+            until (float): moments from then on need not be found
 
         Returns:
             float: the moment; infinity if there is none

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Availability of interchangeable units: the number of free units, by time.
+"""Availability of interchangeable units: the number of free units over time.
 
-A *unit* is here a whole node, where nodes are of one kind and jobs take whole nodes, or a single
-core, on any nodes. A promise is then a number of units and a span of time, without a choice of
-units. All promises can be kept, beside the running jobs, if and only if at no moment they add up to
-more units than there are. This suffices: let each job choose its units when it starts, in the order
-of starts. All jobs that hold units at that moment have started before, so at least as many are free
-as the sum leaves, and any of them will do. (Conservative backfill has such a profile, too: Mu'alem
-and Feitelson 2001.)
+A *unit* is a whole node, if nodes are of one kind and jobs take whole nodes, or a single core on
+any node. A promise is then a number of units and a span of time, without a choice of units. All
+promises can be kept, beside the running jobs, if and only if they never add up to more units than
+there are. That suffices: let each job choose its units when it starts, in the order of starts. All
+jobs that hold units then have started before, so at least as many units are free as the sum leaves,
+and any of them will do. (Conservative backfill has such a profile, too: Mu'alem and Feitelson
+2001.)
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ class _Moves(Protocol):
 
 
 class CountedProfile:
-    """Free units of one kind, from now on: those that running jobs leave, less the promises.
+    """Number of free units of one kind over time: those left by running jobs, less the promises.
 
-    A job that ran past its end is taken to end now. Made by `CountedProfile.of()`.
+    A job that ran past its end is assumed to end now. Made by `CountedProfile.of()`.
 
     Attributes:
-        line (Timeline): free units by time.
-        watch (object): notified where units come free, for promises that could move there; see
+        line (Timeline): free units over time.
+        watch (object): notified when units come free, for promises that could move there; see
             `PromiseMoves.watch`.
-        free (int): units that are free now, regardless of promises.
-        promises (int): the number of promises counted in.
-        open_units (dict): job id to the units of an open promise (``Plan.hold()``).
-        total (int): units there are.
+        free (int): units free now, regardless of promises.
+        promises (int): number of promises counted.
+        open_units (dict): job id to the units of its open promise (``Plan.hold()``).
+        total (int): all units.
         maybe_overdrawn (bool): whether promises may add up to more than there is, after an
             unplanned change; if not, no search for such moments is needed.
     """
@@ -80,17 +80,18 @@ class CountedProfile:
     open_units: dict[int, int]
     total: int
     maybe_overdrawn: bool
-    jobs: dict[int, tuple[float, int]]  # running jobs that have an end: (end, units)
+    jobs: dict[int, tuple[float, int]]  # running jobs with an end: (end, units)
     _bounds: StartBounds
-    _released: float  # the earliest start of units that came free, not told to the bounds yet
-    _uniform: bool  # the pool has nodes of one kind, and all are counted here
+    _released: float  # earliest start of freed units that `_bounds` does not know of yet
+    _uniform: bool  # all nodes of the pool are of one kind, and are counted here
 
     @classmethod
     def of(cls, pool: PoolWithView, kind: UnitKind, now: float, moves: _Moves) -> Self | None:
-        """The profile of a kind of units; None if running jobs on their ranks hold parts of units.
+        """Return the profile of a kind of units; None if running jobs on its ranks hold parts of
+        units.
 
         Args:
-            moves (PromiseMoves): moves promises in this profile and others
+            moves (PromiseMoves): mover of promises in this profile and others
         """
         self = cls.__new__(cls)
         self.ranks = kind.ranks
@@ -132,7 +133,7 @@ class CountedProfile:
         return self
 
     def copy(self, moves: _Moves) -> Self:
-        """An independent copy; `moves` as for `of`."""
+        """Return an independent copy; `moves` as for `of`."""
         new = object.__new__(type(self))
         for name in ("ranks", "whole", "free", "promises", "total", "maybe_overdrawn", "_uniform"):
             setattr(new, name, getattr(self, name))
@@ -147,7 +148,7 @@ class CountedProfile:
     # -- running jobs -------------------------------------------------------
 
     def _free(self, pool: PoolWithView) -> int | None:
-        """Units free now; None if a node is partly free where only whole ones count."""
+        """Return the number of units free now; None if nodes are units and one is partly free."""
         index = pool.index
         base = index.inventory.key_base
         ranks = self.ranks
@@ -161,10 +162,11 @@ class CountedProfile:
         return popcount(ranks & index.idle)
 
     def units(self, pool: PoolWithView, held: Selection) -> int | None:
-        """Units in a selection, such as a running job holds; None if there are parts of some."""
+        """Return the number of units in a selection (of a running job); None if it has parts of
+        units."""
         inventory = pool.inventory
         if self.whole and len(held) == 2:
-            # The short way for most jobs where all nodes are of one kind: they have whole nodes.
+            # The fast path for most jobs: whole nodes, all of one kind.
             ranks, units = held
             mask = 1 << ranks if ranks >= 0 else ~ranks
             if self._uniform and units in inventory.kinds:
@@ -187,7 +189,7 @@ class CountedProfile:
         return count
 
     def started(self, pool: PoolWithView, jobid: int, now: float, end: float) -> bool:
-        """Count in a job that has just started; False if it holds parts of units."""
+        """Count a job that just started; return False if it holds parts of units."""
         count = self.units(pool, pool.held(jobid))
         if count is None:
             return False
@@ -206,14 +208,14 @@ class CountedProfile:
         changes: Mapping[int, JobRecord | None],
         now: float,
     ) -> bool:
-        """Follow the pool.
+        """Update the running jobs from the pool.
 
         Args:
-            changes: by job id, the record of each job that may have changed (only its end is read),
-                None: it is gone
+            changes: job id to the record of each job that may have changed (only its end is read);
+                None if the job is gone
 
         Returns:
-            bool: False if that does not explain the units free now: it must be made anew
+            bool: False if the units free now remain unexplained, and the profile must be made anew
         """
         line, jobs = self.line, self.jobs
         line.forget(now)
@@ -247,19 +249,19 @@ class CountedProfile:
 
     @property
     def kept(self) -> int:
-        """Units of open promises, kept from all other jobs."""
+        """Units of open promises, which no other job gets."""
         return min(sum(self.open_units.values()), self.total) if self.open_units else 0
 
     def enter(self, start: float, end: float, count: int) -> None:
-        """Count a promise in, even one that can no longer be kept."""
+        """Count a promise, even one that can no longer be kept."""
         self.promises += 1
-        # When all is counted anew, a promise may have begun, or even be over: its job is late.
+        # After a recount, a promise may have begun or even be over: its job is late.
         start = max(start, self.line.begin)
         if start < end:
             self.line.add(start, end, -count)
 
     def remove(self, start: float, end: float, count: int, now: float) -> None:
-        """Count a promise out again."""
+        """Remove a promise from the count."""
         self.promises -= 1
         start = max(start, self.line.begin, now)
         if start < end:
@@ -268,18 +270,18 @@ class CountedProfile:
         self.released(start)
 
     def released(self, start: float) -> None:
-        """Units of a promise came free, from a time on at the earliest."""
+        """Note that units of a promise came free, from `start` on at the earliest."""
         self._released = min(self._released, start)
 
     def move(self, start: float, end: float, to: float, until: float, count: int) -> float:
         """Move a promise to an earlier time.
 
         Args:
-            start, end (float): the span that it has
-            to, until (float): the span that it is to have; it begins earlier, and not before now
+            start, end (float): its present span
+            to, until (float): its new span, which begins earlier, but not before now
 
         Returns:
-            float: from then to `end` its units are free now; `end` or later: at no time
+            float: its units come free from then to `end`; if not before `end`, they never do
         """
         line = self.line
         to = max(to, line.begin)  # later, if the clock was set back
@@ -297,27 +299,27 @@ class CountedProfile:
         return start
 
     def overdrawn(self, start: float, end: float) -> bool:
-        """Whether more is promised in a span than there is beside the units kept."""
+        """Return whether the promises in a span exceed the units that are not kept."""
         if self.maybe_overdrawn:
             self.maybe_overdrawn = self.line.least(-inf, inf) < 0
         kept = self.kept
         return (self.maybe_overdrawn or kept > 0) and self.line.least(start, end) < kept
 
     def room(self, start: float, end: float) -> int:
-        """Units that are free throughout a span."""
+        """Return the number of units free throughout a span."""
         return self.line.least(start, end) - self.kept
 
     def until(self, count: int, start: float) -> float:
-        """The first moment, not before a time, at which fewer than `count` units are free; infinity
-        if there is none."""
+        """Return the first moment, from `start` on, at which fewer than `count` units are free;
+        infinity if there is none."""
         return self.line.below(count + self.kept, start)
 
     def next_change(self, time: float) -> float:
-        """The first moment after a time at which the number of free units changes."""
+        """Return the first moment after a time at which the number of free units changes."""
         return self.line.after(time)
 
     def earliest(self, count: int, length: float, start: float, from_now: bool = False) -> float:
-        """First time at which `count` units are free for `length` seconds; see
+        """Return the first time at which `count` units are free for `length` seconds; see
         `CountTimeline.first()`."""
         count += self.kept
         if self._released < inf:  # usually many promises move between two searches
@@ -330,10 +332,10 @@ class CountedProfile:
         return found
 
     def to_hold(self, pool: PoolWithView, count: int) -> int:
-        """The number of units to keep for a job that waits for jobs without an end.
+        """Return the number of units to keep for a job that waits for jobs without an end.
 
-        If there is only one such job, all of its units come free together when it ends, and only
-        the units beyond these have to be kept.
+        If there is only one such job, its units all come free together when it ends, and only the
+        units beyond these are kept.
         """
         endless = None
         for jobid, end in pool.job_end_times():

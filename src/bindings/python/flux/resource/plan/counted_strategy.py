@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Promises that are kept as counts of interchangeable units.
+"""Promises kept as counts of interchangeable units.
 
-Requests that may use the same units are counted together, in one CountedProfile. For these, and for
-when counting is enough, see ``counted_profile.py``.
+Requests for the same units are counted together, in one CountedProfile; ``counted_profile.py``
+explains when counting is enough.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class CountedStrategy(Strategy):
-    """Keeps promises as counts of units; see Strategy.
+    """Promises as counts of units; see Strategy.
 
     Args:
         pool (PoolWithView): with a view.
@@ -47,12 +47,12 @@ class CountedStrategy(Strategy):
         self._pool = pool
         self.promises = {}
         self.seen: int | None = None
-        self._profiles: dict[UnitKind, CountedProfile] = {}  # no rank in two of them
+        self._profiles: dict[UnitKind, CountedProfile] = {}  # no two share a rank
         self._moves = self._new_moves()
-        # None: cannot be counted
+        # None if not countable
         self._demands: Remembered[Shape, CountedDemand | None] = Remembered()
-        self._inventory: Inventory | None = None  # the pool's, as of `seen`
-        self._up = 0  # mask of the ranks that were up then
+        self._inventory: Inventory | None = None  # the pool's, when last seen
+        self._up = 0  # mask of the ranks up then
 
     def copy(self) -> Self:
         new = object.__new__(type(self))
@@ -68,7 +68,7 @@ class CountedStrategy(Strategy):
         return new
 
     def _new_moves(self) -> PromiseMoves:
-        """A new mover of the present promises, in profiles that are made later."""
+        """Return a mover for the promises, in profiles yet to be made."""
         if compiled.is_built():
             return compiled.CompiledMoves(self.promises, self._profiles)
         return PlainMoves(self.promises, self._profiles)
@@ -96,7 +96,7 @@ class CountedStrategy(Strategy):
         return True
 
     def _count_anew(self) -> bool:
-        """Make all profiles anew; False if some promise cannot be counted."""
+        """Make all profiles anew; return False if a promise cannot be counted."""
         self._profiles = {}
         self._moves = self._new_moves()
         for jobid, promise in self.promises.items():
@@ -121,7 +121,7 @@ class CountedStrategy(Strategy):
         self.seen = pool.generation
 
     def give_up(self) -> dict[int, CountedPromise]:
-        """Stop counting; returns the promises, which the caller keeps from now on."""
+        """Stop counting; return the promises, now the caller's."""
         promises, self.promises = self.promises, {}
         self._profiles = {}
         self._moves = self._new_moves()
@@ -138,7 +138,7 @@ class CountedStrategy(Strategy):
         return demand is not None and (demand.kind in self._profiles or self._count(demand.kind))
 
     def _count(self, kind: UnitKind) -> bool:
-        """Begin to count units; False if units of another kind are promised on some of their
+        """Begin to count units; return False if units of another kind are promised on their
         ranks."""
         for which, other in list(self._profiles.items()):
             if which.ranks & kind.ranks:
@@ -153,13 +153,13 @@ class CountedStrategy(Strategy):
         return True
 
     def _demand(self, request: ResourceRequest) -> CountedDemand:
-        """Units of a request that was accepted."""
+        """Return the units of an accepted request."""
         demand = self._demands[request.shape]
         assert demand is not None
         return demand
 
     def _find(self, request: ResourceRequest) -> tuple[CountedProfile, int]:
-        """The profile of a request that was accepted, and its minimum number of units."""
+        """Return the profile of an accepted request, and its minimum number of units."""
         demand = self._demand(request)
         return self._profiles[demand.kind], demand.count
 
@@ -194,9 +194,9 @@ class CountedStrategy(Strategy):
             fits = profile.room(now, end) >= count
             self.restore(jobid, own)
             return fits
-        if own.end <= now:  # it is late, and its time has passed
+        if own.end <= now:  # its job is late, and its time has passed
             return profile.room(now, end) >= count
-        # Before its own promise the request needs all of its units, then those beyond the
+        # Before its own promise the request needs all of its units; then those beyond the
         # promise's.
         if own.start > now and profile.room(now, own.start) < count:
             return False
@@ -208,7 +208,7 @@ class CountedStrategy(Strategy):
         profile, count = self._find(request)
         return profile.free >= count
 
-    # The check of free units, regardless of promises, is the quick one as well.
+    # The check of free units, regardless of promises, is the quick check, too.
     may_start = is_free
 
     def room_ends(self, request: ResourceRequest, now: float) -> float:
@@ -223,7 +223,7 @@ class CountedStrategy(Strategy):
 
     def stale(self, now: float) -> list[int]:
         lines: dict[UnitKind, Timeline] = {}
-        moves = self._new_moves()  # none moves: the lines are thrown away
+        moves = self._new_moves()  # nothing moves: the lines are discarded
         stale = []
         for jobid, promise in self.promises.items():
             kind, count = promise.demand.kind, promise.demand.count
@@ -327,8 +327,7 @@ class CountedStrategy(Strategy):
         room = profile.room(now, end)
         if room < count:
             return None
-        # Any of the ranks will do. If the request accepts more units, it gets those that promises
-        # leave.
+        # Any ranks will do. A request that accepts more units gets those left by promises.
         pool = self._pool
         shape = request.shape
         ranks = profile.ranks

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The definition of room on ranks behind the interface of the compiled one, where that was not built.
+"""`Availability` with the interface of the compiled one, for use if that is not built.
 
-Uses have numbers here, and count only while they are entered.
+Uses have numbers, and count while they are entered.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class PlainAvailability(Availability):
-    """The amounts of each rank that running jobs and promises leave, from now on.
+    """Amounts that running jobs and promises leave on each rank, from now on.
 
     Args:
-        totals (dict): rank to the amounts it has
+        totals (dict): rank to its amounts
         up (int): mask of the ranks for `enough_until`
     """
 
@@ -35,7 +35,7 @@ class PlainAvailability(Availability):
         self._next = 0
 
     def copy(self) -> Self:
-        """An independent copy with the same uses under the same numbers."""
+        """Return an independent copy with the same uses and numbers."""
         new = type(self)(self.totals, self.up)
         uses = {number: copy(use) for number, use in self._uses.items()}
         entered = [use for use in uses.values() if use.entered]
@@ -45,10 +45,10 @@ class PlainAvailability(Availability):
     # -- uses ---------------------------------------------------------------
 
     def create(self, start: float, end: float, demand: Demand | None = None) -> int:
-        """Make a use without ranks, which does not count yet; returns its number.
+        """Make a use without ranks, which does not count yet; return its number.
 
         Args:
-            demand (Demand): of a promise that may be moved; None: it stays where it is
+            demand (Demand): of a promise that may be moved; None if it stays where it is
         """
         return self._add(Use(start, end, demand))
 
@@ -59,22 +59,22 @@ class PlainAvailability(Availability):
         return self._next
 
     def _enter_all(self) -> None:
-        """Let the entered uses count."""
+        """Count the entered uses."""
         self.uses = [use for use in self._uses.values() if use.entered]
 
     def take(self, number: int, ranks: int, amounts: Amounts) -> None:
-        """Add amounts of each of some ranks (a mask) to a use that does not count yet."""
+        """Add amounts of each rank in a mask to a use that does not count yet."""
         use = self._uses[number]
         for rank in members(ranks):
             use.where[rank] = amounts
 
     def enter(self, number: int) -> None:
-        """Let a use count."""
+        """Count a use."""
         self._uses[number].entered = True
         self._enter_all()
 
     def leave(self, number: int) -> None:
-        """Let a use count no more; it can be entered again."""
+        """Stop counting a use; it can be entered again."""
         self._uses[number].entered = False
         self._enter_all()
 
@@ -88,11 +88,11 @@ class PlainAvailability(Availability):
         self._uses[number].demand = None
 
     def ranks_of(self, number: int) -> int:
-        """Mask of the ranks of a use."""
+        """Return a mask of the ranks of a use."""
         return mask_of(sorted(self._uses[number].where))
 
     def amounts_of(self, number: int) -> list[tuple[int, Amounts]]:
-        """``(rank, amounts)`` of a use, by rank."""
+        """Return ``(rank, amounts)`` of a use, by rank."""
         return sorted(self._uses[number].where.items())
 
     # -- questions ----------------------------------------------------------
@@ -100,21 +100,21 @@ class PlainAvailability(Availability):
     def earliest(
         self, demand: Demand, length: float, after: float, now: float, may_move: bool
     ) -> float:
-        """The first time from `after` on at which a demand fits for `length` seconds; infinity:
-        none. See `Availability.first`."""
+        """Return the first time, from `after` on, at which a demand fits for `length` seconds;
+        infinity if none. See `Availability.first`."""
         return self.first(lambda time: [demand], length, after, now, may_move)
 
     def can_book(self, demand: Demand, start: float, end: float, now: float) -> bool:
-        """Whether `book` would find ranks; nothing changes."""
+        """Return whether `book` would find ranks; change nothing."""
         return self.proof(Use(start, end, demand), now, True) is not None
 
     def book(
         self, demand: Demand, start: float, end: float, now: float, may_move: bool
     ) -> int | None:
-        """Give a promise ranks at a time, and enter it. See `Availability.proof`.
+        """Bind a promise to ranks at a time, and enter it. See `Availability.proof`.
 
         Returns:
-            The number of the use; None: no way was found, and nothing has changed.
+            The number of the use; None if there is no way, and nothing changed.
         """
         promise = Use(start, end, demand)
         found = self.proof(promise, now, may_move)
@@ -126,8 +126,8 @@ class PlainAvailability(Availability):
         return self._add(promise)
 
     def overdrawn(self, number: int, since: float) -> bool:
-        """Whether a rank of a use has less than all uses take of it, at some moment of the use from
-        a time on."""
+        """Return whether, at some moment of a use from `since` on, a rank of it has less than all
+        uses take."""
         use = self._uses[number]
         start = max(use.start, since)
         moments = {start, *(other.start for other in self.uses if start < other.start < use.end)}
@@ -136,7 +136,7 @@ class PlainAvailability(Availability):
         )
 
     def booked(self, start: float, end: float) -> int:
-        """Mask of the ranks of promises that count at some moment of a span."""
+        """Return a mask of the ranks of promises that count at some moment of a span."""
         ranks = {
             rank
             for use in self.uses
@@ -146,8 +146,8 @@ class PlainAvailability(Availability):
         return mask_of(sorted(ranks)) if ranks else 0
 
     def enough_until(self, amounts: Amounts, since: float) -> float:
-        """The first time from `since` on at which the ranks of `up` together have less free than
-        some amounts; infinity: never. An overdrawn rank counts as less than nothing."""
+        """Return the first time, from `since` on, at which the ranks of `up` together have less
+        free than some amounts; infinity if never. Overdrawn ranks count negative."""
         chosen = [rank for rank in self.totals if self.up >> rank & 1]
         for moment in sorted({since, *(use.start for use in self.uses if use.start > since)}):
             free = [self.free(rank, moment, self.uses) for rank in chosen]
@@ -164,12 +164,12 @@ class PlainAvailability(Availability):
         end: float,
         may_move: bool,
     ) -> bool:
-        """Whether a demand fits from now to `end`; nothing changes.
+        """Return whether a demand fits from now to `end`; change nothing.
 
         Args:
-            number: the use that does not count, if it is entered; None: all count
-            least: the least total amounts of the demand, where they have to be left on the ranks
-                of `up` (`enough_until`), which is checked first; None: not so
+            number: an entered use to ignore; None: ignore none
+            least: total amounts that the ranks of `up` must have left, checked first
+                (`enough_until`); None if this is not to be checked
             may_move: whether other promises may be moved for it, as by `book`
         """
         own = None if number is None else self._uses[number]

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Planning on a pool: when a request can start, beside the promises already made.
+"""Planning on a pool: the start of a request beside the promises already made.
 
 Theory
-    A plan knows when running jobs free their resources, and the promises made to jobs that wait. A
-    *promise* is a request and a span of time. The question is never whether a job avoids the ranks
-    once chosen for another one, but whether all promises can be kept. Two strategies answer it.
+    A plan knows the ends of running jobs, and the promises made to waiting jobs. A *promise* is a
+    request and a span of time. It does not matter whether a job avoids the ranks once chosen for
+    another, only whether all promises can be kept. Two strategies decide this.
 
     *Counting*: where units are interchangeable (nodes of one kind whose jobs take whole nodes, or
-    single cores), counts decide it exactly (``counted_profile.py``). Requests that may use the same
-    ranks are counted together, others apart.
+    single cores), counts decide exactly (``counted_profile.py``). Requests that may use the same
+    ranks are counted together.
 
-    *Binding*: as soon as one request asks for something else, or for ranks of which others could
-    use only some, all promises are bound to ranks (``availability.py``). A binding proves that they
-    can be kept. It is replaced by another where that lets a job start.
+    *Binding*: as soon as a request asks for something else, or for ranks that others may use only
+    in part, all promises are bound to ranks (``availability.py``). A binding proves that they can
+    be kept, and is replaced by another if that lets a job start.
 
-    A plan counts at first, binds when it has to, and goes back to counting when no promise is left.
+    A plan counts at first, binds when it must, and counts again once no promise is left
+    (``strategies.py``).
 
-    Running jobs are taken to last until their ends, and one that ran past its end to end now. A job
+    Running jobs are assumed to last until their ends, and those past their ends to end now. A job
     that ends earlier leaves room that promises may use: see ``Plan.advance()``.
 """
 
@@ -28,10 +29,9 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.resource.plan.bound_strategy import BoundStrategy
-from flux.resource.plan.claims import LAST, only_on
-from flux.resource.plan.counted_strategy import CountedStrategy
+from flux.resource.plan.claims import LAST
 from flux.resource.plan.promise import length_of
+from flux.resource.plan.strategies import Strategies
 from flux.resource.pool.jobid import job_text
 
 if TYPE_CHECKING:
@@ -52,47 +52,39 @@ class Plan:
     """Availability of a pool from now on, with promises; see ``ResourcePool.plan()``.
 
     All times are seconds since the epoch. A request is planned with its least numbers of nodes and
-    slots. A job that ran past its end is taken to end now; a job without an end never ends; ranks
-    that are down are not available. A plan follows its pool: changes are seen at the next call, and
-    the promises stay. As long as jobs are started through the plan, running jobs end in time and
-    ranks stay up, every promise can be kept.
+    slots. A job that ran past its end is assumed to end now; a job without an end never ends; ranks
+    that are down are not available. A plan notices changes of its pool at the next call, and keeps
+    its promises. As long as jobs are started through the plan, running jobs end in time and ranks
+    stay up, every promise can be kept.
 
-    Costs: the first call after a change of the pool examines the jobs that came and went. Where
-    promises are counted, a call is then a search over starts and ends, 48 of them at once
-    (``count_timeline.py``). Where they are bound, it examines the ranks in question and the uses of
-    each: 10 to 100 nanoseconds for each rank, compiled. Promises that are bound stay at their times
-    until their jobs can start at once; a start may then be later than the earliest possible, and no
-    promise is broken.
+    Costs: the first call after a change of the pool examines the jobs that came and went. If
+    promises are counted, a call is then a search over starts and ends, 48 at once
+    (``count_timeline.py``). If they are bound, it examines the ranks in question and the uses of
+    each: 10 to 100 nanoseconds per rank, compiled. Bound promises keep their times until their jobs
+    can start at once; a start may then be later than the earliest possible, but no promise is
+    broken.
 
     Args:
-        pool (PoolWithView): the pool; it has a view.
+        pool (PoolWithView): the pool, with a view.
     """
 
     def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
-        # Both are kept, with their view of the pool, since a plan switches between them.
-        self._counted = CountedStrategy(pool)
-        self._bound: BoundStrategy | None = None
-        self._strategy: Strategy = self._counted
-        self._frozen = False  # promises stay on the ranks they are bound to
-        self._original: BoundStrategy | None = None  # of a copy, until it binds promises itself
-        #: tokens that requests may need beside resources; None: there are none
+        self._strategies = Strategies(pool)
+        #: tokens that requests may need beside resources; None: no such tokens
         self.tokens: TokenPlan | None = None
-        #: the claims on ranks that some jobs may not share; None: all jobs may share all ranks
+        #: claims on ranks that some jobs may not share; None: all jobs may share all ranks
         self.claims: ClaimPlan | None = None
 
     def copy(self) -> Self:
-        """An independent plan of the same pool with the same promises, to look ahead with.
+        """Return an independent plan of the same pool with the same promises, for looking ahead.
 
-        It never binds promises again to make a new one earlier: a forecast is not worth that time.
-        O(promises + running jobs); where promises are bound to ranks, also O(ranks): they share the
-        data of each rank until one of them changes it.
+        The copy never moves bound promises to make a new one earlier: a forecast is not worth the
+        time. O(promises + running jobs); if promises are bound, also O(ranks): the data of each
+        rank is shared until one of the plans changes it.
         """
         new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__, _frozen=True, _counted=self._counted.copy())
-        new._strategy, new._bound, new._original = new._counted, None, self._bound or self._original
-        if self._bound is not None and self._strategy is self._bound:
-            new._strategy = new._bound = self._bound.copy()
+        new.__dict__.update(self.__dict__, _strategies=self._strategies.copy())
         if self.tokens is not None:
             new.tokens = self.tokens.copy()
         if self.claims is not None:
@@ -100,10 +92,10 @@ class Plan:
         return new
 
     def on_copy(self, without: Container[int] = ()) -> Plan:
-        """A plan of a copy of the pool, to try the removal of running jobs.
+        """Return a plan of a copy of the pool, to try the removal of running jobs.
 
-        It has the promises of this one, as far as they can be kept. O(ranks + running jobs), and a
-        search for each promise.
+        It has the promises of this plan, as far as they can be kept. O(ranks + running jobs), and a
+        search per promise.
 
         Args:
             without: ids of jobs whose promises are left out
@@ -111,82 +103,45 @@ class Plan:
         new = Plan(self._pool.copy())
         if self.claims is not None:
             new.claims = self.claims.copy(new.pool)
-        new.take_over(self, [jobid for jobid in self._strategy.promises if jobid not in without])
+        new.take_over(self, [jobid for jobid in self._strategies.promises if jobid not in without])
         return new
 
     @property
     def pool(self) -> PoolWithView:
-        """The pool that is planned."""
+        """The planned pool."""
         return self._pool
-
-    # -- the strategy -------------------------------------------------------
 
     @property
     def is_counted(self) -> bool:
         """Whether promises are counted; else they are bound to ranks. O(1)."""
-        return self._strategy is self._counted
-
-    def _in_step(self) -> Strategy:
-        """The strategy, once it has taken in the changes of the pool since the last call."""
-        strategy = self._strategy
-        return strategy if strategy.seen == self._pool.generation else self._follow()
+        return self._strategies.is_counted
 
     def _strategy_for(self, request: ResourceRequest) -> Strategy:
-        """The strategy by which a request can be planned, in step with the pool."""
-        strategy = self._strategy
-        if strategy.seen != self._pool.generation:
-            strategy = self._follow()
-        if strategy is self._counted and self._is_claimed(request):
-            return self._bind_all()  # the other jobs on a rank matter
-        return strategy if strategy.accepts(request) else self._bind_all()
+        """Return the strategy for a request, in step with the pool."""
+        return self._strategies.accepting(request, self._is_claimed(request))
 
     def _is_claimed(self, request: ResourceRequest) -> bool:
-        """Whether there are jobs with which that of a request may not share a rank."""
+        """Return whether the job of a request may not share ranks with some others."""
         return self.claims is not None and request.claimant is not None
-
-    def _follow(self) -> Strategy:
-        """Take in the changes of the pool."""
-        if not self._strategy.promises:
-            self._strategy = self._counted
-        strategy = self._strategy
-        return strategy if strategy.sync() else self._bind_all()
-
-    def _bind_all(self) -> Strategy:
-        """Counting is not enough any more: bind all promises to ranks.
-
-        Together with ``_follow()``, which goes back to counting after a change of the pool if there
-        is no promise left, this alone changes the strategy.
-        """
-        bound = self._bound
-        if bound is None:
-            bound = (
-                self._original.copy() if self._original is not None else BoundStrategy(self._pool)
-            )
-            bound.frozen = self._frozen
-            bound.clear()
-            self._bound, self._original = bound, None
-        bound.adopt(self._counted.give_up())
-        self._strategy = bound
-        return bound
 
     # -- questions ----------------------------------------------------------
 
     def earliest(self, request: ResourceRequest, after: float | None = None) -> float | None:
-        """Earliest time at which a request fits for its whole duration.
+        """Return the earliest time at which a request fits for its whole duration.
 
-        Results are remembered, and shorten the search for requests of the same size or larger: a
-        long queue of similar jobs is planned without starting each search from now.
+        Results are remembered, and shorten the search for requests of the same size or larger: in a
+        long queue of similar jobs, searches do not all begin at now.
 
         Args:
-            after (float): not before this; default: now.
+            after (float): earliest start; default: now.
 
         Returns:
-            The time, or None: it does not fit even when every job that has an end has ended.
+            The time, or None if it does not fit even when every job with an end has ended.
         """
         now = self._pool.clock()
         start = now if after is None else max(now, after)
         if self.claims is not None and request.claimant is not None:
-            promises = self._in_step().promises
+            promises = self._strategies.in_step().promises
             found = self.claims.earliest(request, start, now, promises, self._earliest)
         else:
             found = self._earliest(request, start, now)
@@ -195,12 +150,12 @@ class Plan:
     def _earliest(
         self, request: ResourceRequest, start: float, now: float, until: float = inf
     ) -> float:
-        """As ``earliest()``, without claims; infinity: it does not fit, or perhaps not before
-        ``until``."""
+        """Return ``earliest()`` without claims; infinity if the request does not fit, or perhaps
+        not before ``until``."""
         strategy = self._strategy_for(request)
         if self.tokens is None or not request.tokens:
             return strategy.earliest(request, start, now, until)
-        # Resources and tokens at the same time: each is searched from the time found for the other.
+        # Resources and tokens together: search each from the time found for the other.
         length, found = length_of(request), start
         while True:
             there = self.tokens.earliest(request.tokens, found, length, now)
@@ -213,47 +168,42 @@ class Plan:
     def fits(
         self, request: ResourceRequest, duration: float | None = None, jobid: int | None = None
     ) -> bool:
-        """Whether a request could start now and keep all promises but a job's own.
+        """Return whether a request could start now and keep all promises but its own job's.
 
-        Where promises are counted that costs a search of the span, and changes nothing.
+        If promises are counted, costs a search of the span. Changes nothing.
 
         Args:
             duration (float): seconds, 0: without end; None: the request's own
-            jobid (int): the job whose promise does not count, since it would be over
+            jobid (int): job whose promise is ignored, since it would be over
         """
         strategy = self._strategy_for(request)
         now = self._pool.clock()
         end = now + (length_of(request) if duration is None else duration or inf)
-        limited = self._beside_claims(request, jobid)
+        limited: ResourceRequest | None = request
+        if self.claims is not None and request.claimant is not None:
+            limited = self.claims.beside(request, self.closed_now(jobid, request))
         return limited is not None and strategy.fits_without(jobid, limited, now, end)
 
     def closed_now(self, jobid: int | None, request: ResourceRequest) -> int:
-        """Mask of the ranks on which a job may not start now, since others have claimed them or are
-        promised them while it would run; its own promise does not count."""
+        """Return a mask of the ranks on which a job may not start now: others have claimed them, or
+        are promised them while it would run. Its own promise is ignored."""
         claims = self.claims
         if claims is None or request.claimant is None:
             return 0
-        promises = self._in_step().promises
+        promises = self._strategies.in_step().promises
         now = self._pool.clock()
         end = now + length_of(request)
         own = None if jobid is None else promises.get(jobid)
         if own is not None and not own.is_open and own.start <= now < own.end:
-            end = own.end  # it is late, and so will be the jobs promised the time after it
+            end = own.end  # it is late, and delays the jobs promised the time after it
         return claims.closed_now(request.claimant, end, now, promises, jobid)
 
-    def _beside_claims(self, request: ResourceRequest, jobid: int | None) -> ResourceRequest | None:
-        """The request, limited to ranks where its job may start now; None: there are none."""
-        claims = self.claims
-        if claims is None or request.claimant is None:
-            return request
-        return claims.beside(request, self.closed_now(jobid, request))
-
     def has_free(self, request: ResourceRequest, for_anyone: bool = False) -> bool:
-        """Whether a request would fit now if nothing were promised. O(1) where promises are
-        counted, else the cost of a placement.
+        """Return whether a request would fit now without promises. O(1) if promises are counted,
+        else the cost of a placement.
 
         Args:
-            for_anyone (bool): also on ranks with claims that exclude this job
+            for_anyone (bool): also count ranks with claims that exclude this job
         """
         strategy, claims = self._strategy_for(request), self.claims
         limited: ResourceRequest | None = request
@@ -263,31 +213,31 @@ class Plan:
         return limited is not None and strategy.is_free(limited)
 
     def too_long(self, request: ResourceRequest) -> float:
-        """A duration, in seconds, that is too long for a request to start now and keep all
-        promises: 0 if it does not fit for any time, infinity if none is known.
+        """Return a duration, in seconds, that is too long for a request that starts now to keep all
+        promises: 0 if it does not fit at all, infinity if none is known.
 
-        Where promises are counted that costs a search up to that time; else a check of the free
-        resources, and of the total that promises leave on all ranks, so that a shorter time may be
-        too long, too.
+        If promises are counted, costs a search up to that time. Otherwise costs a check of the free
+        resources and of the total left by promises on all ranks; then shorter times may be too
+        long, too.
         """
         strategy = self._strategy_for(request)
         now = self._pool.clock()
         end = strategy.room_ends(request, now)
-        # The sum of now and a duration is rounded: a duration that ends with the room may fit.
+        # A sum of now and a duration is rounded: a duration that ends with the room may fit.
         return 0.0 if end <= now else (end - now) * (1 + ROUNDING) + now * ROUNDING
 
     def windows(self, requests: Iterable[ResourceRequest], horizon: float) -> list[dict[str, Any]]:
-        """The free windows: resources free for jobs that start now, and for how long.
+        """Return the free windows: resources free for jobs that start now, and for how long.
 
         Args:
             requests: from ``parse_resource_request()`` of the pool.
             horizon (float): seconds to look ahead.
 
         Returns:
-            A dict for each request: ``request``; ``fits``: whether it fits now for its whole
-            duration; ``steps``: list of ``(count, until)``: the number of nodes (slots, if it asks
-            for no nodes) of its kind that are free together from now until that time, fewer for
-            longer. The last ``until`` is now + horizon, or the end of the pool if that is earlier.
+            A dict per request: ``request``; ``fits``, whether it fits now for its whole duration;
+            ``steps``, a list of ``(count, until)``: the number of nodes (slots, if it asks for no
+            nodes) of its kind that are free together from now until then, fewer for longer. The
+            last ``until`` is now + horizon, or the end of the pool if that is earlier.
         """
         answer = []
         for request in requests:
@@ -303,51 +253,47 @@ class Plan:
         return answer
 
     def promises(self) -> dict[int, tuple[float, float]]:
-        """Dict of job id to ``(start, end)`` of the promises. O(promises)."""
-        return {jobid: (one.start, one.end) for jobid, one in self._strategy.promises.items()}
-
-    def promised(self) -> list[int]:
-        """Ids of the jobs that have a promise. O(promises)."""
-        return list(self._strategy.promises)
+        """Return a dict of job id to ``(start, end)`` of its promise. O(promises)."""
+        return {jobid: (one.start, one.end) for jobid, one in self._strategies.promises.items()}
 
     def has(self, jobid: int) -> bool:
-        """Whether a job has a promise. O(1)."""
-        return jobid in self._strategy.promises
+        """Return whether a job has a promise. O(1)."""
+        return jobid in self._strategies.promises
 
     def start_of(self, jobid: int) -> float:
-        """When a promise begins, in seconds since the epoch; that of an open one is past. O(1).
+        """Return the start of a promise, in seconds since the epoch; that of an open one is past.
+        O(1).
 
         Raises:
             KeyError: the job has no promise.
         """
-        return self._strategy.promises[jobid].start
+        return self._strategies.promises[jobid].start
 
     def due(self, now: float) -> tuple[list[int], float]:
-        """Return the ids of the jobs whose promised starts have come by a time, open promises aside, in
-        any order; and the first start after it, seconds since the epoch, or infinity. O(promises)."""
-        return self._strategy.due(now)
+        """Return the jobs whose promised start is `now` or earlier, in any order, and the first
+        later start (infinity if none). Open promises are left out. O(promises)."""
+        return self._strategies.current.due(now)
 
     def ranks_of(self, jobid: int) -> int | None:
-        """Mask of the ranks that a promise is bound to; None where ranks are not chosen yet. O(1).
+        """Return a mask of the ranks of a promise; None while ranks are not chosen. O(1).
 
         Raises:
             KeyError: the job has no promise.
         """
-        return self._strategy.promises[jobid].ranks
+        return self._strategies.promises[jobid].ranks
 
     def stale(self) -> list[int]:
-        """Jobs whose promise cannot be kept any more.
+        """Return the jobs whose promise can no longer be kept.
 
-        The reason is that ranks went down or left, that a running job got more time, or that the
-        pool was allocated from without the plan; or that its ranks have a job with which its own
-        may not share them.
+        The reasons: ranks went down or left, a running job got more time, the pool was allocated
+        from without the plan, or a job with which the promise's job may not share ranks is on them.
 
-        O(promises), and for each the search that ``earliest()`` makes.
+        O(promises), with a search like that of ``earliest()`` for each.
 
         Returns:
-            list of job ids, in the order of their promises.
+            list of job ids, in the order of the promises.
         """
-        strategy, now, claims = self._in_step(), self._pool.clock(), self.claims
+        strategy, now, claims = self._strategies.in_step(), self._pool.clock(), self.claims
         lost = strategy.stale(now)
         if claims is None or not claims.promised:
             return lost
@@ -355,22 +301,22 @@ class Plan:
         return [jobid for jobid in strategy.promises if jobid in lost] if lost else lost
 
     def breaks_a_promise(self) -> bool:
-        """Whether some job's promise cannot be kept any more. Promises under ids below 0, which are
-        no job's, do not count. Costs as much as ``stale()``."""
+        """Return whether some job's promise can no longer be kept. Ids below 0, which no job has,
+        are ignored. Costs as much as ``stale()``."""
         return any(jobid >= 0 for jobid in self.stale())
 
     def would_break(self, change: Callable[[], None], undo: Callable[[], None]) -> bool:
-        """Whether a promise that can be kept now could not be kept after a change of the pool, which
-        is made and taken back. Costs as much as ``stale()``, twice.
+        """Return whether a change of the pool, made and taken back here, would break a promise that
+        can be kept now. Costs as much as ``stale()``, twice.
 
-        It is tried on the pool itself: a copy of the plan may have to leave out promises, or bind
-        them to other ranks.
+        The change is tried on the pool itself: a copy of the plan may have to leave out promises,
+        or bind them to other ranks.
 
         Args:
-            change: makes the change
-            undo: takes it back
+            change: function that makes the change
+            undo: function that takes it back
         """
-        take_back = self._in_step().trial()
+        take_back = self._strategies.in_step().trial()
         before = self.stale()
         change()
         broken = not set(self.stale()).issubset(before)
@@ -381,12 +327,12 @@ class Plan:
     # -- changes ------------------------------------------------------------
 
     def reserve(self, jobid: int, request: ResourceRequest, start: float) -> None:
-        """Promise resources to a job from a start time on, for its duration.
+        """Promise resources to a job from a start on, for its duration.
 
-        A promise that the job had is replaced.
+        This replaces the job's earlier promise.
 
         Raises:
-            InsufficientResources: it does not fit then for its duration; the plan is as before.
+            InsufficientResources: it does not fit then for its duration; the plan is unchanged.
         """
         now = self._pool.clock()
         start = max(start, now)
@@ -394,48 +340,33 @@ class Plan:
         if tokens is not None and request.tokens:
             if not tokens.fits(request.tokens, start, start + length_of(request), now, jobid):
                 raise InsufficientResources(lambda: _no_promise(jobid))
-        before = self._in_step().withdraw(jobid)
+        before = self._strategies.in_step().withdraw(jobid)
         strategy = self._strategy_for(request)
         end = start + length_of(request)
         if self.claims is not None and request.claimant is not None:
-            kept = self._reserve_claimed(jobid, request, start, end)
+            kept = self.claims.reserve(strategy, jobid, request, start, end)
         else:
             kept = strategy.reserve(jobid, request, start, end)
         if not kept:
-            self._put_back(jobid, before)
+            self._strategies.put_back(jobid, before)
             raise InsufficientResources(lambda: _no_promise(jobid))
         if tokens is not None:
             tokens.promised.pop(jobid, None)
             if request.tokens:
                 tokens.promised[jobid] = (request.tokens, start, start + length_of(request))
 
-    def _reserve_claimed(
-        self, jobid: int, request: ResourceRequest, start: float, end: float
-    ) -> bool:
-        """Make a promise that is pinned to ranks where its job may be; False: there are none."""
-        claims, strategy = self.claims, self._strategy
-        assert claims is not None and request.claimant is not None, "asked for such requests alone"
-        assert isinstance(strategy, BoundStrategy), "it matters who else is on a rank"
-        closed = claims.closed(request.claimant, start, end, strategy.promises, jobid)
-        limited = claims.beside(request, closed)
-        if limited is None or not strategy.reserve(jobid, limited, start, end):
-            return False
-        strategy.pin(jobid)
-        claims.promised[jobid] = request
-        return True
-
     def advance(self, jobid: int) -> float:
         """Move the promise of a job to the earliest time that keeps all others.
 
         Returns:
-            When it starts now; no later than before.
+            The new start, no later than before.
 
         Raises:
             KeyError: the job has no promise.
             InsufficientResources: the promise cannot be kept, since a running job got more time or
-                ended late, or ranks were lost. It stays as it was.
+                ended late, or ranks were lost. It is unchanged.
         """
-        strategy = self._in_step()
+        strategy = self._strategies.in_step()
         promise = strategy.promises[jobid]
         if promise.is_open:
             return promise.start
@@ -465,23 +396,23 @@ class Plan:
         return strategy.advance(jobid, now)
 
     def advance_in_turn(self, jobids: Iterable[int]) -> tuple[int, list[int], float]:
-        """Move the promises of several jobs, one after another, as ``advance()`` does, as long as
-        they can surely be kept.
+        """Move the promises of several jobs, one after another, like ``advance()``, as long as they
+        can surely be kept.
 
-        Where promises are counted most of a long row are known to stay where they are, and cost a
-        lookup. Where they are bound to ranks a row is of those that stay by a single check. Where
-        some need more than resources, none is examined here.
+        If promises are counted, most of a long row are known to stay, for the cost of a lookup. If
+        they are bound, the row covers those that a single check shows to stay. If some need more
+        than resources, none is examined.
 
         Args:
-            jobids: of jobs with promises
+            jobids: jobs with promises
 
         Returns:
-            The number of jobs, from the first on, that were examined; the places in the row of
-            those that moved; and the first start of these, seconds since the epoch, or infinity.
-            The row ends with a promise that is for now, and before one that is open, may be broken,
-            was for now already or takes a search.
+            The number of jobs examined, from the first on; the indices of those that moved; and the
+            earliest of their new starts, seconds since the epoch, or infinity. The row ends with a
+            promise that starts now, or before one that is open, may be broken, was to start now
+            already, or takes a search.
         """
-        strategy = self._in_step()
+        strategy = self._strategies.in_step()
         tokens, claims = self.tokens, self.claims
         if (tokens is not None and tokens.promised) or (claims is not None and claims.promised):
             return 0, [], inf
@@ -489,33 +420,28 @@ class Plan:
 
     @property
     def moves_per_turn(self) -> int:
-        """The maximum number of jobs for `advance_in_turn()` in one reactor turn: more could take
-        too long. O(1)."""
-        return self._strategy.moves_per_turn
+        """The maximum number of jobs for `advance_in_turn()` in one reactor turn. O(1)."""
+        return self._strategies.current.moves_per_turn
 
     def _advance_anew(self, jobid: int, promise: Promise, request: ResourceRequest) -> float:
-        """As ``advance()``, for a promise of more than resources, which is not due yet."""
-        if not self.is_counted and not self._could_start(jobid, request):
-            return promise.start  # as all that are bound to ranks
+        """Advance a promise of more than resources that is not due yet; as ``advance()``."""
+        if not self.is_counted:
+            now, tokens = self._pool.clock(), self.tokens
+            has_tokens = (
+                tokens is None
+                or not request.tokens
+                or tokens.fits(request.tokens, now, now + length_of(request), now, jobid)
+            )
+            if not has_tokens or not self.fits(request, jobid=jobid):
+                return promise.start  # promises on ranks move only to now
         self.cancel(jobid)
         when = self.earliest(request)
         start = promise.start if when is None else min(when, promise.start)
         self.reserve(jobid, request, start)
         return start
 
-    def _could_start(self, jobid: int, request: ResourceRequest) -> bool:
-        """Whether a job could start now, tokens and all, and keep all promises but its own."""
-        return self.has_tokens(request, jobid) and self.fits(request, jobid=jobid)
-
-    def has_tokens(self, request: ResourceRequest, jobid: int = -1) -> bool:
-        """Whether there are tokens for a request from now on, beside all promises but a job's own."""
-        now, tokens = self._pool.clock(), self.tokens
-        if tokens is None or not request.tokens:
-            return True
-        return tokens.fits(request.tokens, now, now + length_of(request), now, jobid)
-
     def share_rules(self, other: Plan) -> None:
-        """Plan the tokens and claims of another plan of the pool, without its promises."""
+        """Copy the tokens and claims of another plan of the pool, without its promises."""
         if other.tokens is not None:
             self.tokens = other.tokens.copy()
             self.tokens.promised.clear()
@@ -524,74 +450,84 @@ class Plan:
             self.claims.promised.clear()
 
     def hold(self, jobid: int, request: ResourceRequest) -> None:
-        """Make an open promise: keep resources for a job from now on, without end.
+        """Make an open promise: keep resources for a job from now on, without an end.
 
-        This is for a job that has no earliest time since it waits for jobs without an end: its
-        resources are kept from others. Ranks that have room now are taken first, then those that
-        have it soonest.
+        This is for a job without an earliest time, since it waits for jobs without an end. Ranks
+        with room now are taken first, then those that have room soonest.
 
         Raises:
             InsufficientResources: it would not fit even if every job ended, since it waits for
-                ranks that are down. The plan is as before.
+                ranks that are down. The plan is unchanged.
         """
-        before = self._in_step().withdraw(jobid)
-        if not self._hold(jobid, request):
-            self._put_back(jobid, before)
+        before = self._strategies.in_step().withdraw(jobid)
+        strategy, now, claims = self._strategy_for(request), self._pool.clock(), self.claims
+        kept = False
+        if claims is not None and request.claimant is not None:
+            # Prefer ranks without jobs that never end.
+            closed = claims.closed(request.claimant, LAST, inf, strategy.promises, jobid)
+            limited = claims.beside(request, closed)
+            kept = limited is not None and strategy.hold(jobid, limited, now)
+        if not kept and not strategy.hold(jobid, request, now):
+            self._strategies.put_back(jobid, before)
             raise InsufficientResources(lambda: self._pool.why_not(request))
         self._forget_more(jobid)
-        if self.claims is not None and request.claimant is not None:
-            self.claims.promised[jobid] = request
+        if claims is not None and request.claimant is not None:
+            claims.promised[jobid] = request
         if self.tokens is not None and request.tokens:
-            self.tokens.promised[jobid] = (request.tokens, self._pool.clock(), inf)
-
-    def _hold(self, jobid: int, request: ResourceRequest) -> bool:
-        strategy, now, claims = self._strategy_for(request), self._pool.clock(), self.claims
-        if claims is None or request.claimant is None:
-            return strategy.hold(jobid, request, now)
-        # Prefer ranks without jobs that never end.
-        closed = claims.closed(request.claimant, LAST, inf, strategy.promises, jobid)
-        limited = claims.beside(request, closed)
-        if limited is not None and strategy.hold(jobid, limited, now):
-            return True
-        return strategy.hold(jobid, request, now)
+            self.tokens.promised[jobid] = (request.tokens, now, inf)
 
     def alloc(self, jobid: int, request: ResourceRequest) -> Any:
-        """Allocate to a job now, if all promises to others can still be kept.
+        """Allocate to a job now, if all promises to other jobs can still be kept.
 
         Returns:
-            As ``ResourcePool.alloc()``. The job's own promise is gone then.
+            As ``ResourcePool.alloc()``. The job's own promise is then gone.
 
         Raises:
-            InsufficientResources: it does not fit now, or only if another job's promise is broken.
+            InsufficientResources: it does not fit now, or only by breaking another job's promise.
             InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``.
         """
         if self.claims is None or request.claimant is None:
             return self._alloc(jobid, request)
         closed = self.closed_now(jobid, request)
-        # A check whether it fits there at all costs less than a request for these ranks.
+        # Checking this first costs less than a request for these ranks.
         if self._pool.fits_on(request, ~closed):
-            if self._keeps_nothing_from(jobid):
-                return self._started(jobid, self._pool.alloc_on(jobid, request, ~closed))
+            if self.keeps_nothing_from(jobid):
+                answer = self._pool.alloc_on(jobid, request, ~closed)
+                self.note_started(jobid)
+                return answer
             limited = self.claims.beside(request, closed)
             assert limited is not None, "it fits there"
             try:
                 return self._alloc(jobid, limited)
             except InfeasibleRequest:
-                pass  # not on the ranks where it may be now
+                pass  # not on the ranks open to it now
         self._refuse(request)
 
     def _alloc(self, jobid: int, request: ResourceRequest) -> Any:
-        """As ``alloc()``, without claims."""
-        if self._keeps_nothing_from(jobid):
-            return self._started(jobid, self._pool.alloc(jobid, request))
+        """Allocate without claims; as ``alloc()``."""
+        if self.keeps_nothing_from(jobid):
+            answer = self._pool.alloc(jobid, request)
+            self.note_started(jobid)
+            return answer
         strategy = self._strategy_for(request)
         if not strategy.may_start(request):
             self._refuse(request)
         before = strategy.withdraw(jobid)
         try:
-            answer = self._start(jobid, request, before)
+            now = self._pool.clock()
+            end = now + length_of(request)
+            overdue = before is not None and not before.is_open and before.start <= now < before.end
+            if overdue:
+                # It starts late because others ended late, and will end late. That delays the jobs
+                # promised the time after it, but must not keep it from starting.
+                assert before is not None
+                end = before.end
+            placed = strategy.place(request, now, end, overdue)
+            if placed is None:
+                self._refuse(request)
+            answer = self._pool.grant(jobid, request, *placed)
         except Exception:
-            self._put_back(jobid, before)
+            self._strategies.put_back(jobid, before)
             raise
         strategy.started(jobid)
         self._forget_more(jobid)
@@ -600,17 +536,17 @@ class Plan:
     def alloc_within(
         self, jobid: int, request: ResourceRequest, taker: int, beside: Iterable[int]
     ) -> Any:
-        """Allocate to a job now, up to the start of another's promise (``taker``), if its units with those of some
-        running jobs are a part of those of the promise and all promises can still be kept. The caller tells the
-        pool that it ends then.
+        """Allocate to a job from now to the start of ``taker``'s promise, if its units, with those
+        of the running jobs ``beside``, are part of that promise, and all promises can still be
+        kept. The caller tells the pool that the job ends then.
 
-        A promise that is bound to ranks stays on these (`pin`).
+        If the promise is bound to ranks, it stays on these (`pin`).
 
         Returns:
             As ``ResourcePool.alloc()``.
 
         Raises:
-            InsufficientResources: it does not fit so.
+            InsufficientResources: it does not fit.
             KeyError: ``taker`` has no promise.
         """
         if self._is_claimed(request):
@@ -622,68 +558,62 @@ class Plan:
             matching = self._pool.match_mask(request) & promise.ranks
             if not matching or (self.claims is not None and taker in self.claims.promised):
                 self._refuse(request)
-            limited = only_on(request, matching)
+            limited = request.on_ranks(matching)
         before = strategy.withdraw(jobid)
         placed = None
         if strategy.may_start(limited):
             placed = strategy.place(limited, now, promise.start)
         held = [self._pool.held(one) for one in beside]
         if placed is None or not strategy.contains(taker, [placed[0], *held]):
-            self._put_back(jobid, before)
+            self._strategies.put_back(jobid, before)
             self._refuse(request)
         self._forget_more(jobid)
         return self._pool.grant(jobid, request, *placed)
 
     def contains(self, jobid: int, running: int) -> bool:
-        """Whether the units of a running job are a part of those of another's promise: of one kind that is
-        counted, or on the ranks that it is bound to.  O(ranks of the job).
+        """Return whether the units of a running job are part of a job's promise: of the same
+        counted kind, or on its ranks.  O(ranks of the job).
 
         Raises:
             KeyError: the job has no promise.
         """
-        return self._in_step().contains(jobid, [self._pool.held(running)])
+        return self._strategies.in_step().contains(jobid, [self._pool.held(running)])
 
     def pin(self, jobid: int, stays: bool = True) -> None:
-        """Keep the promise of a job, if it has one, on the ranks that it is bound to, or (``stays``
-        false) no longer."""
-        strategy = self._in_step()
+        """Keep the promise of a job, if any, on its ranks; with ``stays`` false, no longer."""
+        strategy = self._strategies.in_step()
         if jobid in strategy.promises:
             strategy.pin(jobid, stays)
 
-    def _keeps_nothing_from(self, jobid: int) -> bool:
-        """Whether no other job has a promise."""
-        promises = self._strategy.promises
+    def keeps_nothing_from(self, jobid: int) -> bool:
+        """Return whether no other job has a promise."""
+        promises = self._strategies.promises
         return not promises or (len(promises) == 1 and jobid in promises)
 
-    def _started(self, jobid: int, answer: PoolWithView) -> Any:
-        """A job was started on the pool itself, which gave `answer`."""
-        self.note_started(jobid)
-        return answer
-
     def note_started(self, jobid: int) -> None:
-        """Tell the plan that a job was started on the pool itself: its promise is over."""
-        self._strategy.withdraw(jobid)
-        self._strategy.started(jobid)
+        """Note that a job was started on the pool itself, which ends its promise."""
+        self._strategies.current.withdraw(jobid)
+        self._strategies.current.started(jobid)
         self._forget_more(jobid)
 
     def cancel(self, jobid: int) -> None:
-        """Drop a job's promise, if it has one; nothing else moves."""
-        self._strategy.withdraw(jobid)
+        """Drop a job's promise, if any; nothing else moves."""
+        self._strategies.current.withdraw(jobid)
         self._forget_more(jobid)
 
     def _forget_more(self, jobid: int) -> None:
-        """Remove the promises of a job beyond resources: tokens and claims."""
+        """Drop a job's promises beyond resources: tokens and claims."""
         if self.tokens is not None:
             self.tokens.promised.pop(jobid, None)
         if self.claims is not None:
             self.claims.promised.pop(jobid, None)
 
     def take_over(self, other: Plan, jobids: Iterable[int]) -> None:
-        """Make the promises to jobs that they have in another plan of the pool, as far as they fit
-        in this one."""
-        self._in_step()
+        """Give jobs the promises that they have in another plan of the pool, as far as they fit
+        here."""
+        self._strategies.in_step()
         for jobid in jobids:
-            one = other._strategy.promises[jobid]
+            one = other._strategies.promises[jobid]
             self.cancel(jobid)
             strategy = self._strategy_for(one.request)
             if one.is_open:
@@ -694,37 +624,14 @@ class Plan:
                 if jobid in other.claims.promised and self.has(jobid):
                     self.claims.promised[jobid] = other.claims.promised[jobid]
 
-    def _put_back(self, jobid: int, promise: Promise | None) -> None:
-        """Give a job the promise again that was withdrawn, if it had one."""
-        if promise is not None:
-            self._strategy.restore(jobid, promise)
-
-    # -- starting now -------------------------------------------------------
-
-    def _start(self, jobid: int, request: ResourceRequest, promise: Promise | None) -> PoolWithView:
-        """Start a job, whose promise was withdrawn, where all other promises can still be kept."""
-        now = self._pool.clock()
-        end = now + length_of(request)
-        overdue = False
-        if promise is not None and not promise.is_open and promise.start <= now < promise.end:
-            # It starts late because others ended late, and will end late. That delays the jobs
-            # promised the time after it as well, and must not keep it from starting.
-            overdue = True
-            end = promise.end
-        placed = self._strategy.place(request, now, end, overdue)
-        if placed is None:
-            self._refuse(request)
-        return self._pool.grant(jobid, request, *placed)
-
     def _refuse(self, request: ResourceRequest) -> NoReturn:
         self._pool.check_feasibility(request)
-        raise InsufficientResources(lambda: self._why(request))
-
-    def _why(self, request: ResourceRequest) -> str:
-        reason = self._pool.explain(request)["reason"]
-        if reason:
-            return str(reason)
-        return "insufficient resources: would delay a job that was promised a start"
+        raise InsufficientResources(
+            lambda: (
+                self._pool.explain(request)["reason"]
+                or "insufficient resources: would delay a job that was promised a start"
+            )
+        )
 
 
 def _no_promise(jobid: int) -> str:
@@ -738,11 +645,11 @@ def _broken_promise(jobid: int) -> str:
 def _steps(
     room: Callable[[float], int], change: Callable[[float], float], now: float, limit: float
 ) -> list[tuple[int, float]]:
-    """``steps`` of ``Plan.windows()``.
+    """Return ``steps`` of ``Plan.windows()``.
 
     Args:
-        room: gives the number that is free from now until a time.
-        change: gives the next moment after a time at which that may change.
+        room: function giving the number free from now until a time.
+        change: function giving the next moment after a time at which that may change.
         now, limit (float): begin and end, in seconds since the epoch.
     """
     steps: list[tuple[int, float]] = []

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The promises of a plan, to jobs that wait.
+"""The promises of a plan to waiting jobs.
 
-A promise is kept in one of two ways (see ``strategy.py``): it is counted, or it is bound to ranks.
+A promise is counted, or bound to ranks (see ``strategy.py``).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class UnitKind:
-    """Units that are counted together. Equal ones are one object, made by `UnitKind.of()`.
+    """Units that are counted together. Equal kinds are one object, made by `UnitKind.of()`.
 
     Attributes:
-        ranks (int): mask of the ranks that the units are on.
-        whole (bool): whole nodes, any of ``ranks``; else single cores, anywhere on them.
+        ranks (int): mask of the ranks of the units.
+        whole (bool): the units are whole nodes; else single cores.
     """
 
     __slots__ = ("ranks", "whole", "__weakref__")
@@ -35,10 +35,10 @@ class UnitKind:
 
     @classmethod
     def of(cls, ranks: int, whole: bool) -> UnitKind:
-        """The kind with these attributes: the existing object, if there is one.
+        """Return the kind with these attributes, the existing object if any.
 
-        Each call of a plan looks a kind up. One object is found by its identity, while a mask of
-        ranks, as long as the cluster, would be hashed each time.
+        Each call of a plan looks up a kind. An object is found by identity, while a mask of all
+        ranks of the cluster would be hashed each time.
         """
         kind = _kinds.get((ranks, whole))
         if kind is None:
@@ -54,7 +54,7 @@ class CountedDemand:
 
     Attributes:
         kind (UnitKind): the kind of units.
-        count (int): the minimum number of them.
+        count (int): the minimum number of units.
     """
 
     __slots__ = ("kind", "count")
@@ -65,7 +65,7 @@ class CountedDemand:
 
     @classmethod
     def of(cls, pool: PoolWithView, request: ResourceRequest) -> Self | None:
-        """The demand of a request; None if it asks for anything but whole nodes or single cores."""
+        """Return the demand of a request; None unless it asks for whole nodes or single cores."""
         shape = request.shape
         if not pool.countable(shape):
             return None
@@ -85,12 +85,12 @@ class CountedDemand:
 
 
 class Promise:
-    """The resources kept for a job that waits.
+    """Resources kept for a waiting job.
 
     Attributes:
         start, end (float): seconds since the epoch; the end is infinity for a job without a limit.
         request (ResourceRequest): the job's request.
-        is_open (bool): whether it is kept from now on, since the job's possible start is unknown.
+        is_open (bool): kept from now on, since the possible start of the job is unknown.
     """
 
     __slots__ = ()
@@ -102,16 +102,16 @@ class Promise:
 
     @property
     def ranks(self) -> int | None:
-        """Mask of the ranks that it is bound to; None where ranks are not chosen yet."""
+        """Mask of its ranks; None while ranks are not chosen."""
         return None
 
 
 class CountedPromise(Promise):
-    """A promise that is a number of units; its span changes when it moves.
+    """A promise of a number of units; its span changes when it moves.
 
     Attributes:
-        demand (CountedDemand): the kind and number of units.
-        span: its start and end, a list, or an array that compiled code writes to.
+        demand (CountedDemand): kind and number of units.
+        span: its start and end, in a list, or an array that compiled code writes to.
     """
 
     __slots__ = ("span", "request", "is_open", "demand")
@@ -138,22 +138,23 @@ class CountedPromise(Promise):
         return self.span[1]  # type: ignore[no-any-return]
 
     def copy(self) -> CountedPromise:
-        """An independent copy."""
+        """Return an independent copy."""
         return CountedPromise(self.start, self.end, self.request, self.demand, self.is_open)
 
 
 class _Room(Protocol):
-    """The `Availability`, plain or compiled, with the use of a promise that is bound to ranks."""
+    """An `Availability`, plain or compiled, in which a bound promise has a use."""
 
     def ranks_of(self, number: int) -> int: ...
 
 
 class BoundPromise(Promise):
-    """A promise that is bound to ranks.
+    """A promise bound to ranks.
 
     Attributes:
-        room: the availability in which it has a use
-        number (int or None): the number of that use; None: it has no ranks, since it cannot be kept
+        room: the availability with its use
+        number (int or None): the number of that use; None if it has no ranks, since it cannot be
+            kept
         pinned (bool): whether it stays on its ranks
     """
 
@@ -172,20 +173,20 @@ class BoundPromise(Promise):
 
     @property
     def ranks(self) -> int:
-        """Mask of the ranks that it is bound to.  O(ranks)."""
+        """Mask of its ranks.  O(ranks)."""
         if self.number is None or self.room is None:
             return 0
         return self.room.ranks_of(self.number)
 
 
 def due_of(promises: Mapping[int, Promise], now: float) -> tuple[list[int], float]:
-    """Return the jobs whose promises, except open ones, start at a time or before, and the first
-    start after it, or infinity."""
+    """Return the jobs with a promised start at or before `now`, without open promises, and the
+    first start after it, or infinity."""
     starts = {jobid: one.start for jobid, one in promises.items() if not one.is_open}
     found = [jobid for jobid, start in starts.items() if start <= now]
     return found, min([start for start in starts.values() if start > now], default=inf)
 
 
 def length_of(request: ResourceRequest) -> float:
-    """Duration of a request in seconds; infinity if it has none."""
+    """Return the duration of a request in seconds; infinity if it has none."""
     return request.duration if request.duration > 0 else inf

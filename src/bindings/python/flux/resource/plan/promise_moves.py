@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Promises that are counted move to earlier times, one after another.
+"""Moves of counted promises to earlier times, one after another.
 
-The definition is here. The compiled one of ``compiled.py``, which is used where it was built, has the same
-outcome with fewer searches.
+This is the definition. ``compiled.py``, used if built, has the same results with fewer searches.
 """
 
 from __future__ import annotations
@@ -22,16 +21,15 @@ if TYPE_CHECKING:
 
 
 class PromiseMoves(ABC):
-    """Moves promises, and changes the timelines that they are counted in with them.
+    """Moves promises, with the timelines that count them.
 
     Args:
-        promises (dict): job id to the promises, in the order in which they were made
-        profiles (dict): where these are counted, by the kind of units; they were made with this
-            object
+        promises (dict): job id to promise, in the order in which they were made
+        profiles (dict): kind of units to the profile that counts them, made with this object
 
     Attributes:
-        timeline (type): the class of the timelines that this works with
-        per_turn (int): the maximum number of jobs for `advance_in_turn` in a reactor turn
+        timeline (type): the class of the timelines
+        per_turn (int): the maximum number of jobs for `advance_in_turn` in one reactor turn
     """
 
     timeline: Any
@@ -48,27 +46,27 @@ class PromiseMoves(ABC):
         """Register a timeline for promises.
 
         Returns:
-            object: its ``opened(start, end, count)`` is called where units have just come free
+            object: its ``opened(start, end, count)`` is called when units come free
         """
 
     @abstractmethod
     def unwatch(self, watch: Any) -> None:
-        """Unregister a timeline: it has no promises any more."""
+        """Unregister a timeline that has no promises any more."""
 
     @abstractmethod
     def enter(self, jobid: int, promise: CountedPromise) -> None:
-        """A job has a promise, or another, that is counted now."""
+        """Note that a job's new promise is counted."""
 
     @abstractmethod
     def leave(self, jobid: int, profile: CountedProfile) -> None:
-        """A job has no promise any more, or is about to have another."""
+        """Note that a job's promise is gone, or about to be replaced."""
 
     @abstractmethod
     def advance(self, jobid: int, now: float) -> float:
-        """Move the promise of a job to the earliest time at which it fits; it starts later than now.
+        """Move a promise that starts later than now to the earliest time at which it fits.
 
         Returns:
-            float: its start after that, in seconds since the epoch
+            float: its new start, in seconds since the epoch
         """
 
     def due(self, now: float) -> tuple[list[int], float]:
@@ -88,7 +86,7 @@ class NoWatch:
 
 
 class PlainMoves(PromiseMoves):
-    """The definition: each promise is searched for from now on, one after another."""
+    """The definition: each promise is searched for from now on."""
 
     timeline = CountTimeline
     per_turn = 128

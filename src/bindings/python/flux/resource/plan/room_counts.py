@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The free resources of a pool now, counted in nodes or slots of requests.
+"""Free resources of a pool now, counted in nodes or slots of requests.
 
-A request for more than these cannot start, regardless of promises.
+A request for more cannot start, regardless of promises.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Shape
 
-#: ``(constraint, need, whether it takes ranks whole, whether nodes are counted)``: equal ones are
-#: counted together.
+#: ``(constraint, need, whether ranks are taken whole, whether nodes are counted)``; shapes with
+#: equal kinds are counted together.
 RoomKind = tuple[Any, Counts, bool, bool]
 
 
 def free_ranks(pool: PoolWithView, shape: Shape) -> int:
-    """Mask of the ranks that have room for a node or slot of a shape now, regardless of promises.
-    O(different counts of free cores and GPUs)."""
+    """Return a mask of the ranks with room for a node or slot of a shape now, regardless of
+    promises. O(different counts of free cores and GPUs)."""
     eligible = pool.eligible(shape.match)
     if shape.exclusive and shape.node_count is not None:
         eligible &= pool.index.idle
@@ -34,7 +34,7 @@ def free_ranks(pool: PoolWithView, shape: Shape) -> int:
 
 
 def room_kind(shape: Shape) -> RoomKind:
-    """The kind of nodes or slots that a shape asks for."""
+    """Return the kind of nodes or slots of a shape."""
     return shape.match, shape.need, shape.exclusive, shape.node_count is not None
 
 
@@ -47,14 +47,14 @@ class RoomCounts:
 
     def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
-        self._generation = pool.generation  # of the pool, for which the rest is valid
-        # By constraint: free counts, and the number of ranks with exactly these.
+        self._generation = pool.generation  # the pool's generation for which the rest is valid
+        # by constraint: free counts, and the number of ranks with exactly these
         self._ranks: Remembered[Any, list[tuple[Counts, int]]] = Remembered()
         self._counts: Remembered[Shape, float] = Remembered()
 
     @property
     def known(self) -> dict[Shape, float]:
-        """The counts of `of` that are known for the pool as it is; not to be changed. O(1)."""
+        """The counts of `of` that are still valid; not to be changed. O(1)."""
         generation = self._pool.generation
         if self._generation != generation:
             self._generation = generation
@@ -63,8 +63,9 @@ class RoomCounts:
         return self._counts
 
     def of(self, shape: Shape) -> float:
-        """The number of nodes or slots of a shape with room; infinity where counts do not decide
-        placement. O(different counts of free cores and GPUs); for whole nodes O(kinds of node)."""
+        """Return the number of nodes or slots of a shape with room; infinity if counts do not
+        decide placement. O(different counts of free cores and GPUs); for whole nodes O(kinds of
+        node)."""
         known = self.known
         count = known.get(shape)
         if count is None:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Room on the ranks of a pool over time, as its running jobs leave it, and what requests ask of it.
+"""Room that running jobs leave on the ranks of a pool over time, and the demands of requests on it.
 
-Room is that of an `Availability`, plain or compiled. Here the pool's jobs become uses of ranks, shapes become
-demands, and ranks placements of the pool.
+Room is an `Availability`, plain or compiled. This module turns the pool's jobs into uses of ranks,
+shapes into demands, and ranks into placements of the pool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -36,16 +36,16 @@ ALL_UNITS = 1 << 40
 
 
 class RoomOnRanks:
-    """The availability of a pool's ranks, with its running jobs entered.
+    """Availability of a pool's ranks, with its running jobs entered.
 
     Args:
         pool (PoolWithView): with a view
 
     Attributes:
-        room: the availability; another one after `make`
-        up (int): mask of the ranks that were up when it was made
-        inventory (Inventory): the pool's, as of then
-        counts (RoomCounts): what is free now
+        room: the availability; `make` replaces it
+        up (int): mask of the ranks up when it was made
+        inventory (Inventory): the pool's at that time
+        counts (RoomCounts): counts of the free resources
     """
 
     room: PlainAvailability | CompiledAvailability
@@ -57,7 +57,7 @@ class RoomOnRanks:
         self.make()
 
     def copy(self) -> Self:
-        """An independent copy."""
+        """Return an independent copy."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__, room=self.room.copy(), _jobs=self._jobs.copy())
         return new
@@ -65,7 +65,7 @@ class RoomOnRanks:
     # -- following the pool -------------------------------------------------
 
     def make(self) -> None:
-        """Begin anew with the pool's inventory and running jobs."""
+        """Begin anew, with the pool's inventory and running jobs."""
         pool = self._pool
         self.inventory = inventory = pool.inventory
         self.up = pool.eligible(None)
@@ -74,21 +74,21 @@ class RoomOnRanks:
             amounts = inventory.counts_of(units)
             totals.update(dict.fromkeys(members(mask), amounts))
         self.room = _availability(totals, self.up)
-        self._demands: Remembered[Shape, Demand] = Remembered()
+        self._areas: Remembered[Shape, list[Demand]] = Remembered()
         self._leasts: Remembered[Shape, Amounts | None] = Remembered()
-        # By shape, what `free_areas` found, and in which generation of the pool. Many promised jobs
-        # of a shape are looked at in a pass.
+        # By shape, results of `free_areas` in a generation of the pool: a pass examines many
+        # promised jobs of one shape.
         self._free_areas: Remembered[Shape, list[Demand]] = Remembered()
         self._free_since: int | None = None
-        # By job id, what it holds until when, and the number of its use.
+        # By job id, its record, and the number of its use.
         self._jobs: dict[int, tuple[object, int]] = {}
-        pool.changes_since(pool.generation)  # from now on it notes them
+        pool.changes_since(pool.generation)  # notes changes from now on
         ends = {jobid: end for end, jobid in pool.jobs_by_end()}
         for jobid, record in pool.records_now().items():
             self.come(jobid, record, ends.get(jobid, 0.0))
 
     def come(self, jobid: int, record: JobRecord, end: float) -> None:
-        """A job holds resources until a time; 0: unknown."""
+        """Enter a job that holds resources until a time; 0: unknown."""
         inventory, room = self.inventory, self.room
         number = room.create(-inf, end or inf)
         for mask, units in pairs(record[1:]):
@@ -98,15 +98,15 @@ class RoomOnRanks:
         self._jobs[jobid] = record, number
 
     def changes_since(self, generation: int) -> Mapping[int, JobRecord | None] | None:
-        """By job id, the record of each job that may have changed since a generation of the pool, None: it
-        is gone; None where all has to be made again."""
+        """Return, by job id, the record of each job that may have changed since a generation of the
+        pool (None if it is gone); None if everything must be made again."""
         pool = self._pool
         if pool.inventory is not self.inventory or pool.eligible(None) != self.up:
             return None
         return pool.changes_since(generation)
 
     def follow(self, jobid: int, record: JobRecord | None) -> bool:
-        """A job may have changed; return whether it holds something, or for another time, from now on."""
+        """Update a job; return whether it now holds something, or until another time."""
         known = self._jobs.get(jobid)
         if known is not None:
             if known[0] == record:
@@ -121,35 +121,32 @@ class RoomOnRanks:
     # -- demands ------------------------------------------------------------
 
     def demand(self, shape: Shape) -> Demand:
-        """The least demand of a shape, on the ranks that are up."""
-        demand = self._demands.get(shape)
-        if demand is None:
-            demand = self._demands[shape] = self.demand_on(shape, self._pool.eligible(shape.match))
-        return demand
+        """Return the least demand of a shape, on the ranks that are up."""
+        return self.demand_on(shape, self._pool.eligible(shape.match))
 
     def demand_on(self, shape: Shape, ranks: int) -> Demand:
-        """The least demand of a shape, on some ranks (a mask)."""
+        """Return the least demand of a shape, on some ranks (a mask)."""
         each = self.inventory.padded(shape.need)
         if shape.node_count is not None:
             return Demand(shape.node_count.min, each, True, shape.exclusive, ranks)
         return Demand(shape.slot_count.min, each, not any(each), False, ranks)
 
-    def areas(self, shape: Shape) -> Iterator[Demand]:
-        """The alternative demands, of which one has to be met; none, if only the pool can find a
-        place."""
-        if self._pool.countable(shape):
-            yield self.demand(shape)
-        else:
-            eligible = self._pool.eligible(shape.match)
-            for mask in self._groups(shape):
-                yield self.demand_on(shape, mask & eligible)
-
-    def has_areas(self, shape: Shape) -> bool:
-        """Whether `areas` has any, without making them."""
-        return self._pool.countable(shape) or bool(self._groups(shape))
+    def areas(self, shape: Shape) -> list[Demand]:
+        """Return the alternative demands, one of which must be met; none if only the pool can find a
+        placement. Not to be changed."""
+        areas = self._areas.get(shape)
+        if areas is None:
+            if self._pool.countable(shape):
+                areas = [self.demand(shape)]
+            else:
+                eligible = self._pool.eligible(shape.match)
+                areas = [self.demand_on(shape, mask & eligible) for mask in self._groups(shape)]
+            self._areas[shape] = areas
+        return areas
 
     def _groups(self, shape: Shape) -> Sequence[int]:
-        """Masks of the groups of which one has to hold all of a shape, if counts decide in each."""
+        """Return masks of the groups, one of which must hold all of a shape, if counts decide in
+        each."""
         within = shape.within
         if within is not None and within.segment == within.most == 1:
             if self._pool.countable(shape.replace(within=None)):
@@ -157,7 +154,7 @@ class RoomOnRanks:
         return ()
 
     def free_areas(self, shape: Shape) -> list[Demand]:
-        """The demands of `areas`, for the ranks that have room now; not to be changed."""
+        """Return the demands of `areas` on ranks with room now; not to be changed."""
         if self._free_since != self._pool.generation:
             self._free_since = self._pool.generation
             self._free_areas.clear()
@@ -169,7 +166,7 @@ class RoomOnRanks:
         return areas
 
     def least(self, shape: Shape) -> Amounts | None:
-        """The least total amounts of a shape; None: counts do not decide."""
+        """Return the least total amounts of a shape; None if counts do not decide."""
         if not self._pool.countable(shape):
             return None
         least = self._leasts.get(shape)
@@ -184,11 +181,11 @@ class RoomOnRanks:
     # -- what is free -------------------------------------------------------
 
     def may_fit_now(self, shape: Shape) -> bool:
-        """False if a count of what is free now shows that a shape does not fit."""
+        """Return False if counts of the free resources show that a shape does not fit."""
         return self.counts.of(shape) >= shape.least_count
 
     def all_of(self, ranks: int) -> list[tuple[int, Amounts]]:
-        """The total amounts of some ranks (a mask)."""
+        """Return ``(rank, total amounts)`` of some ranks (a mask)."""
         inventory = self.inventory
         return [
             (rank, inventory.counts_of(units))
@@ -197,8 +194,8 @@ class RoomOnRanks:
         ]
 
     def ranks_of_endless(self, ranks: int) -> int:
-        """Those of some ranks (a mask) that the only job without an end holds; 0: there are
-        several."""
+        """Return which of some ranks (a mask) the only job without an end holds; 0 if several hold
+        some."""
         pool = self._pool
         held = [pool.held(jobid) for jobid, end in pool.job_end_times() if not end]
         found = [one for one in (selected_ranks(one) & ranks for one in held) if one]
@@ -207,7 +204,7 @@ class RoomOnRanks:
     # -- placements ---------------------------------------------------------
 
     def index_beside(self, shape: Shape, ranks: int, now: float, end: float) -> RankIndex:
-        """The pool's index, less the needs of promises on some ranks."""
+        """Return the pool's index, less the needs of promises on some ranks."""
         index = self._pool.index
         if exact(shape):
             return index
@@ -225,29 +222,30 @@ class RoomOnRanks:
     def place_at(
         self, request: ResourceRequest, index: RankIndex, start: float, end: float
     ) -> tuple[Selection, int] | None:
-        """The pool's placement of a request by an index, on ranks without any promise in a span."""
+        """Return the pool's placement of a request by an index, on ranks without a promise in a
+        span."""
         eligible = self._pool.eligible(request.shape.match) & ~self.room.booked(start, end)
         return self._pool.place_request(request, index, eligible)
 
     def index_at(self, time: float) -> RankIndex:
-        """An index of the units that are free at a time, ids and all."""
+        """Return an index of the units free at a time, with ids."""
         pool = self._pool
         index = pool.index.copy()
         if time > pool.clock():
             for end, jobid in pool.jobs_by_end():
                 if end > time:
                     break
-                index.give(pool.held(jobid))
+                index.release(pool.held(jobid))
         return index
 
     def first_placed(
         self, request: ResourceRequest, start: float, until: float, ends: Iterable[float]
     ) -> float:
-        """The first time from `start` on at which the pool finds a place for a request; infinity: none
-        before `until`.
+        """Return the first time from `start` on at which the pool finds a placement; infinity if
+        none before `until`.
 
         Args:
-            ends: of the promises, seconds since the epoch
+            ends: ends of the promises, seconds since the epoch
         """
         pool, length = self._pool, length_of(request)
         index = self.index_at(start)
@@ -262,7 +260,7 @@ class RoomOnRanks:
                 break
             time = releases[-1][0]
             while releases and releases[-1][0] == time:
-                index.give(releases.pop()[1])
+                index.release(releases.pop()[1])
         return inf
 
 
@@ -289,7 +287,7 @@ def reduce(index: RankIndex, rank: int, kept: tuple[int, ...]) -> None:
 
 
 def exact(shape: Shape) -> bool:
-    """Whether room for one node's or slot's need is all that matters about a rank."""
+    """Return whether room for the need of one node or slot is all that matters on a rank."""
     if shape.node_count is None:
         return shape.slot_count.max == 1
     return shape.slot_count.fixed

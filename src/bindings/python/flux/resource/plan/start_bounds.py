@@ -3,8 +3,8 @@
 
 A request cannot start before another of the same kind could that is no larger and no longer: if
 four nodes for an hour fit at noon at the earliest, eight nodes for two hours do not fit before
-noon. This holds as long as bookings are only added. A long queue of jobs of many sizes is therefore
-planned without starting each search from now.
+noon. This holds as long as bookings are only added. So in a long queue of jobs of many sizes,
+searches do not all begin at now.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from math import inf
 
 from flux.resource.pool.remembered import Remembered
 
-#: Lengths are rounded up to powers of this, so that a queue of jobs of all lengths is some hundred
-#: stairs at most (1.1 ** 200 seconds are six years); a tenth costs a search little.
+#: Lengths are rounded up to powers of this, which limits a queue of jobs of all lengths to a few
+#: hundred stairs (1.1 ** 200 seconds are six years); a tenth costs a search little.
 LENGTH_RATIO = 1.1
-#: Families (kinds of need and constraint), and lengths of each, that are remembered: more than a
+#: Maximum number of families (kinds of need and constraint), and of lengths of each: more than a
 #: queue has at a time.
 MAX_REMEMBERED = 1024
 
 
 def _rounded(length: float) -> float:
-    """The least power of LENGTH_RATIO that is not below a length."""
+    """Return the least power of LENGTH_RATIO not below a length."""
     if length == inf:
         return inf
     power = math.ceil(math.log(max(length, 1e-3)) / math.log(LENGTH_RATIO))
@@ -34,9 +34,9 @@ def _rounded(length: float) -> float:
 
 
 class _Stair:
-    """For one length of time: ascending counts, and the times before which these do not fit.
+    """For one length of time, ascending counts, and the times before which they do not fit.
 
-    The times ascend as well, so that counts and times make a staircase.
+    The times ascend as well, which makes a staircase.
     """
 
     __slots__ = ("counts", "times")
@@ -63,7 +63,7 @@ class _Stair:
         self.times[place:end] = [time]
 
     def lower(self, time: float) -> None:
-        """Forget the bounds beyond a time."""
+        """Drop the bounds beyond a time."""
         place = bisect_right(self.times, time)
         if place < len(self.times):
             self.counts[place:] = [self.counts[place]]
@@ -71,7 +71,7 @@ class _Stair:
 
 
 class StartBounds:
-    """Least start times, for searches that begin now."""
+    """Lower bounds of start times, for searches that begin now."""
 
     def __init__(self) -> None:
         # family to ({length: _Stair}, [rounded lengths ascending], [their _Stairs])
@@ -80,7 +80,7 @@ class StartBounds:
         ] = Remembered()
 
     def least(self, family: Hashable, count: int, length: float) -> float:
-        """A time before which `count` units of a family do not fit for `length` seconds."""
+        """Return a time before which `count` units of a family do not fit for `length` seconds."""
         known = self._families.get(family)
         if known is None:
             return -inf
@@ -95,8 +95,7 @@ class StartBounds:
         return best
 
     def learn(self, family: Hashable, count: int, length: float, time: float) -> None:
-        """Learn that `count` units of a family fit for `length` seconds at a time, and not
-        earlier."""
+        """Learn the earliest time at which `count` units of a family fit for `length` seconds."""
         known = self._families.get(family)
         if known is None:
             if len(self._families) >= MAX_REMEMBERED:
@@ -117,10 +116,10 @@ class StartBounds:
         stairs[place - 1].learn(count, time)
 
     def released(self, start: float) -> None:
-        """Forget the bounds that a removed booking may have caused.
+        """Drop the bounds that a removed booking may have caused.
 
         Args:
-            start (float): its start. It did not delay a request that ends before.
+            start (float): its start; it did not delay requests that end before.
         """
         for exact, lengths, stairs in self._families.values():
             for length, stair in exact.items():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The common interface of the two ways to keep promises, by which a Plan works with either.
+"""The common interface of the two ways to keep promises.
 
 ``CountedStrategy`` counts units, ``BoundStrategy`` binds promises to ranks; the theory is in
-``plan.py``, and so is the only switch between them.
+``plan.py``, the switch between them in ``strategies.py``.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 class Strategy(ABC):
-    """How the promises of a plan are kept.
+    """A way to keep the promises of a plan.
 
     A plan calls ``sync()`` when the pool's generation is not ``seen``, and ``accepts()`` before any
-    other method that takes a request. Times are seconds since the epoch, ``now`` is the time now,
-    and an end is infinity where a request has no duration.
+    other method with a request. Times are seconds since the epoch, ``now`` is the present time, and
+    the end of a request without a duration is infinity.
 
     Attributes:
         promises (Mapping): job id to Promise, in the order in which they were made.
-        seen (int or None): generation of the pool for which all this is valid; None: of none yet.
-        moves_per_turn (int): the maximum number of jobs for `advance_in_turn()` in a reactor turn,
-            even if all of their promises move.
+        seen (int or None): generation of the pool for which this is valid; None: none yet.
+        moves_per_turn (int): the maximum number of jobs for `advance_in_turn()` in one reactor
+            turn, even if all of their promises move.
     """
 
     promises: Mapping[int, Promise]
@@ -43,114 +43,115 @@ class Strategy(ABC):
 
     @abstractmethod
     def copy(self) -> Self:
-        """An independent copy, for a plan that only looks ahead."""
+        """Return an independent copy, for a plan that only looks ahead."""
 
     # -- following the pool -------------------------------------------------
 
     @abstractmethod
     def sync(self) -> bool:
-        """Take in the changes of the pool since the generation that was seen last.
+        """Take in the changes of the pool since the generation last seen.
 
         Returns:
-            bool: False if its promises cannot be kept in this way any more.
+            bool: False if its promises can no longer be kept in this way.
         """
 
     @abstractmethod
     def started(self, jobid: int) -> None:
-        """Count in a job that the pool has just started, so that the next ``sync()`` need not."""
+        """Count a job that the pool just started, so that the next ``sync()`` need not."""
 
     # -- questions ----------------------------------------------------------
 
     @abstractmethod
     def accepts(self, request: ResourceRequest) -> bool:
-        """Whether a request can be planned in this way, beside the promises there are."""
+        """Return whether a request can be planned in this way, beside the present promises."""
 
     @abstractmethod
     def earliest(
         self, request: ResourceRequest, start: float, now: float, until: float = inf
     ) -> float:
-        """First time from ``start`` on at which a request fits for its duration, or infinity. One
-        from ``until`` on need not be found."""
+        """Return the first time from ``start`` on at which a request fits for its duration, or
+        infinity. Times from ``until`` on need not be found."""
 
     @abstractmethod
     def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
-        """Whether a request fits throughout a span."""
+        """Return whether a request fits throughout a span."""
 
     @abstractmethod
     def fits_without(
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
-        """Whether a request could start now and end at a time, beside all promises but that of a
+        """Return whether a request could run from now to `end`, beside all promises but that of a
         job."""
 
     @abstractmethod
     def is_free(self, request: ResourceRequest) -> bool:
-        """Whether a request could start now if nothing were promised."""
+        """Return whether a request could start now without promises."""
 
     @abstractmethod
     def room_ends(self, request: ResourceRequest, now: float) -> float:
-        """An upper bound of the time until which there is room for a request that starts now,
-        beside all promises: ``now`` if it does not fit at all, infinity if none is known."""
+        """Return an upper bound of the time until which a request that starts now has room, beside
+        all promises: ``now`` if it does not fit at all, infinity if none is known."""
 
     @abstractmethod
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
-        """The number of nodes (slots, if it asks for no nodes) of a request that fit throughout a
-        span."""
+        """Return the number of nodes (slots, if it asks for no nodes) of a request that fit
+        throughout a span."""
 
     @abstractmethod
     def next_change(self, request: ResourceRequest, time: float) -> float:
-        """The first moment after a time at which ``count()`` may change; infinity: none."""
+        """Return the first moment after a time at which ``count()`` may change; infinity if
+        none."""
 
     @abstractmethod
     def stale(self, now: float) -> list[int]:
-        """Ids of the jobs whose promises cannot be kept any more, in the order of promises."""
+        """Return the jobs whose promises can no longer be kept, in the order of promises."""
 
     # -- promises -----------------------------------------------------------
 
     @abstractmethod
     def reserve(self, jobid: int, request: ResourceRequest, start: float, end: float) -> bool:
-        """Promise resources to a job, which has no promise, for a span; False: they do not fit."""
+        """Promise resources to a job without a promise, for a span; return False if they do not
+        fit."""
 
     @abstractmethod
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
-        """Make an open promise to a job, which has no promise; False if the job never fits."""
+        """Make an open promise to a job without a promise; return False if it never fits."""
 
     @abstractmethod
     def trial(self) -> Callable[[], None]:
-        """Begin a trial, in which promises may be moved to other ranks; returns a function that
-        takes the moves back, to be called when the pool is as before."""
+        """Begin a trial, in which promises may move to other ranks; return a function that takes
+        the moves back, to be called when the pool is as before."""
 
     @abstractmethod
     def contains(self, jobid: int, held: Iterable[Selection]) -> bool:
-        """Whether some selections together are a part of the units of a job's promise."""
+        """Return whether some selections together are part of the units of a job's promise."""
 
     @abstractmethod
     def pin(self, jobid: int, stays: bool = True) -> None:
-        """Keep a promise on its ranks, or (``stays`` false) no longer. No effect where ranks are
-        not chosen yet."""
+        """Keep a promise on its ranks; with ``stays`` false, no longer. No effect while ranks are
+        not chosen."""
 
     @abstractmethod
     def keeps(self, jobid: int, now: float) -> bool:
-        """Whether the promise of a job can be kept, if all before it can."""
+        """Return whether the promise of a job can be kept, if all before it can."""
 
     @abstractmethod
     def advance(self, jobid: int, now: float) -> float:
         """Move the promise of a job, which can be kept, to the earliest time that keeps all others.
 
         Returns:
-            float: when it starts now; no later than before.
+            float: the new start, no later than before.
         """
 
     @abstractmethod
     def advance_in_turn(self, jobids: Iterable[int], now: float) -> tuple[int, list[int], float]:
-        """As ``advance()``, for the promises of several jobs that are for later than now, one after
-        another, where most stay where they are.
+        """Advance the promises of several jobs, which start later than now, one after another, as
+        ``advance()``; most stay.
 
         Returns:
-            the number of jobs, from the first on, that were examined; the places among these of
-            those that moved; and the first start of those, or infinity. The last is the first that
-            starts now; or the next may have a promise that cannot be kept, or takes a longer
-            search.
+            the number of jobs examined, from the first on; the indices of those that moved; and the
+            earliest of their new starts, or infinity. The last one examined starts now; or the next
+            may have a promise that cannot be kept, or needs a longer search.
         """
 
     def due(self, now: float) -> tuple[list[int], float]:
@@ -159,29 +160,29 @@ class Strategy(ABC):
 
     @abstractmethod
     def withdraw(self, jobid: int) -> Promise | None:
-        """Take out the promise of a job, and return it; None if it has none."""
+        """Take out the promise of a job and return it; None if it has none."""
 
     @abstractmethod
     def restore(self, jobid: int, promise: Promise) -> None:
-        """Put back the result of ``withdraw()``, of this strategy or the one before."""
+        """Put back a promise from ``withdraw()``, of this strategy or the one before."""
 
     # -- starting now -------------------------------------------------------
 
     @abstractmethod
     def may_start(self, request: ResourceRequest) -> bool:
-        """False if a quick check of the free resources shows that a request cannot start."""
+        """Return False if a quick check of the free resources shows that a request cannot start."""
 
     @abstractmethod
     def place(
         self, request: ResourceRequest, now: float, end: float, overdue: bool = False
     ) -> tuple[Selection, int] | None:
-        """The placement of a request now, to end at a time, beside all promises.
+        """Return a placement for a request from now to `end`, beside all promises.
 
         Args:
             overdue (bool): the job's own promise has begun, and it starts in its place: jobs
-                promised the time after it may be delayed with it.
+                promised the time after it may be delayed.
 
         Returns:
             as ``place_request()`` of the pool: ``(selection, nslots)``, or None if there is no
-            place.
+            placement.
         """

@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Tokens in a plan: counted resources that jobs need beside nodes and cores, as licences."""
+"""Tokens in a plan: counted resources beside nodes and cores, such as licences."""
 
 from __future__ import annotations
 
 from math import inf
 from typing import Callable
 
-#: The number that a job needs, by name.
+#: Number of tokens of a job, by name.
 Tokens = dict[str, int]
 
 
 class TokenPlan:
-    """The tokens available over time, beside those that are promised.
+    """Tokens available over time, beside the promised ones.
 
-    Times are seconds since the epoch. The tokens of a running job come back when it ends; one that
-    ran past its end is taken to end now.
+    Times are seconds since the epoch. The tokens of a running job come back when it ends; a job
+    past its end is assumed to end now.
 
     Args:
-        totals (dict): by name, the total number; other names are not planned
-        running (dict): by job id, the tokens of running jobs; it is read at each query
-        end_of: gives, for a running job's id, its end; 0: unknown
+        totals (dict): name to total number; other names are not planned
+        running (dict): job id to the tokens of each running job; read at each query
+        end_of: function giving the end of a running job's id; 0: unknown
 
     Attributes:
-        promised (dict): by job id, ``(tokens, start, end)`` of promises
+        promised (dict): job id to ``(tokens, start, end)`` of its promise
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class TokenPlan:
         self.promised: dict[int, tuple[Tokens, float, float]] = {}
 
     def copy(self) -> TokenPlan:
-        """An independent plan of the same running jobs with the same promises."""
+        """Return an independent plan of the same running jobs with the same promises."""
         new = TokenPlan(self._totals, self._running, self._end_of)
         new.promised = self.promised.copy()
         return new
@@ -42,9 +42,9 @@ class TokenPlan:
     def earliest(
         self, wanted: Tokens, start: float, length: float, now: float, jobid: int = -1
     ) -> float:
-        """The first time from `start` on at which the tokens are available for `length` seconds, beside
-        all promises but a job's own; infinity: never, as far as is known.  O(jobs with tokens, log) for
-        each name."""
+        """Return the first time from `start` on at which the tokens are available for `length`
+        seconds, beside all promises but a job's own; infinity if never, as far as known.  O(jobs
+        with tokens, log) per name."""
         time = start
         while True:
             before = time
@@ -54,8 +54,8 @@ class TokenPlan:
                 return time
 
     def fits(self, wanted: Tokens, start: float, end: float, now: float, jobid: int = -1) -> bool:
-        """Whether the tokens are available throughout a span, beside all promises but a job's
-        own."""
+        """Return whether the tokens are available throughout a span, beside all promises but a
+        job's own."""
         return all(
             free >= count
             for name, count in wanted.items()
@@ -72,12 +72,12 @@ class TokenPlan:
                 continue
             if free < count:
                 begin = until
-            elif begin + length <= until:  # as promises end, rounded
+            elif begin + length <= until:  # like the ends of promises, rounded
                 return begin
         return inf if begin == inf else begin
 
     def _spans(self, name: str, now: float, jobid: int) -> list[tuple[float, float, int]]:
-        """``(since, until, free)`` from now on, in order, without a gap."""
+        """Return ``(since, until, free)`` from now on, ascending, without gaps."""
         total = self._totals.get(name)
         if total is None:
             return []

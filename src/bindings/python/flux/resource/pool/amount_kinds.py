@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Amounts of a node beside cores and GPUs, as the units of ranks have them (see ``amounts.py``)."""
+"""Amounts of a node beside cores and GPUs, as units of ranks (see ``amounts.py``)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 from flux.resource.pool.masks import quote
 
-#: Steps of an amount that the largest node has at most, where it is in bytes.
+#: Maximum number of steps of an amount in bytes, on the largest node.
 MAX_STEPS = 1024
-#: The most of an amount that is no number of bytes.
+#: Maximum of an amount that is not in bytes.
 MAX_NUMBER = 1 << 16
 
 GIB = 1 << 30
-#: Attributes of a domain that RFC 49 gives in GiB.
+#: Attributes of a domain in GiB (RFC 49).
 IN_GIB = ("memory", "storage")
-#: In place of an amount: as much as R says that a node has.
+#: In place of an amount, the amount of each node in R.
 FROM_R = "R"
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": GIB, "T": 1 << 40, "P": 1 << 50}
@@ -28,11 +28,11 @@ class AmountKind(NamedTuple):
     """One amount that a pool counts.
 
     Attributes:
-        name (str): how jobs and the configuration call it
-        in_bytes (bool): whether it is a number of bytes
-        step (int): the size of a step, in bytes or as a number
-        most (int): steps of the node that has most
-        default (int): steps for each node, or slot anywhere, of a job that does not say
+        name (str): its name in jobspecs and the configuration
+        in_bytes (bool): whether it is in bytes
+        step (int): size of a step, in bytes or as a number
+        most (int): steps of the largest node
+        default (int): steps per node (or per slot anywhere) of a job that does not name it
     """
 
     name: str
@@ -42,15 +42,15 @@ class AmountKind(NamedTuple):
     default: int
 
     def steps(self, value: Any) -> int:
-        """The steps that a job needs for an amount.
+        """Return the steps that a job needs for an amount.
 
         Raises:
-            ValueError: it is no amount
+            ValueError: it is not an amount
         """
         return -(-read_amount(value, self.in_bytes) // self.step)
 
     def text(self, steps: int) -> str:
-        """An amount as text: ``4 GiB memory``."""
+        """Return an amount as text: ``4 GiB memory``."""
         amount = steps * self.step
         if not self.in_bytes:
             return f"{amount} {self.name}"
@@ -61,7 +61,7 @@ class AmountKind(NamedTuple):
         return f"{amount} B {self.name}"
 
     def value(self, steps: int) -> Any:
-        """An amount as R and the configuration have it: a number, or text with a unit."""
+        """Return an amount as in R and the configuration: a number, or text with a unit."""
         amount = steps * self.step
         if not self.in_bytes:
             return amount
@@ -72,11 +72,11 @@ class AmountKind(NamedTuple):
 
 
 class NodeAmounts:
-    """How much the ranks of a pool have of each amount.
+    """The amounts of the ranks of a pool.
 
     Attributes:
         kinds (tuple): of AmountKind
-        steps (list): for each kind, a dict of numbers of steps to the mask of the ranks with that number
+        steps (list): for each kind, a dict of number of steps to mask of ranks
     """
 
     def __init__(self, kinds: tuple[AmountKind, ...], steps: list[dict[int, int]]) -> None:
@@ -84,7 +84,7 @@ class NodeAmounts:
         self.steps = steps
 
     def parts(self, ranks: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Divide a mask of ranks into those that have the same of all amounts: ``(mask, steps)``."""
+        """Yield ``(mask, steps)`` of some ranks (a mask), divided by their steps of all amounts."""
         parts: dict[tuple[int, ...], int] = {(): ranks}
         for by_steps in self.steps:
             finer: dict[tuple[int, ...], int] = {}
@@ -100,10 +100,10 @@ class NodeAmounts:
 
 
 def read_amount(value: Any, in_bytes: bool) -> int:
-    """An amount as a number, of bytes if it is `in_bytes`; a number without unit is GiB then.
+    """Return an amount as a number (of bytes, if `in_bytes`; without a unit it is then in GiB).
 
     Raises:
-        ValueError: it is none; the text begins with its name
+        ValueError: it is not an amount; the text begins with its name
     """
     wanted = "such as 512M or 4G" if in_bytes else f"a number, 0 to {MAX_NUMBER}"
     if isinstance(value, str) and len(value) < 40:

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Amounts of a node beside cores and GPUs, such as memory: how much nodes have, and jobs ask for.
+"""Amounts of a node beside cores and GPUs, such as memory: how much nodes have, and jobs need.
 
-An amount is counted in whole *steps*, each of which is a bit of the units of a rank
-(`flux.resource.pool.inventory`): the steps of a job are in its selection as cores are, and are
-given back, copied and planned with them. Answers tell the number of a job's steps, never which.
+An amount is counted in whole *steps*. Each step is a bit of a rank's units
+(`flux.resource.pool.inventory`), so that the steps of a job are in its selection like cores, and
+are given back, copied and planned with them. Answers give the number of a job's steps, never their
+ids.
 
-In bytes are amounts of which a value has a unit (``"240G"``), and those that RFC 49 has, in GiB; all
-others are plain numbers. A step is 1, or for bytes a power of two, so that no node has more than
-`MAX_STEPS`. A node has the steps that it has in full; a job takes those that it needs in part, too.
+Amounts are in bytes if RFC 49 has them in GiB, or a value has a unit (``"240G"``); others are plain
+numbers. A step is 1, or for bytes a power of two such that no node has more than `MAX_STEPS`. Steps
+of nodes are rounded down, those of jobs up.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from flux.resource.pool.rank_index import RankIndex
     from flux.resource.request import Shape
 
-#: Amounts that a pool counts at most: each makes every mask of units longer.
+#: Maximum number of amounts that a pool counts: each makes every mask of units longer.
 MAX_KINDS = 8
 
 _NAME = re.compile(r"[A-Za-z][\w-]{0,63}", re.ASCII)
@@ -44,10 +45,10 @@ def read_table(table: Any, scheduling: Any, inventory: Inventory) -> NodeAmounts
     """Read ``[amounts]``.
 
     Args:
-        table (dict or str): by name an amount, which each node has, or a dict with ``each``, ``hosts``
-            (by host list), ``properties`` (by property) and ``default`` (of a job that does not say). In
-            place of an amount of nodes: `FROM_R`. As text: ``memory=240G,disk=1T``
-        scheduling: the value of that key in R
+        table (dict or str): name to an amount that each node has, or to a dict with ``each``,
+            ``hosts`` (by host list), ``properties`` (by property) and ``default`` (of a job that
+            does not name it). Amounts of nodes may be `FROM_R`. As text: ``memory=240G,disk=1T``
+        scheduling: the value of this key in R
         inventory (Inventory): the ranks
 
     Raises:
@@ -73,7 +74,7 @@ def read_table(table: Any, scheduling: Any, inventory: Inventory) -> NodeAmounts
 
 
 def check_name(name: Any) -> None:
-    """ValueError if an amount cannot be called so."""
+    """Raise ValueError if an amount cannot have this name."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"amounts: {quote(name)} is no name of letters, digits, - and _")
 
@@ -81,10 +82,10 @@ def check_name(name: Any) -> None:
 def read_entry(
     name: str, table: Any, scheduling: Any, inventory: Inventory
 ) -> tuple[AmountKind, dict[int, int]]:
-    """Read one entry of ``[amounts]``, of which `check_name()` knows the name; as `read_table()`.
+    """Read one entry of ``[amounts]``, whose name is already checked; as `read_table()`.
 
     Returns:
-        the amount, and numbers of steps to the mask of the ranks with that number
+        the amount, and a dict of number of steps to mask of ranks
 
     Raises:
         ValueError: it is malformed; the text begins with the key in the entry
@@ -135,8 +136,8 @@ def read_entry(
 
 
 def recorded_amounts(scheduling: Any, name: str) -> dict[int, Any]:
-    """The record in R of a scheduler that counts an amount (``scheduling.amounts``): rank to
-    the amount.
+    """Return rank to amount, recorded in R (``scheduling.amounts``) by a scheduler that counts the
+    amount.
 
     Raises:
         ValueError: it is malformed
@@ -156,8 +157,8 @@ def recorded_amounts(scheduling: Any, name: str) -> dict[int, Any]:
 def with_amounts_recorded(
     index: RankIndex, scheduling: Any, groups: dict[int, int]
 ) -> dict[int, int]:
-    """The units of a job that was found running (by units, a mask of ranks), with the amounts that
-    ``scheduling`` of its R says it has; less, if less is free."""
+    """Return {units: mask of ranks} of a job found running, with the amounts that ``scheduling`` of
+    its R records; less if less is free."""
     inventory = index.inventory
     steps: dict[int, list[int]] = {}  # by rank
     for at, one in enumerate(inventory.amounts):
@@ -172,9 +173,8 @@ def with_amounts_recorded(
 
 
 def _amounts_in_R(scheduling: Any, name: str, everything: int) -> dict[int, Any]:
-    """The amount of each rank by R: the recorded one, else memory and storage of the
-    topology (RFC 49). Where R has numbered its ranks anew, those there stand for its own in ascending
-    order."""
+    """Return rank to amount: as recorded in R, else memory and storage of the topology (RFC 49). If
+    R has renumbered its ranks, the recorded ones stand for R's own in ascending order."""
     found = recorded_amounts(scheduling, name)
     children = scheduling.get("children") if isinstance(scheduling, dict) else None
     if not found and name in IN_GIB and isinstance(children, list):
@@ -190,7 +190,8 @@ def _amounts_in_R(scheduling: Any, name: str, everything: int) -> dict[int, Any]
 
 
 def _in_domain(topo: Any, name: str, depth: int = 32) -> Any:
-    """GiB of memory or storage in a domain of a topology and those below it; without a number, 0."""
+    """Return the GiB of memory or storage in a domain and those below it; 0 if no number is
+    given."""
     if not isinstance(topo, dict) or not depth:
         return 0
     own = topo.get(name)
@@ -208,18 +209,18 @@ def _in_domain(topo: Any, name: str, depth: int = 32) -> Any:
 
 
 def with_amounts_asked(shape: Shape, jobspec: Any, kinds: tuple[AmountKind, ...]) -> Shape:
-    """A shape with the amounts that a jobspec asks for.
+    """Return a shape with the amounts of a jobspec.
 
-    They are in ``attributes.system.memory`` and ``attributes.system.amounts.NAME``: an amount of each
-    node, or of each slot of a job that asks for no nodes; or ``{"per-node": amount}``, ``{"per-slot":
+    They are in ``attributes.system.memory`` and ``attributes.system.amounts.NAME``: an amount for
+    each node (each slot, if the job asks for no nodes), or ``{"per-node": amount}``, ``{"per-slot":
     amount}``.
 
     Args:
-        jobspec (dict): it was read already
+        jobspec (dict): a jobspec that was read
         kinds (tuple): the kinds of amounts of the pool
 
     Raises:
-        ValueError: it is malformed, or asks for an amount that is not counted; the text names the key
+        ValueError: it is malformed, or names an amount that is not counted; the text names the key
     """
     attributes = jobspec.get("attributes") if isinstance(jobspec, dict) else None
     system = attributes.get("system") if isinstance(attributes, dict) else None

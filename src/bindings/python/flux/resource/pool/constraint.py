@@ -2,42 +2,39 @@
 """Constraints of a jobspec (RFC 31): checked once, evaluated as rank masks.
 
 ``parse_constraint()`` turns a constraint into nested tuples. These are hashable, so that an
-inventory can remember the ranks that meet a constraint: for a queue full of jobs with the same one,
-it is evaluated once.
+inventory evaluates a constraint once for a whole queue of jobs with it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.resource.pool.hosts import look_ups
 from flux.resource.pool.masks import intervals, quote
 
-if TYPE_CHECKING:
-    pass
 
+class Terms(tuple[str, Any]):
+    """``(operator, values)``; the values of and/or/not are such tuples, others are text; that of
+    ``mask`` (`also_on`) is a mask of ranks.
 
-class Terms(tuple[str, tuple[Any, ...]]):
-    """``(operator, values)``; the values of and/or/not are such tuples, those of the others text.
-
-    A whole constraint caches its last match for as long as it lives: with a pending job, even when tables
-    have evicted it.
+    A whole constraint keeps its last match as long as it lives, with a pending job, even after
+    tables were emptied.
 
     Attributes:
-        found: an inventory, and the mask of its ranks that match; or None
+        found: an inventory and the mask of its matching ranks; or None
     """
 
     found: tuple[object, int] | None = None
 
 
-#: Levels of and/or/not in each other. More is an error rather than a deep recursion.
+#: Maximum depth of and/or/not; deeper ones are an error rather than a deep recursion.
 MAX_DEPTH = 128
-#: Terms of a constraint: its values, the ranges of names in its hostlists, and text by its length.
-#: More is an error: a guest may ask about any constraint, and each term costs microseconds.
+#: Maximum number of terms of a constraint (values, ranges of names in hostlists, and text by
+#: length). More are an error: guests may query any constraint, and each term costs microseconds.
 MAX_TERMS = 10000
-#: Characters that count as a term: the ranges of an idset are many, and cost little each.
+#: Characters that count as one term: an idset may have many ranges, each cheap.
 TERM_CHARACTERS = 64
-#: The operators, and those of them whose values are constraints.
+#: The operators, and those whose values are constraints.
 OPERATORS = frozenset(("and", "or", "not", "properties", "hostlist", "ranks"))
 LOGIC = frozenset(("and", "or", "not"))
 #: Characters a property name must not contain (RFC 20).
@@ -45,20 +42,25 @@ ILLEGAL_IN_PROPERTIES = frozenset("!&'\"^`|()")
 
 
 def parse_constraint(constraint: Any, added: bool = False) -> Terms | None:
-    """Check a constraint and return it as nested tuples, or None for no constraint.
+    """Return a constraint as nested tuples, checked; None for no constraint.
 
     Args:
         constraint: parsed JSON: an object ``{operator: [values...]}`` or None.
-        added: something may have been added to a user's constraint, which was checked: twice
-            as much is let pass.
+        added: whether a checked user's constraint may have been extended, which doubles the limits
 
     Raises:
-        ValueError: not a constraint, or too large a one; the text names the operator and value.
+        ValueError: it is not a constraint, or too large; the text names the operator and value.
     """
     if constraint is None:
         return None
     terms = Terms(_Reader(2 if added else 1).read(constraint, 0))
     return terms if terms != ("and", ()) else None
+
+
+def also_on(terms: Terms | None, ranks: int) -> Terms:
+    """Return a constraint, limited to some ranks (a mask)."""
+    only = ("mask", ranks)
+    return Terms(only if terms is None else ("and", (terms[:], only)))
 
 
 class _Reader:

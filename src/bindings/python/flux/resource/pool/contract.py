@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The contract of resource pools with schedulers and plans."""
+"""The contract between resource pools and their schedulers and plans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NoLog:
-    """A logger that drops everything: the log of pools that were given none."""
+    """A logger that drops everything, for pools without a log."""
 
     def _drop(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -27,31 +27,31 @@ class NoLog:
 
 NO_LOG = NoLog()
 
-#: ``(end, *selection)``: the end of a job in seconds since the epoch (0: not known), and its holdings.
+#: ``(end, *selection)`` of a job; the end is in seconds since the epoch (0: unknown).
 JobRecord = tuple[Any, ...]
 
 
 class PoolContract:
-    """A pool of resources that jobs are allocated from, as a scheduler sees it.
+    """A pool of resources for allocation to jobs, as seen by a scheduler.
 
     It has two groups of methods:
 
     - *Required*: requests, allocations, reports of the instance, and R. These raise
-      ``NotImplementedError`` here. A scheduler that does not plan needs no more.
-    - *The view*: ``inventory``, ``index``, ``eligible()``, ``held()`` and ``grant()`` show
-      the inventory, the free resources and the holdings of jobs. A pool that defines
-      ``inventory`` has to define all five.
+      ``NotImplementedError`` here. They suffice for a scheduler that does not plan.
+    - *The view*: ``inventory``, ``index``, ``eligible()``, ``held()`` and ``grant()`` show the
+      inventory, the free resources and the jobs' holdings. A pool that defines ``inventory`` must
+      define all five.
 
     Attributes:
-        version (int): the version of R it reads.
+        version (int): the version of R that it reads.
         name (str): its name in the scheduler's ready line.
-        known_options (frozenset): keyword arguments its constructor understands.
+        known_options (frozenset): names of the constructor's options.
         generation (int): grows with every change of the pool.
         releases (int): grows whenever a request that did not fit may fit: something was freed, came
-            up, or properties changed.
+            up, or changed its properties.
         log: object with ``debug()``, ``info()`` and so on; the scheduler's.
-        clock: callable that tells the time, in seconds since the epoch.
-        nslots (int or None): of the pool of an allocation, how many slots it has
+        clock: callable that returns the time, in seconds since the epoch.
+        nslots (int or None): number of slots, for the pool of an allocation
     """
 
     version: Any = None
@@ -67,12 +67,12 @@ class PoolContract:
     InfeasibleRequest = InfeasibleRequest
 
     def __init__(self, R: Any = None, log: Any = None, **kwargs: Any) -> None:
-        """Make a pool of R; `ResourcePool` has looked at the version only.
+        """Make a pool from R; `ResourcePool` has only read its version.
 
         Args:
             R (dict or str): R object or JSON text; None for an empty pool.
             log: logger; None: the class's.
-            kwargs: options of ``known_options``.
+            kwargs: options in ``known_options``.
         """
         if log is not None:
             self.log = log
@@ -83,18 +83,18 @@ class PoolContract:
     # -- required: requests and allocations ---------------------------------
 
     def parse_resource_request(self, jobspec: Any) -> Any:
-        """Parse a jobspec. Called once for each job; O(vertices of its resource graph).
+        """Parse a jobspec; called once per job. O(vertices of its resource graph).
 
         Args:
             jobspec (dict): the jobspec (RFC 14, RFC 25).
 
         Returns:
-            A request object for the other methods; ``request.jobspec`` is the jobspec, the rest is
-            the pool's. Operations on the view read its ``shape`` and ``duration``
+            A request for the other methods; ``request.jobspec`` is the jobspec, the rest is the
+            pool's. The view's operations read its ``shape`` and ``duration``
             (:class:`~flux.resource.request.ResourceRequest`).
 
         Raises:
-            ValueError: the jobspec cannot be understood.
+            ValueError: the jobspec is not understood.
         """
         raise self._missing("parse_resource_request")
 
@@ -102,44 +102,44 @@ class PoolContract:
         """Allocate resources to a job (RFC 27).
 
         Args:
-            jobid (int): the job; it must not hold an allocation.
+            jobid (int): the job, which must not hold an allocation.
             request: from ``parse_resource_request()``.
 
         Returns:
-            A pool of just the resources given. Its ``to_dict()`` is R (RFC 20), with ``starttime``
-            and ``expiration`` 0 until they are set.
+            A pool of just the allocated resources. Its ``to_dict()`` is R (RFC 20), with
+            ``starttime`` and ``expiration`` 0 until they are set.
 
         Raises:
             InsufficientResources: it does not fit now.
-            InfeasibleRequest: it can never fit.
-            ValueError: the job holds an allocation, or a hook of the pool chose resources that are not free.
+            InfeasibleRequest: it never fits.
+            ValueError: the job holds an allocation, or a hook of the pool chose resources that are
+                not free.
         """
         raise self._missing("alloc")
 
     def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
-        """Take back resources of a job.
+        """Take resources back from a job.
 
         Args:
-            jobid (int): the job. For one that holds nothing, nothing happens.
-            R: the released resources: a pool, R object or JSON text; None: all of the job. Ranks that
-                left the pool are ignored.
-            final (bool): nothing of the job remains; R must be all that it still held.
+            jobid (int): the job; one that holds nothing is ignored.
+            R: the released resources: a pool, R object or JSON text; None: all of the job. Ranks
+                that left the pool are ignored.
+            final (bool): the job ends, and R must be all that it still holds.
 
         Raises:
-            ValueError: the job does not hold the resources in R, or ``final`` does not match. Nothing is
-                changed.
+            ValueError: the job does not hold R, or ``final`` does not match. Nothing is changed.
         """
         raise self._missing("free")
 
     def register_alloc(self, jobid: int, R: Any) -> None:
-        """Record an allocation that was made earlier, of a job found running (RFC 27 hello).
+        """Record an earlier allocation of a job found running (RFC 27 hello).
 
         Args:
             jobid (int): the job.
             R: the job's resources: a pool, R object or JSON text. Its expiration is the job's end.
 
         Raises:
-            ValueError: the pool lacks some of R, another job holds some, or the job is known.
+            ValueError: the pool lacks part of R, another job holds part of it, or the job is known.
                 Nothing is changed.
         """
         raise self._missing("register_alloc")
@@ -147,31 +147,31 @@ class PoolContract:
     # -- required: reports of the instance -----------------------------------
 
     def mark_up(self, ids: Any) -> None:
-        """Make ranks available: an idset or ``"all"``; unknown ranks are ignored.
+        """Make ranks (an idset or ``"all"``) available; unknown ranks are ignored.
 
         Raises:
-            ValueError: not an idset.
+            ValueError: it is not an idset.
         """
         raise self._missing("mark_up")
 
     def mark_down(self, ids: Any) -> None:
-        """Make ranks unavailable for new jobs; as ``mark_up()``. Jobs keep theirs."""
+        """Make ranks unavailable to new jobs; as ``mark_up()``. Running jobs keep them."""
         raise self._missing("mark_down")
 
     def remove_ranks(self, ranks: Any) -> None:
-        """Remove ranks for good (RFC 28 shrink), with the holdings of jobs on them.
+        """Remove ranks for good (RFC 28 shrink), with the jobs' holdings on them.
 
         Args:
-            ranks: idset text, ``IDset`` or iterable of ranks; unknown ones are ignored.
+            ranks: idset text, ``IDset`` or iterable of ranks; unknown ranks are ignored.
         """
         raise self._missing("remove_ranks")
 
     def add_property(self, name: str, ranks: Any) -> None:
-        """Give ranks (an idset) a property (RFC 28 property-add)."""
+        """Add a property to ranks, an idset (RFC 28 property-add)."""
         raise self._missing("add_property")
 
     def remove_property(self, name: str, ranks: Any) -> None:
-        """Take a property from ranks (RFC 28 property-remove)."""
+        """Remove a property from ranks (RFC 28 property-remove)."""
         raise self._missing("remove_property")
 
     @property
@@ -183,7 +183,7 @@ class PoolContract:
         """Set the end of validity (seconds since the epoch, 0: none).
 
         Raises:
-            ValueError: not a time.
+            ValueError: it is not a time.
         """
         raise self._missing("set_expiration")
 
@@ -192,39 +192,40 @@ class PoolContract:
         raise self._missing("set_starttime")
 
     def update_expiration(self, jobid: int, expiration: float) -> None:
-        """Set the end of a running job (seconds since the epoch, 0: none).
+        """Set the end of a running job (seconds since the epoch; 0: none).
 
-        For a job that holds nothing, nothing happens.
+        A job that holds nothing is ignored.
 
         Raises:
-            ValueError: not a time.
+            ValueError: it is not a time.
         """
         raise self._missing("update_expiration")
 
     def job_end_times(self) -> list[tuple[int, float]]:
-        """List of ``(jobid, end)`` of all jobs, in seconds since the epoch, 0: none. O(jobs)."""
+        """Return ``(jobid, end)`` of all jobs; ends in seconds since the epoch, 0: none.
+        O(jobs)."""
         raise self._missing("job_end_times")
 
     # -- required: R and copies ----------------------------------------------
 
     def copy(self) -> Self:
-        """An independent copy with all allocations, which logs nothing. O(ranks + jobs)."""
+        """Return an independent copy with all allocations, which logs nothing. O(ranks + jobs)."""
         raise self._missing("copy")
 
     def to_dict(self) -> dict[str, Any]:
-        """The resources as an R object (RFC 20)."""
+        """Return the resources as an R object (RFC 20)."""
         raise self._missing("to_dict")
 
     def to_resource_set(self) -> Any:
-        """The resources as a ``flux.resource.ResourceSet``."""
+        """Return the resources as a ``flux.resource.ResourceSet``."""
         return resource_set(self.to_dict())
 
     def entries(self) -> list[Entry]:
-        """All that is in the pool, as a list of ``(rank mask, core mask, GPU mask)``."""
+        """Return all resources of the pool, as a list of ``(rank mask, core mask, GPU mask)``."""
         return read_lite(self.to_dict())
 
     def dumps(self) -> str:
-        """The resources as short text, ``rank[0-1]/core[0-3],gpu0``."""
+        """Return the resources as short text, ``rank[0-1]/core[0-3],gpu0``."""
         inventory = self.inventory
         return inventory.dumps(inventory.whole())
 
@@ -240,14 +241,15 @@ class PoolContract:
         return resource_set(self._part(self._down()))
 
     def allocated_to_dict(self) -> dict[str, Any]:
-        """Return the allocated resources as an R object (RFC 20). O(ranks); a ResourceSet takes longer."""
+        """Return the allocated resources as an R object (RFC 20). O(ranks); faster than a
+        ResourceSet."""
         if type(self).copy_allocated is not PoolContract.copy_allocated:
             found: dict[str, Any] = self.copy_allocated().to_dict()
             return found
         return self._part(self._allocated())
 
     def held_to_dict(self, jobid: int) -> dict[str, Any]:
-        """Return the resources of a job as an R object (RFC 20), without times. O(ranks of the job).
+        """Return the resources of a job as an R object (RFC 20) without times. O(ranks of the job).
 
         Raises:
             KeyError: the job holds no allocation.
@@ -255,7 +257,7 @@ class PoolContract:
         return self._part(self.held(jobid))
 
     def down_to_dict(self) -> dict[str, Any]:
-        """Return the resources of ranks that are down, as ``allocated_to_dict()``."""
+        """Return the resources of ranks that are down; as ``allocated_to_dict()``."""
         if type(self).copy_down is not PoolContract.copy_down:
             found: dict[str, Any] = self.copy_down().to_dict()
             return found
@@ -266,8 +268,8 @@ class PoolContract:
         inventory = self.inventory
         full = inventory.full
         groups = {units: mask & ~index.idle for units, mask in inventory.kinds.items()}
-        # Ranks by their total and free units: a mask is as long as the cluster, so one is made
-        # for all ranks of a kind and state together.
+        # Group the ranks by their total and free units: a mask is as long as the cluster, so one is
+        # made per kind and state.
         alike: dict[tuple[int, int], list[int]] = {}
         for rank, free in enumerate(index.partial):
             if free:
@@ -297,23 +299,23 @@ class PoolContract:
     def inventory(self) -> Inventory:
         """The ranks with their units, hosts and properties.
 
-        It is immutable: when ranks leave or properties change, the pool has another one.
+        It is immutable, and replaced when ranks leave or properties change.
         """
         raise self._missing("inventory")
 
     @property
     def index(self) -> RankIndex:
-        """The free units of ``inventory``, up or not. Only the pool itself changes it."""
+        """The free units of ``inventory``, up or not. Only the pool changes it."""
         raise self._missing("index")
 
     def eligible(self, match: Any) -> int:
-        """Mask of the ranks that are up and meet a parsed constraint (``shape.match``; None: no
-        constraint).
+        """Return a mask of the ranks that are up and meet a parsed constraint (``shape.match``;
+        None: no constraint).
         """
         raise self._missing("eligible")
 
     def held(self, jobid: int) -> Selection:
-        """The selection that a job holds. O(1).
+        """Return the selection that a job holds. O(1).
 
         Raises:
             KeyError: the job holds no allocation.
@@ -321,25 +323,26 @@ class PoolContract:
         raise self._missing("held")
 
     def records_now(self) -> dict[int, JobRecord]:
-        """Return a snapshot: dict of job id to its `JobRecord`. O(jobs)."""
+        """Return a snapshot: job id to `JobRecord`. O(jobs)."""
         return {jobid: (end, *self.held(jobid)) for jobid, end in self.job_end_times()}
 
     def changes_since(self, generation: int) -> dict[int, JobRecord | None] | None:
-        """Return the jobs that started, ended, released resources or moved their end since a generation of
-        the pool: job id to `JobRecord`, or to None if it has ended. May include others.
+        """Return the jobs that started, ended, released resources or got another end since a
+        generation of the pool: job id to `JobRecord`, or to None if it ended. May include other
+        jobs.
 
-        None: not known (the default); the caller has to read all jobs.
+        None (the default) if unknown; the caller must then read all jobs.
         """
         return None
 
     def grant(self, jobid: int, request: Any, selection: Selection, nslots: int) -> Self:
-        """Allocate a selection, all of which is free, to a job.
+        """Allocate a selection, which is free, to a job.
 
         Args:
-            jobid (int): the job; it holds no allocation.
-            request: the request. The job ends ``request.duration`` seconds from now, or with the pool
-                if that is 0.
-            selection, nslots: as ``place_request()`` returned them.
+            jobid (int): the job, which holds no allocation.
+            request: the request. The job ends ``request.duration`` seconds from now; if that is 0,
+                with the pool.
+            selection, nslots: from ``place_request()``.
 
         Returns:
             As ``alloc()``.
@@ -348,8 +351,8 @@ class PoolContract:
 
 
 def resource_set(R: dict[str, Any]) -> Any:
-    """R as a ``flux.resource.ResourceSet``; of R without ranks, an empty one."""
-    # Not at the top: the host's module imports names of this package.
+    """Return R as a ``flux.resource.ResourceSet``, empty for R without ranks."""
+    # Not imported above: the host's module imports names of this package.
     from flux.resource.ResourceSet import ResourceSet
 
     return ResourceSet(R) if R["execution"]["R_lite"] else ResourceSet()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Why a request does not fit, in numbers and in a sentence for its user.
+"""The reason why a request does not fit, in numbers and in a sentence for its user.
 
-``explain()`` finds the numbers by a pool's view, and ``why_pending()`` is the only place that makes
-a sentence of them. ``infeasible()`` makes that of a request that can never fit.
+``explain()`` finds the numbers in a pool's view; only ``why_pending()`` makes a sentence of them.
+``infeasible()`` makes the sentence for a request that never fits.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 node``, ``2 nodes``."""
+    """Return ``1 node``, ``2 nodes``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def need_text(inventory: Inventory, shape: Shape) -> str:
-    """The needs of one node or slot of a request: ``4 cores, 1 GPU and 8 GiB memory``."""
+    """Return the need of one node or slot of a request: ``4 cores, 1 GPU and 8 GiB memory``."""
     cores, gpus = shape.need[:2]
     parts = [counted(cores, "core")]
     if gpus:
@@ -37,9 +37,9 @@ def need_text(inventory: Inventory, shape: Shape) -> str:
 
 
 def infeasible(inventory: Inventory, shape: Shape) -> str:
-    """Sentence for a request that an empty pool could not satisfy.
+    """Return the sentence for a request that does not fit an empty pool.
 
-    It begins word for word as that of flux-core's schedulers does, which scripts look for.
+    It begins with the words of flux-core's schedulers, which scripts look for.
     """
     match = inventory.matching(shape.match)
     capacity = cores = gpus = slots = small = 0
@@ -90,8 +90,8 @@ def infeasible(inventory: Inventory, shape: Shape) -> str:
 
 
 def infeasible_in_groups(pool: PoolWithView, shape: Shape) -> str | None:
-    """Sentence for a request that an empty pool could satisfy, but not in as few groups as it has to
-    be in; None: that is not the reason."""
+    """Return the sentence for a request that fits an empty pool, but not within its groups; None if
+    that is not the reason."""
     if shape.within is None:
         return None
     inventory = pool.inventory
@@ -112,13 +112,13 @@ def left_out(
     one: str = "is too small",
     more: str = "are too small",
 ) -> str:
-    """The end of a sentence: how many ranks a request cannot use, and why; empty if it can use all.
+    """Return the end of a sentence on ranks that a request cannot use; empty if it can use all.
 
     Args:
         inventory (Inventory): the ranks with their resources.
         match (int): mask of the ranks that meet the constraint.
-        small (int): how many of these the request cannot use all the same.
-        one, more (str): why not, of one and of several such ranks.
+        small (int): number of matching ranks that it cannot use all the same.
+        one, more (str): the reason, for one and for several such ranks.
     """
     total = popcount(inventory.ranks)
     text = ""
@@ -132,7 +132,7 @@ def left_out(
 
 
 def explain(pool: PoolWithView, shape: Shape) -> dict[str, Any]:
-    """Numbers and reason of a shape; see ``ResourcePool.explain()``.
+    """Return numbers and reason for a shape; see ``ResourcePool.explain()``.
 
     O(kinds of rank + different counts of free cores and GPUs).
     """
@@ -165,16 +165,16 @@ def facts(
     each: str,
     small: str = "too small",
 ) -> dict[str, Any]:
-    """The answer of ``explain()``.
+    """Return the answer of ``explain()``.
 
     Args:
         pool: the pool; ``shape`` is the request's.
-        large (int): mask of the ranks that match and are large enough when idle, up or not.
-        up (int): mask of the ranks that match and are up.
-        free (int): how many of these have room for one node's share, or one slot.
-        have (int): how many nodes, or slots, fit on them.
-        each (str): what each node or slot needs; ``exclusive``: all of the node.
-        small (str): the noun for a rank that matches and is not in ``large``.
+        large (int): mask of matching ranks that are large enough when idle, up or not.
+        up (int): mask of matching ranks that are up.
+        free (int): number of these with room for one node's share, or one slot.
+        have (int): number of nodes, or slots, that fit on them.
+        each (str): need of each node or slot; ``exclusive``: the whole node.
+        small (str): noun for a matching rank that is not in ``large``.
     """
     inventory = pool.inventory
     count = shape.slot_count if shape.node_count is None else shape.node_count
@@ -199,8 +199,8 @@ def facts(
 
 
 def _why_not_together(pool: PoolWithView, shape: Shape, up: int, answer: dict[str, Any]) -> str:
-    """The sentence for a request for which enough is free, but not in as few groups as it has to be
-    in; empty if it is."""
+    """Return the sentence for a request that has enough free, but not within its groups; empty if
+    it fits there."""
     assert shape.within is not None
     needed, unit = answer["needed"], answer["unit"]
     best = shape.within.best(pool.rooms(pool.index, shape, up), needed)
@@ -211,13 +211,13 @@ def _why_not_together(pool: PoolWithView, shape: Shape, up: int, answer: dict[st
 
 
 def why_pending(answer: dict[str, Any], each: str, down: int, small: str, constrained: bool) -> str:
-    """The sentence for a request that has to wait; empty if enough is free.
+    """Return the sentence for a request that must wait; empty if enough is free.
 
     Args:
-        answer (dict): the numbers of ``explain()``.
-        each (str): what each node or slot needs; ``exclusive``: all of the node.
-        down (int): how many ranks are large enough, and down.
-        small (str): the noun for ranks that are not large enough.
+        answer (dict): numbers of ``explain()``.
+        each (str): need of each node or slot; ``exclusive``: the whole node.
+        down (int): number of ranks that are large enough, but down.
+        small (str): noun for ranks that are not large enough.
         constrained (bool): whether the request has a constraint.
     """
     needed, available, free = answer["needed"], answer["available"], answer["free"]

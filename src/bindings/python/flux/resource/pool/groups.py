@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Groups of ranks, such as racks: which of them a request is placed in.
+"""Groups of ranks, such as racks, and the choice of groups for a request.
 
-A request may have to be together (`Within`): all of it in one group, or in at most a number of groups, or each
-*segment* of a number of nodes in one. Any other request is put into as few groups as it can be
-(`packed`), so that whole groups stay free, and is never refused on that account.
+A request may be bound to groups (`Within`): all of it to one group, or to a limited number of
+groups, or each *segment* (a number of nodes) to one. Any other request gets as few groups as
+possible (`packed`), so that whole groups stay free, and is never refused because of them.
 
-Both first choose groups by their room, which costs a mask and a count for each group,
-and leave the rest to the placement of the pool: it is given the ranks of these groups only.
+Groups are chosen by their room, for a mask and a count per group; placement then gets only the
+ranks of these groups.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from flux.resource.pool.masks import popcount, take
 if TYPE_CHECKING:
     from flux.resource.ResourceCount import ResourceCount
 
-#: Ranks by their room: the number of nodes (1) or slots on each, and the mask of the ranks.
-#: No rank is in two of them.
+#: Ranks by their room: the number of nodes (1) or slots on each rank, and a mask of the ranks. No
+#: rank is in two entries.
 Rooms = list[tuple[int, int]]
 
 
 class Groups:
-    """The groups of one level. Never changed; one object is equal to itself alone, so that shapes
-    that name it are told apart quickly.
+    """The groups of one level. Immutable; compared by identity, so that shapes that name them
+    compare quickly.
 
     Args:
-        level (str): the noun for a group: ``rack``
-        groups (dict): by the name of a group, mask of its ranks; no rank is in two
+        level (str): noun for a group: ``rack``
+        groups (dict): name of a group to mask of its ranks; no rank is in two
 
     Attributes:
         level (str): as given
-        names (list), masks (list): of the groups, in the same order
-        ranks (int): mask of the ranks that are in some group
+        names (list), masks (list): names and masks of the groups, in the same order
+        ranks (int): mask of all ranks in groups
     """
 
     __slots__ = ("level", "names", "masks", "ranks")
@@ -49,21 +49,21 @@ class Groups:
             self.ranks |= mask
 
     def names_of(self, ranks: int) -> list[str]:
-        """The names of the groups that some ranks (a mask) are in.  O(groups)."""
+        """Return the names of the groups of some ranks (a mask).  O(groups)."""
         return [name for name, mask in zip(self.names, self.masks) if mask & ranks]
 
     def rooms(self, rooms: Rooms, most: int, unit: int = 1) -> list[tuple[int, int]]:
-        """The room of each group that has some.
+        """Return the room of each group that has some.
 
-        O(groups) for each different number of `rooms`, up to `most`.
+        O(groups) for each different number in `rooms`, up to `most`.
 
         Args:
-            rooms (list): ranks by what they have room for
-            most (int): how much is asked for: a rank with more counts as one with so much
+            rooms (list): ranks by their room
+            most (int): the wanted number; a rank with more counts for this
             unit (int): nodes of a segment
 
         Returns:
-            list of ``(segments, or slots, position of the group)``
+            list of ``(segments or slots, index of the group)``
         """
         by_number: dict[int, int] = {}
         for number, mask in rooms:
@@ -84,12 +84,12 @@ class Groups:
 
 
 class Within(NamedTuple):
-    """In which groups a request has to be.
+    """The groups that a request is bound to.
 
     Attributes:
-        groups (Groups): the groups of a level
-        segment (int): nodes of a segment, all in one group; 1: there are no segments
-        most (int or None): the most groups; None: any number
+        groups (Groups): groups of a level
+        segment (int): nodes of a segment, all in one group; 1: no segments
+        most (int or None): maximum number of groups; None: no limit
     """
 
     groups: Groups
@@ -97,21 +97,21 @@ class Within(NamedTuple):
     most: int | None = 1
 
     def best(self, rooms: Rooms, most: int) -> int:
-        """How many nodes (or slots) could be placed together, of `most` at most."""
+        """Return the number of nodes (or slots), at most `most`, that could be placed together."""
         found = self.groups.rooms(rooms, most, self.segment)
         largest = sorted([room for room, _ in found], reverse=True)[: self.most]
         return min(sum(largest) * self.segment, most)
 
     def choose(self, rooms: Rooms, count: ResourceCount, idle: int) -> int:
-        """Choose ranks on which a placement is as it has to be.
+        """Choose ranks for a placement within the groups.
 
         Args:
-            rooms (list): ranks by what they have room for
-            count (ResourceCount): how many nodes, or slots, are wanted
-            idle (int): mask of the ranks of which nothing is in use
+            rooms (list): ranks by their room
+            count (ResourceCount): wanted number of nodes, or slots
+            idle (int): mask of ranks without any use
 
         Returns:
-            mask; 0: there is no room.  The fewest groups, of these the fullest
+            mask of the fewest groups, of these the fullest; 0 if there is no room
         """
         most = count.min if count.fixed else 1 << 62
         if count.fixed:
@@ -141,7 +141,7 @@ class Within(NamedTuple):
         return ranks
 
     def text(self, count: int, unit: str) -> str:
-        """The request in words: ``16 nodes in one rack``."""
+        """Return the request as text: ``16 nodes in one rack``."""
         level = self.groups.level
         if self.segment > 1:
             number = count // self.segment
@@ -154,7 +154,7 @@ class Within(NamedTuple):
         return nodes if self.most is None else f"{nodes} in at most {self.most} of level {level}"
 
     def best_text(self, best: int) -> str:
-        """How much of it can be together."""
+        """Return, as text, how much can be placed together."""
         level = self.groups.level
         if self.segment > 1:
             number = best // self.segment
@@ -165,11 +165,11 @@ class Within(NamedTuple):
 
 
 class Whole:
-    """Whether groups are wholly idle, found out when asked.
+    """Whether groups are wholly idle, found out on demand.
 
     Args:
-        masks (list): of the groups
-        idle (int): mask of the ranks of which nothing is in use
+        masks (list): masks of the groups
+        idle (int): mask of ranks without any use
     """
 
     __slots__ = ("_masks", "_idle")
@@ -186,16 +186,16 @@ class Whole:
 def fewest(
     found: list[tuple[int, int]], wanted: int, most: int | None, whole: Whole
 ) -> list[tuple[int, int]]:
-    """The fewest groups that have room, among as few the fullest.
+    """Return the fewest groups with enough room, of these the fullest.
 
     Args:
-        found (list): ``(room, position)`` of groups
-        wanted (int): how much room is needed
-        most (int or None): the most groups
-        whole: whether the group of a position is wholly idle: such are taken last
+        found (list): ``(room, index)`` of groups
+        wanted (int): room needed
+        most (int or None): maximum number of groups
+        whole: whether the group of an index is wholly idle; such groups are taken last
 
     Returns:
-        list of ``(how much of it, position)``; empty: there is no room
+        list of ``(room used, index)``; empty if there is no room
     """
     left = wanted
     picked: list[tuple[int, int]] = []
@@ -213,17 +213,17 @@ def fewest(
 
 
 def packed(levels: Iterable[Groups], idle: int, count: ResourceCount, rooms: Rooms) -> int:
-    """The ranks that a request is best given so that whole groups stay free: those of the fewest
-    groups that have room for all of it, level by level, the largest groups first.
+    """Return the ranks for a request that leave whole groups free: level by level, the largest
+    groups first, those of the fewest groups with room for all of it.
 
     Args:
-        levels: groups; the largest first
-        idle (int): mask of the ranks of which nothing is in use
-        count (ResourceCount): how many nodes, or slots, are wanted
-        rooms (list): ranks by what they have room for
+        levels: groups, the largest first
+        idle (int): mask of ranks without any use
+        count (ResourceCount): wanted number of nodes, or slots
+        rooms (list): ranks by their room
 
     Returns:
-        mask; 0: that makes no difference
+        mask; 0 if it makes no difference
     """
     if count.fixed:
         wanted: int | None = count.min
@@ -237,20 +237,19 @@ def packed(levels: Iterable[Groups], idle: int, count: ResourceCount, rooms: Roo
 def choose_nodes(
     levels: Sequence[Groups], idle: int, ranks: int, count: int, beside: int = 0
 ) -> int:
-    """Choose `count` of some ranks in as few groups as can be; fewer if there are fewer.
+    """Choose `count` of some ranks in as few groups as possible; fewer if there are fewer.
 
     O(groups).
 
     Args:
-        levels: groups; the largest first
-        idle (int): mask of the ranks that count as not in use: groups of only such are taken last
+        levels: groups, the largest first
+        idle (int): mask of ranks that count as unused; groups of only these are taken last
         ranks (int): mask of the ranks to choose from
-        count (int): how many
-        beside (int): mask of ranks whose groups come before all others, since the choice is to be
-            together with these
+        count (int): number of ranks
+        beside (int): mask of ranks to be together with; their groups come first
 
     Returns:
-        mask; of equal ranks the lowest
+        mask, with the lowest of equal ranks
     """
     chosen = 0
     for groups in reversed(levels) if beside else ():
@@ -270,9 +269,10 @@ def choose_nodes(
 
 
 def _packed(levels: Iterable[Groups], idle: int, rooms: Rooms, wanted: int) -> int:
-    """The ranks of the fewest groups with room for `count` nodes (or slots); see `packed`."""
+    """Return the ranks of the fewest groups with room for `wanted` nodes (or slots); see
+    `packed`."""
     chosen = -1
-    if wanted == 1 and len(rooms) > 1:  # any of the ranks holds it
+    if wanted == 1 and len(rooms) > 1:  # any of the ranks will do
         every = 0
         for _, mask in rooms:
             every |= mask

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The hooks of ``Rv1Pool``, for sites that order or choose candidates themselves.
+"""The hooks of ``Rv1Pool``, by which sites order or choose candidates.
 
-They work on Python sets, which are made for each attempt. A pool that overrides none of them makes
-no such sets.
+They work on Python sets, made at each attempt, except in a pool that overrides no hook.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def ids_of(mask: int) -> frozenset[int]:
-    """Frozenset of the members of a mask."""
+    """Return a frozenset of the members of a mask."""
     return frozenset(members(mask))
 
 
@@ -41,13 +40,13 @@ class Hooks(ResourcePoolImplementation):
         """Order the candidates.
 
         Args:
-            candidates (list): tuples ``(rank, info, free_cores, free_gpus)``: ``info`` a read-only
-                mapping with ``hostname``, ``cores``, ``gpus`` and ``up``; ``cores``, ``gpus`` and
-                the last two elements are frozensets of ids.
+            candidates (list): tuples ``(rank, info, free_cores, free_gpus)``: ``info`` is a
+                read-only mapping with ``hostname``, ``cores``, ``gpus`` and ``up``; ``cores``,
+                ``gpus`` and the last two elements are frozensets of ids.
 
         Returns:
-            The candidates to try, in that order: most free cores, then most free GPUs, then lowest
-            rank, unless overridden.
+            The candidates in the order of trial. The default is most free cores, then most free
+            GPUs, then lowest rank.
         """
         return sorted(candidates, key=lambda one: (-len(one[2]), -len(one[3]), one[0]))
 
@@ -59,7 +58,7 @@ class Hooks(ResourcePoolImplementation):
             request (ResourceRequest): the job's request.
 
         Returns:
-            ``(selected, nslots)``: ``selected`` a list of ``(rank, cores, gpus)`` with the ids
+            ``(selected, nslots)``: ``selected`` is a list of ``(rank, cores, gpus)`` with the ids
             taken on each; empty if the request does not fit now.
         """
         shape = request.shape
@@ -76,7 +75,7 @@ class Hooks(ResourcePoolImplementation):
             ``(selection, nslots)``, or None if it does not fit now.
 
         Raises:
-            ValueError: a hook chose units that are not free, not up or not there.
+            ValueError: a hook chose units that are not free, not up or unknown.
         """
         shape = request.shape
         if shape.exclusive:
@@ -95,7 +94,7 @@ class Hooks(ResourcePoolImplementation):
         free = index.free(rank)
         free_cores = free & inventory.core_mask
         if shape.slot_amounts and not shape.exclusive:
-            # The hook does not know of amounts: it sees cores for as many slots as these allow.
+            # The hook does not know of amounts: show it cores for as many slots as these allow.
             slots = slots_on(inventory.counts_of(free), shape)
             free_cores = take(free_cores, min(slots * shape.slot_size, popcount(free_cores)))
         full = inventory.full[rank]
@@ -113,7 +112,7 @@ class Hooks(ResourcePoolImplementation):
         )
 
     def _checked(self, index: RankIndex, eligible: int, selected: Any) -> Selection:
-        """The selection that a hook chose, which may be wrong and is checked."""
+        """Return the selection chosen by a hook, checked."""
         inventory = index.inventory
         groups: dict[int, int] = {}
         seen = 0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Host names of a pool's ranks (RFC 29), kept as runs of numbered names.
+"""Host names of a pool's ranks (RFC 29), as runs of numbered names.
 
-The ``node[0-9999]`` of a cluster is one run here instead of 10,000 strings, so that a pool is made
-from R and the R of an allocation is written without expanding the list.
+``node[0-9999]`` is one run here instead of 10,000 strings, so that R is read, and the R of an
+allocation written, without expanding the list.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.masks import popcount, quote, runs
 
-#: Names that a hostlist may stand for, as many as there may be ranks: a short text like
-#: ``n[0-99999999]`` must not cost memory without bound.
+#: Maximum number of names in a hostlist, equal to that of ranks: a short text like
+#: ``n[0-99999999]`` must not cost unbounded memory.
 MAX_NAMES = 1 << 20
-#: Characters of a name outside brackets; no host has a longer one.
+#: Maximum length of a name outside brackets; no host has a longer one.
 MAX_NAME = 255
-#: Digits of a number in a name; further digits belong to the prefix.
+#: Maximum number of digits of a number in a name; more belong to the prefix.
 MAX_DIGITS = 18
 
 if TYPE_CHECKING:
     #: ``(prefix, width, low, count)``; see ``name_pieces()``.
     Piece = tuple[str, int | None, int, int]
-    #: The prefix of the last number of a name, the digits that it is printed with (0 if there is
-    #: none), and the suffix. Two names are the same if their forms and their numbers are.
+    #: The prefix of the last number of a name, its printed digits (0 if there is none), and the
+    #: suffix. Names are equal if their forms and numbers are.
     NameForm = tuple[str, int, str]
 
 _EXPR = re.compile(r"([!-+\--Z\\^-~]*)(?:\[([0-9,-]+)\]([!-+\--Z\\^-~]*))?")
@@ -40,7 +40,7 @@ _BACKWARDS = re.compile(rf"([^0-9]*)([0-9]{{0,{MAX_DIGITS}}})(.*)", re.DOTALL)
 
 
 def _split(text: str) -> list[str]:
-    """Split a hostlist at the commas that are outside brackets."""
+    """Split a hostlist at the commas outside brackets."""
     if "," not in text or "[" not in text:
         return text.split(",")
     parts = []
@@ -59,14 +59,13 @@ def _split(text: str) -> list[str]:
 
 
 def _elements(text: Any) -> Iterator[tuple[str, int | None, int, int, str]]:
-    """Decode a hostlist into ``(prefix, width, low, high, suffix)``, one for each name and range.
+    """Decode a hostlist into ``(prefix, width, low, high, suffix)`` for each name and range.
 
     Numbers are printed at least ``width`` digits wide between prefix and suffix; ``width`` is None
-    for a name without brackets, which is the prefix. Costs a look at each element, however many
-    names it stands for.
+    for a name without brackets, which is the prefix. The cost is per element, not per name.
 
     Raises:
-        ValueError: not a hostlist (RFC 29).
+        ValueError: it is not a hostlist (RFC 29).
     """
     if not isinstance(text, str):
         raise ValueError(f"hostlist must be a string, got {quote(text)}")
@@ -99,11 +98,11 @@ def _elements(text: Any) -> Iterator[tuple[str, int | None, int, int, str]]:
 def name_pieces(text: Any) -> list[Piece]:
     """Decode a hostlist into pieces ``(prefix, width, low, count)``.
 
-    A piece stands for ``count`` names, ``prefix`` and the numbers from ``low`` on printed at least
+    A piece is ``count`` names: ``prefix`` and the numbers from ``low`` on, printed at least
     ``width`` digits wide; ``width`` is None for one name that does not end in digits.
 
     Raises:
-        ValueError: not a hostlist (RFC 29), or more than 2^20 names.
+        ValueError: it is not a hostlist (RFC 29), or has more than 2^20 names.
     """
     if isinstance(text, str) and _PLAIN.fullmatch(text):
         return [_name_piece(text)]
@@ -116,7 +115,7 @@ def name_pieces(text: Any) -> list[Piece]:
         if width is None:
             pieces.append(_name_piece(prefix))
         elif suffix or prefix[-1:].isdigit():
-            # The brackets do not list all digits at the end of the name.
+            # The brackets do not hold all digits at the end of the name.
             for number in range(low, high + 1):
                 pieces.append(_name_piece(f"{prefix}{number:0{width}d}{suffix}"))
         else:
@@ -133,10 +132,10 @@ def _name_piece(name: str) -> Piece:
 
 
 def look_ups(text: Any) -> Iterator[int]:
-    """How many look-ups `HostNames.find` makes for each element of a hostlist.
+    """Yield the number of lookups by `HostNames.find` for each element of a hostlist.
 
     Raises:
-        ValueError: not a hostlist.
+        ValueError: it is not a hostlist.
     """
     for _, width, low, high, suffix in _elements(text):
         yield high - low + 1 if width is not None and _DIGIT.search(suffix) else 1
@@ -145,13 +144,14 @@ def look_ups(text: Any) -> Iterator[int]:
 def _spans(
     prefix: str, width: int | None, low: int, high: int, suffix: str
 ) -> Iterator[tuple[NameForm, int, int]]:
-    """An element of a hostlist as ``(form, low, high)``: names of one form, by their numbers."""
+    """Yield ``(form, low, high)`` of an element of a hostlist: names of one form, by their
+    numbers."""
     if width is None:
         tail, digits, head = [part[::-1] for part in _BACKWARDS.fullmatch(prefix[::-1]).groups()]  # type: ignore[union-attr]
         number = int(digits or 0)
         yield (head, len(digits), tail), number, number
     elif _DIGIT.search(suffix):
-        # The number in brackets is not the last of these names, or not all of its digits.
+        # The number in brackets is not the last of the name, or lacks digits of it.
         if high - low >= MAX_NAMES:
             raise ValueError(
                 f"invalid hostlist {quote(f'{prefix}[{low}-{high}]{suffix}')}: too many names"
@@ -171,7 +171,7 @@ def _spans(
 
 
 def encode_pieces(pieces: Iterable[Piece]) -> str:
-    """Encode pieces as one hostlist string, adjacent ones joined (RFC 29)."""
+    """Return pieces as hostlist text, adjacent ones joined (RFC 29)."""
     done = []
     prefix, width = "", 0
     group: list[tuple[int, int]] = []
@@ -213,15 +213,14 @@ def _group_text(prefix: str, width: int, group: list[tuple[int, int]]) -> str:
 
 
 class HostNames:
-    """Which host each rank is. Made once for an inventory, and shared by the copies of a pool.
+    """The host name of each rank. Made once per inventory, and shared by the copies of a pool.
 
     Args:
         ranks (int): mask of the ranks.
-        nodelist: list of hostlists, in the order of the ranks, or None: then rank 7 is called
-            ``rank7``.
+        nodelist: list of hostlists, in the order of the ranks; None: rank 7 is called ``rank7``.
 
     Raises:
-        ValueError: a bad hostlist, or more or fewer hosts than ranks.
+        ValueError: a bad hostlist, or not as many hosts as ranks.
     """
 
     __slots__ = ("named", "_ranks", "_names", "_pairs", "_forms")
@@ -244,7 +243,7 @@ class HostNames:
             raise ValueError(f"execution.nodelist: {hosts} hosts for {popcount(ranks)} ranks")
 
     def _paired(self) -> tuple[list[int], list[Piece]]:
-        """First ranks of the runs, ascending, and the pieces of names that belong to them."""
+        """Return the first ranks of the runs, ascending, and their pieces of names."""
         if self._pairs is None:
             spans = runs(self._ranks)
             if self.named:
@@ -257,7 +256,7 @@ class HostNames:
         return self._pairs
 
     def name(self, rank: int) -> str:
-        """The host name of a rank of the pool."""
+        """Return the host name of a rank of the pool."""
         starts, pieces = self._paired()
         at = bisect_right(starts, rank) - 1
         prefix, width, low, _ = pieces[at]
@@ -266,7 +265,7 @@ class HostNames:
         return f"{prefix}{low + rank - starts[at]:0{width}d}"
 
     def hostlist(self, ranks: int) -> str:
-        """Hostlist text of a mask of ranks, in rank order."""
+        """Return the hostlist text of a mask of ranks, in rank order."""
         chosen = []
         starts, pieces = self._paired()
         for low, count in runs(ranks):
@@ -282,10 +281,10 @@ class HostNames:
         return encode_pieces(chosen)
 
     def find(self, text: str) -> int:
-        """Mask of the ranks whose host is in a hostlist; unknown names are ignored.
+        """Return a mask of the ranks whose host is in a hostlist; unknown names are ignored.
 
         Raises:
-            ValueError: not a hostlist.
+            ValueError: it is not a hostlist.
         """
         mask = 0
         forms = self._by_form()
@@ -296,7 +295,7 @@ class HostNames:
         return mask
 
     def _by_form(self) -> dict[NameForm, list[_Series]]:
-        """All names, by their forms. O(pieces of names) the first time."""
+        """Return all names by form. O(pieces of names) the first time."""
         if self._forms is None:
             forms: dict[NameForm, list[_Series]] = {}
             for start, (prefix, width, first, count) in zip(*self._paired()):
@@ -311,8 +310,8 @@ class HostNames:
 
 
 class _Series:
-    """Ranks whose names are of one form, in the order of the numbers in them: what is between two
-    numbers is found with two searches, however many names that is.
+    """Ranks with names of one form, by the numbers in these: two searches find all ranks between
+    two numbers.
     """
 
     __slots__ = ("lows", "highs", "ranks", "mask")
@@ -320,18 +319,19 @@ class _Series:
     def __init__(self) -> None:
         self.lows: list[int] = []
         self.highs: list[int] = []
-        self.ranks: list[int] = []  # the first of each run
+        self.ranks: list[int] = []  # first rank of each run
         self.mask = 0
 
     def add(self, rank: int, low: int, high: int) -> None:
-        """A run of ranks is named with the numbers from ``low`` to ``high``."""
+        """Add a run of ranks, named with the numbers from ``low`` to ``high``."""
         self.lows.append(low)
         self.highs.append(high)
         self.ranks.append(rank)
         self.mask |= ((1 << (high - low + 1)) - 1) << rank
 
     def between(self, low: int, high: int) -> int:
-        """Mask of the ranks whose numbers are from ``low`` to ``high``.  O(log runs) and one mask."""
+        """Return a mask of the ranks with numbers from ``low`` to ``high``.  O(log runs) and one
+        mask."""
         first = bisect_left(self.highs, low)
         last = bisect_right(self.lows, high) - 1
         if first > last:
@@ -344,11 +344,11 @@ class _Series:
 def _pair(
     spans: Iterable[tuple[int, int]], names: Iterable[Piece]
 ) -> tuple[list[int], list[Piece]]:
-    """Divide runs of ranks and pieces of names so that they go side by side."""
+    """Divide runs of ranks and pieces of names so that they correspond."""
     starts = []
     pieces: list[Piece] = []
     source = iter(names)
-    prefix, width, low, left = "", None, 0, 0  # what is left of a piece
+    prefix, width, low, left = "", None, 0, 0  # the rest of a piece
     for rank, count in spans:
         while count:
             if not left:

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The inventory of a pool: ranks, their cores and GPUs, hosts and properties.
 
-An ``Inventory`` never changes. When ranks leave or properties change, a new one is made, and copies
-of a pool share theirs, with all that has been derived from it.
+An ``Inventory`` is immutable. When ranks leave or properties change, a new one is made. Copies of a
+pool share theirs, with all that was derived from it.
 
 Units
     The cores and GPUs of a rank are one mask, its *units*: core *i* is bit *i*, GPU *i* is bit
-    ``shift + i``. ``shift`` is the same for the whole inventory, so ``units & core_mask`` are cores.
-    Where amounts are counted (memory, see ``amounts.py``), their steps are the bits above the GPUs.
+    ``shift + i``. ``shift`` is the same for the whole inventory, so ``units & core_mask`` are
+    cores. Steps of amounts (memory, see ``amounts.py``) are the bits above the GPUs.
 
 Selections
-    An allocation from an inventory is a *selection*: a flat tuple ``(ranks, units, ranks, units,
-    ...)``: of each of the ranks, just those units. ``ranks`` is the number of one rank, or for
-    several the complement (``~``) of their mask, which is negative and so tells the two apart. One
-    rank is kept as a number since most jobs are on one, and a mask is as long as the cluster. A
-    rank occurs in one pair only; the order of pairs means nothing.
+    A *selection* is an allocation from an inventory: a flat tuple ``(ranks, units, ranks, units,
+    ...)``, with just these units on each of the ranks. ``ranks`` is the number of one rank, or the
+    complement (``~``) of a mask of several, which is negative. A single rank is a number since most
+    jobs are on one, and a mask is as long as the cluster. A rank occurs in one pair only; the order
+    of pairs has no meaning.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from flux.resource.pool.remembered import Remembered
 if TYPE_CHECKING:
     from flux.resource.pool.amount_kinds import AmountKind, NodeAmounts
 
-#: Most ranks that are kept one by one instead of as a mask longer than LONG_MASK, that is of
-#: more than 1,000 ranks: four small integers take less memory than one as long as the cluster.
+#: Maximum number of ranks stored one by one instead of as a mask longer than LONG_MASK (more than
+#: 1,000 ranks): four small integers take less memory than one as long as the cluster.
 MAX_SEPARATE_RANKS = 4
 LONG_MASK = 1 << 1000
 
@@ -39,18 +39,18 @@ LONG_MASK = 1 << 1000
 Selection = tuple[int, ...]
 #: ``(rank mask, core mask, GPU mask)``
 Entry = tuple[int, int, int]
-#: How many cores, GPUs, and steps of each amount.
+#: Numbers of cores, GPUs, and steps of each amount.
 Counts = tuple[int, ...]
 
 
 class AmountBits(NamedTuple):
-    """Where the steps of an amount are in the units of an inventory.
+    """Position of an amount's steps in the units of an inventory.
 
     Attributes:
         kind (AmountKind): the amount
         shift (int): bit of its first step
-        mask (int): of as many bits as there are steps
-        base (int): the digit that counts once more in a key when all of its steps are full
+        mask (int): mask of its steps, shifted to bit 0
+        base (int): base of its digit in a key: the number of its steps, plus one
     """
 
     kind: AmountKind
@@ -60,17 +60,17 @@ class AmountBits(NamedTuple):
 
 
 def pairs(selection: Selection) -> Iterator[tuple[int, int]]:
-    """Iterate over a selection as ``(rank mask, units)``."""
+    """Yield ``(rank mask, units)`` of a selection."""
     at = iter(selection)
     for ranks in at:
         yield (1 << ranks if ranks >= 0 else ~ranks), next(at)
 
 
 def select(groups: dict[int, int]) -> Selection:
-    """Make a selection of a dict of units to mask of ranks."""
+    """Return a selection made from a dict of units to mask of ranks."""
     chosen: list[int] = []
     for units, mask in groups.items():
-        # A few ranks far up take less memory one by one than as a mask.
+        # A few high ranks take less memory one by one than as a mask.
         if mask > LONG_MASK and popcount(mask) <= MAX_SEPARATE_RANKS:
             while mask:
                 rank = mask.bit_length() - 1
@@ -82,7 +82,7 @@ def select(groups: dict[int, int]) -> Selection:
 
 
 def selected_ranks(selection: Selection) -> int:
-    """Mask of all ranks of a selection."""
+    """Return a mask of all ranks of a selection."""
     mask = 0
     for ranks in selection[::2]:
         mask |= 1 << ranks if ranks >= 0 else ~ranks
@@ -93,26 +93,26 @@ class Inventory:
     """Ranks with their resources.
 
     Args:
-        groups (dict): units to mask of the ranks that have just these.
+        groups (dict): units to mask of the ranks with just these.
         shift (int): first GPU bit of units.
         hosts (HostNames): host of each rank.
         properties (dict): name to mask of ranks.
-        key_base (int or None): as below; None: as is needed.
-        amounts (tuple): of AmountBits.
+        key_base (int or None): as below; None: as needed.
+        amounts (tuple): AmountBits of each amount.
 
     Attributes:
         ranks (int): mask of all ranks.
-        kinds (dict): units to mask of the ranks that have just these: the kinds of rank.
+        kinds (dict): units to mask of the ranks with just these: the kinds of rank.
         keys (dict): units of each kind to its key when wholly free (see ``key()``).
-        key_base (int): the weight of a core in a key.
+        key_base (int): weight of a core in a key.
         shift (int): first GPU bit of units.
         core_mask (int): mask of the core bits of units.
-        amounts (tuple): of AmountBits, empty if no amounts are counted.
+        amounts (tuple): AmountBits of each amount; empty if none are counted.
         compute_mask (int): mask of the core and GPU bits of units; -1 if there are no others.
         hosts (HostNames): host of each rank.
         properties (dict): name to mask of ranks.
-        verdicts (dict): why shapes can never be placed (None: they can), as pools that share the
-            inventory found out.
+        verdicts (dict): shape to the reason why it can never be placed (None: it can), filled by
+            the pools that share the inventory.
     """
 
     __slots__ = (
@@ -152,24 +152,25 @@ class Inventory:
         for mask in groups.values():
             self.ranks |= mask
         self._full: list[int] | None = None
-        #: the index that `rank_index.unused` has made of it
+        #: the index made of it by `rank_index.unused`
         self.unused: Any = None
-        # The counts of a rank's free units are one number, its key: cores * key_base + GPUs, or
-        # one digit more for each amount, so that keys sort as worst fit wants. When ranks
-        # leave, the base stays as it is, so that the keys of an index stay valid.
+        # The counts of a rank's free units are one number, its key: cores * key_base + GPUs, plus
+        # one digit per amount, so that keys sort in worst-fit order. The base stays when ranks
+        # leave, which keeps the keys of an index valid.
         if key_base is None:
             key_base = 1 + max([popcount(self.gpus(units)) for units in groups], default=0)
             for one in amounts:
                 key_base *= one.base
         self.key_base = key_base
-        #: key of each kind of rank when it is wholly free
+        #: key of each kind of rank when wholly free
         self.keys = {units: self.key(units) for units in groups}
         self.matches: Remembered[Any, int] = Remembered()
         self.verdicts: Remembered[Any, str | None] = Remembered()
 
     @property
     def full(self) -> list[int]:
-        """List of the units of each rank in full, by rank; 0 for ranks that are not here."""
+        """Return a list of the units of each rank in full, by rank; 0 for ranks not in the
+        inventory."""
         full = self._full
         if full is None:
             full = self._full = [0] * self.ranks.bit_length()
@@ -179,15 +180,15 @@ class Inventory:
         return full
 
     def gpus(self, units: int) -> int:
-        """Mask of the GPUs in a mask of units."""
+        """Return a mask of the GPUs in a mask of units."""
         return (units & self.compute_mask) >> self.shift
 
     def cores_and_gpus(self, units: int) -> tuple[int, int]:
-        """How many cores and GPUs are in a mask of units."""
+        """Return the numbers of cores and GPUs in a mask of units."""
         return popcount(units & self.core_mask), popcount(self.gpus(units))
 
     def key(self, units: int) -> int:
-        """Key of a mask of units: its counts as one number."""
+        """Return the key of a mask of units: its counts as one number."""
         if not self.amounts:
             return popcount(units & self.core_mask) * self.key_base + popcount(units >> self.shift)
         cores, rest, *amounts = self.counts_of(units)
@@ -196,7 +197,7 @@ class Inventory:
         return cores * self.key_base + rest
 
     def counts(self, key: int) -> Counts:
-        """The counts of which a key is made: of cores, GPUs and the steps of each amount."""
+        """Return the counts in a key: cores, GPUs and the steps of each amount."""
         if not self.amounts:
             return divmod(key, self.key_base)
         cores, rest = divmod(key, self.key_base)
@@ -207,16 +208,16 @@ class Inventory:
         return (cores, rest, *reversed(amounts))
 
     def counts_of(self, units: int) -> Counts:
-        """How much is in a mask of units."""
+        """Return the counts of a mask of units."""
         amounts = [popcount(units >> shift & mask) for _, shift, mask, _ in self.amounts]
         return (*self.cores_and_gpus(units), *amounts)
 
     def padded(self, need: Counts) -> Counts:
-        """Counts of a request, which may leave out amounts, with all that are counted here."""
+        """Return counts of a request, which may lack amounts, with all amounts counted here."""
         return need + (0,) * (2 + len(self.amounts) - len(need))
 
     def take_amounts(self, free: int, steps: tuple[int, ...]) -> int:
-        """Units for numbers of steps of each amount, of those that are free; fewer if there are fewer."""
+        """Return free units with some steps of each amount; fewer if fewer are free."""
         units = 0
         for (_, shift, mask, _), number in zip(self.amounts, steps):
             there = free >> shift & mask
@@ -224,9 +225,9 @@ class Inventory:
         return units
 
     def matching(self, terms: Terms | None) -> int:
-        """Mask of the ranks that meet a parsed constraint (None: all).
+        """Return a mask of the ranks that meet a parsed constraint (None: all).
 
-        O(terms) operations on masks, O(1) once a constraint was seen.
+        O(terms) operations on masks, O(1) for a known constraint.
         """
         if terms is None:
             return self.ranks
@@ -239,7 +240,7 @@ class Inventory:
         return mask
 
     def whole(self) -> Selection:
-        """Everything there is, as a selection. O(kinds of rank)."""
+        """Return everything as a selection. O(kinds of rank)."""
         if len(self.kinds) == 1:
             (units,) = self.kinds
             mask = self.kinds[units]
@@ -247,7 +248,7 @@ class Inventory:
         return select(self.kinds)
 
     def without(self, ranks: int) -> Inventory:
-        """The inventory less a mask of ranks. O(kinds of rank + properties)."""
+        """Return the inventory without a mask of ranks. O(kinds of rank + properties)."""
         keep = self.ranks & ~ranks
         kinds = {units: mask & keep for units, mask in self.kinds.items() if mask & keep}
         properties = {name: mask & keep for name, mask in self.properties.items()}
@@ -256,7 +257,7 @@ class Inventory:
         )
 
     def with_property(self, name: str, ranks: int) -> Inventory:
-        """The inventory with a property on just these ranks (a mask) and no other."""
+        """Return the inventory with a property on just these ranks (a mask)."""
         properties = {**self.properties, name: ranks & self.ranks}
         other = {
             "properties": _present(properties),
@@ -270,7 +271,7 @@ class Inventory:
         return new
 
     def with_amounts(self, amounts: NodeAmounts) -> Inventory:
-        """The inventory with other amounts counted on its ranks."""
+        """Return the inventory with other amounts on its ranks."""
         at = max([(units & self.compute_mask).bit_length() for units in self.kinds], default=0)
         bits = []
         for kind in amounts.kinds:
@@ -286,7 +287,7 @@ class Inventory:
         return Inventory(groups, self.shift, self.hosts, self.properties, None, tuple(bits))
 
     def part(self, selection: Selection) -> Inventory:
-        """The inventory of just a selection."""
+        """Return the inventory of just a selection."""
         groups: dict[int, int] = {}
         for mask, units in pairs(selection):
             groups[units] = groups.get(units, 0) | mask
@@ -296,7 +297,7 @@ class Inventory:
         )
 
     def properties_of(self, ranks: int) -> dict[str, int]:
-        """Properties of a mask of ranks, less those local to the instance."""
+        """Return the properties of a mask of ranks, without those local to the instance."""
         found = {}
         for name, mask in self.properties.items():
             mask &= ranks
@@ -305,7 +306,7 @@ class Inventory:
         return found
 
     def children(self, units: int) -> dict[str, str]:
-        """``children`` of an R_lite entry."""
+        """Return ``children`` of an R_lite entry."""
         cores = units & self.core_mask
         gpus = self.gpus(units)
         if gpus:
@@ -315,8 +316,8 @@ class Inventory:
         return {"core": idset_text(cores)}
 
     def lite(self, selection: Selection) -> list[dict[str, Any]]:
-        """``R_lite`` of a selection: equal children together, by lowest rank. O(length of its
-        text).
+        """Return ``R_lite`` of a selection: equal children together, by lowest rank. O(length of
+        its text).
         """
         if len(selection) == 2:
             ranks, units = selection
@@ -330,7 +331,7 @@ class Inventory:
         ]
 
     def totals(self, selection: Selection, key: Callable[[int], int]) -> dict[int, int]:
-        """The ranks of a selection (masks) by something that follows from their units."""
+        """Return {key of units: mask of ranks} of a selection."""
         found: dict[int, int] = {}
         for mask, units in pairs(selection):
             value = key(units)
@@ -338,7 +339,7 @@ class Inventory:
         return found
 
     def amounts_of(self, selection: Selection) -> dict[str, dict[str, Any]]:
-        """The amounts of a selection, for R: by name, idset of ranks to the amount of each."""
+        """Return the amounts of a selection, for R: name to {idset of ranks: amount of each}."""
         found = {}
         for kind, shift, mask, _ in self.amounts:
             by_steps = self.totals(selection, lambda units: popcount(units >> shift & mask))
@@ -354,12 +355,12 @@ class Inventory:
         expiration: float = 0.0,
         local: bool = True,
     ) -> dict[str, Any]:
-        """``execution`` of an R object for a selection, without hosts.
+        """Return ``execution`` of an R object for a selection, without hosts.
 
         Args:
             selection (tuple): the units.
             starttime, expiration (float): seconds since the epoch, 0: none.
-            local (bool): with properties whose name begins with ``+``: they belong to the instance.
+            local (bool): include the instance's own properties, with names that begin with ``+``.
         """
         execution = {
             "R_lite": self.lite(selection),
@@ -378,7 +379,7 @@ class Inventory:
         return execution
 
     def grouped(self, selection: Selection) -> list[tuple[int, int]]:
-        """``(rank mask, units)`` of a selection: one pair per units, by lowest rank."""
+        """Return ``(rank mask, units)`` of a selection: one pair per units, by lowest rank."""
         if len(selection) == 2:
             return list(pairs(selection)) if selection[1] else []
         groups: dict[int, int] = {}
@@ -389,7 +390,7 @@ class Inventory:
         return [(mask, units) for _, mask, units in order]
 
     def dumps(self, selection: Selection) -> str:
-        """Short text of a selection: ``rank[0-1]/core[0-3],gpu0 rank2/core5``."""
+        """Return a selection as short text: ``rank[0-1]/core[0-3],gpu0 rank2/core5``."""
         parts = []
         for mask, units in self.grouped(selection):
             cores = units & self.core_mask
@@ -409,11 +410,11 @@ def _present(properties: dict[str, int]) -> dict[str, int]:
     return {name: mask for name, mask in properties.items() if mask}
 
 
-def matching_ranks(terms: tuple[str, tuple[Any, ...]], inventory: Inventory) -> int:
-    """Mask of the ranks of an inventory that meet a constraint.
+def matching_ranks(terms: tuple[str, Any], inventory: Inventory) -> int:
+    """Return a mask of the ranks of an inventory that meet a constraint.
 
-    ``or`` of nothing is false, as it is in the schedulers of flux-core, although RFC 31 leaves room
-    for an evaluator that says true. ``not`` of nothing is false as well.
+    An empty ``or`` is false, as in flux-core's schedulers, although RFC 31 allows true. An empty
+    ``not`` is false as well.
     """
     name, values = terms
     everything = inventory.ranks
@@ -426,6 +427,8 @@ def matching_ranks(terms: tuple[str, tuple[Any, ...]], inventory: Inventory) -> 
             else:
                 mask &= properties.get(value, 0)
         return mask
+    if name == "mask":
+        return values & everything  # type: ignore[no-any-return]
     mask = 0
     if name == "hostlist":
         for value in values:
@@ -446,11 +449,11 @@ def matching_ranks(terms: tuple[str, tuple[Any, ...]], inventory: Inventory) -> 
 
 
 def make_inventory(entries: list[Entry], hosts: HostNames, properties: dict[str, int]) -> Inventory:
-    """Make an Inventory of ranks, hosts and properties that were read."""
+    """Make an Inventory from entries, hosts and properties of R."""
     shift = max([cores.bit_length() for _, cores, _ in entries], default=0)
     groups: dict[int, int] = {}
     for ranks, cores, gpus in entries:
         units = cores | gpus << shift
-        if units:  # a rank without any only counts for the list of hosts
+        if units:  # ranks without units only count for the list of hosts
             groups[units] = groups.get(units, 0) | ranks
     return Inventory(groups, shift, hosts, properties)

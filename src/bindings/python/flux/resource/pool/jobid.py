@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Job ids as Flux prints them."""
+"""Job ids as printed by Flux."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _F58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
 def job_text(jobid: Any) -> str:
-    """A job id as Flux prints it (F58, RFC 19); for other numbers, such as -1, the repr."""
+    """Return a job id as printed by Flux (F58, RFC 19); for other values, such as -1, the repr."""
     if not isinstance(jobid, int) or jobid < 0:
         return quote(jobid)
     value = int(jobid)

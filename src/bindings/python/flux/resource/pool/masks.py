@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Sets of small integers as bit masks, and their idset text (RFC 22).
 
-The pool keeps every set it works with (the ranks of a group, the cores of a node) as one Python
-integer with a bit for each member: set algebra then takes one machine operation for 30 members, and
-makes no containers for the garbage collector to visit. This module turns masks into text and back,
-quickly enough to do so in every allocation; ``flux.idset``, which wraps a library in C, is slower.
+The pool keeps every set (the ranks of a group, the cores of a node) as one Python integer with a
+bit per member: set algebra then takes one machine operation for 30 members, and makes no containers
+for the garbage collector. This module converts masks to text and back, fast enough for every
+allocation; ``flux.idset``, which wraps a C library, is slower.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from functools import lru_cache
 from reprlib import Repr
 from typing import Any
 
-#: Ranks at or above this are refused in R: a mask is as long as its highest member, so that one
-#: rank with a huge number would cost memory in every set of ranks.
+#: Ranks from this on are refused in R: a mask is as long as its highest member, so one rank with a
+#: huge number would cost memory in every set of ranks.
 RANK_LIMIT = 1 << 20
-#: The same for the core and GPU ids of one node.
+#: The same for core and GPU ids of a node.
 UNIT_LIMIT = 1 << 16
-#: Ids in an idset are 32 bit numbers (RFC 22).
+#: Ids in an idset are 32-bit numbers (RFC 22).
 ID_LIMIT = 1 << 32
 
 _ITEM = "(?:0|[1-9][0-9]{0,9})(?:-(?:0|[1-9][0-9]{0,9}))?"
@@ -30,12 +30,12 @@ try:
 except AttributeError:  # pragma: no cover - Python 3.9
 
     def popcount(mask: int) -> int:  # type: ignore[misc]
-        """Number of members of a mask."""
+        """Return the number of members of a mask."""
         return bin(mask).count("1")
 
 
 def lowest(mask: int) -> int:
-    """Index of the lowest member of a mask that is not empty."""
+    """Return the index of the lowest member of a non-empty mask."""
     return (mask & -mask).bit_length() - 1
 
 
@@ -43,8 +43,8 @@ def intervals(text: Any) -> list[tuple[int, int]]:
     """Decode idset text into ascending ``(low, high)`` pairs.
 
     Raises:
-        ValueError: not an idset (RFC 22: ascending, no overlap, no leading zeros, ids below 2^32),
-            or not a string.
+        ValueError: it is not a string, or not an idset (RFC 22: ascending, no overlap, no leading
+            zeros, ids below 2^32).
     """
     if not isinstance(text, str):
         raise ValueError(f"idset must be a string, not {type(text).__name__}")
@@ -73,10 +73,10 @@ _REPR.maxlong = 24
 
 
 def quote(value: Any) -> str:
-    """A value from outside for a message: its ``repr()``, bounded in length and depth."""
+    """Return the ``repr()`` of an outside value for a message, bounded in length and depth."""
     try:
         return _REPR.repr(value)
-    except ValueError:  # an integer past what str() converts
+    except ValueError:  # an integer too long for str()
         return f"a number of {value.bit_length()} bits"
 
 
@@ -89,7 +89,7 @@ def _parse(text: str, limit: int) -> int:
 
 def _join(pairs: list[tuple[int, int]]) -> int:
     if len(pairs) > 64:
-        # Adding to a mask costs its whole length each time: join halves, which are shorter.
+        # Each addition to a mask costs its whole length: join halves, which are shorter.
         half = len(pairs) // 2
         base = pairs[half][0]
         upper = _join([(low - base, high - base) for low, high in pairs[half:]])
@@ -108,10 +108,10 @@ def parse_idset(text: Any, limit: int = RANK_LIMIT) -> int:
 
     Args:
         text (str): an idset; ``""`` and ``"[]"`` are the empty set.
-        limit (int): ids at or above it are an error.
+        limit (int): ids from this on are an error.
 
     Raises:
-        ValueError: not an idset, or an id out of range.
+        ValueError: it is not an idset, or an id is out of range.
     """
     if isinstance(text, str) and len(text) < 40:
         return _parse_short(text, limit)
@@ -119,7 +119,7 @@ def parse_idset(text: Any, limit: int = RANK_LIMIT) -> int:
 
 
 def clip_idset(text: str, limit: int) -> int:
-    """Decode idset text into a mask, leaving out ids at or above ``limit``."""
+    """Decode idset text into a mask, without ids from ``limit`` on."""
     return _join([(low, min(high, limit - 1)) for low, high in intervals(text) if low < limit])
 
 
@@ -131,7 +131,7 @@ _short_text = lru_cache(maxsize=8192)(_spans_text)
 
 
 def idset_text(mask: int) -> str:
-    """Encode a mask as idset text: ascending, runs as ``lo-hi``, no brackets."""
+    """Return a mask as idset text: ascending, runs as ``lo-hi``, no brackets."""
     if mask < 0x10000000000000000:
         return _short_text(mask)
     low = (mask & -mask).bit_length() - 1
@@ -145,14 +145,14 @@ def idset_text(mask: int) -> str:
 
 
 def bracketed(mask: int) -> str:
-    """Idset text, in brackets unless it is a single id (``3``, ``[0-1,4]``)."""
+    """Return idset text, in brackets unless it is a single id (``3``, ``[0-1,4]``)."""
     text = idset_text(mask)
     return text if text.isdigit() else f"[{text}]"
 
 
 @lru_cache(maxsize=64)
 def runs(mask: int) -> tuple[tuple[int, int], ...]:
-    """Tuple of the ``(low, count)`` runs of consecutive members, ascending."""
+    """Return the runs ``(low, count)`` of consecutive members, ascending."""
     first = mask & -mask
     if (mask + first) & mask == 0 and mask:
         low = first.bit_length() - 1
@@ -171,7 +171,7 @@ def runs(mask: int) -> tuple[tuple[int, int], ...]:
 
 
 def members(mask: int) -> list[int]:
-    """List of the members of a mask, ascending."""
+    """Return a list of the members of a mask, ascending."""
     result: list[int] = []
     for low, count in runs(mask):
         result.extend(range(low, low + count))
@@ -179,7 +179,7 @@ def members(mask: int) -> list[int]:
 
 
 def mask_of(ids: list[int]) -> int:
-    """Mask of an ascending list of members that is not empty."""
+    """Return a mask of a non-empty, ascending list of members."""
     low = ids[0]
     span = ids[-1] - low + 1
     if span == len(ids):
@@ -194,7 +194,7 @@ def mask_of(ids: list[int]) -> int:
 
 
 def _lowest_members(mask: int, count: int) -> int:
-    """The ``count`` lowest members by halving: a few counts of part masks."""
+    """Return the ``count`` lowest members, by halving: a few counts of part masks."""
     low, high = 0, mask.bit_length()
     while low < high:
         middle = (low + high) // 2
@@ -209,7 +209,7 @@ _take_short = lru_cache(maxsize=16384)(_lowest_members)
 
 
 def take(mask: int, count: int) -> int:
-    """Mask of the ``count`` lowest members; the mask has at least as many."""
+    """Return a mask of the ``count`` lowest members; there must be as many."""
     if count == 1:
         return mask & -mask
     if mask < 0x10000000000000000:
@@ -218,12 +218,12 @@ def take(mask: int, count: int) -> int:
 
 
 def to_mask(ids: Any, limit: int = RANK_LIMIT) -> int:
-    """Mask of ranks given as idset text, ``IDset``, number or iterable.
+    """Return a mask of ranks given as idset text, ``IDset``, number or iterable.
 
-    Members at or above ``limit`` are left out.
+    Members from ``limit`` on are left out.
 
     Raises:
-        ValueError: not an idset or not a set of non-negative integers.
+        ValueError: it is not an idset, or not a set of non-negative integers.
     """
     if isinstance(ids, str):
         return clip_idset(ids, limit)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Options of pools of R version 1: cores that no job gets, and cores that come with a GPU."""
+"""Options of R version 1 pools: cores kept from jobs, and cores that come with a GPU."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from flux.resource.pool.inventory import Entry
 from flux.resource.pool.masks import idset_text, popcount, quote, to_mask
 from flux.resource.request import Shape
 
-#: The most that the number of a core may be.
+#: Limit of core numbers.
 CORE_LIMIT = 1 << 16
 
-#: A value of `cores_per_gpu` in place of a number: the cores of a node divided by its GPUs.
+#: In place of a number in `cores_per_gpu`, a node's cores divided by its GPUs.
 SHARE = "share"
 
 
 def without_system_cores(entries: list[Entry], value: Any) -> tuple[list[Entry], int]:
-    """Entries of R without the cores that are kept for the system.
+    """Return entries of R without the cores kept for the system.
 
     Args:
         entries (list): those of R
-        value: which cores of each node, an idset; None: none
+        value: idset of these cores on each node; None: none
 
     Returns:
-        the entries that are left, and the mask of the cores
+        the remaining entries, and a mask of the system's cores
 
     Raises:
-        ValueError: it is no idset, or a rank would have no core left
+        ValueError: it is not an idset, or leaves a rank without cores
     """
     if value is None:
         return entries, 0
@@ -47,15 +47,15 @@ def without_system_cores(entries: list[Entry], value: Any) -> tuple[list[Entry],
 
 
 def cores_per_gpu(entries: list[Entry], value: Any) -> int:
-    """How many cores come with a GPU, at least.
+    """Return the minimum number of cores that come with a GPU.
 
     Args:
         entries (list): those of the pool
-        value: a number, as text too; `SHARE`: as many as each GPU of a node can have, on the node where
-            these are fewest; None: 0
+        value: a number, as text too; `SHARE`: the cores per GPU of the node with the fewest; None:
+            0
 
     Raises:
-        ValueError: it is none of these, or too many on some node
+        ValueError: it is none of these, or too large for some node
     """
     shares = [(popcount(cores) // popcount(gpus), ranks) for ranks, cores, gpus in entries if gpus]
     if value is None:
@@ -77,8 +77,8 @@ def cores_per_gpu(entries: list[Entry], value: Any) -> int:
 
 
 def with_cores_of_gpus(shape: Shape, each: int) -> Shape:
-    """A shape whose slots have at least `cores` for each of their GPUs; one that takes whole nodes
-    or containers, or no GPU, as it is."""
+    """Return a shape whose slots have at least `each` cores per GPU; unchanged if it takes whole
+    nodes or containers, or no GPU."""
     least = shape.gpu_per_slot * each
     if shape.slot_size >= least or shape.exclusive or shape.container_level is not None:
         return shape

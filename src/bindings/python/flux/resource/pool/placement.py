@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Placing a request on an index: which ranks, and how many slots on each.
+"""Placement of a request by an index: the choice of ranks, and of slots on each.
 
-A ``Placement`` looks at a ``RankIndex``, a shape and a mask of eligible ranks, and returns a
-selection. It changes nothing. It works on groups of ranks that have the same number of cores and
-GPUs free. A policy that cares *which* units of a rank a job gets overrides ``pick()`` and
-``pick_single_slot()``; one that prefers full ranks to empty ones sets ``best_fit``.
+A ``Placement`` returns a selection for a shape, from a ``RankIndex`` and a mask of eligible ranks,
+and changes nothing. It works on groups of ranks with the same numbers of free cores and GPUs. A
+policy on the units *within* a rank overrides ``pick()`` and ``pick_single_slot()``; one that
+prefers full ranks to empty ones sets ``best_fit``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def slots_on(free: Counts, shape: Shape) -> int:
-    """Slots of a shape that fit in the free cores, GPUs and steps of amounts of a node."""
+    """Return the slots of a shape that fit in free cores, GPUs and steps of amounts of a node."""
     if shape.slot_size:
         slots = free[0] // shape.slot_size
         if shape.gpu_per_slot:
@@ -36,7 +36,7 @@ def slots_on(free: Counts, shape: Shape) -> int:
 
 
 def slots_by_amounts(free: Counts, shape: Shape) -> int:
-    """Slots of a shape for which the amounts of a node suffice."""
+    """Return the slots of a shape for which the amounts of a node suffice."""
     slots = MAX_COUNT
     for have, each, once in zip(free[2:], shape.slot_amounts, shape.node_amounts):
         if have < once:
@@ -49,7 +49,7 @@ def slots_by_amounts(free: Counts, shape: Shape) -> int:
 def with_amounts(
     index: RankIndex, shape: Shape, placed: tuple[Selection, int] | None
 ) -> tuple[Selection, int] | None:
-    """A placement with the job's amounts: all of a whole node, else the lowest steps."""
+    """Return a placement with the job's amounts: all of a whole node, else the lowest steps."""
     inventory = index.inventory
     whole = shape.exclusive and shape.node_count is not None
     if placed is None or not inventory.amounts or not (whole or shape.slot_amounts):
@@ -72,7 +72,7 @@ def with_amounts(
 
 
 def _slots_in(taken: Counts, shape: Shape) -> int:
-    """The number of slots that hold a number of cores and GPUs."""
+    """Return the slots in a number of cores and GPUs."""
     if shape.slot_size:
         return taken[0] // shape.slot_size
     return taken[1] // shape.gpu_per_slot if shape.gpu_per_slot else 1
@@ -81,19 +81,19 @@ def _slots_in(taken: Counts, shape: Shape) -> int:
 class Placement:
     """Placement by counts: worst fit, lowest ids first (the policy of ``Rv1Pool``)."""
 
-    #: Whether ranks with fewest free cores, then fewest free GPUs, are tried first; otherwise those
-    #: with most.
+    #: Whether ranks with the fewest free cores, then the fewest free GPUs, are tried first, instead
+    #: of those with the most.
     best_fit = False
 
     def place(self, index: RankIndex, shape: Shape, eligible: int) -> tuple[Selection, int] | None:
         """Find resources for a request; ties go to the lowest rank.
 
-        O(groups of the index) operations on masks, and O(1) for each rank given in part.
+        O(groups of the index) operations on masks, and O(1) for each rank taken in part.
 
         Args:
-            index (RankIndex): what is free.
-            shape (Shape): what is asked for.
-            eligible (int): mask of the ranks that may be used.
+            index (RankIndex): free units.
+            shape (Shape): shape of the request.
+            eligible (int): mask of usable ranks.
 
         Returns:
             ``(selection, nslots)``, or None if it does not fit.
@@ -107,18 +107,18 @@ class Placement:
     def pick(
         self, index: RankIndex, ranks: int, slots: int, shape: Shape, into: dict[int, int]
     ) -> None:
-        """Choose the units of a number of slots on each of some ranks.
+        """Choose the units of some slots on each of some ranks.
 
         Args:
-            index (RankIndex): what is free.
-            ranks (int): mask of ranks; all have room for the slots.
+            index (RankIndex): free units.
+            ranks (int): mask of ranks, all with room for the slots.
             slots (int): slots on each.
-            into (dict): units to mask of ranks: what is chosen is added to it.
+            into (dict): units to mask of ranks; receives the choice.
         """
         index.pick_lowest(ranks, slots * shape.slot_size, slots * shape.gpu_per_slot, into)
 
     def pick_single_slot(self, index: RankIndex, rank: int, shape: Shape) -> int:
-        """Units of one slot on one rank that has room for it."""
+        """Return the units of one slot on one rank that has room for it."""
         inventory = index.inventory
         free = index.free(rank)
         units = take(free & inventory.core_mask, shape.slot_size)
@@ -154,7 +154,7 @@ class Placement:
     def _place_slots(
         self, index: RankIndex, shape: Shape, eligible: int
     ) -> tuple[Selection, int] | None:
-        """Slots anywhere: node after node is filled."""
+        """Place slots anywhere, filling node after node."""
         count = shape.slot_count
         found: Iterable[tuple[Counts, int]]
         found = index.fitting(shape.need, eligible, self.best_fit)
@@ -193,7 +193,7 @@ class Placement:
     def _place_nodes(
         self, index: RankIndex, shape: Shape, count: ResourceCount, eligible: int
     ) -> tuple[Selection, int] | None:
-        """Place a number of nodes with the same number of slots on each."""
+        """Place nodes with the same number of slots on each."""
         if shape.exclusive:
             eligible &= index.idle
         found: Iterable[tuple[Counts, int]]
@@ -235,12 +235,12 @@ class Placement:
 
 
 def slots_each(rooms: list[tuple[int, int]], nodes: int, count: ResourceCount) -> int:
-    """The largest number of slots that a count accepts and a number of nodes has room for.
+    """Return the largest number of slots that a count accepts and some nodes have room for.
 
     Args:
-        rooms (list): ``(slots, mask of ranks)``: how many slots each of these ranks has room for,
-            which is no fewer than the least that the count accepts. There are enough ranks.
-        nodes (int): how many of the ranks are wanted.
+        rooms (list): ``(slots, mask of ranks)``: the slots that fit on each of these ranks, no
+            fewer than the least number accepted. There are enough ranks.
+        nodes (int): number of ranks wanted.
         count (ResourceCount): the accepted numbers.
     """
     most = count.min

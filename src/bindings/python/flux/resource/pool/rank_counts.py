@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""How many jobs are on each rank."""
+"""Counts of jobs on ranks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from flux.resource.pool.masks import popcount
 
 
 class RankCounts:
-    """How many jobs are on each rank, for the number of ranks on which there is any.
+    """Counts of jobs on each rank.
 
-    The counts are numbers in base 2, of which each digit is a mask of the ranks that have it: adding
-    a job to its ranks costs some operations on masks, however many ranks it has.
+    The counts are binary numbers whose digits are masks of ranks: adding a job costs some
+    operations on masks, on any number of ranks.
 
     Attributes:
         ranks (int): mask of the ranks with a job
@@ -23,7 +23,7 @@ class RankCounts:
         self.ranks = 0
 
     def add(self, ranks: int) -> None:
-        """One more job is on each of these ranks (a mask).  O(log jobs on a rank) masks."""
+        """Add a job on each of these ranks (a mask).  O(log jobs on a rank) masks."""
         self.ranks |= ranks
         digits = self._digits
         carry = ranks
@@ -36,7 +36,7 @@ class RankCounts:
             digits.append(carry)
 
     def remove(self, ranks: int) -> None:
-        """One job fewer is on each of these ranks, each of which has one.  O(log jobs on a rank)
+        """Remove a job from each of these ranks, which all have one.  O(log jobs on a rank)
         masks."""
         digits = self._digits
         borrow = ranks
@@ -51,12 +51,12 @@ class RankCounts:
 
     @property
     def several(self) -> int:
-        """Mask of the ranks with two jobs or more.  O(log jobs on a rank) masks."""
+        """Return a mask of the ranks with two jobs or more.  O(log jobs on a rank) masks."""
         ranks = 0
         for digit in self._digits[1:]:
             ranks |= digit
         return ranks
 
     def __len__(self) -> int:
-        """The number of ranks with a job.  O(1) masks."""
+        """Return the number of ranks with a job.  O(1) masks."""
         return popcount(self.ranks)

@@ -1,27 +1,26 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Which units are free on which ranks, indexed for placement.
+"""The free units of ranks, indexed for placement.
 
-The state is four things, all of integers:
+The state has four parts, all of integers:
 
 ``idle``
-    mask of the ranks that are wholly free;
+    mask of the wholly free ranks;
 ``partial``
-    list with the free units of each rank that is partly free; 0 for all others, those that are idle
-    and those that have nothing free;
+    list of the free units of each partly free rank; 0 for all other ranks, idle or without free
+    units;
 ``groups``
-    key to mask of the ranks with that number of cores and GPUs free (and of steps of each amount), idle
-    ones included, those with nothing free left out. A key is ``cores * inventory.key_base + gpus``
-    where no amounts are counted (``Inventory.key()``);
+    key to mask of the ranks with these numbers of free cores and GPUs (and steps of amounts), idle
+    ranks included, those with nothing free left out. A key is ``cores * inventory.key_base + gpus``
+    if no amounts are counted (``Inventory.key()``);
 ``keys``
-    the keys of ``groups`` in ascending order: worst fit reads it from the end, best fit from the
-    start.
+    the keys of ``groups``, ascending: worst fit reads it from the end, best fit from the start.
 
-To find "the ranks of a set with at least four free cores, fewest first" therefore takes one AND for
-each group, whole nodes are taken and given back without a look at each of them, and ``copy()``
-copies two lists and a small dict of integers.
+So "the ranks of a set with at least four free cores, fewest first" takes one AND per group, whole
+nodes are taken and given back without examining each, and ``copy()`` copies two lists and a small
+dict of integers.
 
-Units, selections and inventories are explained in ``inventory.py``. Whether a rank is up or meets a
-constraint is not known here: callers pass masks of the ranks in question.
+``inventory.py`` explains units, selections and inventories. The index does not know which ranks are
+up or meet a constraint: callers pass masks of the ranks in question.
 """
 
 from __future__ import annotations
@@ -37,26 +36,27 @@ if TYPE_CHECKING:
 
     from flux.resource.pool.inventory import Counts, Inventory, Selection
 
-#: Masks of free units, each as the one object that all ranks in that state have in common: on a
-#: large cluster that is a few objects instead of one for each rank.
+#: Masks of free units, one object for all ranks in the same state: on a large cluster, a few
+#: objects instead of one per rank.
 _shared: dict[int, int] = {}
 MAX_SHARED_MASKS = 1 << 16
 
 
 def _share(units: int) -> int:
-    """The same mask as an object that ranks in one state have in common."""
+    """Return the mask as an object shared by all ranks in this state."""
     if len(_shared) >= MAX_SHARED_MASKS:
         _shared.clear()
     return _shared.setdefault(units, units)
 
 
 def enough(have: Counts, need: Counts) -> bool:
-    """Whether there is as much of each as is needed; counts that one of them leaves out are not compared."""
+    """Return whether `have` is at least `need` in each count; counts missing in either are not
+    compared."""
     return all(there >= least for there, least in zip(have, need))
 
 
 def unused(inventory: Inventory) -> RankIndex:
-    """The read-only index of an inventory with all units free. O(1) the second time."""
+    """Return the read-only index of an inventory with all units free. O(1) the second time."""
     found: RankIndex | None = inventory.unused
     if found is None:
         found = inventory.unused = RankIndex(inventory)
@@ -64,7 +64,7 @@ def unused(inventory: Inventory) -> RankIndex:
 
 
 class RankIndex:
-    """Free units of the ranks of an inventory; all are free at first."""
+    """Free units of the ranks of an inventory, initially all."""
 
     __slots__ = ("inventory", "idle", "partial", "groups", "keys")
 
@@ -79,7 +79,7 @@ class RankIndex:
         self.keys = sorted(self.groups)
 
     def copy(self) -> Self:
-        """An independent index in the same state. O(ranks), a copy of one list."""
+        """Return an independent index in the same state. O(ranks), a copy of one list."""
         new = type(self).__new__(type(self))
         new.inventory = self.inventory
         new.idle = self.idle
@@ -89,13 +89,13 @@ class RankIndex:
         return new
 
     def free(self, rank: int) -> int:
-        """Free units of a rank of the inventory. O(1)."""
+        """Return the free units of a rank of the inventory. O(1)."""
         return self.partial[rank] or (self.inventory.full[rank] if self.idle >> rank & 1 else 0)
 
     def is_free(self, selection: Selection) -> bool:
-        """True if all units of a selection are free; its ranks are in the inventory.
+        """Return whether all units of a selection are free; its ranks are in the inventory.
 
-        O(kinds of rank) for idle ranks, O(1) for each other one.
+        O(kinds of rank) for idle ranks, O(1) for each other rank.
         """
         at = iter(selection)
         for ranks in at:
@@ -116,10 +116,10 @@ class RankIndex:
         return True
 
     def take(self, selection: Selection) -> None:
-        """Mark the units of a selection, all free until now, as taken.
+        """Mark the units of a selection, all free so far, as taken.
 
-        O(1) for a rank by itself; of several, O(kinds of rank) for those that were idle, and O(1)
-        for each other one.
+        O(1) for a single rank; for several, O(kinds of rank) for idle ones, and O(1) for each other
+        rank.
         """
         at = iter(selection)
         for ranks in at:
@@ -170,8 +170,8 @@ class RankIndex:
                 self._leave(mask_of(ranks), inventory.key(free))
 
     def states(self, mask: int) -> Iterator[tuple[int, int]]:
-        """Divide some ranks (a mask) by their free units: ``(units, mask)``. O(kinds of rank) for
-        those that are idle, O(1) for each other one."""
+        """Yield ``(units, mask)``: some ranks (a mask), divided by their free units. O(kinds of
+        rank) for idle ones, O(1) for each other rank."""
         for kind, ranks in self.inventory.kinds.items():
             if ranks & mask & self.idle:
                 yield kind, ranks & mask & self.idle
@@ -179,7 +179,7 @@ class RankIndex:
             yield free, mask_of(some)
 
     def _states(self, mask: int) -> Any:
-        """Pairs of free units and the ranks of a mask, none idle, that have just these free."""
+        """Return pairs of free units and ranks, for a mask of ranks without idle ones."""
         states: dict[int, list[int]] = {}
         partial = self.partial
         for rank in members(mask):
@@ -190,11 +190,10 @@ class RankIndex:
                 states[free] = [rank]
         return states.items()
 
-    def give(self, selection: Selection) -> None:
-        """Mark the units of a selection, all taken until now, as free.
+    def release(self, selection: Selection) -> None:
+        """Mark the units of a selection, all taken so far, as free.
 
-        O(1) for a rank by itself and for any number that were wholly taken; O(1) for each other
-        one.
+        O(1) for a single rank, and for any number of wholly taken ones; O(1) for each other rank.
         """
         at = iter(selection)
         for ranks in at:
@@ -224,7 +223,7 @@ class RankIndex:
         kind_mask = inventory.kinds.get(units, 0)
         whole = mask & kind_mask
         if whole:
-            # These had nothing free, so all units they give back were taken.
+            # These had nothing free, so all of their units were taken.
             self.idle |= whole
             self._enter(whole, inventory.keys[units])
         full = inventory.full
@@ -264,7 +263,7 @@ class RankIndex:
             self.groups[key] = there | mask
 
     def drop(self, ranks: int, inventory: Inventory) -> None:
-        """Forget a mask of ranks; ``inventory`` is the one without them."""
+        """Drop a mask of ranks; ``inventory`` is the one without them."""
         self.inventory = inventory
         self.idle &= ~ranks
         for low, count in runs(ranks):
@@ -277,14 +276,14 @@ class RankIndex:
     def fitting(
         self, need: Counts, ranks: int, best_fit: bool = False
     ) -> Iterator[tuple[Counts, int]]:
-        """Iterate over the groups that can hold a request, most free first.
+        """Yield the groups that can hold a request, most free first.
 
-        O(groups), one for each different count of free units.
+        O(groups), one per different counts of free units.
 
         Args:
-            need (tuple): least free number of cores, GPUs and steps of each amount; these may be left
-                out.
-            ranks (int): mask of the ranks to look at.
+            need (tuple): minimum numbers of free cores, GPUs and steps of each amount; these may be
+                left out.
+            ranks (int): mask of the ranks to examine.
             best_fit (bool): fewest free first instead.
 
         Yields:
@@ -303,7 +302,7 @@ class RankIndex:
                     yield free, mask
 
     def having(self, need: Counts, ranks: int) -> int:
-        """Mask of those of some ranks that have so much free. O(groups); see `fitting()`."""
+        """Return which of some ranks (a mask) have enough free. O(groups); see `fitting()`."""
         found = 0
         for _, mask in self.fitting(need, ranks):
             found |= mask
@@ -313,7 +312,7 @@ class RankIndex:
         """Choose the lowest free ids on each of a mask of ranks that have enough.
 
         Args:
-            into (dict): units to mask of ranks: what is chosen is added to it.
+            into (dict): units to mask of ranks; receives the choice.
         """
         inventory = self.inventory
         core_mask = inventory.core_mask
@@ -325,7 +324,7 @@ class RankIndex:
             into[units] = into.get(units, 0) | same
 
     def check(self) -> None:
-        """Every invariant of the index; the first one broken is an AssertionError."""
+        """Check every invariant of the index; raise AssertionError for the first broken one."""
         inventory = self.inventory
         groups: dict[int, int] = {}
         for rank in members(inventory.ranks):

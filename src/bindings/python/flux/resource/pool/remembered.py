@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Caches of findings about requests, bounded in bytes together.
+"""Caches of results about requests, with a common limit in bytes.
 
-A table that is looked into by a request's shape, or by what users write into a jobspec, keeps that
-alive: a bound on the number of entries is none on memory. All such tables are `Remembered`, and the
-sizes of new shapes are added up in one place. When that is too much, all of them are emptied, so
-that what stays is what pending jobs keep themselves.
+A table keyed by the shape of a request, or by text from a jobspec, keeps its keys alive, so a limit
+on the number of its entries does not limit memory. All such tables are `Remembered`, and the sizes
+of new shapes are added up in one place. Beyond the limit all tables are emptied; pending jobs keep
+their own shapes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any, TypeVar
 from weakref import ref
 
-#: Bytes that requests may keep, roughly, before all tables are emptied: some thousand ordinary ones.
-#: Jobs come in series, so that larger tables find little more.
+#: Bytes that requests may keep, roughly, before all tables are emptied: a few thousand ordinary
+#: requests. Jobs come in series, so larger tables gain little.
 MAX_BYTES = 1 << 21
 
 Key = TypeVar("Key")
@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 
 class Remembered(dict[Key, Value]):
-    """A dict of which nothing may be left when the next request comes."""
+    """A dict that may be emptied whenever a request arrives."""
 
     __slots__ = ("__weakref__",)
 
@@ -35,9 +35,9 @@ class Remembered(dict[Key, Value]):
         return Remembered(self)
 
 
-# Plans make and drop tables all the time: a set of weak references would call back for each.
+# Plans make and drop tables all the time; a set of weak references would call back for each.
 _tables: list[ref[Remembered[Any, Any]]] = []
-_alive = 500  # of them at least, when that was looked at last
+_alive = 500  # a lower bound, as of the last look
 _kept = 0
 
 
@@ -48,10 +48,10 @@ def _drop_dead() -> None:
 
 
 def count_kept(size: int) -> None:
-    """Something was made, or has lost its job, that tables may keep.
+    """Count bytes of something new, or left by its job, that tables may keep.
 
     Args:
-        size (int): bytes that it takes, roughly
+        size (int): its size in bytes, roughly
     """
     global _kept
     _kept += size
@@ -60,8 +60,8 @@ def count_kept(size: int) -> None:
 def make_room() -> None:
     """Empty all tables, if they may keep more than `MAX_BYTES`.
 
-    To be called where requests come in or passes begin, and not while a plan relies on an entry that
-    it has just made.
+    To be called where requests arrive or passes begin, not while a plan relies on an entry that it
+    just made.
     """
     global _kept
     if _kept > MAX_BYTES:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""R version 1 (RFC 20) as a pool reads it: entries, hosts, properties and times."""
+"""R version 1 (RFC 20) as read by pools: entries, hosts, properties and times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def load_json(text: str | bytes, what: str) -> Any:
     """Parse JSON text.
 
     Raises:
-        ValueError: it is not JSON, or nested too deeply.
+        ValueError: it is not JSON, or too deeply nested.
     """
     try:
         return json.loads(text)
@@ -33,7 +33,8 @@ def load_json(text: str | bytes, what: str) -> Any:
 
 
 def object_of(R: Any) -> dict[str, Any]:
-    """R as an object: parsed if it is JSON text, asked for if it is a pool or a resource set.
+    """Return R as an object: parsed from JSON text, or from the ``to_dict()`` of a pool or resource
+    set.
 
     Raises:
         ValueError: it is none of these.
@@ -51,10 +52,10 @@ def read_lite(R: dict[str, Any]) -> list[Entry]:
     """Read ``R_lite`` of an R object; O(length of its text).
 
     Returns:
-        list of ``(rank mask, core mask, GPU mask)``, no rank twice.
+        list of ``(rank mask, core mask, GPU mask)``, with no rank twice.
 
     Raises:
-        ValueError: the first thing wrong, with its path.
+        ValueError: the first error, with its path.
     """
     execution = R.get("execution")
     if not isinstance(execution, dict):
@@ -88,14 +89,14 @@ def read_lite(R: dict[str, Any]) -> list[Entry]:
 def units_of(
     R: Any, inventory: Inventory, system: int, held: Selection = ()
 ) -> list[tuple[int, int]]:
-    """R in any form as a list of ``(rank mask, units)``.
+    """Return R in any form as a list of ``(rank mask, units)``.
 
     Args:
         R: an R object, its JSON text, or a pool
-        inventory (Inventory): of the pool to which they belong
-        system (int): mask of the cores that are passed over
-        held (tuple): a selection: of those of its ranks that are in R, amounts are added. R that
-            names resources that are given back need not name these.
+        inventory (Inventory): inventory of the pool with these resources
+        system (int): mask of cores to ignore
+        held (tuple): a selection whose amounts are added on its ranks in R: R of released resources
+            need not name them.
 
     Raises:
         ValueError: R has a core id that no rank of the pool has.
@@ -120,7 +121,7 @@ def units_of(
 
 
 def _union(entries: list[Entry]) -> list[Entry]:
-    """Entries with the children of a rank that occurs more than once united."""
+    """Return the entries, with those of one rank united."""
     cores: dict[int, int] = {}
     gpus: dict[int, int] = {}
     for ranks, more_cores, more_gpus in entries:
@@ -140,7 +141,7 @@ def read_names(R: dict[str, Any], entries: list[Entry]) -> tuple[HostNames, dict
         ``(HostNames, dict of property to mask of ranks)``.
 
     Raises:
-        ValueError: the first thing wrong, with its path.
+        ValueError: the first error, with its path.
     """
     execution = R["execution"]
     everything = 0
@@ -171,17 +172,17 @@ def _read_properties(execution: dict[str, Any], everything: int) -> dict[str, in
 
 
 def read_time(execution: dict[str, Any], name: str) -> float:
-    """A time of R in seconds since the epoch; 0 if it is not there.
+    """Return a time of R in seconds since the epoch; 0 if it is missing.
 
     Raises:
-        ValueError: not a time.
+        ValueError: it is not a time.
     """
     value = execution.get(name)
     return 0.0 if value is None else seconds(value, f"R: execution.{name}")
 
 
 def seconds(value: Any, name: str) -> float:
-    """A time in seconds since the epoch as a float, or ValueError."""
+    """Return a time in seconds since the epoch as a float; raise ValueError for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"{name}: expected seconds, got {quote(value)}")
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The state of a pool: free units, the jobs with their units and ends, and which ranks are up.
+"""The state of a pool: free units, jobs with their units and ends, and ranks that are up.
 
-All that ever changes about a pool is here, listed once, and ``copy()`` copies it. Nothing is chosen
-here: a placement finds a selection for a request, and ``enter()`` gives it to the job.
+Everything mutable in a pool is here, listed once, and copied by ``copy()``. Nothing is chosen here:
+a placement finds a selection for a request, and ``enter()`` gives it to the job.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flux.resource.pool.masks import idset_text, members
 from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.remembered import Remembered
 
-#: Changes of which it is kept which jobs they are of; twice as many at most.
+#: Number of changes for which the changed job is kept; at most twice as many.
 CHANGES_KEPT = 1024
 
 
@@ -31,17 +31,17 @@ class PoolState:
     """The state of a pool. At first, all ranks are up and free.
 
     Args:
-        inventory (Inventory): the ranks with their resources.
-        index (RankIndex): an index of it, of the class that the pool's policy needs.
+        inventory (Inventory): ranks with their resources.
+        index (RankIndex): index of the inventory, of the class that the pool's policy needs.
 
     Attributes:
-        inventory (Inventory): ranks that are there, with properties; replaced when they change.
-        index (RankIndex): free units, on ranks that are up or not.
+        inventory (Inventory): present ranks, with properties; replaced when they change.
+        index (RankIndex): free units, on ranks up or not.
         up (int): mask of the ranks that are up.
-        gone (int): mask of the ranks that were removed.
-        jobs (dict): job id to ``(end, *selection)``: its units, and its end in seconds
-            since the epoch (0: not known).
-        blocked (dict): shapes that were tried in vain; emptied when ``releases`` grows.
+        gone (int): mask of the removed ranks.
+        jobs (dict): job id to ``(end, *selection)``: its end in seconds since the epoch (0:
+            unknown), and its units.
+        blocked (dict): shapes that did not fit; emptied when ``releases`` grows.
         generation (int): grows with every change.
         releases (int): grows whenever a request that did not fit may fit.
     """
@@ -55,16 +55,16 @@ class PoolState:
         self.blocked: Remembered[Any, bool] = Remembered()
         self.generation = 0
         self.releases = 0
-        # Ascending (end, job id) of the jobs that have an end. None until the first call: a pool
-        # without a plan need not keep it in order.
+        # Ascending (end, job id) of jobs with an end; None until first asked for: a pool without a
+        # plan need not keep it sorted.
         self._ends: list[tuple[float, int]] | None = None
-        # The job of each change since a generation, None for a change of no job. None until a plan
+        # The job of each change since a generation (None for other changes); None until a plan
         # asks.
         self._changed: list[int | None] | None = None
         self._changed_since = 0
 
     def copy(self) -> PoolState:
-        """An independent copy. O(ranks + jobs): a copy of two lists and three dicts."""
+        """Return an independent copy. O(ranks + jobs): copies two lists and three dicts."""
         new = PoolState.__new__(PoolState)
         new.__dict__.update(
             self.__dict__,
@@ -79,17 +79,18 @@ class PoolState:
     # -- answers ------------------------------------------------------------
 
     def eligible(self, match: Any) -> int:
-        """Mask of the ranks that are up and meet a parsed constraint; one operation once seen."""
+        """Return a mask of the ranks that are up and meet a parsed constraint; one operation if it
+        is known."""
         return self.up if match is None else self.up & self.inventory.matching(match)
 
     def ends(self) -> list[tuple[float, int]]:
-        """Ascending ``(end, jobid)`` of the jobs that have an end; O(jobs)."""
+        """Return ``(end, jobid)`` of jobs with an end, ascending; O(jobs)."""
         if self._ends is None:
             self._ends = sorted([(one[0], jobid) for jobid, one in self.jobs.items() if one[0]])
         return self._ends[:]
 
     def endless(self) -> list[int]:
-        """Ids of the jobs that have no end; O(jobs) if there are some, or without a call before for
+        """Return the jobs without an end; O(jobs) if there are any, or before the first call of
         ``ends()``."""
         if self._ends is not None and len(self._ends) == len(self.jobs):
             return []
@@ -105,7 +106,7 @@ class PoolState:
         return {jobid: self.jobs.get(jobid) for jobid in jobs if jobid is not None}
 
     def _note_change(self, jobid: int | None) -> None:
-        """The generation grows, as a job or something else changed."""
+        """Increase the generation for a change of a job, or another change (None)."""
         self.generation += 1
         changed = self._changed
         if changed is not None:
@@ -117,24 +118,22 @@ class PoolState:
     # -- jobs ---------------------------------------------------------------
 
     def enter(self, jobid: int, end: float, selection: Selection) -> None:
-        """Give a job a selection that is free, until a time (seconds since the epoch, 0: not
-        known).
-        """
+        """Give a free selection to a job, until `end` (seconds since the epoch, 0: unknown)."""
         self.index.take(selection)
         self.jobs[jobid] = (end, *selection)
         self._reorder(jobid, 0.0, end)
         self._note_change(jobid)
 
     def give_back(self, jobid: int, given: Selection, left: Selection | None) -> None:
-        """Take back part of a job's units, or all of them.
+        """Take back some or all of a job's units.
 
         Args:
             jobid (int): the job.
-            given (tuple): the selection that comes back.
-            left (tuple or None): the units that the job keeps; None: the job is over.
+            given (tuple): the returned selection.
+            left (tuple or None): the units that the job keeps; None if it ended.
         """
         end = self.jobs[jobid][0]
-        self.index.give(given)
+        self.index.release(given)
         if left is None:
             del self.jobs[jobid]
             self._reorder(jobid, end, 0.0)
@@ -143,14 +142,14 @@ class PoolState:
         self._reconsider(jobid)
 
     def set_end(self, jobid: int, end: float) -> None:
-        """Change when a job ends."""
+        """Change a job's end."""
         record = self.jobs[jobid]
         self._reorder(jobid, record[0], end)
         self.jobs[jobid] = (end, *record[1:])
         self._note_change(jobid)
 
     def _reorder(self, jobid: int, old: float, new: float) -> None:
-        """Keep the list of ends in order when the end of a job changes (0: none)."""
+        """Keep the list of ends sorted when a job's end changes (0: none)."""
         if self._ends is not None:
             if old:
                 del self._ends[bisect_left(self._ends, (old, jobid))]
@@ -160,22 +159,22 @@ class PoolState:
     def split(
         self, jobid: int, entries: list[tuple[int, int]], final: bool
     ) -> tuple[Selection, Selection | None]:
-        """Divide a job's units into the part that is given back, and the rest.
+        """Divide a job's units into the returned part and the rest.
 
         Args:
             jobid (int): the job.
-            entries (list): ``(rank mask, units)`` that are given back; removed ranks are passed
-                over.
-            final (bool): the job gives back all it holds.
+            entries (list): ``(rank mask, units)`` returned; removed ranks are ignored.
+            final (bool): the job returns all that it holds.
 
         Raises:
-            ValueError: the job does not hold the units in the entries, or holds more at the end.
+            ValueError: the job does not hold the units in the entries, or would keep some when it
+                ends.
         """
         held = self.jobs[jobid][1:]
         if len(held) == 2 and len(entries) == 1:
             ranks, own = held
             if entries[0] == (1 << ranks if ranks >= 0 else ~ranks, own):
-                return held, None if final else ()  # a job that ends gives back all it has
+                return held, None if final else ()  # an ending job returns all it has
         kept: dict[int, int] = {}
         for mask, units in pairs(held):
             kept[units] = kept.get(units, 0) | mask
@@ -215,23 +214,23 @@ class PoolState:
     # -- reports of the instance --------------------------------------------
 
     def set_up(self, up: int) -> None:
-        """Set which ranks are up."""
+        """Set the mask of ranks that are up."""
         if up != self.up:
             self.up = up
             self.reconsider()
 
     def set_property(self, name: str, ranks: int) -> None:
-        """Give a property to just these ranks."""
+        """Give a property to just these ranks (a mask)."""
         if self.inventory.properties.get(name, 0) != ranks:
             self._replace(self.inventory.with_property(name, ranks))
 
     def recount(self, inventory: Inventory, index: RankIndex) -> None:
-        """Have the same ranks with other amounts, while no job holds anything."""
+        """Replace the amounts of the ranks, while no job holds anything."""
         self.index = index
         self._replace(inventory)
 
     def remove(self, ranks: int) -> None:
-        """Remove ranks that are there, with the jobs' units on them; O(jobs)."""
+        """Remove present ranks, with the jobs' units on them; O(jobs)."""
         self.gone |= ranks
         self.up &= ~ranks
         inventory = self.inventory.without(ranks)
@@ -251,11 +250,11 @@ class PoolState:
         self.reconsider()
 
     def reconsider(self) -> None:
-        """Something changed: requests that did not fit are to be tried again."""
+        """Note a change: requests that did not fit are to be tried again."""
         self._reconsider(None)
 
     def _reconsider(self, jobid: int | None) -> None:
-        """A job gave something back, or something else changed."""
+        """Note that a job released something, or another change (None)."""
         self._note_change(jobid)
         self.releases += 1
         if self.blocked:
@@ -264,7 +263,7 @@ class PoolState:
     # -- invariants ---------------------------------------------------------
 
     def check(self) -> None:
-        """Check every invariant; AssertionError if one is broken. O(ranks + jobs)."""
+        """Check every invariant; raise AssertionError if one is broken. O(ranks + jobs)."""
         inventory, index = self.inventory, self.index
         index.check()
         assert index.inventory is inventory, "the index is of another inventory"
@@ -288,7 +287,7 @@ class PoolState:
             assert self._ends == ends, f"order of ends is {self._ends!r}"
 
     def text(self) -> str:
-        """The state in words, a line for each job and each rank in parts, for test failures."""
+        """Return the state as text, a line per job and per rank in parts, for test failures."""
         dumps = self.inventory.dumps
         lines = [f"pool: {dumps(self.inventory.whole())} up: {idset_text(self.up)}"]
         for jobid, record in self.jobs.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A pool as plans and explanations see it."""
+"""The pool as seen by plans and explanations."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class PoolWithView(Protocol):
-    """The interface of a pool for `flux.resource.plan` and `flux.resource.pool.explain`; each is documented there where
-    it is defined, `PoolContract` or `ResourcePoolImplementation`."""
+    """The interface of a pool for `flux.resource.plan` and `flux.resource.pool.explain`.
+    `PoolContract` and `ResourcePoolImplementation` define and document the methods."""
 
     clock: Callable[[], float]
 

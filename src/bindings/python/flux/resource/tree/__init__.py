@@ -4,14 +4,13 @@
 Which file to open:
 
 - ``topology.py``: the topology in R (RFC 49), checked, and the layout derived from it.
-- ``node.py``: where in a node slots and containers go: the rules, on masks.
-- ``tree_placement.py``: which nodes a request gets.
-- ``container_index.py``: how many whole containers each node has free.
-- ``explain_containers.py``: why a request for containers does not fit.
-- ``tree_hooks.py``: the hooks of a site as ``TreePool`` has them.
+- ``node.py``: the rules for slots and containers within a node, on masks.
+- ``tree_placement.py``: the nodes that a request gets.
+- ``container_index.py``: the number of free whole containers on each node.
+- ``explain_containers.py``: the reason why a request for containers does not fit.
+- ``tree_hooks.py``: a site's hooks, as in ``TreePool``.
 
-Interfaces: only ``flux/resource/TreePool.py`` imports these modules, and the pictures
-in ``draw/`` (``topology.py``). Placement is described in ``doc/guide/treepool.rst``; for
-slots it has to agree with recordings of flux-core's pool, apart from the differences that the guide
-lists.
+Interfaces: only ``flux/resource/TreePool.py``, and the pictures in ``draw/`` (``topology.py``),
+import these modules. ``doc/guide/treepool.rst`` describes placement; for slots it must agree with
+recordings of flux-core's pool, except for the differences that the guide lists.
 """

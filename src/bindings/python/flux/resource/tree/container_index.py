@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""An index that also knows how many whole containers each rank has free.
+"""An index that also counts the free whole containers of each rank.
 
 Counts of free cores do not tell whether a socket is free. So, for each kind of request for
-containers, the ranks are remembered by how many of its slots they have room for. Ranks on which
-something was taken or given back since are looked at again when the next such request comes.
+containers, the index remembers the ranks by the number of slots that fit. Ranks with changes since
+are examined again at the next such request.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from flux.resource.request import Shape
     from flux.resource.tree.node import NodeTypes
 
-#: Kinds of container request that one index remembers the ranks for: each costs a dict that every
-#: copy of the pool copies, and a site has few (a socket, a NUMA domain, with or without GPUs).
+#: Kinds of container requests for which an index remembers the ranks: each costs a dict in every
+#: copy of the pool, and a site has few (a socket, a NUMA domain, with or without GPUs).
 MAX_REMEMBERED_KINDS = 8
 
 
 class _RanksBySlots:
-    """The ranks with room for slots of one kind of containers.
+    """Ranks with room for slots of one kind of containers.
 
     Attributes:
-        ranks (dict): number of slots that fit, at least 1, to mask of the ranks with room for that number.
-        stale (int): mask of the ranks that are to be looked at again.
-        shape (Shape): a shape that asks for such slots.
+        ranks (dict): number of slots that fit, at least 1, to mask of these ranks.
+        stale (int): mask of the ranks to be examined again.
+        shape (Shape): a shape with such slots.
     """
 
     __slots__ = ("ranks", "stale", "shape")
@@ -47,7 +47,7 @@ class _RanksBySlots:
 
 
 class ContainerIndex(RankIndex):
-    """A RankIndex that knows which ranks have room for containers."""
+    """A RankIndex that also indexes room for containers."""
 
     __slots__ = ("asked",)
 
@@ -66,8 +66,8 @@ class ContainerIndex(RankIndex):
         if self.asked:
             self._touched(selected_ranks(selection))
 
-    def give(self, selection: Selection) -> None:
-        super().give(selection)
+    def release(self, selection: Selection) -> None:
+        super().release(selection)
         if self.asked:
             self._touched(selected_ranks(selection))
 
@@ -80,9 +80,9 @@ class ContainerIndex(RankIndex):
             one.stale |= ranks
 
     def ranks_by_slots(self, shape: Shape, types: NodeTypes) -> dict[int, int]:
-        """Ranks by how many slots of whole containers they have room for.
+        """Return ranks by the number of slots of whole containers that fit.
 
-        O(ranks on which something changed since such a shape was asked for last).
+        O(ranks with changes since the last such request).
 
         Returns:
             dict: number of slots, at least 1, to mask of the ranks.
@@ -108,7 +108,7 @@ class ContainerIndex(RankIndex):
         return ranks_by_slots
 
     def check_containers(self, types: NodeTypes) -> None:
-        """AssertionError if the cache of ranks that did not change is wrong."""
+        """Raise AssertionError if the cache is wrong for ranks without changes."""
         for one in self.asked.values():
             known = self.inventory.ranks & ~one.stale
             kept = {slots: mask & known for slots, mask in one.ranks.items() if mask & known}
@@ -118,7 +118,7 @@ class ContainerIndex(RankIndex):
 def container_slots_of(
     index: RankIndex, shape: Shape, types: NodeTypes, ranks: int
 ) -> dict[int, int]:
-    """As ``ContainerIndex.ranks_by_slots()``, of some ranks (a mask), by a look at each of them."""
+    """Return ``ContainerIndex.ranks_by_slots()`` for some ranks (a mask), by examining each."""
     ranks_by_slots: dict[int, int] = {}
     idle = ranks & index.idle
     partial = index.partial

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Why a request for containers does not fit, in numbers and in a sentence for its user."""
+"""The reason why a request for containers does not fit, in numbers and in a sentence for its
+user."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def _least(shape: Shape) -> int:
-    """How many slots a node must have room for, or the request cannot use it."""
+    """Return the number of slots for which a node must have room to be of use."""
     return 1 if shape.node_count is None else shape.slot_count.min
 
 
 def able(placement: TreePlacement, index: RankIndex, shape: Shape, ranks: int) -> int:
-    """Mask of the ranks that have room for one slot, or for one node's share."""
+    """Return a mask of the ranks with room for one slot, or for one node's share."""
     mask = 0
     for slots_each, some in placement.container_candidates(index, shape, ranks):
         if slots_each >= _least(shape):
@@ -33,7 +34,8 @@ def able(placement: TreePlacement, index: RankIndex, shape: Shape, ranks: int) -
 def container_rooms(
     placement: TreePlacement, index: RankIndex, shape: Shape, ranks: int
 ) -> list[tuple[int, int]]:
-    """Ranks by how many slots they have room for, or as 1 where the request asks for nodes."""
+    """Return ranks by the number of slots that fit; the number is 1 if the request asks for
+    nodes."""
     return [
         (slots_each if shape.node_count is None else 1, some)
         for slots_each, some in placement.container_candidates(index, shape, ranks)
@@ -44,7 +46,8 @@ def container_rooms(
 def _available(
     placement: TreePlacement, index: RankIndex, shape: Shape, ranks: int
 ) -> tuple[int, int]:
-    """How many nodes have room, and how many slots (or nodes, if it asks for nodes) fit on them."""
+    """Return the number of nodes with room, and of slots (or nodes, if it asks for nodes) that fit
+    there."""
     nodes = slots = 0
     for slots_each, some in placement.container_candidates(index, shape, ranks):
         if slots_each >= _least(shape):
@@ -54,7 +57,7 @@ def _available(
 
 
 def _each(shape: Shape) -> int:
-    """How many containers each slot or node needs."""
+    """Return the number of containers per slot or node."""
     each = shape.containers_per_slot
     return each if shape.node_count is None else each * shape.slot_count.min
 
@@ -62,9 +65,9 @@ def _each(shape: Shape) -> int:
 def infeasible_containers(
     placement: TreePlacement, inventory: Inventory, shape: Shape, ranks: int
 ) -> str:
-    """Sentence for a request that an empty pool could not satisfy.
+    """Return the sentence for a request that does not fit an empty pool.
 
-    It begins as that of flux-core's schedulers does.
+    It begins like that of flux-core's schedulers.
     """
     nodes, have = _available(placement, unused(inventory), shape, ranks)
     least = [
@@ -88,7 +91,7 @@ def infeasible_containers(
 
 
 def explain_containers(pool: ResourcePoolImplementation, shape: Shape) -> dict[str, Any]:
-    """``ResourcePool.explain()`` for a request for containers."""
+    """Return ``ResourcePool.explain()`` for a request for containers."""
     inventory, placement = pool.inventory, pool.placement
     assert isinstance(placement, TreePlacement)
     match = inventory.matching(shape.match)

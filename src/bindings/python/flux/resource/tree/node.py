@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Where in a node slots go: the placement rules of TreePool on bit masks.
+"""Places of slots within a node: TreePool's placement rules on bit masks.
 
 The functions take a ``Layout`` and the free cores and GPUs of one node as masks, and return
-``(slots, cores, gpus)``: the number of slots placed, at most as many as wanted, and their units. Their
-answers depend on the arguments alone, so that one serves all nodes in the same state; ``NodeType``
-remembers it.
+``(slots, cores, gpus)``: the number of slots placed, at most the wanted number, and their units.
+The results depend only on the arguments, so that one result serves all nodes in the same state;
+``NodeType`` caches it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from flux.resource.request import Shape
     from flux.resource.tree.topology import ContainerGroup, Place
 
-#: Answers that one node type remembers before it starts over. There is one for each state of a node
-#: and size of slot that occurred; without a limit a year of jobs would fill the memory.
+#: Maximum number of cached results per node type. There is one for each state of a node and size of
+#: slot that occurred: without a limit, a year of jobs would fill the memory.
 MAX_REMEMBERED_ANSWERS = 8192
 
 
 class NodeType:
     """Nodes with one layout, in the units of a pool's inventory (see ``pool/inventory.py``).
 
-    Results for a node in some state are cached, up to a limit: O(1) the second time.
+    Results for a state of a node are cached, up to a limit: O(1) the second time.
 
     Args:
-        topo (dict): domain of the node, as R has it.
-        units (int): mask of the cores and GPUs that such a node has.
+        topo (dict): domain of the node, as in R.
+        units (int): mask of the cores and GPUs of such a node.
         shift (int): first GPU bit of units.
         where (str): name of the topology in an error.
     """
@@ -48,11 +48,11 @@ class NodeType:
         self._containers: dict[tuple[Any, ...], tuple[int, int]] = {}
 
     def slots(self, free: int, wanted: tuple[int, int, int]) -> int:
-        """Units for slots on a node with room for them.
+        """Return the units for slots on a node with room for them.
 
         Args:
-            free (int): mask of the units that are free on the node; amounts are not looked at.
-            wanted (tuple): cores and GPUs of a slot, and how many slots.
+            free (int): mask of the free units of the node; amounts are ignored.
+            wanted (tuple): cores and GPUs per slot, and number of slots.
         """
         asked = (free & self.units, wanted)
         units = self._slots.get(asked)
@@ -65,15 +65,15 @@ class NodeType:
         return units
 
     def containers(self, free: int, shape: Shape, count: int) -> tuple[int, int]:
-        """Slots of whole containers.
+        """Place slots of whole containers.
 
         Args:
             free (int): as for `slots()`.
-            shape (Shape): the needs of a slot.
-            count (int): slots at most; negative: as many as there are.
+            shape (Shape): need of a slot.
+            count (int): maximum number of slots; negative: no limit.
 
         Returns:
-            ``(slots, units)``: their number, and their units.
+            ``(slots, units)``: their number and units.
         """
         level, each = shape.container_level, shape.containers_per_slot
         assert level is not None
@@ -97,16 +97,16 @@ class NodeType:
         return answer
 
     def container_slots(self, free: int, shape: Shape) -> int:
-        """How many slots of whole containers fit on a node with so much free."""
+        """Return the number of slots of whole containers that fit on a node."""
         return self.containers(free, shape, -1)[0]
 
     def least_container(self, level: str) -> int:
-        """Fewest cores that a container of that name has; 1 if there is none."""
+        """Return the cores of the smallest container with this name; 1 if there is none."""
         return min((popcount(cores) for cores, _ in self.layout.containers(level)), default=1)
 
 
 class NodeTypes:
-    """The node types of a pool: ``(mask of ranks, NodeType)``, no rank in two."""
+    """The node types of a pool: ``(mask of ranks, NodeType)``, with no rank in two."""
 
     __slots__ = ("pairs", "_number")
 
@@ -115,13 +115,13 @@ class NodeTypes:
         self._number: array[int] | None = None
 
     def of(self, rank: int) -> NodeType:
-        """NodeType of a rank."""
+        """Return the NodeType of a rank."""
         pairs = self.pairs
         if len(pairs) == 1:
             return pairs[0][1]
         number = self._number
         if number is None:
-            # Two bytes a rank: the position in `pairs`, of which there are seldom many.
+            # Two bytes per rank: the index in `pairs`, which is seldom long.
             number = array("H" if len(pairs) < 1 << 16 else "L", [0])
             number *= max(mask.bit_length() for mask, _ in pairs)
             for at, (mask, _) in enumerate(pairs):
@@ -131,13 +131,13 @@ class NodeTypes:
         return pairs[number[rank]][1]
 
     def least_container(self, shape: Shape) -> int:
-        """Fewest cores that a container has of which a slot of a shape is made."""
+        """Return the cores of the smallest container for a slot of a shape."""
         level = shape.container_level
         assert level is not None
         return min((node.least_container(level) for _, node in self.pairs), default=1)
 
     def split(self, ranks: int) -> list[tuple[int, NodeType]]:
-        """The pairs for just these ranks (a mask), the empty ones left out."""
+        """Return the pairs for just these ranks (a mask), without empty ones."""
         return [(mask & ranks, node) for mask, node in self.pairs if mask & ranks]
 
 
@@ -155,7 +155,8 @@ def place_slots(
 def _beside_gpus(
     layout: Layout, cores: int, gpus: int, slot_cores: int, slot_gpus: int, wanted: int
 ) -> tuple[int, int, int]:
-    """First fit: each level from the finest, each group in the order of the topology."""
+    """Place by first fit: the levels from the finest on, each group in the order of the
+    topology."""
     left = wanted
     free_cores, free_gpus = cores, gpus
     for groups in layout.levels:
@@ -175,9 +176,9 @@ def _beside_gpus(
 
 
 def _cores_only(layout: Layout, cores: int, slot_cores: int, wanted: int) -> tuple[int, int, int]:
-    """Best fit: the finest level that holds a slot, its groups by fewest free cores.
+    """Place by best fit: the finest level that holds a slot, its groups by fewest free cores.
 
-    Slots that do not fit in that level go to the next coarser one.
+    Slots that do not fit on a level go to the next coarser one.
     """
     left = wanted
     free = cores
@@ -186,8 +187,8 @@ def _cores_only(layout: Layout, cores: int, slot_cores: int, wanted: int) -> tup
             best = _tightest(groups, free, slot_cores)
             if not best:
                 break
-            # A group has one free core less with each that is taken, and no other group loses more:
-            # it stays the one with fewest.
+            # Each core taken is one less free in this group and in no other, so it stays the one
+            # with the fewest.
             count = min(left, popcount(best) // slot_cores)
             free ^= take(best, count * slot_cores)
             left -= count
@@ -195,7 +196,8 @@ def _cores_only(layout: Layout, cores: int, slot_cores: int, wanted: int) -> tup
 
 
 def _tightest(groups: Iterable[Place], free: int, slot_cores: int) -> int:
-    """Free cores of the group that has fewest but enough for a slot, the first of several; or 0."""
+    """Return the free cores of the group with the fewest that hold a slot, the first of equal ones;
+    or 0."""
     best = 0
     fewest = -1
     for group_cores, _ in groups:
@@ -218,9 +220,9 @@ def place_containers(
 ) -> tuple[int, int, int]:
     """Place slots of ``each`` whole containers called ``name``, in the order of the topology.
 
-    A container is free when all its cores and GPUs are. ``slot_cores`` and ``slot_gpus`` are the
-    least that one must have. The containers of a slot lie in the finest domain that has enough of
-    them. With ``wanted`` negative there is no limit.
+    A container is free if all its cores and GPUs are. ``slot_cores`` and ``slot_gpus`` are the
+    minimum for one container. The containers of a slot are in the finest domain that has enough of
+    them. A negative ``wanted`` means no limit.
     """
     free_cores, free_gpus = cores, gpus
     least = (slot_cores, slot_gpus)
@@ -245,12 +247,12 @@ def _free_containers(
     each: int,
     least: tuple[int, int],
 ) -> Place | None:
-    """Cores and GPUs of a number of free containers of one group, or None."""
+    """Return the cores and GPUs of enough free containers of one group, or None."""
     for group in container_groups:
         left_cores, left_gpus = cores, gpus
         count = each
         for own_cores, own_gpus in group:
-            # Containers may overlap: one that shares a core with one taken already is not free.
+            # Containers may overlap: one that shares a core with a taken one is not free.
             if own_cores & ~left_cores or own_gpus & ~left_gpus:
                 continue
             if popcount(own_cores) < least[0] or popcount(own_gpus) < least[1]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The topology of a node as R.scheduling has it (RFC 49), and the facts that placement derives from it.
+"""The topology of a node in R.scheduling (RFC 49), and the facts for placement derived from it.
 
 A *domain* (the ``topo`` of an entry, and each object below it) maps level names to arrays of
-domains and may hold ``cores`` and ``gpus``, idsets of node-local ids. Nodes that look alike share
-one ``Layout`` of facts derived from the topology, computed once:
+domains and may hold ``cores`` and ``gpus``, idsets of node-local ids. Equal nodes share one
+``Layout`` of facts derived from the topology, computed once:
 
 - *groups* by level, for slots: level 0 has the leaves, the last level the whole node;
 - *containers* by name, for slots that ask for a whole socket, numa or another level of a site.
@@ -18,17 +18,18 @@ from typing import Any
 
 from flux.resource.pool.masks import UNIT_LIMIT, idset_text, parse_idset, popcount, quote, runs
 
-#: Keys of a domain that describe it; every other key is the name of a level.
+#: Keys that describe a domain; every other key is the name of a level.
 RESOURCE_KEYS = ("cores", "gpus", "memory", "storage")
-#: Levels of a topology; hwloc knows about ten. More is an error rather than a deep recursion.
+#: Maximum depth of a topology; hwloc has about ten levels. More are an error rather than a deep
+#: recursion.
 MAX_DEPTH = 32
-#: Names of containers that a layout remembers answers about: jobs may ask for any name, and one
-#: that makes up names must not fill the memory.
+#: Container names with results cached in a layout: jobs may ask for any name, and invented ones
+#: must not fill the memory.
 MAX_REMEMBERED_NAMES = 256
 
-#: ``(cores, gpus)``, masks: the units of a domain, with those of the domains below it.
+#: ``(cores, gpus)``, masks: the units of a domain and of those below it.
 Place = tuple[int, int]
-#: The containers of one name that lie in one domain.
+#: The containers of one name in one domain.
 ContainerGroup = tuple[Place, ...]
 
 
@@ -36,14 +37,14 @@ class Domain:
     """One domain of a node's topology.
 
     Attributes:
-        cores, gpus (int): masks of its own and of those of all domains below.
+        cores, gpus (int): masks of its units and those of all domains below.
         own_gpus (int): mask of the GPUs that it lists itself.
         memory: GiB, or None.
         leaf (bool): whether it lists cores itself.
         levels (list): ``(name, [Domain, ...])`` directly below.
 
     Raises:
-        ValueError: it is not well-formed; the text names the key.
+        ValueError: it is malformed; the text names the key.
     """
 
     __slots__ = ("cores", "gpus", "own_gpus", "memory", "leaf", "levels")
@@ -76,7 +77,7 @@ class Domain:
                 self.gpus |= entry.gpus
 
     def below(self) -> list[Domain]:
-        """The domains directly below, of all its levels, in the order of the topology."""
+        """The domains directly below, of all levels, in the order of the topology."""
         return [entry for _, entries in self.levels for entry in entries]
 
 
@@ -88,21 +89,21 @@ def _ids(topo: dict[str, Any], key: str, where: str) -> int:
 
 
 class Layout:
-    """The groups and containers of nodes with one topology and the same cores and GPUs.
+    """Groups and containers of nodes with one topology and the same cores and GPUs.
 
     Args:
-        topo (dict): domain of the node, as R has it.
-        cores, gpus (int): masks of the units that R grants each such node; others in the topology are
+        topo (dict): domain of the node, as in R.
+        cores, gpus (int): masks of the units of each such node in R; others in the topology are
             left out, and units in no domain belong to the node as a whole.
         where (str): name of the topology in an error.
 
     Raises:
-        ValueError: the topology is not one; the text names the key.
+        ValueError: it is not a topology; the text names the key.
 
     Attributes:
         domain (Domain): the whole node.
-        levels (tuple): tuples of ``(cores, gpus)`` groups, finest level first, in the order of the
-            topology.
+        levels (tuple): tuples of ``(cores, gpus)`` of groups, finest level first, in the order of
+            the topology.
     """
 
     def __init__(self, topo: Any, cores: int, gpus: int, where: str = "topo") -> None:
@@ -116,10 +117,10 @@ class Layout:
         self.levels = tuple(tuple(dict.fromkeys(level)) for level in levels)
 
     def containers(self, name: str) -> ContainerGroup:
-        """(cores, gpus) of each domain called ``name``, in the order of the topology.
+        """Return (cores, gpus) of each domain called ``name``, in the order of the topology.
 
-        Where a name occurs inside itself (``numa`` in ``numa``) the outer one counts. Those without
-        cores are left out: no job can have them. O(1) once a name was asked for.
+        If a name occurs inside itself (``numa`` in ``numa``), the outer one counts. Domains without
+        cores are left out, since no job can have them. O(1) for a known name.
         """
         found = self._containers.get(name)
         if found is None:
@@ -129,7 +130,8 @@ class Layout:
         return found
 
     def container_groups(self, name: str, least: int) -> tuple[ContainerGroup, ...]:
-        """The containers of a name in each group with at least a number of them, finest level first."""
+        """Return the containers of a name in each group with at least ``least`` of them, finest
+        level first."""
         found = self._container_groups.get((name, least))
         if found is None:
             named = self.containers(name)
@@ -146,7 +148,8 @@ class Layout:
 
 
 def _collect(domain: Domain, levels: list[list[Place]]) -> int:
-    """Add the groups at and below a domain to ``levels``. Its level, or -1 if it has no cores."""
+    """Add the groups at and below a domain to ``levels``. Return its level, or -1 if it has no
+    cores."""
     if not domain.cores:
         return -1
     height = -1
@@ -181,20 +184,20 @@ def read_children(
 ) -> tuple[dict[str, Any], list[tuple[int, Any]], list[tuple[int, Any, str]]]:
     """Check ``R.scheduling`` and number its ranks like R's.
 
-    Ranks may be those of the enclosing instance: in ascending order they stand for 0 to n-1.
+    Its ranks may be those of the enclosing instance: in ascending order they stand for 0 to n-1.
 
     Args:
-        scheduling (dict): the key's value; not changed.
+        scheduling (dict): value of the key; not changed.
         ranks (int): mask of the ranks of R_lite.
 
     Returns:
-        (scheduling, entries, topologies): a copy with the ranks renumbered, its ``children`` as of
-        ``entries_of()``, and [(rank mask, topo, where)] in which no rank is twice (the first entry
-        that names one counts).
+        (scheduling, entries, topologies): a copy with the ranks renumbered; its ``children``, as
+        from ``entries_of()``; and [(rank mask, topo, where)], in which no rank is twice (the first
+        entry that names it counts).
 
     Raises:
-        ValueError: there is no topology, it is not well-formed (the text names the entry), or its
-            ranks are not as many as R's, or those are not 0 to n-1.
+        ValueError: there is no topology, it is malformed (the text names the entry), it has more or
+            fewer ranks than R, or R's ranks are not 0 to n-1.
     """
     if not isinstance(scheduling, dict):
         raise ValueError("TreePool: R has no scheduling key with a topology")
@@ -245,7 +248,7 @@ def read_children(
 
 
 class Renumbering:
-    """Maps subsets of some ranks (masks) to their positions: of ranks 5, 9 and 12, 9 becomes 1."""
+    """Maps sets of given ranks (masks) to their positions: of ranks 5, 9 and 12, 9 becomes 1."""
 
     def __init__(self, ranks: int) -> None:
         self._runs: list[tuple[int, int, int]] = []
@@ -262,7 +265,7 @@ class Renumbering:
 
 
 def entries_of(scheduling: dict[str, Any]) -> list[tuple[int, Any]]:
-    """``children`` as [(mask of ranks, entry)], entries without ranks left out."""
+    """Return ``children`` as [(mask of ranks, entry)], without entries that have no ranks."""
     entries = []
     for entry in scheduling["children"]:
         mask = parse_idset(entry["ranks"])
@@ -274,13 +277,13 @@ def entries_of(scheduling: dict[str, Any]) -> list[tuple[int, Any]]:
 def cut_children(
     scheduling: dict[str, Any], entries: list[tuple[int, Any]], ranks: int
 ) -> dict[str, Any]:
-    """``R.scheduling`` for some of the ranks: the key of an allocation or of a pool that lost some.
+    """Return ``R.scheduling`` for some of the ranks: for an allocation, or a pool that lost some.
 
-    Entries keep their topology whole, since it describes the node and not the allocation, and lose
-    the other ranks; those without ranks are left out. Nothing of the original is changed.
+    Entries keep their whole topology, since it describes the node and not the allocation, and lose
+    the other ranks; those without ranks are left out. The original is unchanged.
 
     Args:
-        scheduling (dict): the key of the larger pool.
+        scheduling (dict): value of the key of the larger pool.
         entries (list): from ``entries_of()``.
         ranks (int): mask of the ranks that stay.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The hooks of ``Rv1Pool`` as TreePool has them: best fit, and placement by topology.
+"""The hooks of ``Rv1Pool`` in TreePool: best fit, and placement by topology.
 
-A pool of a site that overrides one of them gets the other from here. Their arguments and results are
-described in ``pool/hooks.py``.
+A site's pool that overrides one of them inherits the other. ``pool/hooks.py`` describes their
+arguments and results.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 class TreeHooks(Hooks):
-    """The default hooks of a TreePool implementation, instead of those of ``Rv1Pool``."""
+    """The default hooks of TreePool, which replace those of ``Rv1Pool``."""
 
     placement: TreePlacement
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # A class that has just these defaults needs no lists of candidates.
+        # A class with just these defaults needs no lists of candidates.
         cls.hooked = (
             cls._sort_candidates is not TreeHooks._sort_candidates
             or cls._select_resources is not TreeHooks._select_resources
         )
 
     def _sort_candidates(self, candidates: list[Any]) -> list[Any]:
-        """Fewest free cores first, then fewest free GPUs, then lowest rank."""
+        """Sort by fewest free cores, then fewest free GPUs, then lowest rank."""
         return sorted(candidates, key=lambda one: (len(one[2]), len(one[3]), one[0]))
 
     def _select_resources(self, candidates: list[Any], request: ResourceRequest) -> Any:
-        """Place the slots on the candidates in their order, in each by its topology."""
+        """Place the slots on the candidates in order, on each by its topology."""
         shape = request.shape
         capacities = [(one, self._capacity(one, shape)) for one in candidates]
         if shape.node_count is None:
@@ -65,7 +65,7 @@ class TreeHooks(Hooks):
         return selected, shape.slots_given(nodes, slots)
 
     def _capacity(self, candidate: Any, shape: Shape) -> int:
-        """How many slots fit on a candidate."""
+        """Return the number of slots that fit on a candidate."""
         rank, _, cores, gpus = candidate
         if shape.container_level is None:
             return slots_on((len(cores), len(gpus)), shape)
@@ -81,7 +81,7 @@ class TreeHooks(Hooks):
         return units
 
     def _chosen(self, candidate: Any, shape: Shape, slots: int) -> Any:
-        """``(rank, cores, gpus)`` for some slots on a candidate."""
+        """Return ``(rank, cores, gpus)`` for some slots on a candidate."""
         rank, info, cores, gpus = candidate
         if shape.exclusive:
             return rank, info["cores"], info["gpus"]

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Which nodes a TreePool takes: best fit over a ``RankIndex``.
+"""The choice of nodes in TreePool: best fit over a ``RankIndex``.
 
-Nodes are tried by fewest free cores, then fewest free GPUs, then rank, in the order before anything
-is placed. Whether slots fit on a node follows from its counts alone, since the coarsest group is
-the whole node; only for containers has the node itself to be looked at. Where in a node slots go is
-decided in ``node.py``.
+Nodes are tried by fewest free cores, then fewest free GPUs, then rank, in the order before
+placement. Counts decide whether slots fit on a node, since the coarsest group is the whole node;
+only for containers must the node itself be examined. ``node.py`` places the slots within a node.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class TreePlacement(Placement):
     """Best fit over nodes, by topology within.
 
     Args:
-        types (NodeTypes): the node types of the pool.
+        types (NodeTypes): node types of the pool.
     """
 
     best_fit = True
@@ -71,9 +70,8 @@ class TreePlacement(Placement):
     def container_candidates(
         self, index: RankIndex, shape: Shape, eligible: int
     ) -> Iterator[tuple[int, int]]:
-        """Nodes that can hold slots of whole containers, in the order of the policy.
-
-        Yields ``(slots that a node can hold, mask of ranks)``.
+        """Yield ``(slots that fit on a node, mask of ranks)``, in the order of the policy, for
+        slots of whole containers.
         """
         if type(index) is ContainerIndex:
             ranks_by_slots = index.ranks_by_slots(shape, self.types)
@@ -106,7 +104,7 @@ class TreePlacement(Placement):
     def _place_containers(
         self, index: RankIndex, shape: Shape, eligible: int
     ) -> tuple[Selection, int] | None:
-        """Containers anywhere: node after node, until there are enough."""
+        """Place containers anywhere, node after node, until there are enough."""
         count = shape.slot_count
         candidates = []
         have = 0
@@ -140,7 +138,7 @@ class TreePlacement(Placement):
     def _containers_on_nodes(
         self, index: RankIndex, shape: Shape, count: ResourceCount, eligible: int
     ) -> tuple[Selection, int] | None:
-        """Place the same number of containers on each of a number of nodes."""
+        """Place the same number of containers on each of some nodes."""
         least = shape.slot_count.min
         candidates = []
         have = 0

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The command ``flux sched``: sends requests to the scheduler, and prints the answers.
+"""The command ``flux sched``: sends requests to the scheduler and prints the answers.
 
 ======================  =========================================================================
-``cli.py``              the command line: a class for each subcommand, and their table `COMMANDS`
-``subcommand.py``       what they derive from
+``cli.py``              the command line: a class per subcommand, and their table `COMMANDS`
+``subcommand.py``       the base class of subcommands
 ``explain.py``          ``flux sched explain``
 ``reserve.py``          ``flux sched reserve``, ``unreserve`` and ``reservations``
 ``top.py``              the live view of ``flux sched top``
 ``plan_chart.py``       the chart of ``flux sched plan``, as text and as SVG
 ``prometheus.py``       the metrics of ``flux sched stats --prometheus``
-``job_status.py``       the state of jobs that have not been sent to the scheduler yet
+``job_status.py``       the state of jobs that are not sent to the scheduler yet
 ``jobspec_options.py``  options that describe a job, as in ``flux submit``
 ``formatting.py``       durations, times and tables as text
-``new_file.py``         writes a file in place of another
+``new_file.py``         atomic replacement of a file
 ======================  =========================================================================
 
-The command computes nothing about jobs and resources: the answers come from
-`flux.scheduler.query` and `flux.scheduler.reservations`, which run in the scheduler. Nothing here
-is public. Users rely on the options, on ``--json``, whose objects are the answers as they are, and
-on the names of the metrics; doc/man/flux-sched.rst describes them. A new subcommand is a class in
-``cli.py``, a line in `COMMANDS`, and a paragraph in that page.
+The command computes nothing on jobs and resources: answers come from `flux.scheduler.query` and
+`flux.scheduler.reservations`, which run in the scheduler. Nothing here is public. Users rely on the
+options, on ``--json``, which prints the answers unchanged, and on the names of the metrics;
+doc/man/flux-sched.rst describes them. A new subcommand is a class in ``cli.py``, a line in
+`COMMANDS`, and a paragraph in that page.
 """

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The subcommands of ``flux sched``: each asks one service of the scheduler and prints the answer.
+"""The subcommands of ``flux sched``: each queries one service of the scheduler and prints the
+answer.
 
 A new subcommand is a class derived from `Subcommand`, and a line in `COMMANDS`.
 """
@@ -66,7 +67,7 @@ class When(Subcommand):
 
 
 class WithHorizon(Subcommand):
-    """A question about the time to come."""
+    """A query about the future."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
@@ -106,7 +107,7 @@ class Windows(WithHorizon):
                 print("\n".join(self.picture(kind, answer, width)))
 
     def picture(self, kind: dict[str, Any], answer: dict[str, Any], width: int) -> list[str]:
-        """A bar for each number of free nodes, as long as they stay free; the smallest number on
+        """Return a bar per number of free nodes, as long as they stay free; the smallest number on
         top."""
         whole = answer["until"] - answer["now"]
         lines = []
@@ -236,7 +237,7 @@ class Preemptions(Subcommand):
 
 
 def elsewhere_text(license: dict[str, Any]) -> tuple[Any, str]:
-    """How many of a licence are used elsewhere, and how old that is."""
+    """Return the number of licences used elsewhere, and the age of that number."""
     if "age" not in license:
         return "-", ""
     age = license["age"]
@@ -292,7 +293,7 @@ class Limits(Subcommand):
         elif rows:
             head = ("LICENCE", "USED", "TOTAL", "RESERVED", "WAITING")
             tables.append((head, rows, head[1:]))
-        for name, entries in answer.items():  # those of a site's own rules
+        for name, entries in answer.items():  # entries of a site's own rules
             if name not in ("now", "limits", "budgets", "licenses") and entries:
                 keys = tuple(entries[0])
                 rows = [tuple(one.get(key) for key in keys) for one in entries]
@@ -397,7 +398,7 @@ COMMANDS: dict[str, Subcommand] = {
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+    """Return the parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="flux-sched",
         usage="flux sched [-h] COMMAND [OPTIONS]",
@@ -424,10 +425,10 @@ def main(argv: list[str] | None = None) -> int:
     """Run ``flux sched``.
 
     Args:
-        argv: the command line without the command itself; None: that of the process
+        argv: the command line without the command; None: sys.argv
 
     Returns:
-        int: the exit status: 0; 1 if the command failed; 2 for bad usage
+        int: the exit status: 0; 1 if the command failed; 2 for incorrect usage
     """
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
@@ -440,7 +441,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"flux-sched: ERROR: {printable(exc)}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # Nobody reads our output any more. Python would report that again when it flushes standard
+        # The reader of our output is gone. Python would report that again on flushing standard
         # output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the subcommands of ``flux sched`` have in common: the connection to the scheduler, and how it refuses."""
+"""Code shared by the subcommands of ``flux sched``: the connection to the scheduler, and
+refusals."""
 
 from __future__ import annotations
 
@@ -11,27 +12,26 @@ import flux
 from flux.scheduler.command.formatting import format_time
 from flux.scheduler.reservations.times import local_zone_name
 
-#: Requests that change something, which is for the owner alone.
+#: Requests that change state, for the owner only.
 CHANGES = ("reserve", "unreserve")
 
 
 class CommandError(Exception):
-    """An error that ends the command: it is printed on one line, and the exit status is 1.
+    """An error that ends the command: printed on one line, with exit status 1.
 
     Attributes:
-        errno (int): the error number of a request that the scheduler refused; 0 if it was something
-            else
+        errno (int): errno of a request refused by the scheduler; 0 for other errors
     """
 
     errno = 0
 
     @classmethod
     def from_refusal(cls, text: str, error: OSError) -> CommandError:
-        """The error for a request that was refused.
+        """Return the error for a refused request.
 
         Args:
-            text: what is printed
-            error: with which the request failed
+            text: the text to print
+            error: the error of the request
         """
         refusal = cls(text)
         refusal.errno = error.errno or 0
@@ -39,13 +39,13 @@ class CommandError(Exception):
 
 
 class Context:
-    """What every subcommand needs: the connection to the instance, and the time zone for output.
+    """The context of a subcommand: connection to the instance, and time zone of the output.
 
     Args:
         options: the parsed command line
 
     Attributes:
-        zone (str): IANA name of the time zone in which times are shown
+        zone (str): IANA name of the time zone for printed times
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -55,10 +55,10 @@ class Context:
 
     @property
     def handle(self) -> Any:
-        """The Flux handle; the connection is made when it is first used.
+        """The Flux handle, connected at its first use.
 
         Raises:
-            CommandError: no instance can be reached
+            CommandError: no instance is reachable
         """
         if self._handle is None:
             try:
@@ -73,8 +73,8 @@ class Context:
         """Send a request to the scheduler and return its answer.
 
         Args:
-            method: what follows ``sched.`` in the topic
-            payload: the request; None: an empty one
+            method: the topic after ``sched.``
+            payload: the request; default: empty
 
         Raises:
             CommandError: the scheduler has no such service, or refuses
@@ -86,7 +86,7 @@ class Context:
         return answer if isinstance(answer, dict) else {}
 
     def _explain(self, method: str, exc: OSError) -> str:
-        """What a request's failure means for the user."""
+        """Explain a request's failure to the user."""
         text = exc.strerror or str(exc)
         if exc.errno == errno.ENOSYS:
             return (
@@ -99,5 +99,5 @@ class Context:
         return text
 
     def time(self, when: float | None, now: float) -> str:
-        """A point in time as text; see `format_time`."""
+        """Format a time; see `format_time`."""
         return format_time(when, now, self.zone)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux sched explain``: why a job waits, in a sentence a line."""
+"""``flux sched explain``: why a job waits, one sentence per line."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class Explain(Subcommand):
             )
 
     def explain_job(self, jobid: int, context: Context) -> dict[str, Any]:
-        """Why one job waits: the scheduler's answer or, in the same form, why the job manager has
-        not sent the job to the scheduler yet.
+        """Return why a job waits: the scheduler's answer or, in the same form, the reason why the
+        job manager has not sent it to the scheduler.
 
         Raises:
-            CommandError: it is not pending, or nothing is known about it
+            CommandError: the job is not pending, or is unknown
         """
         handle = context.handle
         name = JobID(jobid).f58
@@ -72,7 +72,7 @@ class Explain(Subcommand):
             try:
                 return context.ask("explain", {"id": jobid})
             except CommandError as refusal:
-                # The scheduler refuses what it has no request for.
+                # The scheduler refuses jobs without a request.
                 if refusal.errno != errno.EINVAL:
                     raise
             try:
@@ -95,7 +95,7 @@ class Explain(Subcommand):
         return {"now": now, "made": now, "jobs": [found], "others": 0}
 
     def lines(self, job: dict[str, Any], answer: dict[str, Any], context: Context) -> list[str]:
-        """Everything that the scheduler has said about one job, one sentence on each line."""
+        """Return the scheduler's answer about one job, one sentence per line."""
         now = answer["now"]
         verdict = {"waits": "waits", "never": "can never run as things are", "starts": "can start"}
         lines = [
@@ -182,7 +182,7 @@ class Explain(Subcommand):
 
 
 def likely_text(said: dict[str, Any], now: float, context: Context) -> str:
-    """Its ``t_likely`` and ``t_p90`` for a reader."""
+    """Format ``t_likely`` and ``t_p90``."""
     return (
         f"likely about {context.time(said['t_likely'], now)}, by {context.time(said['t_p90'], now)} "
         "in nine cases of ten"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Durations, points in time and tables as text for a terminal."""
+"""Durations, times and tables as text for a terminal."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from flux.scheduler.reservations.times import duration_text, iso_time
 
 
 def format_duration(seconds: float | None) -> str:
-    """Write a duration in at most two units: ``2h45m``.
+    """Format a duration in at most two units: ``2h45m``.
 
-    It is rounded down, so that a job with a time limit of what is printed fits into the duration.
+    Rounded down, so that a job with the printed time limit fits into the duration.
 
     Args:
-        seconds: the duration; None or infinity is written as ``no end``
+        seconds: the duration; None and infinity give ``no end``
     """
     if seconds is None or math.isinf(seconds):
         return "no end"
@@ -26,10 +26,10 @@ def format_duration(seconds: float | None) -> str:
 
 
 def format_time(when: float | None, now: float, zone: str) -> str:
-    """Write a point in time: only the time of day if it is today, else the date and the time.
+    """Format a time: only the time of day if it is today, else date and time.
 
     Args:
-        when: seconds since the epoch; None is written as ``unknown``
+        when: seconds since the epoch; None gives ``unknown``
         now: the present time, seconds since the epoch
         zone: IANA name of the time zone
     """
@@ -43,7 +43,7 @@ def format_time(when: float | None, now: float, zone: str) -> str:
 
 
 def display_width(text: str) -> int:
-    """Number of columns that a text takes on a terminal."""
+    """Return the number of columns of a text on a terminal."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text
@@ -57,8 +57,8 @@ def format_table(
 
     Args:
         head: the names of the columns
-        rows: a value for each column; None is printed as an empty cell
-        right: the names of the columns that are aligned on the right
+        rows: a value per column; None gives an empty cell
+        right: names of right-aligned columns
 
     Returns:
         list of str: the lines, the header first
@@ -79,8 +79,8 @@ def format_table(
 
 
 def terminal_width() -> int:
-    """Number of columns of the terminal: what COLUMNS says, or the terminal itself; 80 if the
-    output is not one."""
+    """Return the width of the terminal: COLUMNS, or that of the terminal; 80 if the output is not a
+    terminal."""
     try:
         return max(20, int(os.environ["COLUMNS"]))
     except (KeyError, ValueError):

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The state of a pending job that has not been sent to the scheduler yet, and the reason why it has
-not.
+"""The state of a pending job that is not sent to the scheduler yet, and the reason.
 
-The job manager sends the scheduler a request for a job once the job's dependencies are met, it has
-a priority, nobody holds it, its queue is started, and fewer than ``queue-depth`` requests are open.
-Until then the scheduler does not know of the job, so the services ``job-list`` and ``job-manager``
-are asked about it.
+The job manager sends a job's request to the scheduler once its dependencies are met, it has a
+priority, it is not held, its queue is started, and fewer than ``queue-depth`` requests are open.
+Until then the scheduler does not know the job, so ``job-list`` and ``job-manager`` are queried.
 """
 
 from __future__ import annotations
@@ -19,15 +17,15 @@ _ATTRIBUTES = ["userid", "state", "result", "urgency", "priority", "dependencies
 
 
 def look_up_job(handle: Any, jobid: int) -> dict[str, Any] | None:
-    """Look a job up in the job list.
+    """Look up a job in the job list.
 
     Args:
         handle (flux.Flux): a handle
         jobid (int): the job
 
     Returns:
-        dict: the job with `_ATTRIBUTES`; None if there is no such job, if it belongs to somebody
-            else and the caller does not see all, or if the job list does not answer
+        dict: the job with `_ATTRIBUTES`; None if it does not exist, belongs to another user and the
+            caller does not see all, or the job list does not answer
     """
     try:
         answer = handle.rpc("job-list.list-id", {"id": jobid, "attrs": _ATTRIBUTES}).get()
@@ -38,7 +36,7 @@ def look_up_job(handle: Any, jobid: int) -> dict[str, Any] | None:
 
 
 def count_pending(handle: Any) -> int:
-    """Count the pending jobs of the instance, whether or not the scheduler has heard of them.
+    """Count the pending jobs of the instance, whether or not the scheduler knows them.
 
     Returns:
         int: the number; 0 if the caller does not see all, or the job list does not answer
@@ -57,8 +55,8 @@ def _user() -> int:
 
 
 def _sees_all(handle: Any) -> bool:
-    """Whether the caller is the owner of the instance, or has the role admin: roles are given by
-    the instance when somebody connects, so it is found out by a question that others may not ask.
+    """Whether the caller is the instance owner or has the role admin. Roles are assigned on
+    connection, so a query that others may not make finds out.
     """
     if _user() == int(handle.attr_get("security.owner")):
         return True
@@ -70,17 +68,17 @@ def _sees_all(handle: Any) -> bool:
 
 
 def state_or_result(job: dict[str, Any]) -> str:
-    """A job's state or, if it is inactive, its result: "SCHED", "RUN", "COMPLETED"."""
+    """Return a job's state or, if it is inactive, its result: "SCHED", "RUN", "COMPLETED"."""
     status: str = JobInfo(job).status
     return status
 
 
 def reason_in_job_manager(job: dict[str, Any]) -> str | None:
-    """Why the job manager does not send a job to the scheduler, as far as that can be seen from the
-    job alone.
+    """Return why the job manager does not send a job to the scheduler, as far as the job itself
+    shows.
 
     Returns:
-        str: the reason; None if there is none in the job
+        str: the reason; None if the job shows none
     """
     state = state_or_result(job)
     if state == "DEPEND":
@@ -94,8 +92,8 @@ def reason_in_job_manager(job: dict[str, Any]) -> str | None:
 
 
 def reason_of_queue(handle: Any, job: dict[str, Any]) -> str:
-    """Why a job that is ready has not been sent to the scheduler: its queue is stopped, or other
-    jobs go first.
+    """Return why a ready job is not sent to the scheduler: its queue is stopped, or other jobs go
+    first.
 
     Raises:
         OSError: the job manager does not answer

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Command line options that describe what a job asks for, as in ``flux submit``, and the jobspec
-made of them."""
+"""Command line options that describe a job, as in ``flux submit``, and their jobspec."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ def _count(text: str) -> int:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that describe what a job asks for; `jobspec_from_options` reads them."""
+    """Add the options that describe a job; `jobspec_from_options` reads them."""
     group = parser.add_argument_group("the job, as in flux submit")
     add = group.add_argument
     add("-n", "--ntasks", type=_count, metavar="N", help="number of tasks (default: 1)")
@@ -63,7 +62,7 @@ def parse_constraint(text: str) -> dict[str, Any]:
 
 
 def jobspec_from_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Make the jobspec (RFC 14) of a job with these options.
+    """Return the jobspec (RFC 14) of a job with these options.
 
     Raises:
         ValueError: the options contradict each other

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Files that a command writes: each is put in place of what was there, whole."""
+"""Files written by a command, replaced atomically."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import TextIO
 
 @contextlib.contextmanager
 def new_file(path: str | os.PathLike[str], newline: str | None = None) -> Iterator[TextIO]:
-    """A text file to write; it is put in place when the ``with`` ends, unless that raises.
+    """Open a text file to write; it replaces `path` at the end of the ``with`` block, unless that
+    raises.
 
-    A reader finds either the old file or the new one, never a part. The name of the file that is
-    written first cannot be guessed, and no link in its place or at `path` is followed: the directory
-    may be one in which others can write. What is named in ``/dev``, such as ``/dev/stdout``, is
-    written as it is.
+    A reader sees either the old file or the new one. The temporary name is unpredictable, and no
+    link at it or at `path` is followed: other users may have write access to the directory. Paths
+    in ``/dev``, such as ``/dev/stdout``, are written directly.
 
     Args:
         path (str or os.PathLike): the file
-        newline (str): as ``open`` takes it
+        newline (str): as for ``open``
 
     Raises:
-        OSError: it cannot be written; its ``filename`` is `path`
+        OSError: the file cannot be written; ``filename`` is `path`
     """
     path = os.fspath(path)
     try:
@@ -48,14 +48,14 @@ def new_file(path: str | os.PathLike[str], newline: str | None = None) -> Iterat
 
 
 def replace_file(path: str, text: str) -> None:
-    """Write a file as `new_file` does.
+    """Write a file with `new_file`.
 
     Args:
         path (str): the file
-        text (str): what it is to hold
+        text (str): the content
 
     Raises:
-        OSError: it cannot be written; its ``filename`` is `path`
+        OSError: the file cannot be written; ``filename`` is `path`
     """
     with new_file(path) as stream:
         stream.write(text)

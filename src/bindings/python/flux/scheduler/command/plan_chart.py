@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The plan of a scheduler as a chart: time from left to right, ranks from top to bottom.
+"""A scheduler's plan as a chart: time from left to right, ranks from top to bottom.
 
-`Chart` takes an answer of the service ``sched.plan`` and draws it as text for a terminal, or as an
-SVG picture. Ranks on which the same happens all the time share a row. A promise or reservation
-of a number of nodes, with no ranks chosen yet, has a row of its own at the bottom.
+`Chart` draws an answer of the service ``sched.plan`` as text for a terminal, or as an SVG picture.
+Ranks with the same bars share a row. A promise or reservation of a number of nodes whose ranks are
+not chosen yet has its own row at the bottom.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 from flux.idset import IDset
 from flux.scheduler.reservations.times import zone_named
 
-#: The characters that stand for jobs in the text, given out in the order of their starts.
+#: Characters for jobs in the text, assigned in order of starts.
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-#: The other characters in the text: a free cell, a reserved one, one that is down, one with several
-#: jobs, and the last one of a job that goes on beyond the horizon.
+#: Other characters in the text: a free cell, a reserved one, one that is down, one with several
+#: jobs, and the end of a job beyond the horizon.
 FREE, RESERVED, DOWN, MANY, BEYOND = ".", "#", "x", "*", ">"
 
-#: Distances between the times on the axis, seconds.
+#: Possible steps of the time axis, seconds.
 _TICK_SECONDS = (60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
 
-#: Kind of bar -> its colour in a picture, and that of the text in it.
+#: Kind of bar -> its colour in a picture, and the colour of its text.
 _COLOURS_OF_KINDS = {
     "running": ("#3b76b5", "#ffffff"),
     "promised": ("#e3a13b", "#1d1d1d"),
@@ -36,7 +36,7 @@ _COLOURS_OF_KINDS = {
 
 
 class Bar(NamedTuple):
-    """Something that occupies ranks for some time.
+    """An occupation of ranks for some time.
 
     Attributes:
         kind (str): ``running``, ``promised``, ``reserved`` or ``down``
@@ -53,10 +53,10 @@ class Bar(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Ranks that have the same bars, or a bar whose ranks are not chosen yet.
+    """Ranks with the same bars, or a bar whose ranks are not chosen yet.
 
     Attributes:
-        name (str): the ranks, an idset; ``any N`` where they are not chosen
+        name (str): the ranks, an idset; ``any N`` if not chosen
         bars (tuple): of `Bar`
     """
 
@@ -65,14 +65,14 @@ class Row(NamedTuple):
 
 
 class Chart:
-    """What runs, is promised and is reserved on which ranks, from now to a horizon.
+    """Running jobs, promises and reservations by ranks, from now to a horizon.
 
     Args:
         plan (dict): the answer of ``sched.plan``: ``now``, ``until`` (seconds since the epoch),
             ``ranks`` (idset), ``down`` (idset), and the lists ``running``, ``promised`` and
             ``reserved`` of objects with ``name``, ``start``, ``end`` (None: unknown), ``nodes``,
             and ``ranks`` (None: not chosen yet)
-        zone (str): IANA name of the time zone in which times are shown
+        zone (str): IANA name of the time zone for printed times
     """
 
     def __init__(self, plan: dict[str, Any], zone: str = "UTC") -> None:
@@ -126,11 +126,11 @@ class Chart:
     def text(self, width: int = 80) -> str:
         """Draw the chart as text.
 
-        Each column stands for a span of time. A bar begins in the column in which it starts and
-        ends in the one in which it ends, so that none is too short to be seen.
+        Each column is a time span. A bar covers the columns of its start and its end, so none is
+        too short to be visible.
 
         Args:
-            width (int): most columns that a line takes
+            width (int): maximum number of columns
         """
         names = max([len(row.name) for row in self.rows] + [5])
         names = min(names, max(5, width // 3))
@@ -165,7 +165,7 @@ class Chart:
         return {"down": DOWN, "reserved": RESERVED}.get(bar.kind) or self._letters[bar.label]
 
     def _ticks(self, room: float) -> list[tuple[float, str]]:
-        """Round times for the axis, at most `room` of them, each with its text."""
+        """Return at most `room` round times for the axis, with their texts."""
         span = self.until - self.now
         step = next((step for step in _TICK_SECONDS if span / step <= room), span)
         start = datetime.fromtimestamp(self.now, self.zone)
@@ -215,7 +215,7 @@ class Chart:
     # -- picture -----------------------------------------------------------------------------------
 
     def svg(self) -> str:
-        """Draw the chart as an SVG document for light and dark pages. The pointer shows a bar's
+        """Draw the chart as an SVG document for light and dark pages. Hovering shows a bar's
         name."""
         width, left, top, height = 960, 110, 28, 22
         across = width - left - 10
@@ -281,10 +281,10 @@ class Chart:
 
 
 def _filled(head: str, entries: list[str], width: int) -> list[str]:
-    """Lay entries out in lines of at most `width` columns, if they are not wider themselves.
+    """Lay out entries in lines of at most `width` columns; a wider entry has its own line.
 
     Args:
-        head: what the first line begins with; the others are indented as far
+        head: prefix of the first line; the others are indented to match
     """
     lines = [head + entries[0]]
     for entry in entries[1:]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Statistics of the scheduler in the text format of Prometheus (version 0.0.4).
 
-As Prometheus recommends, durations and times are in seconds, and the names of counters end in
-``_total``. No label holds a job id, a user or a sentence, since the number of series would then
-grow without limit.
+As Prometheus recommends, durations and times are in seconds, and names of counters end in
+``_total``. No label is a job id, a user or a sentence: the number of series would grow without
+limit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _number(value: float) -> str:
 
 
 def family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> list[str]:
-    """Write one metric: its HELP and TYPE lines and its samples.
+    """Return the lines of one metric: HELP, TYPE and samples.
 
     Args:
         name: ``flux_sched_...``; a counter's ends in ``_total``
@@ -43,7 +43,7 @@ def family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> list[s
         samples: labels and value of each series
 
     Raises:
-        ValueError: Prometheus does not accept the name for such a metric
+        ValueError: Prometheus forbids this name for the kind
     """
     if not _NAME.fullmatch(name) or (kind == "counter") != name.endswith("_total"):
         raise ValueError(f"{name!r} is not a valid name of a {kind}")
@@ -94,12 +94,12 @@ _METRICS_OF_STATS: dict[str, tuple[str, str, str]] = {
 
 
 def exposition(answer: Mapping[str, Any]) -> str:
-    """Write all metrics for one answer of the service ``sched.stats``.
+    """Return all metrics of an answer of the service ``sched.stats``.
 
     Args:
-        answer: ``name`` of the module, ``started`` (seconds since the epoch), ``stats`` (what
-            ``stats-get`` has), ``nodes`` (count by state), ``reasons`` (count of pending jobs by
-            queue and kind of reason), ``started_jobs`` (count by selection type)
+        answer: ``name`` of the module, ``started`` (seconds since the epoch), ``stats`` (as from
+            ``stats-get``), ``nodes`` (count by state), ``reasons`` (count of pending jobs by queue
+            and kind of reason), ``started_jobs`` (count by selection type)
     """
     name = str(answer.get("name", ""))
     stats = answer.get("stats") or {}

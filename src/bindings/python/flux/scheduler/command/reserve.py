@@ -14,7 +14,7 @@ from flux.scheduler.command.subcommand import Subcommand, until_text
 from flux.scheduler.host import counted
 from flux.scheduler.reservations.times import iso_time, local_zone_name
 
-#: How many of the jobs that are in the way of a reservation are named in the list of reservations.
+#: Maximum number of conflicting jobs shown per reservation.
 MAX_CONFLICTS_SHOWN = 3
 
 
@@ -149,7 +149,7 @@ class Reservations(Subcommand):
         self.print_table(context, head, rows, ("NODES",))
 
     def note(self, one: dict[str, Any], now: float, context: Context) -> str:
-        """What is wrong with a reservation, and which running jobs are in its way."""
+        """Return the problems of a reservation, and the running jobs in its way."""
         parts = [one["note"]] if one.get("note") else []
         jobs = one.get("in_the_way") or []
         parts += [

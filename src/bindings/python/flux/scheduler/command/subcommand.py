@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A subcommand of ``flux sched``, and what several have in common."""
+"""The base class of the subcommands of ``flux sched``, and shared functions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from flux.scheduler.command.new_file import replace_file
 
 
 def read_jobid(text: str) -> int:
-    """The job id that a user has written.
+    """Parse a job id given by a user.
 
     Raises:
-        CommandError: it is none
+        CommandError: it is invalid
     """
     try:
         return int(JobID(text))
@@ -30,11 +30,11 @@ def write_file(path: str, text: str) -> None:
     """Write a file with `replace_file`, or print it.
 
     Args:
-        path: the file; ``-``: standard output
-        text: what it is to hold
+        path: the file; ``-`` is standard output
+        text: the content
 
     Raises:
-        CommandError: it cannot be written
+        CommandError: the file cannot be written
     """
     if path == "-":
         sys.stdout.write(text)
@@ -46,18 +46,18 @@ def write_file(path: str, text: str) -> None:
 
 
 def until_text(end: float | None, now: float, context: Context) -> str:
-    """``until 12:00:00``, for something that ends at `end` (seconds since the epoch; None:
-    unknown)."""
+    """Return ``until 12:00:00`` for an end in seconds since the epoch (None: unknown)."""
     return "without a known end" if end is None else f"until {context.time(end, now)}"
 
 
 class Subcommand:
-    """A subcommand: it asks a service of the scheduler, and shows the answer or prints it as JSON.
+    """A subcommand: it queries a service of the scheduler, and shows the answer or prints it as
+    JSON.
 
     Attributes:
-        help (str): what it does, for ``--help``
-        topic (str): the request, without ``sched.``
-        has_head (bool): it prints tables, whose heads ``--no-header`` leaves out
+        help (str): description for ``--help``
+        topic (str): topic of the request, without ``sched.``
+        has_head (bool): whether it prints tables, whose heads ``--no-header`` removes
     """
 
     help = ""
@@ -65,18 +65,19 @@ class Subcommand:
     has_head = False
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add its options, beside those that all subcommands have."""
+        """Add its own options."""
 
     def payload(self, options: argparse.Namespace) -> dict[str, Any]:
-        """The request. A CommandError or ValueError tells that an option has a bad value."""
+        """Return the request. Raises CommandError or ValueError if an option has a bad value."""
         return {}
 
     def ask(self, context: Context) -> dict[str, Any]:
-        """Return the answer. A CommandError tells that there is none."""
+        """Return the answer. Raises CommandError if there is none."""
         return context.ask(self.topic, self.payload(context.options))
 
     def run(self, context: Context) -> Any:
-        """Do it, and return the answer. A CommandError or ValueError tells that it cannot be done."""
+        """Run the subcommand and return the answer. Raises CommandError or ValueError if it
+        fails."""
         answer = self.ask(context)
         if context.options.json:
             json.dump(answer, sys.stdout, ensure_ascii=False)
@@ -86,7 +87,7 @@ class Subcommand:
         return answer
 
     def show(self, answer: dict[str, Any], context: Context) -> None:
-        """Print an answer for a reader."""
+        """Print an answer for humans."""
 
     def print_table(self, context: Context, *table: Any) -> None:
         """Print a table; arguments are those of `format_table`."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux sched top``: nodes, queue, promises and reservations at a glance, updated all the time.
+"""``flux sched top``: nodes, queue, promises and reservations at a glance, continuously updated.
 
 On a terminal the view is redrawn in place, in colour if ``rich`` is installed. If input or output
-is not a terminal, each update is one JSON object on a line of its own.
+is not a terminal, each update is a line with a JSON object.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from flux.scheduler.host import counted
 if TYPE_CHECKING:
     from flux.scheduler.command.context import Context
 
-#: Colours of the states of nodes. The states are written out as well, for those who see no colours.
+#: Colours of node states. States are also written out, for the colour-blind.
 _COLOURS = {"allocated": "yellow", "free": "green", "reserved": "magenta", "down": "red"}
 
-#: The character that stands for a state of nodes in the bar.
+#: Characters of node states in the bar.
 _BAR_MARKS = {"allocated": "#", "reserved": "=", "down": "x", "free": "."}
-#: Kind of pending reason -> what is printed for it.
+#: Kind of pending reason -> its text.
 _WAIT_TEXTS = {
     "order": "jobs ahead of them",
     "resources": "nodes in use",
@@ -43,10 +43,10 @@ _ENTER, _LEAVE, _HOME, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", 
 
 
 class TopView:
-    """Turns answers of ``sched.stats`` into lines; remembers the last one, to compute rates.
+    """Formats answers of ``sched.stats``; keeps the last one, to compute rates.
 
     Args:
-        context (Context): how times are shown
+        context (Context): formats times
     """
 
     def __init__(self, context: Context) -> None:
@@ -54,8 +54,8 @@ class TopView:
         self._before: dict[str, Any] | None = None
 
     def rates(self, answer: dict[str, Any]) -> dict[str, float]:
-        """Passes and job starts per second since the last update; empty the first time, and after a
-        reload."""
+        """Return passes and job starts per second since the last update; empty at first, and after
+        a reload."""
         before, self._before = self._before, answer
         if before is None or before.get("started") != answer.get("started"):
             return {}
@@ -67,12 +67,12 @@ class TopView:
         return {"passes": passes / seconds, "starts": starts / seconds}
 
     def lines(self, answer: dict[str, Any], width: int, height: int) -> list[str]:
-        """The view as text.
+        """Return the view as lines of text.
 
         Args:
             answer (dict): an answer of ``sched.stats``
-            width (int): most columns that a line takes
-            height (int): most lines
+            width (int): maximum number of columns
+            height (int): maximum number of lines
         """
         now = answer["now"]
         clock = self._context.time
@@ -143,13 +143,13 @@ class TopView:
 
     @staticmethod
     def _until(one: dict[str, Any], now: float) -> str:
-        """How long it is until something starts."""
+        """Return the time until a start."""
         return format_duration(one["start"] - now)
 
 
 def state_bar(counts: dict[str, int], width: int) -> str:
-    """Draw the numbers of nodes in each state as a bar, in which every state that occurs has a
-    column at least."""
+    """Draw the numbers of nodes in each state as a bar; each state that occurs has at least one
+    column."""
     total = sum(counts.values())
     if total <= 0 or width < len(_BAR_MARKS):
         return ""
@@ -163,11 +163,11 @@ def state_bar(counts: dict[str, int], width: int) -> str:
 
 
 def watch(context: Context, delay: float) -> None:
-    """Show the view until the user quits, or once with ``--once``.
+    """Show the view until the user quits; only once with ``--once``.
 
     Args:
         context (Context): the connection, and the command line
-        delay (float): seconds from one answer to the next request
+        delay (float): seconds between an answer and the next request
     """
     view = TopView(context)
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
@@ -186,7 +186,7 @@ def watch(context: Context, delay: float) -> None:
 
 
 class _AlternateScreen:
-    """The alternate screen of the terminal. The terminal is restored however the view ends."""
+    """The terminal's alternate screen. The terminal is restored however the view ends."""
 
     def __init__(self, keys: TextIO, out: TextIO) -> None:
         self._keys = keys
@@ -224,7 +224,7 @@ class _AlternateScreen:
         self._out.flush()
 
     def _wait(self, delay: float) -> bool:
-        """Wait `delay` seconds; returns True at once if the user quits."""
+        """Wait `delay` seconds. Return True at once if the user quits."""
         until = time.monotonic() + delay
         while True:
             left = until - time.monotonic()
@@ -242,7 +242,8 @@ def _quit(*_: Any) -> None:
 
 
 def _coloured(line: str) -> str:
-    """A line with the states of nodes in colour, if ``rich`` is installed and NO_COLOR is not set."""
+    """Return a line with node states in colour, if ``rich`` is installed and NO_COLOR is not
+    set."""
     if os.environ.get("NO_COLOR"):
         return line
     try:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Backfill: a job that has to wait is promised a start, which jobs that go ahead may not delay.
+"""Backfill: a waiting job is promised a start, which jobs that go ahead may not delay.
 
-Jobs are examined in the order of priority, then of submission. One that does not fit is promised
-the earliest time at which enough running jobs will have ended. A job further down may start now if
-that keeps all promises: it ends by then, or uses resources that they leave (the two conditions of
-    EASY;
-Mu'alem and Feitelson 2001). A promise is a number of nodes at a time; the nodes are chosen when the
-job starts.
+Jobs are examined in order of priority, then of submission. A job that does not fit is promised the
+earliest time at which enough running jobs will have ended. A later job may start now if all
+promises are kept: it ends in time, or uses resources that the promises leave (the two conditions of
+EASY; Mu'alem and Feitelson 2001). A promise is a number of nodes at a time; the nodes are chosen at
+the job's start.
 
 `Backfill` has the options and the methods that a site's own class overrides. The passes are in
 three files: ``in_order``, ``by_rank`` and ``by_latest_start``.
@@ -32,39 +31,39 @@ if TYPE_CHECKING:
     from flux.scheduler.policies.backfilling import PromiseBook
     from flux.scheduler.requests import PendingJob
 
-#: Sets of arguments, by the value of ``profile=``. The guide has measurements of them.
+#: Value of ``profile=`` -> arguments. The guide has measurements of them.
 PROFILES = {
     "short-waits": ("rank=expansion", "predict=class", "promise=all", "within=24h"),
 }
 
 
 class Backfill(PolicyScheduler):
-    """Backfilling with promises: EASY with one (Lifka 1995), conservative backfill with one for
-    every job (Mu'alem and Feitelson 2001).
+    """Backfilling with promises: EASY with one promise (Lifka 1995), conservative backfill with one
+    for every job (Mu'alem and Feitelson 2001).
 
     When a job ends before its limit, each promise may move once, in queue order, to an earlier time
     that keeps all others (``guarantee=kept``); or all are made anew (``guarantee=none``).
 
     A job that waits for jobs without a time limit cannot be promised a time. It gets an *open*
-    promise: the resources that it will need are kept free. A job that waits for ranks that are down
-    keeps nothing from others.
+    promise: its resources are kept free. A job that waits for ranks that are down keeps nothing
+    from others.
 
     Jobs without a common rank do not count against each other, so that Flux queues on separate
     ranks do not block one another; with ``order=strict`` all jobs count.
 
-    With ``promise=all`` every job is promised a latest start when it arrives
+    With ``promise=all`` every job is promised a latest start on arrival
     (`flux.scheduler.policies.by_latest_start`); with ``rank=`` or ``candidates=`` jobs are examined
-    in another order than the queue's (`flux.scheduler.policies.by_rank`). Then promises to heads
-    are made anew in each pass.
+    in another order (`flux.scheduler.policies.by_rank`), and promises to heads are made anew in
+    each pass.
 
     A site's own class overrides `rank`, `candidate_rank`, `predicted` or `latest_start`.
 
     Args:
         h: the Flux handle
         *args (str): module arguments: ``promise=N|head|unlimited|all``, the number of blocked jobs
-            with a promise, Maui's RESERVATIONDEPTH (default 1, which is EASY and the same as head;
-            0 lets any job start that fits; unlimited is conservative backfill; all: every job, on
-            arrival); ``promises=`` and ``reservations=`` are older names of it; ``within=DURATION``
+            with a promise, Maui's RESERVATIONDEPTH (default 1, which is EASY, also called head; 0
+            lets any fitting job start; unlimited is conservative backfill; all: every job, on
+            arrival); ``promises=`` and ``reservations=``, its older names; ``within=DURATION``
             (default 24h); ``guarantee=kept|none`` (default kept); ``rank=`` and ``candidates=``,
             names of `flux.scheduler.policies.ranks.RANKS` or ``FILE:FUNCTION``;
             ``predict=limits|class|last2|FILE:FUNCTION``; ``profile=``, a name of `PROFILES`;
@@ -76,8 +75,8 @@ class Backfill(PolicyScheduler):
         guarantee (str): as ``guarantee=``
         within (float): as ``within=``, seconds
         predict (str): as ``predict=``
-        ranks (JobRanks): the ranks of jobs, by the arguments
-        decision (Backfilling): the decision, by the arguments
+        ranks (JobRanks): the ranks of jobs, from the arguments
+        decision (Backfilling): the decision, from the arguments
     """
 
     _queue_class = Backlog
@@ -98,7 +97,7 @@ class Backfill(PolicyScheduler):
                 raise ValueError(
                     f"profile={value!r} is invalid: expected {' or '.join(map(repr, PROFILES))}"
                 )
-            # Put first, so that the arguments given override these.
+            # first, so that given arguments override these
             self._pending_args = [*PROFILES[value], *self._pending_args]
         for name in ("reservations", "promises", "promise"):
             for value in self.take_argument(name):
@@ -126,7 +125,7 @@ class Backfill(PolicyScheduler):
             self.decision = BackfillInOrder(self, backlog)
 
     def _take_promises(self, name: str, value: str) -> None:
-        """Parse ``promise=``, or one of its older names."""
+        """Parse ``promise=`` or one of its older names."""
         self.promises_all = value == "all"
         if value == "head":
             self.promises_limit = 1
@@ -154,36 +153,35 @@ class Backfill(PolicyScheduler):
     # -- order of examination ----------------------------------------------------------------------
 
     def rank(self, job: PendingJob) -> float:
-        """Return the sort key of a job among those of equal priority; the smallest is examined
-        first.
+        """Return the sort key of a job among those of equal priority; the lowest is examined first.
 
-        Called for each pending job in a pass in which one may start; override it for a site's own
+        Called for each pending job in a pass in which one may start. Override it for a site's own
         ranks.
 
         Args:
-            job (PendingJob): the job; `expected_run` gives its expected run time
+            job (PendingJob): the job; `expected_run` returns its expected run time
         """
         return self.ranks.of(job)
 
     def candidate_rank(self, job: PendingJob) -> float:
-        """Return the sort key of a backfill candidate, a job that may go ahead of a blocked one,
-        regardless of its priority, if ``candidates=`` was given or this is overridden; otherwise
-        candidates are examined in the order of `rank`."""
+        """Return the sort key of a backfill candidate, a job that may go ahead of a blocked one
+        regardless of priority. Used if ``candidates=`` is given or this is overridden; otherwise
+        candidates are examined in order of `rank`."""
         return self.ranks.of(job, "candidates")
 
     def predicted(self, job: PendingJob) -> float | None:
-        """Return the predicted run time of a job in seconds, by ``predict=``; None: unknown.
+        """Return the predicted run time of a job in seconds, by ``predict=``, or None.
 
-        Promises never depend on it. A value below 0, infinite or NaN counts as unknown.
+        Promises never depend on it. Negative, infinite and NaN values count as unknown.
         """
         return self.ranks.predicted(job) if self.ranks.predicts else None
 
     def latest_start(self, job: PendingJob) -> float:
-        """With ``promise=all``, return the time (seconds since the epoch) from which on the latest
-        start of a job is searched: its submission plus ``within=``. Called once for each job."""
+        """With ``promise=all``, return the time (seconds since the epoch) from which the latest
+        start of a job is searched: its submission plus ``within=``. Called once per job."""
         return job.t_submit + self.within
 
     def expected_run(self, job: PendingJob) -> float:
-        """Return the run time in seconds that ranks are computed from: see
+        """Return the run time in seconds that ranks are computed from; see
         `flux.scheduler.history.expected_run`."""
         return expected_run(self.predicted(job) if self.ranks.predicts else None, job.limit)

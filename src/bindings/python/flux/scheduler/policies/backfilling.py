@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The common base of the ways to backfill: a plan with promises, in which jobs start, and the
+"""The common base of the backfilling decisions: a plan with promises in which jobs start, and the
 promised jobs in queue order."""
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 class Backfilling(Decision):
-    """Base of the decisions that backfill.
+    """Base class of the backfilling decisions.
 
     Args:
         policy (Backfill): the scheduler
         backlog (Backlog): its queue
 
     Attributes:
-        plan (Plan): the plan with the promises, during a pass
-        promises (PromiseBook): the promises to jobs that wait
-        kind (str): the label of promised times for users: "planned" where the next pass may promise
-            another job the time, else "promised"
+        plan (Plan): the plan with the promises, valid during a pass
+        promises (PromiseBook): the promises to pending jobs
+        kind (str): the kind of promised times: "planned" if the next pass may promise the time to
+            another job, else "promised"
     """
 
     looks_past_heads = True
@@ -48,7 +48,7 @@ class Backfilling(Decision):
         self.promises = PromiseBook()
 
     def begin_pass(self) -> bool:
-        """Take the plan; return whether there is one."""
+        """Set `plan`. Return whether there is one."""
         plan = self.policy.planning.require()
         if plan is not None:
             self.plan = self.promises.plan = plan
@@ -57,7 +57,7 @@ class Backfilling(Decision):
     # -- one job -----------------------------------------------------------------------------------
 
     def try_to_start(self, job: PendingJob) -> bool:
-        """Start a job, unless it does not fit now or would delay one with a promise.
+        """Start a job, unless it does not fit now or would delay a promised job.
 
         Returns:
             whether it has left the queue: it started, can never run, or was deferred
@@ -70,7 +70,7 @@ class Backfilling(Decision):
         return True
 
     def has_left(self, job: PendingJob, why: Exception) -> bool:
-        """Handle an exception that the pool or an admission rule raised for a job.
+        """Handle an exception from the pool or an admission rule for a job.
 
         Returns:
             whether it has left the queue: it can never run, or was deferred
@@ -102,23 +102,23 @@ class Backfilling(Decision):
                 policy.log.debug(f"backfill: {job.name} (shadow={int(when)})")
 
     def promise(self, job: PendingJob, when: float | None) -> None:
-        """Promise a job the time `when` (seconds since the epoch); None: an open promise."""
+        """Promise a job the time `when` (seconds since the epoch); None makes an open promise."""
         self.promises.make(job, when)
         self.show_promise(job, when)
 
     def show_promise(self, job: PendingJob, when: float | None) -> None:
-        """Tell a job's user the time that it was promised (None: it is an open promise)."""
+        """Tell a job's user the promised time, or None for an open promise."""
         self.policy.forecasts.promised(job, when, self.kind_of_promise(job))
 
     def kind_of_promise(self, job: PendingJob) -> str:
-        """Return the label of a job's promise for its user: `kind`, or "planned" if an admission
+        """Return the kind of a job's promise, for its user: `kind`, or "planned" if an admission
         rule may keep the job from starting then."""
         admission = self.policy.admission
         certain = not admission.engaged or admission.keeps_promise(job)
         return self.kind if certain else "planned"
 
     def forget(self, job: PendingJob) -> None:
-        """A job is about to leave the queue, or its place there."""
+        """Called before a job leaves the queue, or its place in it."""
         self.promises.drop(job)
 
     # -- events ------------------------------------------------------------------------------------
@@ -151,19 +151,19 @@ class Backfilling(Decision):
 
 
 class PromiseBook:
-    """The pending jobs that have a promise in a plan.
+    """The pending jobs with a promise in a plan.
 
-    Each promise is either for a time, or *open*: the possible start of the job is unknown, and the
+    A promise is either for a time, or *open*: the job's possible start is unknown, and the
     resources it needs are kept free from now on.
 
     Args:
-        changed: ``changed(job, promised)`` is called when a job gets its first promise, or has none any
-            more
-        drops (int): promises dropped before
+        changed: ``changed(job, promised)`` is called when a job gets its first promise, or has lost
+            its promise
+        drops (int): initial value of `drops`
 
     Attributes:
-        plan (Plan): the pool's plan, in which the promises are reserved; to be set before the first
-            is made
+        plan (Plan): the pool's plan, in which the promises are entered; set before the first is
+            made
     """
 
     plan: Plan
@@ -172,16 +172,16 @@ class PromiseBook:
         self, changed: Callable[[PendingJob, bool], None] | None = None, drops: int = 0
     ) -> None:
         self._changed = changed
-        self._jobs: list[PendingJob] = []  # in the order of the queue
+        self._jobs: list[PendingJob] = []  # in queue order
         self._ids = array("q")  # of these
         self._by_id: dict[int, PendingJob] = {}
-        # By mask of ranks, the jobs that could use these, in order; None: to be made.
+        # mask of ranks -> jobs that could use them, in order; None: not computed
         self._by_ranks: dict[int, list[PendingJob]] | None = None
-        #: ids of the jobs whose promise is open
+        #: ids of the jobs with open promises
         self.open_ids: set[int] = set()
-        # As of the last look, the next time at which a promise comes due, seconds since the epoch.
+        # earliest promised time in the future, as of the last look, in seconds since the epoch
         self._first = math.inf
-        #: grows when the promise of a job is over
+        #: grows when a job loses its promise
         self.drops = drops
 
     def __len__(self) -> int:
@@ -195,26 +195,26 @@ class PromiseBook:
 
     @property
     def in_order(self) -> list[PendingJob]:
-        """The jobs in the order of the queue; not to be changed."""
+        """Return the jobs in queue order; do not change the list."""
         return self._jobs
 
     def when(self, job: PendingJob) -> float | None:
-        """The time a job was promised, seconds since the epoch; None: its promise is open.
+        """Return the promised time of a job, seconds since the epoch; None if the promise is open.
 
         Raises:
-            KeyError: it has no promise
+            KeyError: the job has no promise
         """
         return None if job.jobid in self.open_ids else self.plan.start_of(job.jobid)
 
     def after(self, job: PendingJob) -> list[PendingJob]:
-        """The jobs with a promise that come after `job` in the queue."""
+        """Return the promised jobs behind `job` in the queue."""
         jobs = self._jobs
         if not jobs or not job < jobs[-1]:
             return []
         return [other for other in jobs[bisect_left(jobs, job) :] if other is not job]
 
     def first_since(self, place: tuple[Any, int] | None) -> PendingJob | None:
-        """The first job from a place in the queue, ``(order, job id)``, on; None: there is none."""
+        """Return the first job from a place in the queue, ``(order, job id)``, on, or None."""
         jobs, low = self._jobs, 0
         if place is not None and jobs:
             order, jobid = place
@@ -229,11 +229,10 @@ class PromiseBook:
         return jobs[low] if low < len(jobs) else None
 
     def make(self, job: PendingJob, when: float | None) -> None:
-        """Promise a job the time `when`, or None: an open promise, since its possible start is
-        unknown. A previous promise is replaced.
+        """Promise a job the time `when`; None makes an open promise. Replaces a previous promise.
 
         Raises:
-            InsufficientResources: it does not fit then
+            InsufficientResources: the job does not fit then
         """
         if when is None:
             self.plan.hold(job.jobid, job.resource_request)
@@ -252,14 +251,14 @@ class PromiseBook:
             self._by_ranks = None
 
     def advance(self, job: PendingJob) -> float | None:
-        """Let a promise move to the earliest time that keeps all others.
+        """Move a promise to the earliest time that keeps all others.
 
         Returns:
-            when it is due now, seconds since the epoch; None: it is open
+            the time at which it is due, seconds since the epoch; None if it is open
 
         Raises:
-            InsufficientResources: it cannot be kept any more, since a running job was given more
-                time, or ended late, or ranks were lost
+            InsufficientResources: the promise cannot be kept: a running job was given more time or
+                ended late, or ranks were lost
         """
         if job.jobid in self.open_ids:
             return None
@@ -270,18 +269,18 @@ class PromiseBook:
     def advance_following(
         self, job: PendingJob, stop: PendingJob | None
     ) -> tuple[list[PendingJob], list[PendingJob], float]:
-        """Advance the promises of the jobs right behind `job`, which has one, as long as they can
-        surely be kept (`Plan.advance_in_turn`), for as many jobs as may be moved in a reactor turn.
-        None may be open.
+        """Advance the promises of the jobs right behind the promised job `job`, while they can
+        certainly be kept (`Plan.advance_in_turn`), up to the number of moves allowed per reactor
+        turn. No promise may be open.
 
         Args:
             job (PendingJob): the job
-            stop (PendingJob): promises behind this job are not moved; None: no bound
+            stop (PendingJob): the last job whose promise may move; None: no bound
 
         Returns:
-            the jobs examined; those of them whose promises moved; and the first start of the
-            latter, seconds since the epoch, or infinity. If it has come, it is that of the last job
-            of both.
+            the jobs examined; those whose promises moved; and the earliest start of the latter,
+            seconds since the epoch, or infinity. If that time has come, it is the start of the last
+            job of both lists.
         """
         first = bisect_left(self._jobs, job) + 1
         last = len(self._jobs) if stop is None else bisect_left(self._jobs, stop, first)
@@ -292,7 +291,7 @@ class PromiseBook:
         return looked, [looked[place] for place in places], when
 
     def drop(self, job: PendingJob) -> None:
-        """Remove the promise of a job: it has started, or the promise is revoked."""
+        """Remove a job's promise: it has started, or the promise is revoked."""
         if job in self:
             del self._by_id[job.jobid]
             self.open_ids.discard(job.jobid)
@@ -305,25 +304,25 @@ class PromiseBook:
             self.plan.cancel(job.jobid)
 
     def reorder(self) -> None:
-        """The order of the jobs has changed: sort them again."""
+        """Sort the jobs again after their order changed."""
         self._jobs.sort()
         self._ids = array("q", [job.jobid for job in self._jobs])
         self._by_ranks = None
 
     def ranks_changed(self) -> None:
-        """The ranks that jobs could use have changed."""
+        """Note that the ranks that jobs could use have changed."""
         self._by_ranks = None
 
     def count_before(self, job: PendingJob, ranks_of: Callable[[PendingJob], int]) -> int:
         """Return the number of promised jobs ahead of `job` in the queue that could use some of the
         same ranks.
 
-        The first call after a change costs a look at each promise, the others one for each
-        different mask of ranks.
+        The first call after a change looks at each promise, later ones at each different mask of
+        ranks.
 
         Args:
             job (PendingJob): the job
-            ranks_of: gives the mask of the ranks that a job could use
+            ranks_of: returns the mask of ranks that a job could use
         """
         if not self._jobs or not self._jobs[0] < job:
             return 0
@@ -337,18 +336,17 @@ class PromiseBook:
         )
 
     def next_after(self, now: float) -> float | None:
-        """Return the time at which the first promise after `now` comes due; None: none does.
-        O(promises)."""
+        """Return the time of the first promise after `now`, or None.  O(promises)."""
         _, when = self.plan.due(now)
         return None if when == math.inf else when
 
     def has_due(self, now: float) -> bool:
-        """Whether the promised time of a job has come. O(promises)."""
+        """Whether a job's promised time has come.  O(promises)."""
         return bool(self._jobs) and any(id in self._by_id for id in self.plan.due(now)[0])
 
     def due(self, now: float) -> list[PendingJob]:
-        """The jobs whose promised time has come, in order, if one has since the last call; and
-        those with an open promise. O(promises) then."""
+        """Return the jobs whose promised times have come, if one has since the last call, and those
+        with open promises, in order. O(promises) then."""
         jobs, found = self._by_id, self.open_ids.copy()
         if self._first <= now:
             due, self._first = self.plan.due(now)

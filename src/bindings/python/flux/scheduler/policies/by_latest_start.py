@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Backfilling in which every job has a latest start: sched-backfill with ``promise=all``.
+"""Backfilling with a latest start for every job: sched-backfill with ``promise=all``.
 
 Promises follow from time limits, the order from ranks. An arriving job is promised a latest start:
 the first time, not before its submission plus ``within=`` (`Backfill.latest_start`), at which it
 fits by limits beside all other promises. A job starts now only if all other promises still hold by
-limits. So while limits are enforced and nodes stay up, no promise is ever broken: each start leaves
-a plan in which all can be kept, and so does each end. Ranks and predictions only determine the
-order of examination: a wrong prediction may delay a job, and breaks no promise.
+limits. So while limits are enforced and nodes stay up, no promise is ever broken: each start and
+each end leaves a plan in which all can be kept. Ranks and predictions only determine the order of
+examination: a wrong prediction may delay a job, but breaks no promise.
 
 A pass (`BackfillByLatestStart.one_pass`):
 
 1. new jobs are promised their latest starts, in queue order;
 2. jobs whose latest start has come start;
-3. the others are examined in the order of ranks. Until one is blocked, each starts that fits now
-   and breaks no promise. The first that does not fit in the free resources is the head, as in EASY:
-   the time at which running jobs, by their limits, will have made room for it is kept in a separate
-   plan, and jobs that start after it may not delay it. Jobs that fit before the head was reached
-   but would have broken a promise are examined once more then, in their place: the start of another
-   may have removed its promise from their way.
+3. the others are examined in order of ranks. Until one is blocked, each job that fits now and
+   breaks no promise starts. The first that does not fit the free resources is the head, as in EASY:
+   the time at which running jobs will have made room for it, by their limits, is kept in a separate
+   plan, and jobs that start after it may not delay it. Jobs that fitted before the head was reached
+   but would have broken a promise are then examined again, in their places: another job's start may
+   have removed the promise in their way.
 
 `VOID_CAUSES` lists the causes of void promises.
 
-Latest starts are kept over a reload: when the scheduler is loaded, no job starts until the promised
-jobs have been requested again and their promises restored (at most `WAIT_FOR_KNOWN_S`).
+Latest starts survive a reload: after loading, no job starts until the promised jobs have been
+requested again and their promises restored (at most `WAIT_FOR_KNOWN_S`).
 """
 
 from __future__ import annotations
@@ -51,35 +51,35 @@ if TYPE_CHECKING:
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
-#: Jobs that come back at once when a limit or licence that they wait for has room. Any of them may
-#: start, and each is examined.
+#: Number of jobs that return at once when the limit or licence that they wait for has room. Any of
+#: them may start, and each is examined.
 LET_IN = 64
 
-#: Seconds by which a job may start after its latest start: a running job ends exactly at its limit,
-#: and its resources are freed a little later.
+#: Tolerated delay of a start after the latest start, in seconds: a running job ends exactly at its
+#: limit, and its resources are freed a little later.
 GRACE_S = 1.0
 
-#: Key of the stored latest starts, version of their format, and least seconds between two writes:
+#: Key of the stored latest starts, version of their format, and minimum seconds between writes:
 #: promises of the last minute before a crash are lost.
 KEY = "checkpoint.sched-promises"
 VERSION = 1
 SAVE_INTERVAL_S = 60.0
 
-#: Latest starts in one stored part.
+#: Number of latest starts in one stored part.
 TIMES_PER_PART = 1024
 
-#: Seconds after the start to wait for jobs with a latest start, before another job may start in
+#: Seconds after the start to wait for jobs with a latest start, before other jobs may start in
 #: their place.
 WAIT_FOR_KNOWN_S = 5.0
 
 
 class BackfillByLatestStart(BackfillByRank):
-    """Promises every job a latest start when it arrives, and starts jobs in the order of ranks.
+    """Promises every job a latest start on arrival, and starts jobs in order of ranks.
 
     Args:
         policy (Backfill): the scheduler
         backlog (Backlog): its queue
-        checkpoints (Checkpoints): keeps latest starts over a reload
+        checkpoints (Checkpoints): keep latest starts across reloads
     """
 
     plans_tokens = False
@@ -89,28 +89,29 @@ class BackfillByLatestStart(BackfillByRank):
     def __init__(self, policy: BackfillPolicy, backlog: Backlog, checkpoints: Checkpoints) -> None:
         super().__init__(policy, backlog)
         self.latest = LatestStarts()
-        #: the cause for promises that do not fit a new plan, which must take all; None: they are in
-        #: the plan
+        #: the cause for promises that do not fit a new plan, into which all must be entered; None:
+        #: all are in the plan
         self._void: str | None = None
-        #: jobs with a new promise that were not told yet, by id
+        #: job id -> job whose new promise has not been sent yet
         self._untold: dict[int, PendingJob] = {}
-        # The plan with the heads' times, None: to be made; the heads in it; and those of the last
+        # The plan with the heads' times (None: not made), its heads, and the heads of the last
         # pass.
         self._beside: Plan | None = None
         self._planned: list[PendingJob] = []
         self._heads: list[PendingJob] = []
-        #: pending jobs without a latest start: no time is known at which they fit
+        #: pending jobs without a latest start: no time at which they fit is known
         self._without: dict[int, PendingJob] = {}
-        #: by id, whether a job could start and keep all promises; until one starts or is promised
+        #: job id -> whether the job could start with all promises kept; valid until a job starts or
+        #: is promised
         self._kept: dict[int, bool] = {}
         self._timer: Timer | None = None
         #: the head that a job starting now goes ahead of
         self._ahead_of: PendingJob | None = None
         self._store = checkpoints.make(KEY, SAVE_INTERVAL_S, self.text)
         self._stored_changes = 0
-        #: job ids with the latest starts they had before the scheduler was loaded, until they come
+        #: job id -> latest start before the scheduler was loaded, until the job arrives
         self._known: dict[int, float] = {}
-        self._came: dict[int, PendingJob] = {}  # those of them that have come
+        self._came: dict[int, PendingJob] = {}  # those that have arrived
         self._wait_until: float | None = None
 
     # -- a pass ------------------------------------------------------------------------------------
@@ -152,11 +153,11 @@ class BackfillByLatestStart(BackfillByRank):
         self.wake_up()
 
     def start_by_rank(self) -> Steps:
-        """Step 3 of a pass."""
+        """Make step 3 of a pass."""
         if not (yield from self.could_start()):
             return
         heads: list[PendingJob] = []
-        behind = 0  # mask of the ranks that heads could use
+        behind = 0  # mask of ranks that heads could use
         rest: list[PendingJob] = []
         for job in self.still_asked((yield from self.in_order())):
             if job is None:
@@ -172,7 +173,7 @@ class BackfillByLatestStart(BackfillByRank):
             if free is None:
                 free = self.is_free(job)
             if ranks & behind:
-                if free:  # else it will not be free in this pass
+                if free:  # otherwise it will not be free in this pass
                     rest.append(job)
             elif not free:
                 if not self.set_aside(job) and not self.is_kept_out(
@@ -187,8 +188,7 @@ class BackfillByLatestStart(BackfillByRank):
         self._heads = heads
         self._ahead_of = heads[0] if heads else None
         beside = None
-        # By signature, the shortest limit with which a job would delay a head: so would a job with
-        # a longer one.
+        # signature -> shortest limit with which a job would delay a head; a longer one would too
         refused: dict[Any, float] = {}
         for job in self.still_asked((yield from self.by_candidate_rank(rest))):
             if job is None:
@@ -215,7 +215,7 @@ class BackfillByLatestStart(BackfillByRank):
         if not self.policy.admission.engaged:
             count = sum(group.count for group in groups)
             if self.backlog.has_priorities or count > TRIED_PER_TURN or 2 * count > jobs.count:
-                return True  # to check all would take longer than the walk that it may save
+                return True  # checking all would take longer than the walk that it may save
         free = {group.signature for group in groups}
         waiting = [job for job in jobs.to_list() if not job.request.finalized]
         asked = [job for job in waiting if job.signature in free]
@@ -229,7 +229,7 @@ class BackfillByLatestStart(BackfillByRank):
         return False
 
     def keeps_promises(self, job: PendingJob) -> bool:
-        """Whether all promises but a job's own can be kept if it starts now."""
+        """Whether all other promises can be kept if a job starts now."""
         kept = self._kept.get(job.jobid)
         if kept is None:
             kept = self.plan.fits(job.resource_request, jobid=job.jobid)
@@ -244,7 +244,7 @@ class BackfillByLatestStart(BackfillByRank):
 
     def plan_beside(self, heads: list[PendingJob]) -> Plan | None:
         """Return a plan of the resources that running jobs leave, with each head promised the first
-        time it fits; None: there is no head."""
+        time at which it fits; None if there is no head."""
         if not heads:
             return None
         policy, beside = self.policy, self._beside
@@ -253,7 +253,7 @@ class BackfillByLatestStart(BackfillByRank):
             beside.share_rules(self.plan)
             if policy.admission.engaged:
                 # The resources that rules keep from jobs are in the main plan, under ids below 0.
-                beside.take_over(self.plan, [id for id in self.plan.promised() if id < 0])
+                beside.take_over(self.plan, [id for id in self.plan.promises() if id < 0])
             self._beside = beside
         else:
             for head in self._planned:
@@ -272,15 +272,15 @@ class BackfillByLatestStart(BackfillByRank):
         return beside
 
     def start_due(self, job: PendingJob) -> None:
-        """The latest start of a job has come: it starts, or its promise is void."""
+        """Start a job whose latest start has come, or void its promise."""
         if self.try_to_start(job) or job not in self.latest or self.must_begin_anew():
             return
         latest, policy, now = self.latest, self.policy, self.policy.now()
         when = latest.when(job)
         ends = policy.resources.jobs_by_end()
         if ends and ends[0][0] <= now:
-            # It keeps its place in the plan, and starts as soon as the late job has ended: that is
-            # an event, at an unknown time.
+            # It keeps its place in the plan, and starts when the late job has ended: an event, at
+            # an unknown time.
             if now > when + GRACE_S:
                 if not latest.overdue.get(job.jobid):
                     self.void(job, "late")
@@ -297,14 +297,14 @@ class BackfillByLatestStart(BackfillByRank):
         self.promise_anew(job)
 
     def begin(self, job: PendingJob, alloc: Any) -> None:
-        """Start a job that was given resources."""
+        """Start a job that has been allocated resources."""
         policy, now = self.policy, self.policy.now()
         told: dict[str, Any] = {}
         if job in self.latest:
             told["t_latest"] = when = self.latest.when(job)
             self.latest.started(job, now, GRACE_S)
             if now > when + GRACE_S and self._void is None:
-                # It will end later than its promise, which may delay others.
+                # It will end later than promised, which may delay others.
                 self._void = "late"
                 policy.planning.renew()
         self.forget(job)
@@ -327,7 +327,7 @@ class BackfillByLatestStart(BackfillByRank):
             self.enter(job, when)
 
     def enter(self, job: PendingJob, when: float | None) -> None:
-        """Promise a job to start by `when`; None: its possible start is unknown."""
+        """Promise a job to start by `when`; None if its possible start is unknown."""
         if when is None:
             self._without[job.jobid] = job
             return
@@ -337,13 +337,13 @@ class BackfillByLatestStart(BackfillByRank):
         self._untold[job.jobid] = job
 
     def promise_before_others(self, job: PendingJob, wanted: float, behind: float | None) -> Steps:
-        """Promise a job the time at which it fits beside the promises to jobs of its priority and of
-        higher ones. Those of lower ones that cannot be kept beside it are void.
+        """Promise a job the time at which it fits beside the promises to jobs of its own or higher
+        priority. Promises of lower priority that cannot be kept beside it become void.
 
         Args:
             job (PendingJob): the job
-            wanted (float): not before this, seconds since the epoch
-            behind (float): when it fits beside all promises; None: never
+            wanted (float): earliest time to promise, seconds since the epoch
+            behind (float): time at which it fits beside all promises; None: never
         """
         until = inf if behind is None else behind + job.limit
         lower = yield from self.take_out(job, wanted, until)
@@ -354,8 +354,8 @@ class BackfillByLatestStart(BackfillByRank):
         yield from self.put_back(lower, "priority")
 
     def goes_before(self, job: PendingJob) -> Generator[None, None, bool]:
-        """Start a job at the expense of jobs of lower priority, if that is possible: their promises
-        are void then if they cannot be kept. Returns whether it has left the queue."""
+        """Start a job at the expense of jobs of lower priority, if possible: those of their
+        promises that cannot be kept become void. Return whether it has left the queue."""
         now = self.policy.now()
         lower = yield from self.take_out(job, now, now + job.limit)
         left = (
@@ -373,9 +373,9 @@ class BackfillByLatestStart(BackfillByRank):
     def take_out(
         self, job: PendingJob, start: float, end: float
     ) -> Generator[None, None, list[PendingJob]]:
-        """Take the promises that a job may go before out of the plan: those to jobs of lower
-        priority that could use the same ranks, in the span from `start` to `end`. Returns these
-        jobs, in queue order."""
+        """Remove from the plan the promises that a job may go before: those between `start` and
+        `end` to jobs of lower priority that could use the same ranks. Return these jobs, in queue
+        order."""
         policy = self.policy
         lower = []
         for number, other in enumerate(self.latest.before(end), 1):
@@ -397,7 +397,7 @@ class BackfillByLatestStart(BackfillByRank):
         return taken
 
     def put_back(self, jobs: Iterable[PendingJob], cause: str) -> Steps:
-        """Put promises that are not in the plan into it, in this order; those that do not fit are
+        """Enter removed promises into the plan again, in this order; those that do not fit are
         void, and made anew when all others are in."""
         plan = self.plan
         lost = []
@@ -405,7 +405,7 @@ class BackfillByLatestStart(BackfillByRank):
             if number % PROMISED_PER_TURN == 0:
                 yield
             if self.must_begin_anew():
-                return  # all are put into the new plan
+                return  # all are entered into the new plan
             if job in self.latest and not job.request.finalized:
                 try:
                     plan.reserve(job.jobid, job.resource_request, self.latest.when(job))
@@ -440,13 +440,13 @@ class BackfillByLatestStart(BackfillByRank):
             self.forget(job)
 
     def take_back(self, job: PendingJob, latest: float, cause: str) -> None:
-        """Tell a job's user that it has no latest start any more."""
+        """Tell a job's user that it has lost its latest start."""
         if self._untold.pop(job.jobid, None) is None:
             self.note_void(job, latest, cause)
             self.show_latest_start(job, None)
 
     def void(self, job: PendingJob, cause: str) -> None:
-        """A promise cannot be kept, by one of `VOID_CAUSES`."""
+        """Void a promise that cannot be kept, by one of `VOID_CAUSES`."""
         self.note_void(job, self.latest.when(job), cause)
 
     def note_void(self, job: PendingJob, latest: float, cause: str) -> None:
@@ -457,7 +457,7 @@ class BackfillByLatestStart(BackfillByRank):
         )
 
     def promise_anew(self, job: PendingJob) -> None:
-        """Promise a job another latest start, as soon after the one it lost as it fits."""
+        """Promise a job another latest start, the first after the lost one at which it fits."""
         policy, plan = self.policy, self.plan
         plan.cancel(job.jobid)
         when = plan.earliest(job.resource_request, after=max(self.latest.when(job), policy.now()))
@@ -474,14 +474,14 @@ class BackfillByLatestStart(BackfillByRank):
         self.show_latest_start(job, when)
 
     def show_latest_start(self, job: PendingJob, when: float | None) -> None:
-        """Tell a job's user its latest start (seconds since the epoch); None: it has none any more.
+        """Annotate a job with its latest start (seconds since the epoch); None removes it.
 
-        A simulation without estimates is told as well: it checks that promises are kept.
+        Also sent in a simulation without estimates, which checks that promises are kept.
         """
         job.request.annotate({"sched": {"t_latest": when}})
 
     def tell(self) -> Steps:
-        """Tell users the latest starts of waiting jobs; those of started jobs were told with the
+        """Annotate waiting jobs with their latest starts; those of started jobs were sent with the
         start."""
         untold, self._untold = self._untold, {}
         for number, job in enumerate(untold.values(), 1):
@@ -491,7 +491,7 @@ class BackfillByLatestStart(BackfillByRank):
                 yield
 
     def wake_up(self) -> None:
-        """Request a pass at the next latest start: no other event need come then."""
+        """Request a pass at the next latest start: there may be no other event then."""
         when, timer = self.latest.next_due(), self._timer
         if when is None or (timer is not None and timer.when <= when):
             return
@@ -512,7 +512,7 @@ class BackfillByLatestStart(BackfillByRank):
     # -- over a reload -----------------------------------------------------------------------------
 
     def text(self) -> Iterator[str]:
-        """The latest starts as JSON, in parts."""
+        """Return the latest starts as JSON, in parts."""
         times = self.latest.by_time()
         times += [(when, jobid) for jobid, when in self._known.items()]
         parts = (
@@ -533,8 +533,8 @@ class BackfillByLatestStart(BackfillByRank):
         self._known = self._store.read(parse) or {}
 
     def wait_for_known(self) -> bool:
-        """Whether to wait for jobs with a stored latest start: another job could start in their
-        place. Those canceled meanwhile never come."""
+        """Whether to wait for jobs with a stored latest start, in whose place another job could
+        start. Those canceled meanwhile never arrive."""
         policy, now = self.policy, self.policy.now()
         if self._wait_until is None:
             self._wait_until = now + WAIT_FOR_KNOWN_S
@@ -546,8 +546,8 @@ class BackfillByLatestStart(BackfillByRank):
         )
 
     def keep_known(self) -> Steps:
-        """Enter the latest starts of jobs that had one into the plan, in their order; those that
-        have passed are void."""
+        """Enter the stored latest starts into the plan, in order; those that have passed are
+        void."""
         known, self._known = self._known, {}
         came, self._came = self._came, {}
 
@@ -561,7 +561,7 @@ class BackfillByLatestStart(BackfillByRank):
             (kept if known[job.jobid] >= self.policy.now() else passed).append(job)
         yield from self.put_back(kept, "unloaded")
         for number, job in enumerate(kept, 1):
-            # Their users were told before the reload, and have to be told of a loss, too.
+            # Their users were told before the reload, and must be told of a loss.
             if job in self.latest and self.latest.when(job) == known[job.jobid]:
                 self.show_latest_start(job, known[job.jobid])
             if number % PROMISED_PER_TURN == 0:
@@ -590,10 +590,10 @@ class BackfillByLatestStart(BackfillByRank):
             self._came.pop(job.jobid, None)
 
     def moves(self, job: PendingJob) -> None:
-        """A promise holds regardless of priority; another is made only to a job without one."""
+        """A promise holds regardless of priority; only a job without one is promised anew."""
 
     def released(self) -> None:
-        # A job that waited for one without a limit may have a latest start now.
+        # A job that waited for one without a limit may be promised a latest start now.
         for job in self._without.values():
             self.backlog.again(job)
 
@@ -605,14 +605,14 @@ class BackfillByLatestStart(BackfillByRank):
 
     def ranks_changed(self, lost: bool) -> None:
         super().ranks_changed(lost)
-        # The plan would count all promises again in one turn; a new one takes a few in each. Bound
-        # promises need no new plan, in which another binding may not be found.
+        # A counted plan would count all promises again in one turn; a new one takes a few per turn.
+        # Bound promises need no new plan, in which another binding might not be found.
         plan = self.policy.planning.current()
         if not lost and plan is not None and plan.is_counted:
             self.policy.planning.renew()
 
     def extended(self) -> None:
-        # Promises that cannot be kept are found when all are made again, a few in each turn.
+        # Promises that cannot be kept are found when all are made again, a few per turn.
         self._void = "extended"
         self.policy.planning.renew()
 
@@ -632,7 +632,7 @@ class BackfillByLatestStart(BackfillByRank):
 
 
 def in_queue_order(jobs: Iterable[PendingJob]) -> Generator[None, None, Iterable[PendingJob]]:
-    """Jobs in queue order, as the return value of a generator that yields at intervals."""
+    """Return jobs in queue order; a generator that yields at intervals."""
 
     def key(job: PendingJob) -> Any:
         return job.order, job.jobid, job

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Backfilling in an order of ranks: sched-backfill with ``rank=`` or ``candidates=``.
+"""Backfilling in order of ranks: sched-backfill with ``rank=`` or ``candidates=``.
 
-A pass examines jobs in the order of priority, then of rank (`Backfill.rank`). Each starts if it
-fits. The first that does not is the head: it is promised the earliest time at which enough running
+A pass examines jobs in order of priority, then of rank (`Backfill.rank`). Each starts if it fits.
+The first that does not fit is the head: it is promised the earliest time at which enough running
 jobs will have ended (EASY, Lifka 1995). The others may start now if they do not delay it; with
-``candidates=`` they are examined in the order of `Backfill.candidate_rank`.
+``candidates=`` they are examined in order of `Backfill.candidate_rank`.
 
-Ranks change with waiting times and predictions, so only facts of a request itself are remembered
-between passes: heads are determined anew, and keep their times until the next pass. Most passes
-need no order, since no job that fits in the free resources may start: that costs a check of each of
+Ranks change with waiting times and predictions, so only facts of a request itself are kept between
+passes: heads are determined anew, and keep their times until the next pass. Most passes need no
+order, since no job that fits the free resources may start: finding out costs a check of each of
 these, and ranks are computed only if one may. A pass over a long queue is made in steps, and
 finished before another begins, so that every job has its turn.
 """
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.walk import JobGroup
 
-#: Jobs tried in one reactor turn, at 1 to 5 microseconds each; and the number of these that a start
-#: counts for.
+#: Jobs tried per reactor turn, at 1 to 5 microseconds each; and the effort of a start, in tried
+#: jobs.
 TRIED_PER_TURN = 128
 START_EFFORT = 32
 
-#: Jobs compared, or signatures checked, in one reactor turn.
+#: Jobs compared, or signatures checked, per reactor turn.
 COMPARED_PER_TURN = 256
 
-#: Promises made, or taken back, in one reactor turn, at 20 to 50 microseconds each.
+#: Promises made, or taken back, per reactor turn, at 20 to 50 microseconds each.
 PROMISED_PER_TURN = 16
 
-#: The steps of a pass, which yield to the reactor.
+#: Steps of a pass, which yield to the reactor.
 Steps = Iterator[None]
 
 
 class BackfillByRank(Backfilling):
-    """EASY in the order of ranks, with ``promise=`` heads."""
+    """EASY in order of ranks, with ``promise=`` heads."""
 
     plans_tokens = True
     asks_in_order = False
@@ -55,21 +55,21 @@ class BackfillByRank(Backfilling):
         self.kind = "planned" if policy.ranks.is_used else "promised"
         #: whether another pass is to follow the current one
         self.again = False
-        # Signatures of jobs that could run if all ranks were up and free.
+        # signatures of jobs that could run if all ranks were up and free
         self._feasible: Remembered[Any, bool] = Remembered()
-        # Jobs with a promise in a plan that has become void.
+        # jobs with a promise in a void plan
         self._lost: list[PendingJob] = []
-        # The effort of this turn, in jobs tried; and whether the plan may have become void since
+        # The effort of this turn, in tried jobs; and whether the plan may have become void since
         # the last check.
         self._effort = 0
         self._unsure = False
-        # The jobs for which a rule keeps resources, in this pass.
+        # ids of jobs for which a rule keeps resources, in this pass
         self._kept_ids: set[int] = set()
-        # By signature, whether a request fits in the free resources; until a job starts.
+        # signature -> whether a request fits the free resources; until a job starts
         self._free: dict[Any, bool] = {}
 
     def schedule(self) -> Steps:
-        """Make passes until no event has come during one."""
+        """Make passes until no event arrives during one."""
         while True:
             self.again = False
             self._effort = 0
@@ -104,7 +104,7 @@ class BackfillByRank(Backfilling):
             self.promises.drop(head)
             if number % PROMISED_PER_TURN == 0:
                 yield
-        covered = 0  # mask of the ranks with as many heads as allowed
+        covered = 0  # mask of the ranks with the maximum number of heads
         beyond = 0  # mask of the ranks that jobs behind heads could use
         candidates: list[PendingJob] = []
         for job in self.still_asked((yield from self.in_order())):
@@ -116,7 +116,7 @@ class BackfillByRank(Backfilling):
                 continue
             if ranks & covered and policy.ranks.has_candidates:
                 candidates.append(job)
-                beyond |= ranks  # it precedes those behind it on these ranks, too
+                beyond |= ranks  # it also precedes those behind it on these ranks
             elif self.starts(job) or self.set_aside(job):
                 pass
             elif not ranks & (covered | beyond) and self.may_lead(job):
@@ -135,15 +135,15 @@ class BackfillByRank(Backfilling):
                 self.starts(job)
 
     def starts(self, job: PendingJob) -> bool:
-        """Start a job that fits beside the heads; return whether it gets no promise: it has left
-        the queue, or the plan has become void when it was tried."""
+        """Start a job that fits beside the heads. Return True if it is not to be promised: it has
+        left the queue, or the plan has become void."""
         if self.is_kept_for(job) or (self.is_free(job) and self.plan.fits(job.resource_request)):
             return self.try_to_start(job) or self.must_begin_anew()
         return self.is_kept_out(job, self.policy.admission.part)
 
     def is_kept_out(self, job: PendingJob, ask: Callable[[PendingJob], None]) -> bool:
-        """Whether a rule defers a job, whether it fits or not (`AdmissionControl.check`) or because
-        it does not (`AdmissionControl.part`): it gets no promise, and no job waits behind it."""
+        """Whether a rule defers a job, either in any case (`AdmissionControl.check`) or because it
+        does not fit (`AdmissionControl.part`): it gets no promise, and no job waits behind it."""
         if not self.policy.admission.engaged:
             return False
         try:
@@ -153,17 +153,17 @@ class BackfillByRank(Backfilling):
         return False
 
     def kept_jobs(self) -> list[int]:
-        """The ids of the jobs for which a rule keeps resources."""
+        """Return the ids of the jobs for which a rule keeps resources."""
         admission = self.policy.admission
         return admission.kept_jobs() if admission.engaged else []
 
     def is_kept_for(self, job: PendingJob) -> bool:
         """Whether a rule keeps resources for a job, so that a check of the free ones does not
-        decide. If it fits in neither, its rule defers it when it is tried."""
+        decide. If it fits neither, its rule defers it when it is tried."""
         return job.jobid in self._kept_ids
 
     def start_kept(self) -> Steps:
-        """Start the jobs for which a rule keeps resources and that this pass has not reached, in
+        """Start the jobs for which a rule keeps resources and which this pass has not reached, in
         the same order."""
         policy = self.policy
         found = [policy.pending(jobid) for jobid in self._kept_ids]
@@ -184,7 +184,7 @@ class BackfillByRank(Backfilling):
                 yield
 
     def may_lead(self, job: PendingJob, beside: int = 0) -> bool:
-        """Whether another head may be promised a time on the ranks that a job could use."""
+        """Whether another head may be promised a time on ranks that a job could use."""
         policy = self.policy
         if policy.promises_limit is None:
             return True
@@ -194,8 +194,8 @@ class BackfillByRank(Backfilling):
     # -- common to passes by rank ------------------------------------------------------------------
 
     def still_asked(self, jobs: Iterable[PendingJob]) -> Iterator[PendingJob | None]:
-        """Yield those of `jobs`, in order, that are still queued at their turn, until the plan of
-        this pass is void; None where the pass gives way to other work."""
+        """Yield `jobs` that are still queued at their turn, in order, until this pass's plan is
+        void; None to yield to the reactor."""
         self._unsure = True
         for job in jobs:
             self._effort += 1
@@ -211,7 +211,7 @@ class BackfillByRank(Backfilling):
                 yield job
 
     def is_free(self, job: PendingJob) -> bool:
-        """Whether a job would fit now if nothing were promised."""
+        """Whether a job would fit now without any promises."""
         return self._is_free(job.signature, job.resource_request)
 
     def _is_free(self, signature: Any, request: Any) -> bool:
@@ -221,8 +221,8 @@ class BackfillByRank(Backfilling):
         return free
 
     def free_groups(self) -> Generator[None, None, list[JobGroup]]:
-        """The groups of pending jobs that would fit now if nothing were promised. Those that could never
-        run are denied."""
+        """Return the groups of pending jobs that would fit now without any promises. Deny those
+        that could never run."""
         feasible = self._feasible
         groups = self.backlog.groups
         for number, group in enumerate([g for s, g in groups.items() if s not in feasible], 1):
@@ -240,8 +240,8 @@ class BackfillByRank(Backfilling):
         return found
 
     def deny_impossible(self, group: JobGroup) -> Steps:
-        """Deny the jobs of a group if they could never run: they are not tried, so that the pool
-        would not refuse them."""
+        """Deny the jobs of a group if they could never run: as they are not tried, the pool would
+        not refuse them."""
         policy = self.policy
         try:
             policy.resources.check_feasibility(group.request)
@@ -256,11 +256,11 @@ class BackfillByRank(Backfilling):
             self._feasible[group.signature] = True
 
     def could_start(self) -> Generator[None, None, bool]:
-        """Whether a job that fits in the free resources may start in this pass."""
+        """Whether a job that fits the free resources may start in this pass."""
         return bool((yield from self.free_groups()))
 
     def try_to_start(self, job: PendingJob) -> bool:
-        """Start a job that fits, or have an admission rule defer it; return whether it has left the
+        """Start a job that fits, or let an admission rule defer it. Return whether it has left the
         queue."""
         left = super().try_to_start(job)
         self._unsure = True
@@ -270,7 +270,7 @@ class BackfillByRank(Backfilling):
         return left
 
     def set_aside(self, job: PendingJob) -> bool:
-        """Park a job until ranks come up, if it waits for these; return whether it does."""
+        """Park a job if it waits for ranks that are down. Return whether it does."""
         policy = self.policy
         if not policy.facts.waits_for_down_ranks(job.resource_request):
             return False
@@ -279,14 +279,14 @@ class BackfillByRank(Backfilling):
         return True
 
     def in_order(self) -> Generator[None, None, Iterable[PendingJob]]:
-        """The pending jobs in the order of priority, then of rank, as the return value of this
-        generator, which yields at intervals."""
+        """Return the pending jobs in order of priority, then of rank; a generator that yields at
+        intervals."""
         return (yield from in_steps(self.backlog.jobs.to_list(), self.policy.ranks.key()))
 
     def by_candidate_rank(
         self, jobs: list[PendingJob]
     ) -> Generator[None, None, Iterable[PendingJob]]:
-        """Jobs in the order in which they may go ahead of heads."""
+        """Return jobs in the order in which they may go ahead of heads."""
         policy = self.policy
         if not policy.ranks.has_candidates:
             return jobs
@@ -322,13 +322,13 @@ class BackfillByRank(Backfilling):
     # -- questions ---------------------------------------------------------------------------------
 
     def goes_first(self, job: PendingJob) -> bool:
-        # Heads are planned only in a pass in which a job can start, so that the plan may lack their
+        # Heads are planned only in passes in which a job can start, so the plan may lack their
         # promises.
         waiting = [other for other in self.backlog.jobs.to_list() if not other.request.finalized]
         return min(waiting, key=self.policy.ranks.key(), default=job) is job
 
     def ahead_of(self, job: PendingJob) -> PendingJob | None:
-        """Return the head that a job may not delay; None: it is one itself, or there is none."""
+        """Return the head that a job may not delay; None if the job is a head, or there is none."""
         heads = self.heads()
         if job in heads:
             return None
@@ -338,7 +338,7 @@ class BackfillByRank(Backfilling):
         return None
 
     def heads(self) -> list[PendingJob]:
-        """The heads of the last pass that determined them."""
+        """Return the heads of the last pass that determined them."""
         return list(self.promises)
 
     def facts(self, job: PendingJob) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""First come, first served: jobs start strictly in order."""
+"""First come, first served: jobs start in strict order."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from flux.scheduler.policy import PolicyScheduler
 
 
 class Fifo(PolicyScheduler):
-    """The job with the highest priority starts next, among equals the one submitted first.
+    """The job with the highest priority starts next; among equals, the one submitted first.
 
     While it does not fit, no job starts; with ``order=queue``, none that could use some of the same
-    nodes, so that Flux queues on separate nodes never block each other, and of queues that share
-    nodes the job with the higher priority goes first. Pending jobs are annotated with an estimate
-    of their start and the reason why they wait.
+    nodes: Flux queues on separate nodes never block each other, and of queues that share nodes the
+    job with the higher priority goes first. Pending jobs are annotated with an estimated start and
+    a reason.
 
     Args:
         h: the Flux handle

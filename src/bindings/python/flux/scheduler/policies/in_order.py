@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Backfilling in the order of the queue: EASY, conservative backfill, and the range between.
+"""Backfilling in queue order: EASY, conservative backfill, and the range between.
 
-A pass (`BackfillInOrder.schedule`) examines jobs one by one (`BackfillInOrder.examine`), in the order
-of a `flux.scheduler.walk.Walk`. A promised job whose time has not come waits on
-(`BackfillInOrder.has_come`). Any other job starts if it can (`Backfilling.try_to_start`), or if only
-promises to jobs behind it are in its way (`BackfillInOrder.overtake`); otherwise it waits, and is
-promised a time if it is its turn (`BackfillInOrder.wait`).
+A pass (`BackfillInOrder.schedule`) examines jobs one by one (`BackfillInOrder.examine`), in the
+order of a `flux.scheduler.walk.Walk`. A promised job whose time has not come keeps waiting
+(`BackfillInOrder.has_come`). Any other job starts if it can (`Backfilling.try_to_start`), or if
+only promises to jobs behind it are in its way (`BackfillInOrder.overtake`); otherwise it waits, and
+is promised a time if it is its turn (`BackfillInOrder.wait`).
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.walk import JobGroup
 
-#: Effort of making a promise, where examining a job is 1 (`Backlog.spend`).
+#: Effort of making a promise, relative to examining a job (`Backlog.spend`).
 PROMISE_EFFORT = 12
 
-#: Fewer promises than this are examined one by one; the effort of a full row (as many as may move
-#: in a turn) if all move; and the part of it for those that stay.
+#: Minimum number of promises to examine together; effort of a full row (the maximum number of moves
+#: per turn) if all move; and the fraction of it for those that stay.
 MIN_IN_A_ROW = 8
 ROW_EFFORT = 128
 STAYING_PART = 0.1
 
-#: Seconds after a promised time at which a pass begins for it: a job that ends at that time has
-#: ended then.
+#: Delay of the pass for a promised time, in seconds: a job that ends at that time has ended by
+#: then.
 LATE_S = 1e-3
 
 
 class BackfillInOrder(Backfilling):
-    """Promises starts in the order of the queue, to the first `Backfill.promises_limit` jobs that
-    wait for the same ranks, and starts others that keep them."""
+    """Promises starts in queue order, to the first `Backfill.promises_limit` jobs that wait for the
+    same ranks, and starts other jobs that keep these promises."""
 
     def __init__(self, policy: BackfillPolicy, backlog: Backlog) -> None:
         super().__init__(policy, backlog)
@@ -60,7 +60,7 @@ class BackfillInOrder(Backfilling):
         if not self.begin_pass():
             return
         if self.made_anew and (self.policy.admission.engaged or not self.plan.is_counted):
-            # Where promises are counted and there is no rule, none moves unless units came free.
+            # If promises are counted and there is no rule, none moves unless units were freed.
             self.backlog.wake(self.policy.now())
         for job in self.backlog.to_examine(self.policy.now, self):
             if job is None:
@@ -83,13 +83,13 @@ class BackfillInOrder(Backfilling):
         return [] if self.made_anew else self.promises.due(self.policy.now())
 
     def groups_with_room(self) -> list[JobGroup] | None:
-        # A rule that defers jobs that do not fit has to be asked about each.
+        # A rule that defers jobs that do not fit must be asked about each.
         rooms = self.backlog.rooms
         return None if rooms is None or self.policy.admission.keeps_resources else rooms.with_room()
 
     def may_be_promised(self, job: PendingJob) -> bool:
         """Whether fewer than `Backfill.promises_limit` jobs ahead have a promise for ranks that
-        this job could use, and none ahead of it still waits for one."""
+        this job could use, and none ahead still waits for one."""
         limit, turn_of = self.policy.promises_limit, self.policy.queue_order.turn_of
         if limit is None:
             return True
@@ -107,23 +107,28 @@ class BackfillInOrder(Backfilling):
             return None
         if admission.engaged and admission.asks_each:
             return None
+        # Only the first job of each line is checked for a possible promise.
         self.use_current_plan()
         too_long = self.plan.too_long(job.resource_request)
-        # Only the first job of each line is checked for a possible promise.
-        return None if job.limit < too_long or too_long == inf else too_long
+        if job.limit >= too_long and too_long < inf:
+            return too_long
+        if self.plan.is_counted or job.limit == inf:
+            return None
+        self.backlog.spend(1)  # a search on ranks
+        return None if self.plan.fits(job.resource_request) else job.limit
 
     # -- one job -----------------------------------------------------------------------------------
 
     def use_current_plan(self) -> None:
-        """Continue with another plan if that of this pass has become void, since a job that started
-        or was given up has broken promises."""
+        """Switch to a new plan if this pass's plan has become void: a job that started or was given
+        up has broken promises."""
         plan = self.policy.planning.current()
         if plan is not self.plan:
             assert plan is not None, "the pool could plan when this pass began"
             self.plan = self.promises.plan = plan
 
     def examine(self, job: PendingJob) -> None:
-        """Start a job if it can start now; else promise it a time, if it is its turn."""
+        """Start a job if it can start now; otherwise promise it a time, if it is its turn."""
         if self.made_anew:
             self.plan_anew_from(job)
         elif job in self.promises and not self.has_come(job):
@@ -135,15 +140,14 @@ class BackfillInOrder(Backfilling):
     def has_come(self, job: PendingJob) -> bool:
         """Whether the time of a promised job has come, or its promise is open.
 
-        Its promise may move to an earlier time. If it cannot be kept any more, since a running job
-        was given more time or ended late, it is made anew. It stays where it is if an admission rule
-        needs it there.
+        Its promise may move to an earlier time. If it cannot be kept, since a running job was given
+        more time or ended late, it is made anew. It keeps its time if an admission rule needs that.
         """
         if self.policy.admission.engaged and self.stays(job):
             return False
         open_ones = self.open_promises_after(job)
         for other in open_ones:
-            self.plan.cancel(other.jobid)  # for a moment: it must not block this move
+            self.plan.cancel(other.jobid)  # temporarily: it must not block this move
         try:
             when = self.promises.advance(job)
         except InsufficientResources:
@@ -156,8 +160,8 @@ class BackfillInOrder(Backfilling):
         return False
 
     def stays(self, job: PendingJob) -> bool:
-        """Whether an admission rule needs a job's future promise to stay at its time: the job waits
-        on then."""
+        """Whether an admission rule needs a job's future promise to keep its time; the job then
+        keeps waiting."""
         admission, when = self.policy.admission, self.promises.when(job)
         if (
             when is None
@@ -170,10 +174,10 @@ class BackfillInOrder(Backfilling):
         return True
 
     def advance_following(self, job: PendingJob) -> None:
-        """Advance the promises right behind that of a job, which was examined and waits on.
+        """Advance the promises right behind that of an examined, waiting job.
 
-        Examining their jobs would do the same, in the same order. It ends at the first job that
-        needs a closer look: its time has come, or its promise may be broken.
+        The result is that of examining these jobs in order. It stops at the first that needs
+        examination: its time has come, or its promise may be broken.
         """
         promises, backlog, admission = self.promises, self.backlog, self.policy.admission
         if promises.open_ids or len(promises) < MIN_IN_A_ROW or backlog.has_apart:
@@ -181,7 +185,7 @@ class BackfillInOrder(Backfilling):
         if admission.engaged and admission.pins_promises:
             return  # each is checked at its turn
         looked, moved, first = promises.advance_following(job, backlog.first_behind(job))
-        # A promise bound to ranks takes a look even if it stays.
+        # A promise bound to ranks costs a look even if it stays.
         staying = (len(looked) - len(moved)) * (STAYING_PART if self.plan.is_counted else 1)
         backlog.spend((len(moved) + staying) * ROW_EFFORT / self.plan.moves_per_turn)
         if first <= self.policy.now():
@@ -204,11 +208,11 @@ class BackfillInOrder(Backfilling):
 
     def overtake(self, job: PendingJob) -> bool:
         """Start a job that is blocked only by promises to jobs behind it, or clear the way for its
-        own promise.
+        promise.
 
         A job that arrives ahead of promised ones takes precedence: their promises are revoked, and
-        made anew behind it. A job that returns from a deferral does not. An open promise may not
-        block a job ahead of it either.
+        made anew behind it. A job that returns from a deferral does not. Nor may an open promise
+        block a job ahead of it.
 
         Returns:
             whether the job has left the queue
@@ -219,7 +223,7 @@ class BackfillInOrder(Backfilling):
                 return False
             for other in others:
                 self.revoke(other)
-            self.released()  # the resources kept for them may let others start
+            self.released()  # resources kept for them may let others start
             return self.try_to_start(job)
         open_ones = self.open_promises_after(job)
         for other in open_ones:
@@ -229,7 +233,7 @@ class BackfillInOrder(Backfilling):
         return left
 
     def wait(self, job: PendingJob) -> None:
-        """A job cannot start now: promise it a time, if it is its turn."""
+        """Promise a job that cannot start now a time, if it is its turn."""
         policy, admission, request = self.policy, self.policy.admission, job.resource_request
         if policy.facts.waits_for_down_ranks(request):
             self.revoke(job)
@@ -244,7 +248,7 @@ class BackfillInOrder(Backfilling):
             return
         limit, full = inf, False
         if admission.taking_away:
-            # Where there is no room, the owner of an equal request does not matter.
+            # Without room, the owner of an equal request does not matter.
             full = not self.plan.has_free(request, for_anyone=True)
         if not full and not (admission.engaged and admission.asks_each):
             job.tried = self._updates
@@ -259,7 +263,7 @@ class BackfillInOrder(Backfilling):
         self.backlog.spend(PROMISE_EFFORT)
 
     def renew(self, job: PendingJob) -> None:
-        """A promise cannot be kept: make another, ahead of all promises to jobs behind this one."""
+        """Replace a promise that cannot be kept, ahead of all promises to jobs behind this one."""
         self.plan.cancel(job.jobid)
         when = self.plan.earliest(job.resource_request)
         if when is None or when > self.policy.now():
@@ -272,10 +276,10 @@ class BackfillInOrder(Backfilling):
         self.promise(job, when)
 
     def renew_open(self, job: PendingJob) -> None:
-        """Promise a job with an open promise a time, if there is one now.
+        """Promise a job with an open promise a time, if one is known now.
 
-        Open promises to jobs behind it have no end. If they counted, two of them could keep each
-        other from a time for good, and both a job whose time has come.
+        Open promises behind it have no end, so they do not count: two of them could keep each other
+        without a time for good, and both block a job whose time has come.
         """
         open_ones = self.open_promises_after(job)
         for other in [job, *open_ones]:
@@ -284,11 +288,11 @@ class BackfillInOrder(Backfilling):
         self.promise(job, when)
         self.restore_open(open_ones)
         if when is not None:
-            self.released()  # the resources kept from now on may let others start
+            self.released()  # resources kept from now on may let others start
 
     def plan_anew_from(self, job: PendingJob) -> None:
         """Drop the promises of a job and of all behind it; each is made again in its turn. With
-        rules, jobs on other ranks may compete, too, as for licences."""
+        rules, jobs on other ranks may also compete, as for licences."""
         engaged = self.policy.admission.engaged
         for other in self.promises.after(job) if engaged else self.promised_after(job):
             self.promises.drop(other)
@@ -296,25 +300,25 @@ class BackfillInOrder(Backfilling):
         self.promises.drop(job)
 
     def revoke(self, job: PendingJob) -> None:
-        """Take back the promise of a job, and its estimate with it."""
+        """Revoke a job's promise, and its estimate."""
         if job in self.promises:
             self.promises.drop(job)
             self.policy.forecasts.show_estimate(job, None)
             self.backlog.again(job)
 
     def promised_after(self, job: PendingJob) -> list[PendingJob]:
-        """The promised jobs behind this one that could use the same ranks."""
+        """Return the promised jobs behind this one that could use the same ranks."""
         share_ranks = self.policy.queue_order.share_ranks
         return [other for other in self.promises.after(job) if share_ranks(job, other)]
 
     def open_promises_after(self, job: PendingJob) -> list[PendingJob]:
-        """Those of them whose promise is open."""
+        """Return those of `promised_after` with open promises."""
         if not self.promises.open_ids:
             return []
         return [one for one in self.promised_after(job) if self.promises.when(one) is None]
 
     def restore_open(self, jobs: list[PendingJob]) -> None:
-        """Restore open promises that were taken out of the plan for a moment."""
+        """Restore open promises that were temporarily removed from the plan."""
         for job in jobs:
             if job in self.promises:
                 try:
@@ -327,7 +331,7 @@ class BackfillInOrder(Backfilling):
     def set_apart(self, job: PendingJob) -> None:
         if job in self.promises:
             self.backlog.allow()
-            self.released()  # its resources may let others start, also those ahead of it
+            self.released()  # its resources may let others start, including jobs ahead of it
         super().set_apart(job)
 
     def leaves(self, job: PendingJob) -> None:
@@ -338,7 +342,7 @@ class BackfillInOrder(Backfilling):
     moves = leaves
 
     def plan_void(self) -> None:
-        # A new plan is cheaper than a check which promises can still be kept.
+        # A new plan is cheaper than checking which promises can still be kept.
         lost = self.promises
         self.promises = PromiseBook(self.backlog.set_promised, lost.drops + 1)
         for job in lost:
@@ -352,7 +356,7 @@ class BackfillInOrder(Backfilling):
     def ranks_changed(self, lost: bool) -> None:
         self._updates += 1
         super().ranks_changed(lost)
-        self.backlog.wake(self.policy.now(), all=True)  # some may now wait for ranks
+        self.backlog.wake(self.policy.now(), all=True)  # some may wait for ranks now
 
     def released(self) -> None:
         self.backlog.wake(self.policy.now())
@@ -362,15 +366,15 @@ class BackfillInOrder(Backfilling):
     # -- promises that come due --------------------------------------------------------------------
 
     def wake_when_due(self) -> None:
-        """Request a pass when the next promise comes due. O(promises), where it may be needed."""
+        """Request a pass for the next promise that comes due.  O(promises), when it may be
+        needed."""
         if self.promises and self.may_come_due_alone():
             self.wake_at(self.promises.next_after(self.policy.now()))
 
     def may_come_due_alone(self) -> bool:
-        """Whether a promise may come due without the end of a running job, which would request a
-        pass itself: an admission rule may keep resources until then, and so may an open promise;
-        and a promise bound to ranks stays at its time when the job ends early whose end it waits
-        for. O(1)."""
+        """Whether a promise may come due without the end of a running job, which would itself
+        request a pass. An admission rule or an open promise may keep resources until then; and a
+        promise bound to ranks keeps its time when the job that it waits for ends early. O(1)."""
         policy = self.policy
         return bool(
             policy.admission.engaged
@@ -380,9 +384,9 @@ class BackfillInOrder(Backfilling):
         )
 
     def wake_at(self, when: float | None) -> None:
-        """Request a pass at a promised time, if no other event may do so. Only the earliest time is
-        kept: when it has come, the next is determined. A promise for now waits for a late job,
-        whose end is an event: a timer would cause one pass after the other."""
+        """Request a pass at a promised time, unless another event will. Only the earliest time is
+        kept; the next is determined then. A promise for now waits for a late job, whose end is an
+        event: a timer would cause one pass after another."""
         timer = self._timer
         if when is None or (timer and timer.when <= when + LATE_S) or not self.may_come_due_alone():
             return
@@ -402,7 +406,7 @@ class BackfillInOrder(Backfilling):
     # -- questions ---------------------------------------------------------------------------------
 
     def ahead_of(self, job: PendingJob) -> PendingJob | None:
-        """Return the first job ahead of this one that has a promise it could delay, or None."""
+        """Return the first job ahead whose promise this one could delay, or None."""
         for other in self.promises:
             if not other < job:
                 return None

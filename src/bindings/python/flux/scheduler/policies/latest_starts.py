@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The latest starts promised to jobs by sched-backfill with ``promise=all``, and the outcomes of these
+"""The latest starts promised by sched-backfill with ``promise=all``, and the outcomes of these
 promises."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
 
-#: Why a promise cannot be kept. A job that loses its promise gets another, and its user is told.
+#: Reason why a promise cannot be kept -> text. The job gets another promise, and its user is told.
 VOID_CAUSES = {
     "resources": "nodes went down, were drained or left, or a reservation or preemption took them",
     "extended": "a running job was given more time",
@@ -24,25 +24,25 @@ VOID_CAUSES = {
 
 
 class LatestStarts:
-    """The latest starts promised to pending jobs, and the outcomes of all promises.
+    """The latest starts promised to pending jobs, and statistics of all promises.
 
-    Their resources are in the plan, by job id.
+    Their resources are in the plan, under the job ids.
 
     Attributes:
-        made (int): promises made
-        restored (int): promises made before the scheduler was loaded
-        changes (int): grows with each promise that is made or over
-        kept (int): jobs that started by the time they were promised
-        void_by (dict): number of void promises by cause; see `VOID_CAUSES`
-        violated (int): promises that were broken without a cause, which is a bug
-        spare (float): seconds by which jobs started before their latest starts, in total
+        made (int): number of promises made
+        restored (int): number of promises from before the scheduler was loaded
+        changes (int): grows with each promise made or removed
+        kept (int): number of jobs that started in time
+        void_by (dict): cause -> number of void promises; see `VOID_CAUSES`
+        violated (int): number of promises broken without a cause, which is a bug
+        spare (float): total seconds by which jobs started before their latest starts
     """
 
     def __init__(self) -> None:
         self._times: dict[int, tuple[float, PendingJob]] = {}
-        self._order: list[tuple[float, int]] = []  # latest starts with job ids, ascending
-        #: by id of a job that was to start by now, which any pass may start: whether its promise is
-        #: void
+        self._order: list[tuple[float, int]] = []  # (latest start, job id), ascending
+        #: id of a job whose latest start has passed, and which any pass may start -> whether its
+        #: promise is void
         self.overdue: dict[int, bool] = {}
         self.made = 0
         self.restored = 0
@@ -56,7 +56,7 @@ class LatestStarts:
         return len(self._times)
 
     def __iter__(self) -> Iterator[PendingJob]:
-        """The jobs, in no order."""
+        """Return the jobs, in any order."""
         return iter([job for _, job in self._times.values()])
 
     def __contains__(self, job: object) -> bool:
@@ -64,21 +64,21 @@ class LatestStarts:
         return getattr(job, "jobid", job) in self._times
 
     def when(self, job: PendingJob) -> float:
-        """The latest start of a job, seconds since the epoch.
+        """Return the latest start of a job, seconds since the epoch.
 
         Raises:
-            KeyError: it has none
+            KeyError: the job has none
         """
         return self._times[job.jobid][0]
 
     def make(self, job: PendingJob, when: float) -> None:
-        """Promise a job to start by `when`, seconds since the epoch. A previous promise is
-        replaced."""
+        """Promise a job to start by `when`, seconds since the epoch. Replaces a previous
+        promise."""
         self.made += 1
         self._enter(job, when)
 
     def bring_back(self, job: PendingJob, when: float) -> None:
-        """A job was promised to start by `when` before the scheduler was loaded."""
+        """Restore a promise to start by `when` from before the scheduler was loaded."""
         self.restored += 1
         self._enter(job, when)
 
@@ -88,7 +88,7 @@ class LatestStarts:
         insort(self._order, (when, job.jobid))
 
     def drop(self, job: PendingJob) -> float | None:
-        """Remove the promise of a job; return its latest start, None if it had none."""
+        """Remove a job's promise. Return its latest start, or None if it had none."""
         self.changes += 1
         self.overdue.pop(job.jobid, None)
         found = self._times.pop(job.jobid, None)
@@ -98,17 +98,17 @@ class LatestStarts:
         return found[0]
 
     def by_time(self) -> list[tuple[float, int]]:
-        """Latest starts (seconds since the epoch) with job ids, ascending: a copy."""
+        """Return a copy of (latest start in seconds since the epoch, job id), ascending."""
         return self._order[:]
 
     def before(self, time: float) -> list[PendingJob]:
-        """The jobs whose latest start is before a time (seconds since the epoch)."""
+        """Return the jobs whose latest start is before a time (seconds since the epoch)."""
         found = self._order[: bisect_left(self._order, (time, -1))]
         return [self._times[jobid][1] for _, jobid in found]
 
     def started(self, job: PendingJob, now: float, grace: float) -> None:
-        """A job has started. Its promise was kept if it is not void and the job is not later than
-        promised by more than `grace` seconds."""
+        """Note that a job has started. Its promise was kept if it is not void and the start is at
+        most `grace` seconds late."""
         void = self.overdue.get(job.jobid, False)
         when = self.drop(job)
         if when is not None and not void and now <= when + grace:
@@ -116,26 +116,26 @@ class LatestStarts:
             self.spare += max(0.0, when - now)
 
     def void(self, job: PendingJob, cause: str) -> None:
-        """The promise to a job cannot be kept."""
+        """Count a promise that cannot be kept."""
         self.void_by[cause] = self.void_by.get(cause, 0) + 1
 
     def next_due(self) -> float | None:
-        """The first latest start that is still to come; None: there is none."""
+        """Return the first latest start in the future, or None."""
         for when, jobid in self._order:
             if jobid not in self.overdue:
                 return when
         return None
 
     def due(self, now: float) -> list[PendingJob]:
-        """The jobs whose latest start has come, in order of the queue."""
+        """Return the jobs whose latest start has come, in queue order."""
         if not self._order or self._order[0][0] > now:
             return []
         found = self._order[: bisect_right(self._order, (now, inf))]
         return sorted(self._times[jobid][1] for _, jobid in found)
 
     def stats(self) -> dict[str, Any]:
-        """Counts for ``stats``: made, kept, void by cause, violated, and the mean time to spare in
-        seconds."""
+        """Return counts for ``stats``: made, kept, void by cause, violated, and the mean time to
+        spare in seconds."""
         return {
             "made": self.made,
             "restored": self.restored,

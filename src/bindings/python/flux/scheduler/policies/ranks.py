@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Ranks: the order in which pending jobs of equal priority are examined.
 
-A rank is a number, the smallest goes first. `RANKS` has the formulas by the names that ``rank=``
-and ``candidates=`` of sched-backfill take. With w, the wait of a job so far, and e, its expected
-run time, both in seconds, n, the cores it requests, and s, the seconds from the first submission
-that the scheduler knows of to the job's, plus 1:
+A rank is a number; the lowest goes first. `RANKS` has the formulas, by the names in ``rank=`` and
+``candidates=`` of sched-backfill. With w, a job's wait so far, and e, its expected run time, both
+in seconds; n, the cores that it requests; and s, the seconds from the first submission known to the
+scheduler to the job's, plus 1:
 
 ===========  ==========================================  ======================================================
 fcfs         0                                           first come, first served
@@ -19,7 +19,7 @@ f3           e n + 6860000 log10(s)
 f4           e sqrt(n) + 530000 log10(s)
 ===========  ==========================================  ======================================================
 
-A rank with w changes as time passes: jobs are sorted anew in each pass.
+A rank with w changes with time: jobs are sorted anew in each pass.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob
 
-#: Classes of jobs by the value of ``predict=``: see `flux.scheduler.history`.
+#: Value of ``predict=`` -> classes of jobs, see `flux.scheduler.history`.
 PREDICTIONS = {"class": narrow_to_wide, "last2": user_only}
 
 #: Computes a rank from (w, e, n, s).
@@ -57,14 +57,14 @@ RANKS: dict[str, Formula] = {
 
 
 def usable(rank: Any) -> float:
-    """Return `rank` as a comparable number; a function's result that is none ranks last."""
+    """Return `rank` as a comparable number; a value that is not a number ranks last."""
     if isinstance(rank, (int, float)) and not isnan(rank):
         return rank
     return float("inf")
 
 
 class BackfillPolicy(HostedPolicy, Protocol):
-    """The interface of a `Backfill` for its ranks and its decision."""
+    """The interface of a `Backfill` for its ranks and decision."""
 
     promises_limit: int | None
     guarantee: str
@@ -88,17 +88,17 @@ class BackfillPolicy(HostedPolicy, Protocol):
 
 
 class JobRanks:
-    """The ranks of pending jobs, by the arguments ``rank=``, ``candidates=`` and ``predict=``.
+    """The ranks of pending jobs, from the arguments ``rank=``, ``candidates=`` and ``predict=``.
 
     Args:
         policy (Backfill): the scheduler
         base (type): the class whose methods implement the arguments, `Backfill`
-        errors (ErrorReporter): reports failures of a site's functions, once each
+        errors (ErrorReporter): receives failures of a site's functions, once each
         check_owner (bool): see `flux.scheduler.site_code.read_code`
 
     Attributes:
-        is_used (bool): whether jobs are examined in the order of ranks
-        has_candidates (bool): whether backfill candidates are examined in an order of their own
+        is_used (bool): whether jobs are examined in order of ranks
+        has_candidates (bool): whether backfill candidates have their own order
         predicts (bool): whether run times are predicted
     """
 
@@ -113,15 +113,15 @@ class JobRanks:
         self._errors = errors
         self._check_owner = check_owner
         self._formulas = {"rank": RANKS["fcfs"], "candidates": RANKS["fcfs"]}
-        self._functions: dict[str, Callable[..., Any]] = {}  # of a site, by argument
+        self._functions: dict[str, Callable[..., Any]] = {}  # argument -> a site's function
         self._warned: set[str] = set()
-        # The first submission of a job that was ever pending here, seconds since the epoch.
+        # first submission among all jobs ever pending here, seconds since the epoch
         self._first_submission = inf
         own = type(policy)
         self.is_used = own.rank is not base.rank
         self.has_candidates = own.candidate_rank is not base.candidate_rank
         self.predicts = self._overrides = own.predicted is not base.predicted
-        # Whether the site's class overrides neither ranks nor run times.
+        # whether the site's class overrides neither ranks nor run times
         self._is_plain = (own.rank, own.predicted, own.expected_run) == (
             base.rank,
             base.predicted,
@@ -131,10 +131,10 @@ class JobRanks:
             self.take("predict", policy.predict)
 
     def take(self, option: str, value: str) -> None:
-        """Take an argument.
+        """Parse an argument.
 
         Raises:
-            ValueError: the value is invalid, or names a file that cannot be read
+            ValueError: the value is invalid, or names an unreadable file
         """
         names = ["limits", *PREDICTIONS] if option == "predict" else list(RANKS)
         self._functions.pop(option, None)
@@ -158,7 +158,7 @@ class JobRanks:
                 self.has_candidates = True
 
     def came(self, job: PendingJob) -> None:
-        """A job is about to be queued."""
+        """Note a job about to be queued."""
         self._first_submission = min(self._first_submission, job.t_submit)
 
     def of(self, job: PendingJob, option: str = "rank") -> float:
@@ -174,8 +174,8 @@ class JobRanks:
         return rank(waited if waited > 0 else 0.0, expected, job.size, max(0.0, since) + 1)
 
     def predicted(self, job: PendingJob) -> float | None:
-        """Return the predicted run time of a job in seconds by ``predict=``, which is not "limits";
-        None: unknown."""
+        """Return the predicted run time of a job in seconds by ``predict=`` (other than "limits"),
+        or None."""
         function = self._functions.get("predict")
         if function is not None:
             guess = self._asked("predict", function, job)
@@ -183,9 +183,8 @@ class JobRanks:
         return self._policy.history.predict(job.userid, job.size, job.limit)
 
     def key(self) -> Callable[[PendingJob], tuple[Any, ...]]:
-        """Return the current sort key of pending jobs: their order, their rank, their id, and the
-        jobs themselves. Without a site's own code the formula is called directly: a rank takes 2 to
-        3 microseconds then."""
+        """Return the current sort key of pending jobs: order, rank, id, and the job. Without a
+        site's own code the formula is called directly: a rank then takes 2 to 3 microseconds."""
         policy = self._policy
         if not self._is_plain or self._functions.keys() & {"rank", "predict"}:
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""`Fifo` under the name that Flux loads by default, with the hooks that Flux's own tests use."""
+"""`Fifo` under the name of the scheduler that Flux loads by default, with hooks for Flux's own
+tests."""
 
 from __future__ import annotations
 
@@ -22,21 +23,21 @@ class Simple(Fifo):
     Bits of the module's debug word:
 
     - 1: deny every request
-    - 2: annotate pending jobs with "insufficient resources" and the number of jobs ahead of them,
-      and with nothing else
+    - 2: annotate pending jobs only with "insufficient resources" and the number of jobs ahead of
+      them
     - 4: refuse to change the expiration of a job
 
     Args:
         h: the Flux handle
-        *args (str): module arguments: those of `Fifo`, and ``test-hello-nopartial``: have hello
-            leave out jobs that have returned part of their resources
+        *args (str): module arguments: those of `Fifo`, and ``test-hello-nopartial``: hello omits
+            jobs that have returned part of their resources
     """
 
-    schedule_when_empty = False  # alloc() below keeps its jobs in the usual queue
+    schedule_when_empty = False  # alloc() below keeps jobs in the usual queue
 
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
-        #: by job id, the number of jobs ahead in the annotation by the debug word
+        #: job id -> number of jobs ahead, as annotated
         self._annotated: dict[int, int] = {}
         if "test-hello-nopartial" in self._pending_args:
             self._pending_args.remove("test-hello-nopartial")

@@ -21,35 +21,37 @@ if TYPE_CHECKING:
     from flux.scheduler.projection.player import ProjectedPolicy
     from flux.scheduler.query.answering import Caller
 
-#: Seconds after which no more plays with drawn run times are made of a question, but for the least number.
+#: Seconds after which no more plays with drawn run times are made for a query, beyond the minimum
+#: number.
 ODDS_SECONDS = 5.0
 
-#: Seconds a question after which a child is killed.
+#: Seconds per query after which a child is killed.
 KILLED_AFTER_S = 2 * (PLAY_SECONDS + ODDS_SECONDS + DRAWN_PLAY_SECONDS)
 
-#: How many times as long where time is virtual: there an answer must not depend on the load of the machine.
+#: Factor for these in virtual time: there an answer must not depend on the machine's load.
 VIRTUAL_PATIENCE = 10
 
-#: Questions that one child answers, so that a user does not wait for all of another's; and with odds, of which each takes longer. Of the
-#: latter no more of one guest wait: others are answered without odds.
+#: Maximum number of queries answered by a child, so that no user waits for all of another's; and
+#: with odds, which take longer. A guest has at most that number of queries with odds waiting:
+#: further ones are answered without.
 QUESTIONS_PER_CHILD = 16
 ODDS_PER_CHILD = 4
 
-#: By how much a child gives way to other processes: the scheduler and its broker go first.
+#: Niceness of a child: the scheduler and its broker go first.
 NICENESS = 10
 
-#: Seconds between two looks whether a child has answered.
+#: Seconds between checks for a child's answer.
 LOOK_S = 0.005
 
-#: Guests' questions that wait for a child look together as often as so many do: 512 that looked every
-#: 5 ms took half of the scheduler's time, a millisecond in each turn of the reactor.
+#: Guests' waiting queries together check as often as this number of queries would: 512 that checked
+#: every 5 ms took half of the scheduler's time, a millisecond per reactor turn.
 LOOKERS = 8
 
-#: Pause between two forks, as a multiple of the time of the last one: forks take a tenth of the
-#: scheduler's time.
+#: Ratio of the pause after a fork to the fork's duration: forks take a tenth of the scheduler's
+#: time.
 REST = 9.0
 
-#: No file descriptor is larger.
+#: Upper bound of file descriptors.
 MAX_FD = 1 << 16
 
 
@@ -62,20 +64,22 @@ class ProjectionFailed(Exception):
 
 
 class Question:
-    """A question about the future.
+    """A query about the future.
 
     Args:
-        method (str): of `Player`
-        odds (bool): whether it is also played `PLAYS` times with drawn run times, unless a guest has asked too much
-        asked_by (Caller or None): the client; None: the scheduler itself
-        **arguments: its arguments; a ``caller`` asks
+        method (str): a method of `Player`
+        odds (bool): whether to play it `PLAYS` times with drawn run times too, unless a guest has
+            too many such queries
+        asked_by (Caller or None): the client; None for the scheduler itself
+        **arguments: arguments of the method; a ``caller`` is also the client
 
     Attributes:
-        turn_of (int or None): the guest whose question it is; None: it is the owner's, an admin's or the scheduler's own
-        is_asked (bool): whether a child has it
-        answer (dict): what the method returned, and with odds ``plays``: of each such play ``starts``; none were made of what is
-            ``settled``. None: nothing yet
-        error (str): why there will be no answer; None: there may be
+        turn_of (int or None): the guest that sent the query; None for the owner, admins and the
+            scheduler itself
+        is_asked (bool): whether it was passed to a child
+        answer (dict): the method's result, with odds also ``plays``: the ``starts`` of each play;
+            no such plays are made if the result is ``settled``. None: no answer yet
+        error (str): why there is no answer, or None
     """
 
     def __init__(
@@ -92,15 +96,15 @@ class Question:
 
 
 class Projections:
-    """Forks children of a scheduler that answer questions, one child at a time.
+    """Forks children of a scheduler to answer queries, one child at a time.
 
     Args:
         policy (PolicyScheduler): the scheduler
-        waits (bool): whether to wait for each child: where time is virtual, an answer must not
-            depend on how fast the machine is
+        waits (bool): whether to wait for each child: in virtual time an answer must not depend on
+            the machine's speed
 
     Attributes:
-        count (int): children so far
+        count (int): number of children so far
     """
 
     def __init__(self, policy: ProjectedPolicy, waits: bool) -> None:
@@ -108,9 +112,9 @@ class Projections:
         self._waits = waits
         self.count = 0
         self._waiting: list[Question] = []
-        self._asked: list[Question] = []  # of the child
-        self._pid = 0  # of the child; 0: there is none
-        self._exiting: list[int] = []  # children that answer no more, not yet waited for
+        self._asked: list[Question] = []  # queries of the child
+        self._pid = 0  # pid of the child, or 0
+        self._exiting: list[int] = []  # children that answer no more, still to be reaped
         self._pipe = -1
         self._text = b""
         self._began = 0.0
@@ -119,10 +123,10 @@ class Projections:
     def ask(
         self, method: str, odds: bool = False, asked_by: Caller | None = None, **arguments: Any
     ) -> Generator[float, None, dict[str, Any]]:
-        """Ask a `Player`; arguments are those of `Question`.
+        """Query a `Player`. Arguments are those of `Question`.
 
         Yields:
-            seconds after which to go on
+            seconds after which to continue
         Returns:
             the answer
 
@@ -143,18 +147,18 @@ class Projections:
                 if question.answer is None and question.error is None:
                     yield self._pause_of(question)
         finally:
-            if question in self._waiting:  # the client has left
+            if question in self._waiting:  # the client has disconnected
                 self._waiting.remove(question)
         return question.answer
 
     def _pause_of(self, question: Question) -> float:
-        """Return the seconds after which a question looks for its answer again."""
+        """Return the seconds until a query checks for its answer again."""
         if question.is_asked or question.turn_of is None or self._waits:
             return LOOK_S
         return LOOK_S * max(1.0, len(self._waiting) / LOOKERS)
 
     def stop(self) -> None:
-        """End the child; its questions get no answer."""
+        """End the child; its queries get no answer."""
         self._end_child()
         self._reap(0)
 
@@ -168,8 +172,9 @@ class Projections:
             self._read()
 
     def _take_questions(self) -> list[Question]:
-        """Take the questions of the next child out of those that wait: guests come last, and take turns."""
-        before: dict[int | None, int] = {None: -len(self._waiting)}  # questions of a user so far
+        """Remove the next child's queries from the waiting ones: guests come last, and take
+        turns."""
+        before: dict[int | None, int] = {None: -len(self._waiting)}  # queries so far, by user
         turns = []
         for number, question in enumerate(self._waiting):
             user = question.turn_of
@@ -187,9 +192,7 @@ class Projections:
         began = time.monotonic()
         read_end, write_end = os.pipe()
         try:
-            with (
-                warnings.catch_warnings()
-            ):  # a thread of a host would not be copied, nor is it used
+            with warnings.catch_warnings():  # a host's thread would not be copied, and is not used
                 warnings.simplefilter("ignore", DeprecationWarning)
                 pid = os.fork()
         except OSError as exc:
@@ -236,7 +239,8 @@ class Projections:
             self._over()
 
     def _over(self) -> None:
-        """The child answers no more; its process is waited for later, since a niced one exits late on a loaded machine."""
+        """Close the child's pipe. The process is reaped later, since a niced one exits late on a
+        loaded machine."""
         os.close(self._pipe)
         self._exiting.append(self._pid)
         self._pid = 0
@@ -249,7 +253,7 @@ class Projections:
                 if os.waitpid(pid, options)[0] == 0:
                     running.append(pid)
             except ChildProcessError:
-                pass  # the host collects the children of its process
+                pass  # the host reaps the children of its process
         self._exiting = running
 
     def _fail(self, error: str) -> None:
@@ -263,14 +267,14 @@ class Projections:
 
 
 def _play(policy: ProjectedPolicy, questions: list[Question], pipe: int, niceness: int) -> None:
-    """Answer questions, and end this process; each in a child of its own."""
+    """Answer the queries, each in its own child, then exit."""
     try:
         os.nice(niceness)
         gc.disable()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, _killed_after(policy) * len(questions))
-        # Nothing of this process may reach a peer of the scheduler.
+        # This process must not reach any peer of the scheduler.
         os.closerange(0, pipe)
         os.closerange(pipe + 1, MAX_FD)
         last = len(questions) - 1
@@ -279,9 +283,7 @@ def _play(policy: ProjectedPolicy, questions: list[Question], pipe: int, nicenes
             if pid:
                 os.waitpid(pid, 0)
                 continue
-            signal.setitimer(
-                signal.ITIMER_REAL, _killed_after(policy)
-            )  # a child does not inherit it
+            signal.setitimer(signal.ITIMER_REAL, _killed_after(policy))  # not inherited by a child
             _answer(policy, number, question, pipe)
             break
     finally:
@@ -310,16 +312,16 @@ def _answer_with_odds(policy: ProjectedPolicy, question: Question) -> dict[str, 
             answer["plays"].append(played["starts"])
             answer["took"] += played["took"]
             if answer["plays"].count([]) == MOST_WITHOUT_START:
-                break  # nothing asked about starts often enough to say more
+                break  # none of the jobs starts often enough for odds
             if len(answer["plays"]) >= LEAST_PLAYS and answer["took"] > ODDS_SECONDS:
                 break
     if not policy.has_virtual_time:
-        answer["took"] = time.perf_counter() - began  # with the forks
+        answer["took"] = time.perf_counter() - began  # including the forks
     return answer
 
 
 def _in_child(policy: ProjectedPolicy, question: Question, draws: Draws | None) -> dict[str, Any]:
-    """Play once, in a child, which leaves this process as it is."""
+    """Play once, in a child, so that this process remains unchanged."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -333,7 +335,7 @@ def _in_child(policy: ProjectedPolicy, question: Question, draws: Draws | None) 
     with os.fdopen(read_end) as stream:
         text = stream.read()
     os.waitpid(pid, 0)
-    answer: dict[str, Any] = json.loads(text)  # ValueError: the child failed
+    answer: dict[str, Any] = json.loads(text)  # ValueError if the child failed
     return answer
 
 

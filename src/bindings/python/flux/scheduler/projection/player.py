@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Plays a forked scheduler forward: running jobs end at their limits, pending ones start."""
+"""Runs a forked scheduler ahead: running jobs end at their limits, pending ones start."""
 
 from __future__ import annotations
 
@@ -20,31 +20,30 @@ if TYPE_CHECKING:
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import RunningJob
 
-#: Seconds after which a play ends, with or without all starts: of real time or, where the host of the
-#: scheduler has another, at so many for each step, so that the machine's speed does not matter.
+#: Maximum duration of a play in seconds: of real time or, if the host has another clock, counted by
+#: steps, independent of the machine's speed.
 PLAY_SECONDS = 2.0
 DRAWN_PLAY_SECONDS = 0.5
 SECONDS_PER_STEP = 0.0005
 
-#: Seconds of virtual time without a start or an end after which it ends: eight days, so that a
-#: job that waits for a weekly reservation is seen to start, and one that waits for ever costs little.
+#: Virtual seconds without a start or an end after which a play ends: eight days show the start of a
+#: job that waits for a weekly reservation, and bound the cost of one that waits forever.
 HORIZON_S = 8 * 86400.0
 
-#: A running job that has not ended although its limit is over is expected to end after so many
-#: seconds.
+#: Expected seconds until the end of a running job that is past its limit.
 LATE_END_S = 1.0
 
-#: Steps between two looks at the time.
+#: Number of steps between checks of the time.
 STEPS_PER_LOOK = 64
 
-#: The priority of a job to which no plugin gives another: the default urgency (RFC 14), and the
-#: largest that is an urgency.
+#: Priority of a job unless a plugin sets another: the default urgency (RFC 14); and the highest
+#: urgency.
 DEFAULT_PRIORITY = 16
 MAX_URGENCY = 31
 
 
 class PlayedMessage(NamedTuple):
-    """A message of the job manager that is played; its attributes are those of one that has come."""
+    """A message of the job manager in a play; its attributes are those of a received one."""
 
     topic: str
     payload: dict[str, Any]
@@ -60,7 +59,7 @@ class _Odds(Protocol):
 
 
 class ProjectedPolicy(PolicyView, Protocol):
-    """The interface of the policy that is played, a `PolicyScheduler`."""
+    """The interface of a `PolicyScheduler` in a projection."""
 
     admission: AdmissionControl
     running: dict[int, RunningJob]
@@ -80,15 +79,15 @@ class ProjectedPolicy(PolicyView, Protocol):
 
 
 class Player:
-    """Takes over a forked scheduler. Each player plays once.
+    """Takes over a forked scheduler. A player plays once.
 
     Args:
-        policy (PolicyScheduler): the scheduler; it is not usable for anything else afterwards
-        draws (Draws): gives the run times of jobs; None: they run to their limits
+        policy (PolicyScheduler): the scheduler; not usable for other purposes afterwards
+        draws (Draws): draws the run times of jobs; None: they run to their limits
 
     Attributes:
-        starts (dict): job id to start, seconds since the epoch, of jobs that were pending
-        denied (dict): job id to note (str or None), likewise
+        starts (dict): job id -> start, seconds since the epoch, of jobs that were pending
+        denied (dict): job id -> note (str or None), likewise
     """
 
     def __init__(self, policy: ProjectedPolicy, draws: Draws | None = None) -> None:
@@ -96,7 +95,7 @@ class Player:
         self._draws = draws
         self._time = VirtualTime(policy.now())
         self._began_at = self._time.now
-        self._happened = self._time.now  # when a job started or ended last
+        self._happened = self._time.now  # time of the last start or end
         self.starts: dict[int, float] = {}
         self.denied: dict[int, str | None] = {}
         self._granted: dict[int, dict[str, Any]] = {}
@@ -118,17 +117,17 @@ class Player:
     def estimates(
         self, most: int = 0, jobid: int | None = None, patient: bool = False
     ) -> dict[str, Any]:
-        """Play until the first pending jobs have started, or one.
+        """Play until the first pending jobs have started, or a given one.
 
         Args:
-            most (int): how many
-            jobid (int): which one
-            patient (bool): whether no job is given up for having waited too long
+            most (int): number of jobs
+            jobid (int): the given job
+            patient (bool): whether to give up no job for its wait
 
         Returns:
             dict: ``starts``, pairs of job id and start (seconds since the epoch); ``denied``, ids
-            of jobs that are denied before; ``took``, how long it took, seconds; ``settled``, whether run times do not
-            matter
+                of jobs denied earlier; ``took``, duration in seconds; ``settled``, whether the
+                result does not depend on run times
         """
         if patient:
             self._policy.wait_limits.drop_all()
@@ -156,15 +155,16 @@ class Player:
         """Submit a job, and play until it starts.
 
         Args:
-            jobspec (dict): as it would be submitted (RFC 14)
-            caller (Caller): whose job it would be
-            priority (int): its priority; None: that of a new job (`_usual_priority`)
+            jobspec (dict): the jobspec to submit (RFC 14)
+            caller (Caller): the job's user
+            priority (int): its priority; None: as for a new job (`_usual_priority`)
 
         Returns:
-            dict: ``made``, when it was submitted; ``start`` (seconds since the epoch) and ``ranks`` (an idset), or None;
-            ``starts``, ``took`` and ``settled`` as `estimates` has them; ``denied``, a bool; ``reason``, why it is denied, what a rule keeps it waiting for at first, or why
-            its start is not known; ``t_latest``, if it was promised a latest start; ``left``, how
-            many pending jobs had no start when there was no time left
+            dict: ``made``, time of submission; ``start`` (seconds since the epoch) and ``ranks``
+                (an idset), or None; ``starts``, ``took`` and ``settled`` as for `estimates`;
+                ``denied``, a bool; ``reason``, why it is denied, initially kept waiting by a rule,
+                or its start is unknown; ``t_latest``, if it was promised a latest start; ``left``,
+                number of pending jobs without a start when time ran out
         """
         policy = self._policy
         waiting = list(policy.pending_jobs())
@@ -188,7 +188,7 @@ class Player:
         cause = None if job is None or is_answered() else policy.admission.why(job)
         reason = cause.reason if cause else ""
         if isinstance(reason, Reason) and SystemAttributes.of(jobspec).bank is not None:
-            reason = reason.not_for_guests()  # it is not verified that this is the caller's bank
+            reason = reason.not_for_guests()  # the caller may not belong to this bank
         in_time = self._play(is_answered)
         R = self._granted.get(jobid, {})
         answer: dict[str, Any] = {
@@ -216,15 +216,16 @@ class Player:
 
     @staticmethod
     def _usual_priority(waiting: list[Any]) -> int:
-        """The priority that a new job is expected to get: the default urgency, unless some pending
-        job has what no urgency is, from a priority plugin; the lowest there is, then."""
+        """Return the priority expected for a new job: the default urgency; or, if a pending job's
+        priority is too high for an urgency and so comes from a priority plugin, the lowest priority
+        of pending jobs."""
         priorities: list[int] = [job.priority for job in waiting]
         if not priorities or max(priorities) <= MAX_URGENCY:
             return DEFAULT_PRIORITY
         return min(priorities)
 
     def _play(self, done: Callable[[], bool]) -> bool:
-        """Go on until something is so, or nothing more happens; whether there was time for that."""
+        """Play until `done` returns true, or no event is left. Return False if time ran out."""
         while not done():
             if self._time.next_time() > self._happened + HORIZON_S:
                 return True
@@ -236,7 +237,7 @@ class Player:
 
     @property
     def took(self) -> float:
-        """How long this took, in seconds."""
+        """Duration so far, in seconds."""
         if self._counts_steps:
             return self._steps * SECONDS_PER_STEP
         return time.perf_counter() - self._began
@@ -260,7 +261,7 @@ class Player:
     # -- the ends of jobs --------------------------------------------------------------------------
 
     def _end_of(self, jobid: int) -> float:
-        """The end of a job, seconds since the epoch; infinite: unknown."""
+        """Return the end of a job in seconds since the epoch; infinite: unknown."""
         job = self._policy.running[jobid]
         end = (
             self._policy.admission.end_of(jobid, job.end if job.end < math.inf else 0.0) or math.inf
@@ -278,7 +279,7 @@ class Player:
             self._time.call_at(end, lambda: self._limit_is_over(jobid))
 
     def _limit_is_over(self, jobid: int) -> None:
-        """The limit of a job is over, unless it was given more time or has ended."""
+        """End a job at its limit, unless it was given more time or has ended."""
         if jobid not in self._policy.running:
             return
         if self._end_of(jobid) > self._time.now:
@@ -287,7 +288,7 @@ class Player:
             self._end(jobid)
 
     def _end(self, jobid: int) -> None:
-        """A job ends, and its resources come back."""
+        """End a job and free its resources."""
         policy = self._policy
         self._happened = self._time.now
         if jobid in policy.running:

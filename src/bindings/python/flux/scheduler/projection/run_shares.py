@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The shares of their limits that jobs ran for, and run times drawn from them.
+"""The fractions of their limits that jobs ran for, and run times drawn from them.
 
-`flux.scheduler.history` says how long a job may be expected to run, in one number. What odds need is how that varies: here
-are the last jobs of each user, of any request.
+`flux.scheduler.history` predicts a job's run time as one number. Odds need its distribution: these
+are recent jobs of each user, with any request.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from flux.scheduler.requests import RunningJob
 
-#: Jobs of a user that are remembered, and jobs of all users.
+#: Number of jobs kept per user, and for all users together.
 JOBS_PER_USER = 60
 JOBS_OF_ALL = 240
 
-#: With fewer jobs than that a user's are taken to be like those of all; with fewer of all nothing is drawn.
+#: A user with fewer jobs is represented by all users; if these have fewer, there are no draws.
 LEAST_JOBS = 8
 
-#: Most users, those whose jobs ended last: some 3 kB each.
+#: Maximum number of users, those whose jobs ended most recently; about 3 kB each.
 MAX_USERS = 1000
 
 #: Significant digits of a share in the checkpoint.
@@ -32,14 +32,14 @@ STORED_DIGITS = 4
 
 
 class RunShares:
-    """The last shares of each user, and of all.
+    """Recent shares of each user, and of all.
 
-    The share of a job is its run time divided by its limit; of a job without a limit it is the run time itself, in seconds, and
-    kept apart.
+    A job's share is its run time divided by its limit; for jobs without a limit, kept separately,
+    it is the run time in seconds.
     """
 
     def __init__(self) -> None:
-        # By user and whether there was a limit; the user whose job ended last comes last.
+        # (user, whether there was a limit) -> shares; the user whose job ended last is last
         self._of_user: OrderedDict[tuple[Any, bool], deque[float]] = OrderedDict()
         self._of_all = {limited: deque[float](maxlen=JOBS_OF_ALL) for limited in (False, True)}
 
@@ -49,7 +49,8 @@ class RunShares:
         return max(map(len, self._of_all.values())) >= LEAST_JOBS
 
     def learn(self, userid: Any, limit: float, run: float) -> None:
-        """A job of a user has ended after `run` seconds, of `limit` (infinite: it had none).  O(1)."""
+        """Add a user's job that ended after `run` seconds; `limit` is infinite if it had none.
+        O(1)."""
         if not isfinite(run) or run < 0 or limit <= 0:
             return
         limited = limit < inf
@@ -68,8 +69,8 @@ class RunShares:
             self._of_user.popitem(last=False)
 
     def of(self, userid: Any, limited: bool) -> Iterator[list[float]]:
-        """Yield the shares that a job of a user may be expected to be one of, sorted: the user's, if there are enough; those
-        of all."""
+        """Yield the sorted shares that represent a user's job: the user's, if there are enough;
+        then those of all users."""
         own = self._of_user.get((userid, limited), ())
         if len(own) >= LEAST_JOBS:
             yield sorted(own)
@@ -78,17 +79,18 @@ class RunShares:
     # -- over a restart ----------------------------------------------------------------------------
 
     def stored(self) -> list[Any]:
-        """The shares, for JSON: user id, whether there was a limit, shares; the user whose job ended last comes last."""
+        """Return the shares for JSON: user id, whether there was a limit, shares; the user whose
+        job ended last is last."""
         return [
             [userid, limited, [float(f"{share:.{STORED_DIGITS}g}") for share in shares]]
             for (userid, limited), shares in self._of_user.items()
         ]
 
     def restore(self, stored: Any) -> None:
-        """Restore the shares that `stored` gave.
+        """Restore shares from `stored`.
 
         Raises:
-            ValueError, TypeError: it is not that
+            ValueError, TypeError: the value has another form
         """
         read = [
             (userid, bool(limited), list(map(float, shares))) for userid, limited, shares in stored
@@ -102,12 +104,12 @@ class RunShares:
 
 
 class Draws:
-    """Run times for one play, drawn at random.
+    """Random run times for one play.
 
     Args:
-        shares (RunShares): to draw from
-        seed (int): of the play. A job is drawn the same run time by the same seed, whatever other jobs are in the question, so that two
-            answers a minute apart differ by events, not by chance
+        shares (RunShares): the shares to draw from
+        seed (int): seed of the play. Equal seeds give a job equal run times, regardless of other
+            jobs in the query, so that answers a minute apart differ by events, not by chance
     """
 
     def __init__(self, shares: RunShares, seed: int) -> None:
@@ -116,8 +118,8 @@ class Draws:
         self._sorted: dict[tuple[Any, bool], list[list[float]]] = {}
 
     def run_of(self, job: RunningJob, elapsed: float) -> float:
-        """For how long a job runs, in seconds from its start: as long as one of those jobs did that ran for longer than
-        `elapsed`. Its limit if there is none (infinite: it has none)."""
+        """Return a job's run time in seconds: drawn from representative jobs that ran for longer
+        than `elapsed`; its limit (infinite if it has none) if there is none of them."""
         limited = job.limit < inf
         scale = job.limit if limited else 1.0
         key = (job.userid, limited)
@@ -131,6 +133,6 @@ class Draws:
         return job.limit
 
     def _chance(self, jobid: int) -> float:
-        """A number from 0 to below 1."""
+        """Return a number in [0, 1)."""
         text = hashlib.blake2b(f"{self._seed} {jobid}".encode(), digest_size=6).digest()
         return int.from_bytes(text, "big") / (1 << 48)

@@ -15,20 +15,20 @@ class Observer(Protocol):
     """The observer of a scheduler's messages on a `VirtualHandle`."""
 
     def answered(self, answer: dict[str, Any]) -> None:
-        """The scheduler has answered ``sched.alloc``."""
+        """Called when the scheduler answered ``sched.alloc``."""
 
     def end_job(self, jobid: int) -> None:
-        """The scheduler has raised a fatal exception on a job."""
+        """Called when the scheduler raised a fatal exception on a job."""
 
 
 class VirtualTime:
-    """Calls functions in the order of their times.
+    """Calls functions in order of their times.
 
     Args:
-        now (float): the time at first, seconds since the epoch
+        now (float): initial time, seconds since the epoch
 
     Attributes:
-        now (float): the time, seconds since the epoch
+        now (float): current time, seconds since the epoch
     """
 
     def __init__(self, now: float) -> None:
@@ -37,11 +37,11 @@ class VirtualTime:
         self._due: list[tuple[float, int, Callable[[], Any]]] = []
 
     def call_at(self, when: float, function: Callable[[], Any]) -> None:
-        """Have a function called at a time; of equal times the first one asked for goes first."""
+        """Call a function at a time; equal times are called in order of request."""
         heapq.heappush(self._due, (max(when, self.now), next(self._numbers), function))
 
     def next_time(self) -> float:
-        """The time of the next call, infinite if there is none."""
+        """Return the time of the next call; infinite if there is none."""
         return self._due[0][0] if self._due else math.inf
 
     def step(self) -> None:
@@ -51,22 +51,22 @@ class VirtualTime:
 
 
 class VirtualTimer:
-    """A timer watcher, with the methods of flux-core's that the library uses."""
+    """A timer watcher, with those methods of flux-core's that the library uses."""
 
     def __init__(self, handle: VirtualHandle, callback: Callable[..., Any], args: Any) -> None:
         self._handle = handle
         self._callback = callback
         self._args = args
-        self._setting = 0  # a call that was asked for by another setting is not made
+        self._setting = 0  # calls of earlier settings are ignored
 
     def reset(self, after: float = 0.0, repeat: float = 0.0) -> None:
-        """Have the callback called once, after `seconds`."""
+        """Call the callback once, after `after` seconds."""
         self._setting += 1
         setting, time = self._setting, self._handle.time
         time.call_at(time.now + after, lambda: self._fire(setting))
 
     def stop(self) -> None:
-        """Do not make the call."""
+        """Cancel the call."""
         self._setting += 1
 
     def _fire(self, setting: int) -> None:
@@ -75,11 +75,11 @@ class VirtualTimer:
 
 
 class VirtualFuture:
-    """The future of a request that was answered at once.
+    """The future of a request that is answered at once.
 
     Args:
-        time (VirtualTime): when callbacks are called
-        error (int): an errno; 0: the request succeeded
+        time (VirtualTime): calls the callbacks
+        error (int): an errno; 0 for success
     """
 
     def __init__(self, time: VirtualTime, error: int = 0) -> None:
@@ -87,7 +87,7 @@ class VirtualFuture:
         self._error = error
 
     def then(self, callback: Callable[..., Any], *args: Any) -> VirtualFuture:
-        """Have ``callback(future, *args)`` called."""
+        """Call ``callback(future, *args)`` in a later step."""
         self._time.call_at(self._time.now, lambda: callback(self, *args))
         return self
 
@@ -107,9 +107,9 @@ class VirtualFuture:
 
 
 class VirtualHandle:
-    """The class that the handle of a forked scheduler is set to.
+    """The class assigned to the handle of a forked scheduler.
 
-    The object has to stay the same, since the policy, its rules and a site's own code hold it.
+    The object must remain the same, since the policy, its rules and a site's own code refer to it.
     """
 
     time: VirtualTime
@@ -117,7 +117,8 @@ class VirtualHandle:
     handle: Any
 
     def take_over(self, time: VirtualTime, observer: Observer, handle: Any) -> None:
-        """Begin, right after the class was set; `handle` is the bindings', with the module's debug flags."""
+        """Initialize, right after the class was assigned; `handle` is the bindings', with the
+        module's debug flags."""
         self.time = time
         self.observer = observer
         self.handle = handle
@@ -125,48 +126,48 @@ class VirtualHandle:
     # -- time --------------------------------------------------------------------------------------
 
     def get_reactor(self) -> None:
-        """There is none."""
+        """Return None: there is no reactor."""
 
     def reactor_now(self, reactor: Any = None) -> float:
-        """Seconds since the epoch."""
+        """Return the virtual time, in seconds since the epoch."""
         return self.time.now
 
     def stopwatch(self) -> float:
-        """Code takes no time here."""
+        """Return the virtual time: code takes no time here."""
         return self.time.now
 
     def reactor_stop(self, reactor: Any = None) -> None:
-        """The scheduler wants to end, which the play does by itself."""
+        """Ignored: the play ends by itself."""
 
     reactor_stop_error = reactor_stop
 
     def timer_watcher_create(
         self, after: float, callback: Callable[..., Any], repeat: float = 0.0, args: Any = None
     ) -> VirtualTimer:
-        """Return a timer that does not run yet."""
+        """Return a timer that is not armed."""
         return VirtualTimer(self, callback, args)
 
     # -- messages ----------------------------------------------------------------------------------
 
     def log(self, level: int, text: str) -> None:
-        """Log nothing: an error in a copy occurs in the original in its time."""
+        """Log nothing: an error in the copy will occur in the original too."""
 
     def respond_object(self, msg: Any, answer: dict[str, Any]) -> None:
-        """Take an answer."""
+        """Receive an answer."""
         self.respond(msg, answer)
 
     def respond(self, msg: Any, answer: Any = None) -> None:
-        """Take an answer; only those to ``sched.alloc`` are objects here."""
+        """Receive an answer; only those to ``sched.alloc`` are objects here."""
         if isinstance(answer, dict) and "type" in answer:
             self.observer.answered(answer)
 
     def respond_error(self, msg: Any, errnum: int, errmsg: str | None = None) -> None:
-        """Take an error."""
+        """Ignore an error."""
 
     def rpc(
         self, topic: str, payload: Any = None, nodeid: int = 0, flags: int = 0
     ) -> VirtualFuture:
-        """Send a request: the job manager obeys, other services are not there."""
+        """Answer a request: the job manager accepts all, other services do not exist."""
         if not topic.startswith("job-manager."):
             return VirtualFuture(self.time, errno.ENOSYS)
         if topic == "job-manager.raise" and payload["severity"] == 0:

@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The scheduler's answers to questions: why, when, what could start now, what is planned.
+"""The scheduler's answers to queries: reasons, expected starts, free windows, the plan.
 
-A question changes nothing, and costs a pass next to nothing:
+A query changes nothing, and hardly delays a pass:
 
-- ``sched.when`` is answered by a copy of the scheduler that is played forward
-  (`flux.scheduler.projection`); other answers come from the pool and from a copy of the plan that is at
-  most a second old (`plan_snapshot.PlanSnapshot`); each says when that copy was made.
-- Long answers are computed a millisecond at a time, between which the scheduler does its work, and
-  one question after the other (`answering.Answering`). A long list is encoded entry by entry.
+- ``sched.when`` is answered by a copy of the scheduler, run ahead in virtual time
+  (`flux.scheduler.projection`); other answers come from the pool and from a copy of the plan that
+  is at most a second old (`plan_snapshot.PlanSnapshot`), with the time of that copy.
+- Long answers are computed in steps of a millisecond, interleaved with the scheduler's work, one
+  query after another (`answering.Answering`). A long list is encoded entry by entry.
 
-Which file to open
-==================
+Files
+=====
 
-``service``               `service.QueryService`: one method for each of ``sched.explain``, ``sched.when``,
-                          ``sched.windows``, ``sched.plan`` and ``sched.stats``. Each is a generator
-                          that yields where it may be interrupted, and returns the answer
-``pending_reason``        why one job is pending, with numbers
+``service``               `service.QueryService`: a method for each of ``sched.explain``,
+                          ``sched.when``, ``sched.windows``, ``sched.plan`` and ``sched.stats``: a
+                          generator that yields where it may be interrupted, and returns the answer
+``pending_reason``        why a job is pending, with numbers
 ``plan_snapshot``         the copy of the plan
-``ingest``                the additions of job-ingest to a jobspec
-``answering``             the caller, and answers in steps
-``source``                all that is used of the scheduler
+``ingest``                job-ingest's additions to a jobspec
+``answering``             the caller, and stepwise answers
+``source``                the interface of the scheduler to this package
 
-Compatibility: an answer may get new keys, but none may change its meaning: scripts read them.
-The needs of an answer go into ``source``; nothing else of the scheduler is used
-here, and nothing is changed. A guest is told nothing about the jobs of others (`answering.Caller`).
+Compatibility: scripts read answers, which may get new keys, but no key may change its meaning.
+Everything needed from the scheduler is in ``source``; nothing is changed. A guest learns nothing
+about others' jobs (`answering.Caller`).
 
-Times are seconds since the epoch; None stands for a time that is not known.
+Times are seconds since the epoch, or None if unknown.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Questions and their answers: the caller, the bounds on questions, and answers in steps."""
+"""Queries and answers: the caller, limits on open queries, and stepwise answers."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ if TYPE_CHECKING:
     from flux.scheduler.host import InstanceConfig
     from flux.scheduler.messages import SizeLimits
 
-#: How far ahead a question may look, seconds: a year.
+#: Maximum horizon of a query, seconds: a year.
 MAX_HORIZON_S = 366 * 86400.0
 
-#: Seconds of one reactor turn that answers may take, so that no pass waits longer for them.
+#: Seconds per reactor turn that answers may take: no pass is delayed by more.
 ANSWER_SECONDS_PER_TURN = 0.001
 
-#: For how many times `READING_S` in a row none is worked on while questions come: a turn of the reactor brings one
-#: message, and behind questions there may be some of the job manager. A timer in each turn would cost as much as to refuse a question.
+#: Maximum number of consecutive periods of `READING_S` without work while queries arrive: a reactor
+#: turn brings one message, and the job manager's may be behind queries. A timer in each turn would
+#: cost as much as refusing a query.
 MAX_READINGS = 10
 READING_S = 0.001
 
-#: Questions that may be open at a time: of one guest, of all guests, and of all users. One counts once for each `BYTES_OF_ONE` that its
-#: payload has begun, since requests are kept until they are answered.
+#: Maximum number of open queries: of one guest, of all guests, and of all users. A query counts
+#: once per started `BYTES_OF_ONE` of its payload, since requests are kept until they are answered.
 MAX_OPEN_OF_GUEST = 32
 MAX_OPEN_OF_GUESTS = 512
 MAX_OPEN = 1024
@@ -39,24 +40,24 @@ BYTES_OF_ONE = 256 << 10
 
 _TRY_AGAIN = "not answered yet: try again later"
 
-#: An answer that is made in steps, between which the scheduler may do other work; a step that yields
-#: a number has to wait for so many seconds.
+#: An answer made in steps, between which the scheduler may do other work; a step that yields a
+#: number waits for that number of seconds.
 Steps = Generator[Any, None, dict[str, Any]]
 
 
 class Caller:
-    """The caller: the instance owner and a user with the role admin see everything, a guest own jobs,
-    and of others what `flux.scheduler.disclosure` says.
+    """The caller: the instance owner and admins see everything, a guest sees own jobs, and of
+    others' the parts in `flux.scheduler.disclosure`.
 
     Args:
         msg (Message): the request
-        private: whether a guest is not even told how many jobs others have
+        private: whether guests do not even learn the number of others' jobs
             (``access.private-mode``)
 
     Attributes:
         userid (int): the user
-        sees_all (bool): whether it is shown the jobs of others in full
-        private (bool): as given; false if it sees all
+        sees_all (bool): whether the caller sees others' jobs in full
+        private (bool): as given; false if the caller sees all
     """
 
     def __init__(self, msg: Any, private: bool = False) -> None:
@@ -65,20 +66,21 @@ class Caller:
         self.private = private and not self.sees_all
 
     def may_see(self, userid: int | None) -> bool:
-        """Whether a job of this user may be shown by its name."""
+        """Whether this user's jobs may be shown by name."""
         return self.sees_all or (userid is not None and userid == self.userid)
 
     def name(self, jobid: int, userid: int | None) -> str:
-        """A job's id as users write it, or ``another job``."""
+        """Return a job's id as users write it, or ``another job``."""
         return name_of(jobid) if self.may_see(userid) else "another job"
 
     def shown(self, path: str, value: Any) -> Any:
-        """The part of a value in an answer that the caller may learn; see `flux.scheduler.disclosure.FIELDS`."""
+        """Return the part of an answer's value that the caller may see; see
+        `flux.scheduler.disclosure.FIELDS`."""
         return value if self.sees_all else shown_to(self, path, value)
 
 
 def payload_of(msg: Any) -> Any:
-    """The payload of a request; None if it has none."""
+    """Return the payload of a request, or None."""
     try:
         return msg.payload
     except TypeError:
@@ -86,14 +88,14 @@ def payload_of(msg: Any) -> Any:
 
 
 def read(payload: Any, **known: Any) -> dict[str, Any]:
-    """The payload of a question, with its defaults.
+    """Return the payload of a query, with defaults.
 
     Args:
         payload: None or an object
-        **known: its keys and their defaults
+        **known: valid keys and their defaults
 
     Raises:
-        ValueError: it has a key that is not known
+        ValueError: a key is unknown
     """
     if payload is None:
         payload = {}
@@ -107,10 +109,10 @@ def read(payload: Any, **known: Any) -> dict[str, Any]:
 
 
 def read_horizon(value: Any) -> float:
-    """How far to look ahead, seconds.
+    """Parse a horizon, in seconds.
 
     Raises:
-        ValueError: it is not a number of seconds from 1 to a year
+        ValueError: the value is not a number of seconds from 1 to a year
     """
     if (
         isinstance(value, bool)
@@ -128,7 +130,7 @@ class Entries:
 
     Args:
         caller (Caller): the client
-        path (str): of the list, as in `flux.scheduler.disclosure.FIELDS`
+        path (str): path of the list, as in `flux.scheduler.disclosure.FIELDS`
     """
 
     def __init__(self, caller: Caller, path: str) -> None:
@@ -137,16 +139,16 @@ class Entries:
         self._texts: list[str] = []
 
     def append(self, entry: Any) -> None:
-        """Add an entry, JSON values, as far as the caller may learn it."""
+        """Add the part of an entry (a JSON value) that the caller may see."""
         self._texts.append(json.dumps(self._caller.shown(self._path, entry)))
 
     def text(self) -> str:
-        """The list as JSON."""
+        """Return the list as JSON."""
         return f"[{', '.join(self._texts)}]"
 
 
 def encode(answer: dict[str, Any]) -> str:
-    """An answer as JSON; its values may be `Entries`."""
+    """Return an answer as JSON; values may be `Entries`."""
     parts = [
         f"{json.dumps(key)}: {value.text() if isinstance(value, Entries) else json.dumps(value)}"
         for key, value in answer.items()
@@ -155,16 +157,16 @@ def encode(answer: dict[str, Any]) -> str:
 
 
 class Answering:
-    """Works on answers, one after the other and for `ANSWER_SECONDS_PER_TURN` in a turn of the
-    reactor, so that no pass waits for longer, however many are asked for. Users take turns, answer by
-    answer. While questions come in, they are only taken note of, or refused, so that the job
-    manager's messages behind them are read soon.
+    """Works on answers, one after another, `ANSWER_SECONDS_PER_TURN` per reactor turn: no pass
+    waits longer, whatever the number of queries. Users take turns after each answer. While queries
+    arrive, they are only queued or refused, so that the job manager's messages behind them are read
+    soon.
 
     Args:
         handle: the Flux handle
-        stopwatch: gives seconds of real time
-        config (InstanceConfig): says whether guests may know of others
-        reading_s (float): `READING_S`; 0 where time is virtual, since questions take none there
+        stopwatch: returns seconds of real time
+        config (InstanceConfig): determines whether guests may see others' jobs
+        reading_s (float): `READING_S`; 0 in virtual time, since queries take none there
     """
 
     def __init__(
@@ -178,16 +180,16 @@ class Answering:
         self._stopwatch = stopwatch
         self._config = config
         self._reading_s = reading_s
-        # Open questions by user, the user whose turn it is first; none is empty.
+        # user -> open queries, never empty; the user whose turn it is comes first
         self._ready: dict[int, deque[_Question]] = {}
-        self._resting: list[tuple[float, int, _Question]] = []  # a heap: until when, number
+        self._resting: list[tuple[float, int, _Question]] = []  # a heap: (time, number, query)
         self._numbers = itertools.count()
-        self._count = 0  # of all these
-        self._of_user: dict[int, int] = {}  # by user; none is 0
+        self._count = 0  # number of all these
+        self._of_user: dict[int, int] = {}  # user -> number of them, never 0
         self._timer = handle.timer_watcher_create(0.0, self._turn)
         self._armed = False
         self._rests = False  # whether the timer is armed for later than at once
-        self._came = False  # whether a question came since the last turn
+        self._came = False  # whether a query arrived since the last turn
         self._readings = 0
 
     def answer(
@@ -197,20 +199,20 @@ class Answering:
         limits: SizeLimits | None,
         serve: Callable[[Any, Callable[[], Any]], None],
     ) -> None:
-        """Answer a request in one of the next turns.
+        """Answer a request in a later turn.
 
         Args:
             msg (Message): the request
-            question: makes the answer from its payload and caller
-            limits (SizeLimits): of what is read; None: it was read before
-            serve: calls a function, and answers the request with an error if that raises
+            question: makes the answer from payload and caller
+            limits (SizeLimits): limits on the payload; None: it is already parsed
+            serve: calls a function, and answers the request with an error if it raises
 
         Raises:
-            BlockingIOError: too many are open (EAGAIN)
+            BlockingIOError: too many queries are open (EAGAIN)
             ValueError: the payload has too many bytes
         """
         self._came = True
-        # Most that come in a flood are refused: before anything else is done for them.
+        # Most queries of a flood are refused here, before any work on them.
         self._check_open(msg.userid, sees_all(msg))
         if limits is not None:
             limits.check_bytes(msg)
@@ -220,7 +222,7 @@ class Answering:
                 raise error
 
             serve(msg, raise_it)
-            # The frames in it hold the payload, and `raise_it` holds the error.
+            # Its frames refer to the payload, and `raise_it` refers to the error.
             error.__traceback__ = None
 
         def done(answer: str) -> None:
@@ -238,7 +240,7 @@ class Answering:
         self.begin(steps(), done, failed, caller.userid, msg)
 
     def _check_open(self, userid: int, sees_all: bool) -> None:
-        """Raise a BlockingIOError if a user may ask no more for now."""
+        """Raise BlockingIOError if a user may not send more queries now."""
         if not sees_all and self._of_user.get(userid, 0) >= MAX_OPEN_OF_GUEST:
             raise BlockingIOError(errno.EAGAIN, f"too many questions of yours are {_TRY_AGAIN}")
         if self._count >= (MAX_OPEN if sees_all else MAX_OPEN_OF_GUESTS):
@@ -252,13 +254,13 @@ class Answering:
         userid: int,
         msg: Any = None,
     ) -> None:
-        """Work on an answer, in one of the next turns.
+        """Work on an answer in later turns.
 
         Args:
             steps (generator): returns the answer
-            done: called with it, encoded
-            failed: called with what the steps raised
-            userid: who asks
+            done: called with the encoded answer
+            failed: called with the exception of a step
+            userid: the caller's user
             msg (Message): the request
         """
         weight = 1 if msg is None else 1 + payload_size(msg) // BYTES_OF_ONE
@@ -271,11 +273,11 @@ class Answering:
         self._arm()
 
     def forget(self, notice: Any) -> None:
-        """A client has disconnected: its questions are not answered.  O(open questions), if its user
-        has some.
+        """Drop the queries of a client that has disconnected.  O(open queries), if its user has
+        any.
 
         Args:
-            notice (Message): the request that says so (RFC 6), with the client's userid
+            notice (Message): the disconnect request (RFC 6), with the client's userid
         """
         if notice.userid not in self._of_user:
             return
@@ -283,7 +285,7 @@ class Answering:
         for question in own:
             if question.userid == notice.userid and not question.is_over:
                 if question.msg is not None and has_left(notice, question.msg):
-                    self._is_over(question)  # and is dropped when it is its turn
+                    self._is_over(question)  # dropped at its turn
                     question.steps.close()
 
     def _put(self, question: _Question) -> None:
@@ -328,7 +330,7 @@ class Answering:
             now = self._stopwatch()
 
     def _go_on(self, question: _Question, now: float) -> bool:
-        """Take the next step of a question; returns whether another may follow at once."""
+        """Make the next step of a query. Return whether another may follow at once."""
         if question.is_over:
             return False
         try:
@@ -351,12 +353,12 @@ class Answering:
 
 
 class _Question:
-    """A question that is not answered yet.
+    """An unanswered query.
 
     Attributes:
-        steps, done, failed, userid, msg: as `Answering.begin` takes them
-        weight (int): how many it counts as
-        is_over (bool): whether it is answered, or need not be
+        steps, done, failed, userid, msg: arguments of `Answering.begin`
+        weight (int): its weight in the limits
+        is_over (bool): whether it is answered, or dropped
     """
 
     __slots__ = ("steps", "done", "failed", "userid", "msg", "weight", "is_over")

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A jobspec as it would reach the scheduler: with the additions of the instance when a job is
-submitted."""
+"""A jobspec as it would reach the scheduler: with the instance's additions on submission."""
 
 from __future__ import annotations
 
@@ -10,18 +9,17 @@ from flux.scheduler.reservations.times import parse_duration
 
 
 def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
-    """A jobspec with its queue's constraint, and the defaults of the configuration.
+    """Return a jobspec with its queue's constraint, and the configured defaults.
 
-    A virtual queue (RFC 33) has the nodes of its parent, and the defaults that it does not set
-    itself.
+    A virtual queue (RFC 33) has the nodes of its parent, and its defaults where it sets none.
 
     Args:
-        jobspec (dict): RFC 14; it is not changed, nor copied further than it has to be
+        jobspec (dict): RFC 14; not changed, and copied only as far as necessary
         config (dict): the instance's configuration: ``queues`` (RFC 33),
             ``policy.jobspec.defaults``
 
     Raises:
-        ValueError: the jobspec names a queue that there is not, or one whose parent there is not
+        ValueError: the queue does not exist, or its parent does not
     """
     if not isinstance(jobspec, dict):
         return jobspec
@@ -29,7 +27,7 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
     system = attributes.get("system", {}) if isinstance(attributes, dict) else None
     if not isinstance(system, dict):
         return jobspec
-    # Unchanged parts are the caller's: a jobspec may have megabytes of files in it.
+    # Unchanged parts are shared: a jobspec may contain megabytes of files.
     system = dict(system)
     jobspec = {**jobspec, "attributes": {**attributes, "system": system}}
     queues = _table(config, "queues")
@@ -42,7 +40,7 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
             f"there is no queue {name!r}" + (f": {', '.join(queues)}" if queues else "")
         )
     queue = {} if name is None else _table(queues, name)
-    # The queue whose nodes they are.
+    # the queue that owns the nodes
     place, its_name = queue, name
     if "parent" in queue:
         its_name = queue["parent"]
@@ -56,8 +54,8 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
     requires = place.get("requires")
     properties = list(requires) if isinstance(requires, list) else []
     if "hosts" in place:
-        # The instance gives this property to the queue's hosts, so that a pending job follows when
-        # the queue gets other hosts.
+        # The instance assigns this property to the queue's hosts, so pending jobs follow changes of
+        # these.
         properties.append(f"+{its_name}")
     if properties:
         system["constraints"] = _confined(system.get("constraints"), properties)
@@ -65,8 +63,7 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
 
 
 def _confined(constraints: Any, properties: list[str]) -> Any:
-    """A job's own constraint and the properties of its queue, put together as flux-core's ingest
-    does."""
+    """Combine a job's own constraint with its queue's properties, as flux-core's ingest does."""
     if not isinstance(constraints, dict) or not constraints:
         return {"properties": properties}
     own = constraints.get("properties")
@@ -76,7 +73,7 @@ def _confined(constraints: Any, properties: list[str]) -> Any:
 
 
 def _defaults(table: dict[str, Any]) -> dict[str, Any]:
-    """The default attributes of jobs that the configuration, or the table of a queue, sets."""
+    """Return the default job attributes set by the configuration, or by a queue's table."""
     return _table(table, "policy", "jobspec", "defaults", "system")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Why one job is pending, in numbers and in words."""
+"""Why a job is pending, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.scheduler.query.source import QuerySource
 
-#: Jobs that an answer names as being in a job's way; the rest is counted.
+#: Maximum number of jobs in a job's way that are named; the rest is counted.
 MAX_JOBS_NAMED = 8
 
-#: Numbers of ``ResourcePool.explain()`` that go into an answer.
+#: Counts of ``ResourcePool.explain()`` that go into an answer.
 EXPLAIN_COUNTS = ("unit", "needed", "total", "matching", "up", "large_enough", "free", "available")
 
-#: Running jobs examined in one step of an answer: each costs a comparison.
+#: Running jobs examined per step of an answer; each costs a comparison.
 JOBS_PER_STEP = 256
 
-#: How far ahead a shorter time limit that would fit is searched for, seconds: a week.
+#: Horizon in seconds of the search for a shorter limit that would fit: a week.
 LIMIT_SEARCH_S = 7 * 86400.0
 
 
 class PendingReason:
-    """Finds the reason of a job's wait.
+    """Determines the reason of a job's wait.
 
     Args:
         source (QuerySource): the scheduler
@@ -48,12 +48,12 @@ class PendingReason:
         self._snapshot = snapshot
 
     def line(self, job: PendingJob, caller: Caller) -> dict[str, Any]:
-        """The reason of a job's wait, as a line of a table has it.
+        """Return the reason of a job's wait, as a row of a table.
 
         Returns:
             dict: ``id``, ``name``, ``queue``, ``priority``, ``verdict`` ("starts", "waits",
-            "never"), ``reason``, ``t_estimate`` and its kind, `OddsService.known`, and of ``ResourcePool.explain()``
-            the numbers
+                "never"), ``reason``, ``t_estimate`` and its kind, `OddsService.known`, and the
+                counts of ``ResourcePool.explain()``
         """
         policy = self._policy
         request = job.resource_request
@@ -84,13 +84,13 @@ class PendingReason:
         return answer
 
     def explain(self, job: PendingJob, caller: Caller) -> Generator[None, None, dict[str, Any]]:
-        """All there is to say of a job; yields between its parts.
+        """Return the full explanation of a job's wait; yields between its parts.
 
         Returns:
-            dict: as `line`, and the nodes that each part of its constraint leaves out, ``excluded``;
-            ``rules``: all reasons of admission rules, of which the first is the job's;
-            ``reservation`` and the facts of other rules; `Decision.facts`; ``behind``, with ``behind_more`` if that
-            is not all; the part that ``fits``
+            dict: as `line`; ``excluded``, the nodes excluded by each part of its constraint;
+                ``rules``, all reasons of admission rules, the job's first; ``reservation`` and the
+                facts of other rules; `Decision.facts`; ``behind``, the jobs ahead, with
+                ``behind_more`` if some are left out; ``fits``, the part of the job that would fit
         """
         policy = self._policy
         answer = self.line(job, caller)
@@ -119,7 +119,7 @@ class PendingReason:
         return answer
 
     def _excluded(self, job: PendingJob) -> Iterator[dict[str, Any]]:
-        """The nodes that each part of the job's constraint leaves out."""
+        """Yield the nodes that each part of the job's constraint excludes."""
         pool = self._source.pool
         for part in _parts(SystemAttributes.of_job(job).constraints or {}):
             try:
@@ -134,7 +134,7 @@ class PendingReason:
                 }
 
     def _pending_before(self, head: PendingJob | None, caller: Caller) -> list[dict[str, Any]]:
-        """The pending job that goes first, if any."""
+        """Return the pending job ahead, in a list that is empty if there is none."""
         if head is None:
             return []
         start, _ = self._source.estimate_of(head)
@@ -146,8 +146,8 @@ class PendingReason:
     def _running_before(
         self, job: PendingJob, caller: Caller
     ) -> Generator[None, None, tuple[list[dict[str, Any]], bool]]:
-        """The running jobs whose resources a job waits for: those that end last before it starts,
-        and whether there are more."""
+        """Return the running jobs whose resources a job waits for, those that end last before its
+        start, and whether there are more."""
         source = self._source
         wanted = self._policy.facts.ranks_of(job.resource_request)
         estimate, _ = source.estimate_of(job)
@@ -160,7 +160,7 @@ class PendingReason:
                 if not source.pool.held_ranks(jobid) & wanted:
                     continue
             except KeyError:
-                continue  # it ended since
+                continue  # it has ended meanwhile
             if len(found) == MAX_JOBS_NAMED:
                 return found, True
             found.append(
@@ -174,8 +174,8 @@ class PendingReason:
         return found, False
 
     def _fits(self, job: PendingJob, head: PendingJob | None) -> dict[str, Any] | None:
-        """The part of the job that could start now: the longest limit as it is, the largest count for its
-        limit; None if nothing, or if the order of the queue forbids it."""
+        """Return the part of the job that could start now: the longest limit at its size, and the
+        largest count at its limit. None if there is none, or the order of the queue forbids it."""
         plan = self._snapshot.plan()
         if plan is None or (head is not None and not self._policy.decision.looks_past_heads):
             return None
@@ -202,8 +202,7 @@ class PendingReason:
         return answer or None
 
     def _put_back(self, plan: Plan, job: PendingJob, start: float, end: float) -> None:
-        """Enter a job's promise into the copy of the plan again; where that fails, the copy is not
-        used any more."""
+        """Enter a job's promise into the copy of the plan again; if that fails, drop the copy."""
         try:
             if end == math.inf:
                 raise InsufficientResources("its time is not known")
@@ -213,12 +212,12 @@ class PendingReason:
 
 
 def queue_of(job: PendingJob) -> str | None:
-    """The queue that a job was submitted to; None if it names none."""
+    """Return the queue that a job was submitted to, or None."""
     return SystemAttributes.of_job(job).queue
 
 
 def _parts(constraint: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The parts of a constraint that must all be met, as small as they can be."""
+    """Yield the smallest parts of a constraint that must all be met."""
     for operator, values in constraint.items():
         if operator == "and":
             for value in values:
@@ -231,7 +230,7 @@ def _parts(constraint: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _words(part: dict[str, Any]) -> str:
-    """A part of a constraint for a reader."""
+    """Format a part of a constraint."""
     ((operator, values),) = part.items()
     if operator == "properties":
         name = values[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The plan that questions are answered from: a copy, at most a second old."""
+"""The copy of the plan that answers queries, at most a second old."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.scheduler.query.source import QuerySource
 
-#: Age of a copy of the plan up to which questions are answered from it, seconds.
+#: Maximum age of the copy in seconds.
 MAX_SNAPSHOT_AGE_S = 1.0
 
-#: A copy that the queue has changed since is used until it is this many times as old as it took to
-#: make: or a stream of questions would take the time that passes need. A copy made in 1 ms is old
-#: after 20 ms; one that took 50 ms, or more, after `MAX_SNAPSHOT_AGE_S`.
+#: Once the queue has changed, maximum age of the copy as a multiple of the time it took to make:
+#: otherwise a stream of queries would take the time that passes need. A copy made in 1 ms is out of
+#: date after 20 ms; one that took 50 ms or more, after `MAX_SNAPSHOT_AGE_S`.
 AGE_PER_COST = 20.0
 
 
@@ -25,21 +25,21 @@ class PlanSnapshot:
         source (QuerySource): the scheduler
 
     Attributes:
-        made (float): when the copy was made, seconds since the epoch
+        made (float): time of the copy, seconds since the epoch
     """
 
     def __init__(self, source: QuerySource) -> None:
         self._source = source
         self.made = 0.0
-        #: the source of the copies, and the longest time that one took
+        #: state of the scheduler at the copy, and maximum duration of a copy
         self._seen: Any = None
         self._took = 0.0
         self._plan: Plan | None = None
 
     def plan(self) -> Plan | None:
-        """A copy of the plan with the promises; None if the pool cannot plan.
+        """Return a copy of the plan, with its promises; None if the pool cannot plan.
 
-        A caller that changes it restores it, or calls `spoil`.
+        A caller that changes it must restore it, or call `spoil`.
         """
         source = self._source
         now = source.now()
@@ -58,5 +58,5 @@ class PlanSnapshot:
         return self._plan
 
     def spoil(self) -> None:
-        """Do not use the copy any more: the next question makes a new one."""
+        """Drop the copy: the next query makes a new one."""
         self._plan = None

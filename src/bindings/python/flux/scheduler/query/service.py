@@ -25,22 +25,22 @@ from flux.scheduler.site_policy.placement import PlacementRule
 if TYPE_CHECKING:
     from flux.scheduler.query.source import QuerySource
 
-#: Jobs listed in one answer; the others are counted.
+#: Maximum number of jobs listed in an answer; the others are counted.
 MAX_JOBS_LISTED = 10000
 
-#: Jobs examined in one step of an answer, where each costs a comparison.
+#: Jobs examined per step of an answer, if each costs a comparison.
 JOBS_PER_STEP = 256
 
-#: Promises that `QueryService.stats` lists, the earliest ones.
+#: Number of promises listed by `QueryService.stats`, the earliest ones.
 PROMISES_SHOWN = 5
 
 
-#: Seconds within which a start counts as one now.
+#: Maximum time in seconds until a start that counts as "now".
 NOW_S = 0.001
 
 
 class QueryService:
-    """Answers questions about a scheduler's jobs and plan.
+    """Answers queries about a scheduler's jobs and plan.
 
     Args:
         source (QuerySource): the scheduler
@@ -58,19 +58,19 @@ class QueryService:
     # -- why ---------------------------------------------------------------------------------------
 
     def explain(self, payload: Any, caller: Caller) -> Steps:
-        """PendingReason pending jobs wait.
+        """Explain why pending jobs wait.
 
         Args:
             payload: ``{"id": N}`` or ``{"all": true}``
-            caller (Caller): who asks
+            caller (Caller): the client
 
         Returns:
-            dict: ``jobs``: for one job the results of `PendingReason.explain` and `OddsService.of_job`, for each
-                of all `PendingReason.line`;
-            ``others``: for a guest, how many jobs of others wait
+            dict: ``jobs``: for one job the results of `PendingReason.explain` and
+                `OddsService.of_job`, for all jobs that of `PendingReason.line` each; ``others``:
+                for a guest, the number of others' pending jobs
 
         Raises:
-            ValueError: the payload is wrong, or there is no such pending job
+            ValueError: the payload is invalid, or there is no such pending job
         """
         asked = read(payload, id=None, all=False)
         if (asked["id"] is None) == (not asked["all"]):
@@ -110,21 +110,21 @@ class QueryService:
     # -- when --------------------------------------------------------------------------------------
 
     def when(self, payload: Any, caller: Caller) -> Steps:
-        """When a job that is not submitted would start if nothing else comes.
+        """Predict the start of a job that is not submitted, if no other arrives.
 
         Args:
-            payload: ``{"jobspec": {...}}`` (RFC 14), and perhaps ``"priority": N``; by default that
-                of a new job, see `Player.newcomer`
-            caller (Caller): who asks
+            payload: ``{"jobspec": {...}}`` (RFC 14), optionally ``"priority": N``; default: that of
+                a new job, see `Player.newcomer`
+            caller (Caller): the client
 
         Returns:
-            dict: ``verdict`` ("now", "later", "unknown", "never"), ``start``, ``reason``, and
-            ``ranks``: an idset, or None; ``unplanned``: how many pending jobs had no start when
-            there was no time left; ``t_latest``, if the policy promises latest starts; ``t_likely`` and ``t_p90``, as
-            `OddsService.known` has them
+            dict: ``verdict`` ("now", "later", "unknown", "never"), ``start``, ``reason``;
+                ``ranks``, an idset or None; ``unplanned``, number of pending jobs without a start
+                when time ran out; ``t_latest``, if the policy promises latest starts; ``t_likely``
+                and ``t_p90``, see `OddsService.known`
 
         Raises:
-            ValueError: the jobspec cannot be read
+            ValueError: the jobspec is invalid
         """
         asked = read(payload, jobspec=None, priority=None)
         if asked["jobspec"] is None:
@@ -156,7 +156,7 @@ class QueryService:
         try:
             found = yield from source.ask("newcomer", odds=source.odds.are_known, **arguments)
         except ProjectionFailed as exc:
-            # The text of an exception can name anything.
+            # An exception's text may contain anything.
             reason = str(exc) if caller.sees_all else "the projection has failed"
             return {**answer, "verdict": "unknown", "reason": reason}
         answer.update(start=found["start"], ranks=found["ranks"], unplanned=found["left"])
@@ -176,16 +176,16 @@ class QueryService:
     # -- windows -----------------------------------------------------------------------------------
 
     def windows(self, payload: Any, caller: Caller) -> Steps:
-        """Free nodes that a job could have now, and for how long: whole nodes, by kind.
+        """Return the whole nodes that a job could have now, by kind, and for how long.
 
         Args:
             payload: ``{"horizon": seconds}`` (default 8 hours)
             caller (Caller): the client; unused
 
         Returns:
-            dict: ``until``, and ``kinds``: objects with ``kind``, ``total`` and ``steps``, pairs of
-            a count and the time until which that number is free together; ``levels``: numbers of groups of nodes
-            are idle now, see `PlacementRule.levels`
+            dict: ``until``; ``kinds``, objects with ``kind``, ``total`` and ``steps``, pairs of a
+                number of nodes and the time until which they are free together; ``levels``, the
+                numbers of groups whose nodes are idle now, see `PlacementRule.levels`
         """
         horizon = read_horizon(read(payload, horizon=8 * 3600.0)["horizon"])
         policy, source = self._policy, self._source
@@ -200,7 +200,7 @@ class QueryService:
         if source.pool.expiration:
             end = max(head["now"], source.pool.expiration)
             answer["until"] = min(answer["until"], end)
-        # Where order is strict, nothing passes by a job that waits.
+        # In strict order no job passes a waiting one.
         stuck = 0
         if not policy.decision.looks_past_heads:
             for _, ranks in policy.queue_order.heads():
@@ -221,7 +221,7 @@ class QueryService:
         return answer
 
     def _whole_node(self, ranks: int | None, cores: int) -> Any:
-        """A request for one whole node, of certain ranks."""
+        """Return a request for one whole node, on given ranks."""
         system: dict[str, Any] = {"duration": 1}
         if ranks is not None:
             system["constraints"] = {"ranks": [idset_text(ranks)]}
@@ -239,11 +239,11 @@ class QueryService:
     # -- plan --------------------------------------------------------------------------------------
 
     def plan(self, payload: Any, caller: Caller) -> Steps:
-        """Running jobs, promises and reservations, up to a horizon.
+        """Return running jobs, promises and reservations, up to a horizon.
 
         Args:
             payload: ``{"horizon": seconds}`` (default 8 hours)
-            caller (Caller): the client; a guest is given no names of others' jobs
+            caller (Caller): the client; a guest does not see the names of others' jobs
 
         Returns:
             dict: ``ranks`` and ``down`` (idsets), and the lists ``running``, ``promised`` and
@@ -269,7 +269,7 @@ class QueryService:
             try:
                 ranks = pool.held_ranks(jobid)
             except KeyError:
-                continue  # it ended since
+                continue  # it has ended meanwhile
             answer["running"].append(
                 {
                     "name": caller.name(jobid, None),
@@ -305,11 +305,11 @@ class QueryService:
     # -- statistics --------------------------------------------------------------------------------
 
     def stats(self, payload: Any, caller: Caller) -> Steps:
-        """Figures for a live view and for monitoring; no names of jobs but those of promises.
+        """Return figures for a live view and for monitoring; jobs are named only in promises.
 
         Args:
             payload: null or ``{}``
-            caller (Caller): one who sees all
+            caller (Caller): a client that sees all
         """
         read(payload)
         policy, source = self._policy, self._source

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The interface of a scheduler for the query service, which uses nothing else of it."""
+"""The interface of a scheduler for the query service."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
 
 
-#: Running jobs whose ends are asked for in one step of an answer.
+#: Running jobs whose ends are determined per step of an answer.
 ENDS_PER_STEP = 256
 
 
 class QueriedPolicy(PolicyView, Protocol):
-    """A policy's description of itself."""
+    """The interface of a `PolicyScheduler` for queries."""
 
     admission: AdmissionControl
     facts: RequestFacts
@@ -41,17 +41,17 @@ class QueriedPolicy(PolicyView, Protocol):
 
 
 class QuerySource:
-    """A scheduler as the query service sees it.
+    """A scheduler, for the query service.
 
     Args:
         policy (QueriedPolicy): the scheduler
-        parse: function giving the pool's request for a jobspec (ValueError: it cannot be read)
-        events: function giving a number that grows with every event
-        estimate_of: function giving the expected start that a job was told, and its kind
-        config (InstanceConfig): the configuration of the instance
-        stopwatch: function giving seconds of real time
-        ask: asks a projection (`flux.scheduler.projection.fork.Projections.ask`)
-        odds (OddsService): when jobs are likely to start
+        parse: returns the pool's request for a jobspec; raises ValueError if that is invalid
+        events: returns a number that grows with every event
+        estimate_of: returns the expected start that a job was told, and its kind
+        config (InstanceConfig): the instance's configuration
+        stopwatch: returns seconds of real time
+        ask: queries a projection (`flux.scheduler.projection.fork.Projections.ask`)
+        odds (OddsService): likely starts of jobs
 
     Attributes:
         policy, parse, events, estimate_of, config, stopwatch, ask, odds: as given
@@ -83,25 +83,26 @@ class QuerySource:
         return self.policy.resources
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return the time in seconds since the epoch."""
         return self.policy.now()
 
     def running_jobs(self) -> Iterator[tuple[int, float]]:
-        """The ids of the jobs that hold resources, and when each ends (0 if that is not known)."""
+        """Yield (job id, end) of the jobs that hold resources; the end is 0 if unknown."""
         for jobid, end in self.pool.job_end_times():
             if jobid >= 0:
                 yield jobid, self.policy.admission.end_of(jobid, end)
 
     def end_of(self, jobid: int) -> float:
-        """When a job that holds resources ends; 0 if that is not known. KeyError: it holds none."""
+        """Return the end of a job that holds resources; 0 if unknown. Raises KeyError if it holds
+        none."""
         return self.policy.admission.end_of(jobid, self.pool.job_end(jobid))
 
     def ending_by(self, limit: float) -> Generator[None, None, Iterator[int]]:
-        """The ids of the jobs that hold resources and end by a time, the last first; those that have no
-        end are the last, if the time is infinite.
+        """Return the ids of the jobs that hold resources and end by `limit`, the last to end first;
+        if `limit` is infinite, jobs without an end come first.
 
-        O(log running jobs) until some are asked for; where a rule may say that jobs end at other times
-        than the pool says, O(running jobs), and it yields after each `ENDS_PER_STEP`.
+        O(log running jobs) until the result is iterated. If a rule may change ends, O(running
+        jobs), with a yield after each `ENDS_PER_STEP`.
         """
         pool, admission = self.pool, self.policy.admission
         if not admission.sets_ends:
@@ -126,7 +127,8 @@ class QuerySource:
     def _last_first(
         ends: list[tuple[float, int]], endless: list[int], limit: float
     ) -> Iterator[int]:
-        """Ids of jobs by ascending ``(end, id)``, from a time back; jobs of one end by their ids."""
+        """Yield ids from ascending ``(end, id)``, backwards from `limit`; jobs with equal ends in
+        order of id."""
         for jobid in endless:
             if jobid >= 0:
                 yield jobid
@@ -139,7 +141,7 @@ class QuerySource:
             behind = first
 
     def kind_of_wait(self, job: PendingJob) -> str:
-        """The reason of a job's wait, in a word: the name of an admission rule such as ``reservation``,
+        """Return the kind of a job's wait: the name of an admission rule such as ``reservation``,
         or ``order``, ``down``, ``resources``."""
         policy = self.policy
         cause = policy.admission.why(job)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Answers about reservations: the one that a job waits for, and their descriptions."""
+"""Answers about reservations: the one that a job waits for, and descriptions."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.rule_host import RuleHost
 
-#: Windows of one reservation that ``sched.plan`` shows.
+#: Maximum number of a reservation's windows in ``sched.plan``.
 WINDOWS_SHOWN = 64
 
-#: Seconds: a job planned to start within this time of a window's end starts because the window
-#: ends.
+#: Maximum seconds between a window's end and a planned start that is attributed to it.
 SAME_TIME_S = 1.0
 
 
 class ReservationAnswers:
-    """Finds the reservation that a job waits for or must not run into, and describes reservations:
-    in lists, in plans, and with the jobs in their way.
+    """Determines the reservation that a job waits for or must not run into, and describes
+    reservations: in lists, in plans, and with the jobs in their way.
 
     Args:
         host (RuleHost): the scheduler
-        entries (dict): the reservations, by name
-        selector (NodeSelector): their nodes, in the pool's terms
+        entries (dict): name -> reservation
+        selector (NodeSelector): translates their nodes into the pool's terms
         group_jobs (GroupJobs): the jobs of their groups
         active (ActiveWindows): their allocations
     """
@@ -56,17 +55,18 @@ class ReservationAnswers:
     # -- why a job waits ---------------------------------------------------------------------------
 
     def why(self, job: PendingJob) -> str | None:
-        """Why a job waits for a reservation, in one sentence; None if it waits for none."""
+        """Return why a job waits for a reservation, in one sentence, or None."""
         return self.blame(job)[0]
 
     def blamed(self, job: PendingJob) -> dict[str, Any] | None:
-        """The reservation that a job waits for or must not run into: its name, start and end."""
+        """Return name, start and end of the reservation that a job waits for or must not run into,
+        or None."""
         _, entry = self.blame(job)
         return None if entry is None else self._shown(entry)
 
     def before(self, job: PendingJob, start: float) -> dict[str, Any] | None:
-        """The last reservation to end before a job starts at `start`, among those of nodes that it
-        could use: its name, start and end; None if there is none other than the job's own."""
+        """Return name, start and end of the last reservation to end before a job's `start`, among
+        those on nodes that it could use and other than its own, or None."""
         wanted = self._host.facts.ranks_of(job.resource_request)
         own = self._group_jobs.reservation_of(job)
         over = [
@@ -85,7 +85,7 @@ class ReservationAnswers:
         return window and {"name": entry.name, "start": window.start, "end": window.end}
 
     def blame(self, job: PendingJob) -> tuple[str | None, ReservationState | None]:
-        """As `why`, and the reservation if there is one of that name."""
+        """Return the reason as `why`, and the reservation, if it exists."""
         try:
             entry, reason = self._group_jobs.standing(job)
         except InfeasibleRequest as exc:
@@ -106,7 +106,7 @@ class ReservationAnswers:
     def _other_in_the_way(
         self, job: PendingJob, now: float
     ) -> tuple[str | None, ReservationState | None]:
-        """The first reservation without which a job could start now."""
+        """Return the first reservation without which a job could start now."""
         if not self._entries:
             return None, None
         request = job.resource_request
@@ -144,7 +144,7 @@ class ReservationAnswers:
         if not ahead:
             return None, None
         start, entry = min(ahead, key=lambda one: one[0])
-        # The text leaves out the maximum length: it would change every second.
+        # The text omits the maximum length, which would change every second.
         if request.duration <= 0:
             text = (
                 f"no time limit: it could run into reservation {entry.name}, which begins at "
@@ -163,7 +163,7 @@ class ReservationAnswers:
     # -- descriptions ------------------------------------------------------------------------------
 
     def describe(self, entry: ReservationState) -> dict[str, Any]:
-        """An entry as in the answer of ``sched.reservations``."""
+        """Describe a reservation for ``sched.reservations``."""
         reservation = entry.reservation
         wanted = self._selector.nodes(reservation)
         window = entry.window
@@ -199,13 +199,13 @@ class ReservationAnswers:
         }
 
     def preview(self, reservation: Reservation) -> dict[str, Any]:
-        """As `describe`, for a reservation that has not been made."""
+        """Describe a reservation that is not made yet."""
         entry = ReservationState(reservation, configured=False)
         entry.window = reservation.window_at(self._host.now())
         return self.describe(entry)
 
     def spans(self, until: float) -> Iterator[dict[str, Any]]:
-        """The windows up to a time, as in the answer of ``sched.plan``."""
+        """Yield the windows up to a time, for ``sched.plan``."""
         for entry in list(self._entries.values()):
             window: Window | None = entry.window
             for _ in range(WINDOWS_SHOWN):
@@ -223,9 +223,9 @@ class ReservationAnswers:
                 window = entry.reservation.window_after(window)
 
     def conflicts(self, reservation: Reservation) -> list[dict[str, Any]]:
-        """Running jobs that would be in the way when the next window begins.
+        """Return the running jobs that would be in the way at the next window's start.
 
-        If it reserves a number of nodes: only as many jobs as needed, those that end first.
+        If a number of nodes is reserved: the minimum number of jobs, those that end first.
         """
         window = reservation.window_at(self._host.now())
         if window is None:
@@ -234,8 +234,8 @@ class ReservationAnswers:
         return self._in_the_way(room, reservation.nodes, window.start)
 
     def in_the_way(self, entry: ReservationState) -> list[dict[str, Any]]:
-        """As `conflicts`, for an existing reservation: while its window is active, the jobs that
-        hold the nodes that it is short of."""
+        """Return `conflicts` for an existing reservation; while its window is active, the jobs that
+        hold its missing nodes."""
         if not entry.active:
             return self.conflicts(entry.reservation)
         short = self._selector.lacks(entry)
@@ -245,7 +245,7 @@ class ReservationAnswers:
         return self._in_the_way(room, short, self._host.now())
 
     def _in_the_way(self, room: int, nodes: int | None, start: float) -> list[dict[str, Any]]:
-        """The running jobs that keep `nodes` of `room` (None: all of it) from being free at
+        """Return the running jobs that keep `nodes` of `room` (None: all) from being free at
         `start`."""
         busy: list[tuple[float, int, int]] = []
         taken = 0
@@ -267,7 +267,7 @@ class ReservationAnswers:
         return found
 
     def overlapping(self, reservation: Reservation) -> list[str]:
-        """Names of the reservations that keep the next window from being complete."""
+        """Return the names of the reservations that keep the next window from being complete."""
         window = reservation.window_at(self._host.now())
         if window is None:
             return []
@@ -286,7 +286,7 @@ class ReservationAnswers:
 
 
 def _group(reservation: Reservation) -> str:
-    """The group, in words; empty: no jobs."""
+    """Describe the group; empty if there are no jobs."""
     parts = []
     for noun, names in (
         ("users", [str(user) for user in reservation.users]),

@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Keeping reserved resources from jobs outside the group.
+"""Keeps reserved resources from jobs outside the group.
 
-How a reservation is enforced
-=============================
+Enforcement of a reservation
+============================
 
 *Before a window begins*, the plan treats it as a promise with a fixed start: a number of whole
 nodes, a start and a duration. Every start or promise made through that plan respects it, and ranks
-are chosen as late as for any promise. If jobs run into the window, so that it cannot be complete,
-each part is entered from the time at which it is free. Repeating windows are entered
-`windows.WINDOWS_PLANNED` ahead; the last of them without an end, so that it also keeps off jobs
+are chosen as late as for any promise. If running jobs overlap the window, so that it cannot be
+complete, each part is entered from the time at which it is free. Repeating windows are entered
+`windows.WINDOWS_PLANNED` ahead, the last of them without an end, so that it also keeps away jobs
 that would outlive it.
 
-*When it begins*, the ranks are chosen, and their free part is given to a *placeholder*: an
-allocation in the pool that belongs to no job (its id is negative). No other code has to know: the
-pool sees allocated resources, and the plan sees when they are freed. Nodes still in use at that
-time are added as they become free; until then the reservation is short of them.
+*When it begins*, the ranks are chosen, and their free part is allocated to a *placeholder*, which
+belongs to no job (its id is negative). No other code needs to know: the pool sees allocated
+resources, and the plan sees when they are freed. Nodes still in use are added as they become free;
+until then the reservation is short of them.
 
-*A job of the group* that starts inside is placed on resources of the placeholder, which keeps the
-rest; when the job ends, its resources return to the placeholder. The placeholder gets a new id each
-time, since a plan identifies an allocation by its id and its end.
+*A job of the group* that starts inside is placed on the placeholder's resources; the placeholder
+keeps the rest, and takes the job's resources back at its end. The placeholder gets a new id each
+time, since a plan identifies an allocation by id and end.
 
 *When it ends*, the placeholder is freed, and blocked jobs are examined.
 
@@ -30,10 +30,10 @@ Classes
 
 `ReservationManager` has the table of reservations, and begins and ends windows.
 `windows.FutureWindows` enters planned windows into the plan; `windows.ActiveWindows` chooses the
-ranks of active ones and holds them in the pool. `state.ReservationState` is one reservation and its
+ranks of active ones and holds them in the pool. `state.ReservationState` is a reservation with its
 state, `state.NodeSelector` translates its nodes into the pool's terms, and `state.GroupJobs` has
-the pending jobs of the groups. `answers.ReservationAnswers` is read-only: it explains why a job
-waits, and describes reservations. `service.ReservationService` answers requests, and stores
+the pending jobs of the groups. `answers.ReservationAnswers` explains waits and describes
+reservations, without changing them. `service.ReservationService` answers requests, and stores
 reservations.
 """
 
@@ -61,16 +61,16 @@ class ReservationManager:
 
     Args:
         host (RuleHost): the scheduler
-        parse: function giving the pool's request for a jobspec
-        changed: called when a window began or ended, or a reservation was made or given up
-        counted: called when the number of reservations changed
+        parse: returns the pool's request for a jobspec
+        changed: called when a window has begun or ended, or a reservation was made or given up
+        counted: called when the number of reservations has changed
 
     Attributes:
-        entries (dict): the reservations, by name
+        entries (dict): name -> reservation
         future (FutureWindows): their planned windows, in the plan
         active (ActiveWindows): their active windows, in the pool
         group_jobs (GroupJobs): the jobs of their groups
-        answers (ReservationAnswers): why jobs wait for them, and their descriptions
+        answers (ReservationAnswers): reasons and descriptions
     """
 
     def __init__(
@@ -107,11 +107,11 @@ class ReservationManager:
         Args:
             reservation (Reservation): the reservation
             configured: whether it comes from the configuration
-            anyway: add it even if the instance lacks some of its nodes now; the others are kept
+            anyway: whether to add it even if some of its nodes are not in the instance at present
 
         Raises:
-            ValueError: the name is in use, all its windows are over, or the instance does not
-                have its nodes
+            ValueError: the name is in use, all its windows are over, or the instance lacks its
+                nodes
         """
         self._check_name_and_time(reservation)
         if not anyway:
@@ -130,7 +130,7 @@ class ReservationManager:
         """Check that a reservation can be added.
 
         Raises:
-            ValueError: it cannot; the text says why
+            ValueError: it cannot be added; the text says why
         """
         self._check_name_and_time(reservation)
         self._check_nodes(reservation)
@@ -164,10 +164,10 @@ class ReservationManager:
             raise ValueError(f"reservation {reservation.name}: {exc}") from None
 
     def remove(self, name: str) -> ReservationState:
-        """Give up a reservation; jobs that run inside continue as ordinary jobs.
+        """Give up a reservation; jobs inside continue as ordinary jobs.
 
         Raises:
-            ValueError: there is none of that name
+            ValueError: there is no such reservation
         """
         entry = self.entries.pop(name, None)
         if entry is None:
@@ -176,7 +176,7 @@ class ReservationManager:
         self.future.withdraw(entry)
         self.active.dismiss(entry)
         self.refill()  # other reservations may be short of its nodes
-        # A promise that begins at its window's end would come due without another event.
+        # A promise that begins at the end of its window would otherwise come due without an event.
         self._host.planning.renew()
         self._wake()
         return entry
@@ -184,14 +184,15 @@ class ReservationManager:
     # -- starting ----------------------------------------------------------------------------------
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        """Place a job of a group inside the active window; None if there is none, or no room.
+        """Place a job of a group inside the active window. Return None if there is no window, or no
+        room.
 
         Args:
             job (PendingJob): the job
             plan (Plan): the plan through which jobs are started
 
         Raises:
-            InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
+            InfeasibleRequest, ValueError: from ``ResourcePool.alloc()``
         """
         entry, _ = self.group_jobs.standing(job)
         if entry is None or not entry.active:
@@ -199,15 +200,15 @@ class ReservationManager:
         return self.active.allocate(entry, job, plan)
 
     def started(self, jobid: int) -> None:
-        """A job has started. If it is inside a window and outlives it, promises of the resources
-        that the window's end would free may break."""
+        """Check promises after a job's start: if the job is inside a window and outlives it,
+        promises of resources that the window's end would free may break."""
         if self.active.outlives_window(jobid):
             self._host.planning.doubt()
 
     def extended(self, jobid: int, expiration: float) -> None:
-        """A running job has a new end.
+        """Set the new end of a running job.
 
-        It may reach into a window: that is allowed, and logged.
+        Reaching into a window is allowed, and logged.
         """
         if not self.active.extended(jobid, expiration):
             self._host.resources.update_expiration(jobid, expiration)
@@ -226,12 +227,12 @@ class ReservationManager:
     # -- time --------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """The running jobs are in the pool: windows may begin from now on."""
+        """Let windows begin: the running jobs are in the pool."""
         self._open = True
         self.tick()
 
     def lasting(self) -> set[str]:
-        """Names of the reservations whose window's time has come, whether it has begun or not."""
+        """Return the names of the reservations whose windows are due, begun or not."""
         now = self._host.now()
         return {
             name
@@ -243,13 +244,13 @@ class ReservationManager:
         """Begin and end the windows that are due, and add nodes that became free.
 
         Returns:
-            whether resources became free for others, or deferred jobs are worth examining
+            whether resources were freed for others, or deferred jobs may start
         """
         if not self._open:
             return False
         now = self._host.now()
         changed = surprise = False
-        # All windows that are over end first: others may be short of their nodes.
+        # Windows that are over end first: others may be short of their nodes.
         for entry in self.entries.values():
             while entry.window is not None and entry.window.end <= now:
                 changed = True
@@ -264,8 +265,8 @@ class ReservationManager:
                 self.future.enter(entry)
             elif entry.active:
                 surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
-        # A window that has begun may take other nodes than those planned for it. Promises of these
-        # are void, and must be dropped before a job is refused because of one.
+        # A window may have begun on other nodes than those planned. Promises on these are void, and
+        # must be dropped before they cause a job to be refused.
         short = changed and not self.future.mend()
         if short or (surprise and self.future.breaks_a_promise()):
             self._host.planning.renew()
@@ -274,7 +275,7 @@ class ReservationManager:
         return changed
 
     def next_change(self) -> float | None:
-        """When `tick` is due next, seconds since the epoch; None: never."""
+        """Return when `tick` is next due, seconds since the epoch, or None."""
         times = [
             entry.window.end if entry.active else entry.window.start
             for entry in self.entries.values()
@@ -298,14 +299,13 @@ class ReservationManager:
     # -- resources ---------------------------------------------------------------------------------
 
     def ranks_changed(self) -> None:
-        """Ranks came up, went down, left or changed."""
+        """Update the reservations after ranks came up, went down, left or changed."""
         for entry in self.entries.values():
             self.active.pin(entry)
         self.refill()
 
     def refill(self) -> None:
-        """Resources were released or came up: take those that are reserved before any job is
-        examined."""
+        """Take reserved resources that were released or came up, before any job is examined."""
         surprise = False
         for entry in self.entries.values():
             if entry.active:

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A reservation: resources that an administrator keeps for a group of jobs, from one time to
-another.
+"""A reservation: resources kept by an administrator for a group of jobs, for some time.
 
-While one of its *windows* lasts (its only one, or one of many if it repeats), no job outside the
-group holds the resources. A job belongs to the group if its jobspec names the reservation
+While one of its *windows* lasts (it has several if it repeats), no job outside the group holds the
+resources. A job belongs to the group if its jobspec names the reservation
 (``attributes.system.reservation``) and the reservation admits its user, queue and bank. A
-reservation for no jobs keeps its resources idle: it is a maintenance window.
+reservation without a group keeps its resources idle: it is a maintenance window.
 
-The resources are given in one of three ways: a number of nodes, chosen as late as possible; hosts
-by name; or all nodes that meet a constraint. A number may be combined with a constraint.
+The resources are a number of nodes, chosen as late as possible; hosts by name; or all nodes that
+meet a constraint. A number may be combined with a constraint.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from flux.scheduler.reservations.times import (
 if TYPE_CHECKING:
     from flux.scheduler.site_policy.queue_names import QueueNames
 
-#: Actions on the group's running jobs when a window ends.
+#: Actions on the group's running jobs at the end of a window.
 AT_END = ("cancel", "run")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
-#: Keys of `Reservation.to_dict`, and of a request that makes one; the configuration knows the same.
+#: Keys of `Reservation.to_dict`, of a request that makes a reservation, and of the configuration.
 _KEYS = {
     "at_end",
     "banks",
@@ -56,7 +55,7 @@ _KEYS = {
 
 
 class Window(NamedTuple):
-    """One occurrence of a reservation: it lasts from `start` up to, not including, `end`."""
+    """One occurrence of a reservation, from `start` up to but not including `end`."""
 
     index: int  # type: ignore[assignment]  # not the tuple's method
     start: float
@@ -64,7 +63,7 @@ class Window(NamedTuple):
 
 
 class Asker(NamedTuple):
-    """The properties of a job that decide whether it belongs to a reservation's group."""
+    """Properties of a job that determine whether it belongs to a reservation's group."""
 
     userid: int
     queue: str | None
@@ -76,18 +75,19 @@ class Reservation:
 
     Args:
         name: letters, digits, ``.``, ``_``, ``-``; at most 64
-        recurrence: when its windows begin
-        duration: how long each lasts, seconds
-        nodes: how many nodes; None: all that `hosts` or `requires` name
+        recurrence: starts of its windows
+        duration: duration of each, seconds
+        nodes: number of nodes; None: all in `hosts` or `requires`
         hosts: the nodes, by host name (RFC 29); None: any
-        requires: constraint that the nodes meet (RFC 31); None: none
+        requires: constraint on the nodes (RFC 31); None: none
         users: the group's user ids; empty: any user
         queues: the group's queues, each with its virtual queues; empty: any queue
         banks: the group's banks; empty: any bank
-        at_end: action on the group's running jobs when a window ends: ``"cancel"``: the window's
-            end is their expiration; ``"run"``: they continue as ordinary jobs
-        pin: choose the ranks when the reservation is made, not as late as possible
-        made: when it was made, seconds since the epoch
+        at_end: action on the group's running jobs at the end of a window: ``"cancel"``: it is their
+            expiration; ``"run"``: they continue as ordinary jobs
+        pin: whether to choose the ranks when the reservation is made, rather than as late as
+            possible
+        made: time at which it was made, seconds since the epoch
     """
 
     __slots__ = (
@@ -137,16 +137,16 @@ class Reservation:
 
     @property
     def for_nobody(self) -> bool:
-        """Whether it is a maintenance window: no job belongs to its group."""
+        """Whether it is a maintenance window, without a group."""
         return not (self.users or self.queues or self.banks)
 
     def admits(self, asker: Asker, queue_names: QueueNames) -> bool:
         """Whether a job that names this reservation belongs to its group.
 
         Args:
-            asker (Asker): the job's
-            queue_names (QueueNames): the queues that a name covers: a parent's name covers its
-                virtual queues
+            asker (Asker): the job's properties
+            queue_names (QueueNames): resolves queue names: a parent's name includes its virtual
+                queues
         """
         return (
             not self.for_nobody
@@ -158,7 +158,7 @@ class Reservation:
     # -- windows -----------------------------------------------------------------------------------
 
     def window_at(self, when: float) -> Window | None:
-        """The window that is active at `when`, else the next one; None if the last is over.
+        """Return the window that is active at `when`, else the next one, or None after the last.
         O(1)."""
         found = self.recurrence.next_end_after(when, self.duration)
         if found is None:
@@ -167,11 +167,11 @@ class Reservation:
         return Window(index, start, start + self.duration)
 
     def text_of_start(self) -> str:
-        """The start of its first window, as text in its zone."""
+        """Return the start of its first window, as text in its zone."""
         return str(iso_time(self.recurrence.start, self.recurrence.zone))
 
     def window_after(self, window: Window) -> Window | None:
-        """The window after `window`; None if that was the last. O(1)."""
+        """Return the window after `window`, or None after the last.  O(1)."""
         if self.recurrence.every is None:
             return None
         start = self.recurrence.begin(window.index + 1)
@@ -183,14 +183,14 @@ class Reservation:
 
     @property
     def named(self) -> int | None:
-        """The number of hosts it names; None if it names none or has a constraint as well."""
+        """The number of hosts named; None if there are none, or there is a constraint too."""
         if self.hosts is None or self.requires is not None:
             return None
         return len(set(Hostlist(self.hosts)))
 
     @property
     def constraint(self) -> dict[str, Any] | None:
-        """The constraint its nodes meet, host names included (RFC 31); None: none."""
+        """The constraint on its nodes, including host names (RFC 31), or None."""
         parts = []
         if self.hosts is not None:
             parts.append({"hostlist": [self.hosts]})
@@ -201,12 +201,12 @@ class Reservation:
         return parts[0] if parts else None
 
     def jobspec(self, nodes: int, duration: float, ranks: str | None = None) -> dict[str, Any]:
-        """A jobspec (RFC 14) that requests a window's resources.
+        """Return a jobspec (RFC 14) that requests a window's resources.
 
         Args:
             nodes: number of whole nodes
-            duration: seconds; 0: without end
-            ranks: limit it to these ranks (an idset); None: to all that meet its constraint
+            duration: seconds; 0: no end
+            ranks: only these ranks (an idset); None: all that meet its constraint
         """
         system: dict[str, Any] = {"duration": duration}
         if ranks is not None:
@@ -226,7 +226,7 @@ class Reservation:
     # -- as data -----------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """The reservation as JSON values; `Reservation.from_dict` reads it."""
+        """Return the reservation as JSON values, for `Reservation.from_dict`."""
         entry: dict[str, Any] = {
             "name": self.name,
             "start": self.recurrence.start,
@@ -254,10 +254,10 @@ class Reservation:
         """Make a reservation from an entry of a request, the KVS or the configuration.
 
         Args:
-            entry: an object with the keys of `to_dict`; times may be texts that
-                `times.parse_time` and `times.parse_duration` read, users may be names, and a
-                single user, queue or bank need not be a list
-            now: the time now, seconds since the epoch
+            entry: an object with the keys of `to_dict`; times may be texts as for
+                `times.parse_time` and `times.parse_duration`, users may be names, and a single
+                user, queue or bank need not be a list
+            now: the current time, seconds since the epoch
 
         Raises:
             ValueError: a key is missing, unknown, or conflicts with another; the text names it
@@ -329,7 +329,7 @@ class Reservation:
         )
 
     def __eq__(self, other: object) -> bool:
-        """Whether they are equal, apart from the time at which they were made."""
+        """Whether two reservations are equal, except for the times at which they were made."""
         if not isinstance(other, Reservation):
             return NotImplemented
         return {**self.to_dict(), "made": 0} == {**other.to_dict(), "made": 0}
@@ -342,11 +342,11 @@ class Reservation:
 
 
 def _quoted(value: object) -> object:
-    """`value`, unless it is a TOML date without quotes: the broker passes that on as
-    ``{"iso-8601-ts": TEXT}``, without its offset from UTC, so its time is unknown.
+    """Return `value`, unless it is an unquoted TOML date: the broker passes that as
+    ``{"iso-8601-ts": TEXT}``, without its offset from UTC.
 
     Raises:
-        ValueError: it is a date without quotes
+        ValueError: it is an unquoted date
     """
     if isinstance(value, Mapping) and set(value) == {"iso-8601-ts"}:
         text = str(value["iso-8601-ts"]).rstrip("Z")

@@ -20,18 +20,19 @@ if TYPE_CHECKING:
     from flux.scheduler.rule_host import RuleHost
 
 
-#: The maximum number of deferred jobs that a release has examined again at once. Each costs a
-#: search of the pool, and a release must not take longer the more jobs wait for a reservation.
+#: Maximum number of deferred jobs examined again after a release. Each costs a search of the pool,
+#: and the cost of a release must not grow with the number of jobs that wait for a reservation.
 DEFERRED_JOBS_RETRIED = 32
 
 
 class ReservationRule(AdmissionRule):
-    """Keeps reserved resources from jobs outside the group, and gives them to those of the group.
+    """Keeps reserved resources from jobs outside the group, and allocates them to jobs of the
+    group.
 
     Args:
         host (RuleHost): the scheduler
-        parse: function giving the pool's request for a jobspec
-        commits (Committer): stores in the KVS
+        parse: returns the pool's request for a jobspec
+        commits (Committer): writes to the KVS
         errors (ErrorReporter): logs errors
 
     Attributes:
@@ -56,12 +57,14 @@ class ReservationRule(AdmissionRule):
         self.service = ReservationService(host, self._manager, commits, errors)
 
     def _engage(self) -> None:
-        """The reservations, or the pending jobs that name one, have changed."""
+        """Update `engaged` after the reservations, or the pending jobs that name one, have
+        changed."""
         engaged = bool(self._manager.entries or self._manager.group_jobs)
         self.host.admission.engage(self, engaged)
 
     def _changed(self) -> None:
-        """A window began or ended, or a reservation was made or given up."""
+        """Let deferred jobs be examined after a window began or ended, or a reservation was made or
+        given up."""
         self.host.readmit(self)
         self.host.look_again()
 
@@ -137,9 +140,8 @@ class ReservationRule(AdmissionRule):
         self.service.load()
 
     def ready(self) -> None:
-        # Windows may begin only now: until all running jobs were found, their nodes were free in
-        # the
-        # pool.
+        # Windows may begin only now: until all running jobs were found, the pool showed their nodes
+        # as free.
         self._manager.open()
         self.service.arm()
 
@@ -159,8 +161,8 @@ class ReservationRule(AdmissionRule):
         return self._manager.active.own_end_of(jobid, end)
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """The reservation that `job` waits for, must not run into, or is to start after: its name,
-        start and end; or None."""
+        """Return name, start and end of the reservation that `job` waits for, must not run into, or
+        is to start after, or None."""
         answers = self._manager.answers
         found = answers.blamed(job) if first else None
         if found is None and expected_start is not None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Making, listing and giving up reservations: the services, the KVS, the configuration, the clock.
+"""Requests to make, list and give up reservations; the KVS, the configuration, the clock.
 
-Reservations made by request are stored in the KVS under `KEY` before the request is answered, so
-they survive a reload of the scheduler and a restart of the instance. Those of the configuration,
-tables ``[reservations.NAME]``, are read at load and at each reload of it.
+Reservations made by request are stored in the KVS under `KEY` before the request is answered: they
+survive reloads of the scheduler and restarts of the instance. Those in the configuration,
+``[reservations.NAME]``, are read when it is loaded or reloaded.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from flux.scheduler.host import Committer, ErrorReporter, Timer
     from flux.scheduler.rule_host import RuleHost
 
-#: The KVS key of the stored reservations, and the version of their format.
+#: KVS key of the stored reservations, and version of their format.
 KEY = "checkpoint.sched-reservations"
 VERSION = 1
 
 #: Seconds between readings of the clock when no window begins or ends: an administrator may have
-#: set it.
+#: set the clock.
 CLOCK_CHECK_S = 60.0
 
-#: The maximum number of reservations: each release of resources iterates over all of them.
+#: Maximum number of reservations: each release of resources iterates over all of them.
 MAX_RESERVATIONS = 1000
 
 
 class ReservationService:
-    """Answers requests about reservations, and stores them so that they outlive the scheduler.
+    """Answers requests about reservations, and stores reservations across reloads.
 
     Args:
         host (RuleHost): the scheduler
         manager (ReservationManager): enforces them
-        commits (Committer): stores in the KVS
+        commits (Committer): writes to the KVS
         errors (ErrorReporter): logs errors
     """
 
@@ -62,7 +62,7 @@ class ReservationService:
         """Read the reservations from the KVS, then from the configuration.
 
         Raises:
-            ValueError: the stored text cannot be read; without it, jobs would start on reserved
+            ValueError: the stored text is unreadable; to ignore it would let jobs start on reserved
                 nodes
         """
         for reservation in read_stored(self._host.handle, KEY, self._parse) or ():
@@ -83,7 +83,7 @@ class ReservationService:
         return [Reservation.from_dict(entry, now) for entry in stored.get("reservations", ())]
 
     def _add_anyway(self, reservation: Reservation, configured: bool) -> None:
-        """Add a reservation, even if the instance lacks some of its nodes now."""
+        """Add a reservation even if some of its nodes are not in the instance at present."""
         try:
             self._manager.add(reservation, configured, anyway=True)
         except ValueError as exc:
@@ -97,9 +97,9 @@ class ReservationService:
             return {}
 
     def _configure(self, tables: Any) -> None:
-        """Replace the reservations that come from the configuration by those of these tables.
+        """Replace the configured reservations by those in the tables.
 
-        One whose table is unchanged, or can no longer be read, is left alone.
+        A reservation with an unchanged or unreadable table is left alone.
         """
         manager = self._manager
         if not isinstance(tables, dict):
@@ -129,14 +129,14 @@ class ReservationService:
         reservation = Reservation.from_dict({**table, "name": name}, now)
         later = Reservation.from_dict({**table, "name": name}, now + 40 * 86400)
         if later != reservation:
-            # Each reload would move it.
+            # each reload would move it
             raise ValueError(f"start={table['start']!r} depends on when it is read: give a date")
         return reservation
 
     # -- requests ----------------------------------------------------------------------------------
 
     def reserve(self, msg: Any) -> None:
-        """Make a reservation, or with ``dry_run`` only report the conflicts.
+        """Make a reservation, or with ``dry_run`` only report conflicts.
 
         Raises:
             ValueError: it cannot be made; the text says why
@@ -182,7 +182,7 @@ class ReservationService:
         """Give up a reservation.
 
         Raises:
-            ValueError: there is none of that name, or it comes from the configuration
+            ValueError: there is no such reservation, or it is configured
         """
         asked = read(payload_of(msg), name=None)
         name = asked["name"]
@@ -200,8 +200,7 @@ class ReservationService:
         self._store(lambda: self._host.handle.respond(msg, {"now": self._host.now()}))
 
     def list(self, payload: Any, caller: Caller) -> Steps:
-        """All reservations, by start; without their groups and the jobs in their way if the caller
-        is a guest."""
+        """List all reservations by start; for a guest without groups and the jobs in their way."""
         read(payload)
         shown = []
         for entry in list(self._manager.entries.values()):
@@ -222,7 +221,7 @@ class ReservationService:
         return answer
 
     def reconfigure(self, config: dict[str, Any]) -> None:
-        """The configuration was reloaded."""
+        """Update the reservations after a reload of the configuration."""
         self._configure(config.get("reservations", {}))
         self.arm()
 
@@ -238,8 +237,8 @@ class ReservationService:
     # -- the clock ---------------------------------------------------------------------------------
 
     def arm(self) -> None:
-        """Schedule `ReservationManager.tick` for when it is due, or within a minute: the clock may
-        be set."""
+        """Schedule `ReservationManager.tick` for when it is due, within `CLOCK_CHECK_S`: the clock
+        may be set."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -254,5 +253,5 @@ class ReservationService:
 
 
 def _named(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Copies of the entries, with job ids as users write them."""
+    """Return copies of the entries, with job ids as users write them."""
     return [{**job, "name": name_of(job["id"])} for job in jobs]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The state of a reservation: its window, the nodes chosen for it, and the allocations that keep
-them; its nodes in the terms of the pool; and the pending jobs of its group."""
+"""The state of a reservation: its window, chosen nodes and allocations; its nodes in the pool's
+terms; and the pending jobs of its group."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ class ReservationState:
 
     Attributes:
         reservation (Reservation): the administrator's request
-        configured (bool): it comes from the configuration, and cannot be given up by a request
-        window (Window or None): the active one, else the next; None: all are over
-        state (str): its window's, one of `flux.scheduler.states.WINDOW`
-        ranks (int): mask of the ranks chosen; 0 before it began, unless they are pinned
-        placeholder (int or None): the id of the allocation that keeps their free part
-        filler (int or None): the id of the allocation that keeps the rest of ranks that a job uses
-            in part beyond the window; they are chosen if it ends early
-        keys (list): its promises in the plan
-        parts (list): of its next window, pairs of a start and a number of nodes that these keep
-        whole (bool): these keep all of its nodes; if not, they are made again at each release
+        configured (bool): whether it comes from the configuration, and cannot be given up by a
+            request
+        window (Window or None): the active window, else the next; None after the last
+        state (str): state of the window, one of `flux.scheduler.states.WINDOW`
+        ranks (int): mask of the chosen ranks; 0 before it begins, unless pinned
+        placeholder (int or None): id of the allocation that keeps their free part
+        filler (int or None): id of the allocation that keeps the free part of ranks used by a job
+            beyond the window; they are chosen if the job ends early
+        keys (list): keys of its promises in the plan
+        parts (list): (start, number of nodes) of the promises for its next window
+        whole (bool): whether these cover all of its nodes; otherwise they are made again at each
+            release
     """
 
     __slots__ = (
@@ -69,11 +71,11 @@ class ReservationState:
         return self.state == ACTIVE
 
     def begin(self) -> None:
-        """Its window begins."""
+        """Mark its window begun."""
         self.state = WINDOW.after(self.state, "begin")
 
     def plan_next(self, window: Window | None) -> None:
-        """Set the next window; None: there is none, the reservation is over."""
+        """Set the next window; None: the reservation is over."""
         self.window = window
         self.state = WINDOW.after(self.state, "last" if window is None else "next")
 
@@ -83,17 +85,17 @@ class ReservationState:
 
     @property
     def pinned(self) -> bool:
-        """Whether its ranks are chosen before it begins. Hosts by name, and all nodes with a
-        property, need no choice."""
+        """Whether its ranks are chosen before it begins. Hosts by name, and all nodes that meet a
+        constraint, need no choice."""
         return self.reservation.pin and self.reservation.nodes is not None
 
 
 class NodeSelector:
-    """Translates reservations into the pool's terms, and gives allocation ids that are no job's.
+    """Translates reservations into the pool's terms, and generates allocation ids that no job has.
 
     Args:
         host (RuleHost): the scheduler
-        parse: function giving the pool's request for a jobspec
+        parse: returns the pool's request for a jobspec
     """
 
     def __init__(self, host: RuleHost, parse: Callable[[Any], Any]) -> None:
@@ -104,24 +106,25 @@ class NodeSelector:
     def request(
         self, reservation: Reservation, nodes: int, duration: float, ranks: str | None = None
     ) -> Any:
-        """A resource request for some of a reservation's nodes.
+        """Return a resource request for some of a reservation's nodes.
 
         Args:
-            reservation (Reservation): has their constraint
+            reservation (Reservation): the reservation, with the constraint
             nodes: number of whole nodes
-            duration: seconds; 0: without end
-            ranks: limit it to these ranks (an idset); None: to all that meet the constraint
+            duration: seconds; 0: no end
+            ranks: only these ranks (an idset); None: all that meet the constraint
         """
         return self._parse(reservation.jobspec(nodes, duration, ranks))
 
     def nodes(self, reservation: Reservation) -> int:
-        """The number of nodes of a reservation: as given, or all that meet its constraint."""
+        """Return the number of nodes of a reservation: as given, or all that meet its
+        constraint."""
         if reservation.nodes is not None:
             return reservation.nodes
         return max(popcount(self.ranks(reservation)), reservation.named or 0)
 
     def missing_hosts(self, reservation: Reservation) -> str:
-        """The hosts that a reservation names and the instance does not have (RFC 29)."""
+        """Return the hosts named by a reservation that are not in the instance (RFC 29)."""
         if reservation.hosts is None:
             return ""
         pool = self._host.resources
@@ -132,19 +135,19 @@ class NodeSelector:
         return str(Hostlist(missing).encode()) if missing else ""
 
     def ranks(self, reservation: Reservation) -> int:
-        """Mask of the ranks that a reservation could use, up or down."""
+        """Return the mask of ranks that a reservation could use, up or down."""
         request = self.request(reservation, 1, 1.0)
         return self._host.resources.match_mask(request)
 
     def ranks_up(self, reservation: Reservation) -> int:
-        """Mask of the ranks that a reservation could use and that are up."""
+        """Return the mask of ranks that are up and that a reservation could use."""
         pool = self._host.resources
         request = self.request(reservation, 1, 1.0)
         return pool.match_mask(request) & pool.eligible_ranks(request)
 
     def lacks(self, entry: ReservationState) -> int:
-        """The number of nodes that a reservation with an active window is short of. A maintenance
-        window is not short of nodes that are down: nothing runs there."""
+        """Return the number of nodes missing from an active window. Down nodes do not count as
+        missing from a maintenance window: nothing runs there."""
         reservation = entry.reservation
         short = self.nodes(reservation) - popcount(entry.ranks)
         if reservation.for_nobody:
@@ -152,13 +155,13 @@ class NodeSelector:
         return max(0, short)
 
     def new_id(self) -> int:
-        """An id that no job has: negative."""
+        """Return an unused negative id."""
         self._next_id -= 1
         return self._next_id
 
 
 def _on(hosts: str) -> dict[str, Any]:
-    """The constraint that a node is one of these hosts (RFC 31)."""
+    """Return the constraint to these hosts (RFC 31)."""
     return {"hostlist": [hosts]}
 
 
@@ -166,8 +169,8 @@ class GroupJobs:
     """The pending jobs that name a reservation.
 
     Args:
-        entries (dict): the reservations, by name
-        queue_names (QueueNames): the queues that a name covers
+        entries (dict): name -> reservation
+        queue_names (QueueNames): resolves queue names
     """
 
     def __init__(
@@ -177,37 +180,37 @@ class GroupJobs:
     ) -> None:
         self._entries = entries
         self._queue_names = queue_names
-        #: by job id, the reservation that a pending job names, and the job's user, queue and bank
+        #: id of a pending job -> (reservation that it names, the job's user, queue and bank)
         self._askers: dict[int, tuple[str, Asker]] = {}
 
     def add(self, job: PendingJob, name: str, asker: Asker) -> None:
-        """A request came from a job that names a reservation."""
+        """Add a job that names a reservation."""
         self._askers[job.jobid] = (name, asker)
 
     def __len__(self) -> int:
         return len(self._askers)
 
     def jobids(self) -> Collection[int]:
-        """Their ids."""
+        """Return their ids."""
         return self._askers.keys()
 
     def forget(self, jobid: int) -> bool:
-        """A job is no longer pending. Returns whether it named a reservation."""
+        """Remove a job that is no longer pending. Return whether it named a reservation."""
         return self._askers.pop(jobid, None) is not None
 
     def reservation_of(self, job: PendingJob) -> str | None:
-        """The name of the reservation that a pending job is to run in; None: in none."""
+        """Return the name of the reservation in which a pending job is to run, or None."""
         found = self._askers.get(job.jobid)
         return None if found is None else found[0]
 
     def standing(self, job: PendingJob) -> tuple[ReservationState | None, str | None]:
-        """The reservation to whose group a job belongs, and why the job cannot run now.
+        """Return the reservation to whose group a job belongs, and why the job cannot run now.
 
         Returns:
             the `ReservationState` or None, and a reason or None
 
         Raises:
-            InfeasibleRequest: the job names a reservation that is not for it
+            InfeasibleRequest: the reservation does not admit the job
         """
         found = self._askers.get(job.jobid)
         if found is None:

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Wall-clock times: parsing and recurrence.
 
-"Tuesdays at eight, for four hours" is a time of day in a zone, not a number of seconds: across a
-change to or from summer time it stays eight o'clock. So a repetition by days or weeks keeps the
-wall-clock start and the name of the zone, and each occurrence is computed from these. The duration
-is elapsed time, in seconds.
+"Tuesdays at eight, for four hours" is a time of day in a zone: it stays eight o'clock across
+changes to and from summer time. So a repetition by days or weeks keeps the wall-clock start and the
+zone's name, from which each occurrence is computed. The duration is elapsed time, in seconds.
 
-Two corner cases follow iCalendar (RFC 5545): a start that the clock skips (02:30 on the night it
-jumps to 03:00) is read with the offset from before the jump, which makes it 03:30; of a start that
-occurs twice, the first counts.
+Two corner cases follow iCalendar (RFC 5545): a start skipped by the clock (02:30 in the night that
+it jumps to 03:00) is interpreted with the offset before the jump, as 03:30; of a start that occurs
+twice, the first counts.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|s|m|h|d|w)?")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _TIME_OF_DAY = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
 
-#: The latest time that is accepted: the end of the year 9998, in seconds since the epoch.
+#: The latest valid time: the end of the year 9998, in seconds since the epoch.
 LATEST = 253370764799.0
 
 _TIME_FORMS = (
@@ -47,17 +46,17 @@ _TIME_FORMS = (
 
 
 def parse_duration(text: str, what: str = "duration") -> float:
-    """Read a length of time such as ``90``, ``1.5h`` or ``1w``: an RFC 23 duration, or weeks.
+    """Parse a duration such as ``90``, ``1.5h`` or ``1w``: as in RFC 23, or in weeks.
 
     Args:
-        text: the number, and its unit: ms, s (if none is given), m, h, d, w
+        text: a number with a unit: ms, s (default), m, h, d, w
         what: its name, for the error
 
     Returns:
         seconds, more than 0
 
     Raises:
-        ValueError: it is not a length of time, not finite, or not more than 0
+        ValueError: it is not a duration, not finite, or not positive
     """
     match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
     seconds = float(match.group(1)) * _UNITS[match.group(2) or "s"] if match else 0.0
@@ -67,11 +66,11 @@ def parse_duration(text: str, what: str = "duration") -> float:
 
 
 def duration_text(seconds: float, most: int | None = None) -> str:
-    """Write a length of time as users do: ``1h``, ``1h30m``, ``5s``, ``0.5s``.
+    """Format a duration as users do: ``1h``, ``1h30m``, ``5s``, ``0.5s``.
 
     Args:
         seconds: 0 or more
-        most: the maximum number of units, rounded down to these; None: all of them
+        most: maximum number of units, rounded down; None: all
     """
     if most is not None and 0 < seconds < 1:
         return f"{seconds:.1f}s"
@@ -89,10 +88,9 @@ def duration_text(seconds: float, most: int | None = None) -> str:
 
 
 def local_zone_name() -> str:
-    """The IANA name of this machine's time zone, or "UTC" if none can be found.
+    """Return the IANA name of this machine's time zone, or "UTC" if unknown.
 
-    Tried in order: TZ, if it holds a name; /etc/localtime, a link into the zone files;
-    /etc/timezone.
+    Tried in order: TZ, if it has a name; /etc/localtime, a link to a zone file; /etc/timezone.
     """
     candidates = [os.environ.get("TZ", "").lstrip(":")]
     try:
@@ -114,7 +112,7 @@ def local_zone_name() -> str:
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """The time zone of an IANA name such as ``Europe/Berlin``.
+    """Return the time zone of an IANA name such as ``Europe/Berlin``.
 
     Raises:
         ValueError: there is no such zone, or this Python has no zone files at all
@@ -125,7 +123,7 @@ def zone_named(name: str) -> ZoneInfo:
         raise ValueError(f"time zone {name!r}: this Python was built without the module zoneinfo")
     try:
         return ZoneInfo(name)
-    except Exception:  # zoneinfo raises half a dozen kinds, OSError and UnicodeError among them
+    except Exception:  # zoneinfo raises several types, including OSError and UnicodeError
         try:
             ZoneInfo("Europe/London")
         except Exception:
@@ -136,28 +134,27 @@ def zone_named(name: str) -> ZoneInfo:
 
 
 def iso_time(when: float | None, zone: str = "UTC") -> str | None:
-    """`when` (seconds since the epoch) as ISO 8601 text with its offset; None stays None."""
+    """Format a time (seconds since the epoch) as ISO 8601 with its offset; None remains None."""
     if when is None or not math.isfinite(when):
         return None
     return datetime.fromtimestamp(min(when, LATEST), zone_named(zone)).isoformat(timespec="seconds")
 
 
 def parse_time(text: object, now: float, zone: str = "UTC") -> float:
-    """Read a point in time as an administrator writes it.
+    """Parse a time as written by an administrator.
 
     Args:
-        text: ``now``; ``+2h``: that long from now; ``08:00``: the next such time;
-            ``tomorrow 08:00``, ``tuesday 08:00``: on that day; ``2026-12-01``,
-            ``2026-12-01T08:00``, with optional seconds and an offset or Z; a number:
-            seconds since the epoch
-        now: the time now, seconds since the epoch
-        zone: the zone of times without an offset
+        text: ``now``; ``+2h``: relative to now; ``08:00``: the next such time; ``tomorrow 08:00``,
+            ``tuesday 08:00``: on that day; ``2026-12-01``, ``2026-12-01T08:00``, optionally with
+            seconds and with an offset or Z; a number: seconds since the epoch
+        now: the current time, seconds since the epoch
+        zone: zone of times without an offset
 
     Returns:
         seconds since the epoch
 
     Raises:
-        ValueError: it is none of these, or lies beyond the year 9998
+        ValueError: it is none of these, or is after the year 9998
     """
     when = _parse_time(text, now, zone)
     if not math.isfinite(when) or not -LATEST <= when <= LATEST:
@@ -189,7 +186,7 @@ def _parse_time(text: object, now: float, zone: str) -> float:
             hour, minute, second = (int(part or 0) for part in time_of_day.groups())
             start = today.replace(hour=hour, minute=minute, second=second, microsecond=0, fold=0)
             return _on_day(start, day[0] if day else None, now, wrong)
-        # Python before 3.11 does not read the Z.
+        # Python before 3.11 does not parse Z.
         start = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text.strip()))
         if start.tzinfo is None:
             start = start.replace(tzinfo=zone_named(zone))
@@ -199,7 +196,7 @@ def _parse_time(text: object, now: float, zone: str) -> float:
 
 
 def _on_day(start: datetime, day: str | None, now: float, wrong: ValueError) -> float:
-    """Move `start`, a time today, to `day`, the name of a day; None: to the next such time."""
+    """Move `start`, a time today, to the day named `day`; None: to the next such time."""
     if day is None:
         ahead = 0 if start.timestamp() >= now else 1
     elif day == "today":
@@ -223,12 +220,12 @@ class Recurrence:
     time.
 
     Args:
-        start: the first start, seconds since the epoch
-        every: the interval between starts: ``"1w"``, ``"2d"``, ``"6h"``; None: it occurs once
-        zone: the IANA name of the zone of the wall clock
+        start: first start, seconds since the epoch
+        every: interval between starts: ``"1w"``, ``"2d"``, ``"6h"``; None: it occurs once
+        zone: IANA name of the zone of the wall clock
 
     Raises:
-        ValueError: `every` or `zone` cannot be read, or `every` is less than a minute
+        ValueError: `every` or `zone` is invalid, or `every` is less than a minute
     """
 
     __slots__ = ("_days", "_seconds", "_wall", "every", "start", "zone")
@@ -253,32 +250,31 @@ class Recurrence:
             self._wall = datetime.fromtimestamp(self.start, tz)
 
     def begin(self, index: int) -> float:
-        """The start of an occurrence (the first has index 0); infinity past the year
-        9998."""
+        """Return the start of an occurrence, counted from 0; infinity after the year 9998."""
         if index == 0 or self.every is None:
             return self.start if index == 0 else math.inf
         if self._wall is None:
             return self.start + index * self._seconds
         try:
             # Adding days to an aware datetime keeps the wall clock; fold=0 is the first of two
-            # equal times, and in a gap the offset from before the jump.
+            # equal times and, in a gap, the offset before the jump.
             return (self._wall.replace(fold=0) + timedelta(days=index * self._days)).timestamp()
         except OverflowError:
             return math.inf
 
     def next_end_after(self, when: float, duration: float) -> tuple[int, float] | None:
-        """The first occurrence that is not over at `when`.
+        """Return the first occurrence that is not over at `when`.
 
         Args:
             when: seconds since the epoch
-            duration: of each occurrence, seconds
+            duration: duration of each occurrence, seconds
 
         Returns:
-            its index and start; None if the last one is over. O(1).
+            index and start, or None after the last.  O(1)
         """
         if self.every is None:
             return (0, self.start) if self.start + duration > when else None
-        # A clock change moves a start by hours at most: search from a little too early.
+        # Clock changes move a start by hours at most: begin the search a little earlier.
         slack = 1 + math.ceil(172800 / self._seconds) if self._wall is not None else 1
         slack = min(slack, 4)
         index = max(0, math.floor((when - duration - self.start) / self._seconds) - slack)

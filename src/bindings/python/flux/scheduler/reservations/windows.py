@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The windows of reservations. A planned one is a promise in the plan. An active one has ranks,
+"""The windows of reservations. A planned window is a promise in the plan. An active one has ranks,
 held by an allocation that belongs to no job and lent to the jobs of the group."""
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.rule_host import RuleHost
 
-#: Windows of one reservation that are entered into the plan; the last one without an end.
+#: Number of windows per reservation entered into the plan; the last has no end.
 WINDOWS_PLANNED = 64
 
-#: The maximum number of parts of a window that cannot be complete.
+#: Maximum number of parts of an incomplete window.
 MAX_WINDOW_PARTS = 16
 
-#: The maximum number of starts and ends of other reservations at which a window is split.
+#: Maximum number of starts and ends of other reservations at which a window is split.
 MAX_SPLITS = 4
 
-#: Seconds: times closer than this are the same.
+#: Times that differ by less, in seconds, are equal.
 EPSILON_S = 1e-3
 
 
 class FutureWindows:
-    """Enters planned windows into the plan through which jobs are started, and withdraws them.
+    """Enters planned windows into the plan through which jobs start, and withdraws them.
 
-    A window is a promise with a fixed start. If jobs run into it, so that it cannot be complete,
-    each part is entered from the time at which it is free.
+    A window is a promise with a fixed start. If running jobs overlap it, so that it cannot be
+    complete, each part is entered from the time at which it is free.
 
     Args:
         host (RuleHost): the scheduler
-        entries (dict): the reservations, by name
-        selector (NodeSelector): their nodes, in the pool's terms
+        entries (dict): name -> reservation
+        selector (NodeSelector): translates their nodes into the pool's terms
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class FutureWindows:
         self._plan: Plan | None = None
 
     def attach(self, plan: Plan | None) -> None:
-        """Enter all reservations into a plan without promises, and update it from now on; None: the
+        """Enter all reservations into a plan without promises, and keep it up to date; None: the
         previous plan is void."""
         self._plan = plan
         for entry in self._entries.values():
@@ -65,7 +65,7 @@ class FutureWindows:
                 self.enter(entry)
 
     def enter(self, entry: ReservationState) -> bool:
-        """Enter the planned windows into the plan; returns whether all of them are complete."""
+        """Enter the planned windows into the plan. Return whether all are complete."""
         if self._plan is None or entry.window is None:
             return True
         entry.parts = []
@@ -86,8 +86,7 @@ class FutureWindows:
         return entry.whole
 
     def withdraw(self, entry: ReservationState, again: bool = False) -> None:
-        """Withdraw an entry's promises from the plan; if `again`, enter those that it needs
-        now."""
+        """Withdraw an entry's promises from the plan; if `again`, enter the present ones."""
         if self._plan is not None:
             for key in entry.keys:
                 self._plan.cancel(key)
@@ -96,8 +95,8 @@ class FutureWindows:
             self.enter(entry)
 
     def ranks_planned(self, entry: ReservationState) -> tuple[int, int]:
-        """Masks of the ranks that the plan keeps for the active or next window: those kept now, and
-        those kept only from a later time. 0 if the plan only counts."""
+        """Return masks of the ranks that the plan keeps for the active or next window: from now on,
+        and only from a later time. 0 if the plan only counts."""
         now = later = 0
         if self._plan is not None and entry.window is not None:
             starts, time = self._plan.promises(), self._host.now()
@@ -111,14 +110,14 @@ class FutureWindows:
         return now, later & ~now
 
     def breaks_a_promise(self) -> bool:
-        """Whether some promise can no longer be kept. O(promises)."""
+        """Whether a promise can no longer be kept.  O(promises)."""
         return self._plan is not None and self._plan.breaks_a_promise()
 
     def mend(self) -> bool:
-        """Resources were released or came up: enter the incomplete windows again.
+        """Enter the incomplete windows again, after resources were released or came up.
 
         Returns:
-            whether all are as complete as they would be if no job had a promise
+            whether all are as complete as without promises to jobs
         """
         short = [entry for entry in self._entries.values() if not entry.whole]
         for entry in short:
@@ -133,8 +132,8 @@ class FutureWindows:
     def _enter_missing(
         self, plan: Plan, entry: ReservationState, keys: list[int], parts: list[tuple[float, int]]
     ) -> bool:
-        """Enter the nodes that the active window is short of, so that no job starts on one that is
-        freed.
+        """Enter the nodes missing from the active window, so that no job starts on them when they
+        are freed.
 
         Returns:
             whether the window is complete
@@ -151,7 +150,7 @@ class FutureWindows:
         return False
 
     def _next_window(self, entry: ReservationState) -> Window | None:
-        """The first of an entry's windows that has not begun."""
+        """Return the first of an entry's windows that has not begun."""
         if entry.active and entry.window is not None:
             return entry.reservation.window_after(entry.window)
         return entry.window
@@ -162,7 +161,8 @@ class FutureWindows:
         """Enter one window into a plan, in as few parts as possible.
 
         Returns:
-            whether it is complete from its start; the keys of its parts; their starts and numbers
+            whether it is complete from its start; the keys of its parts; their (start, number of
+            nodes)
         """
         pinned = entry.ranks if entry.pinned and not entry.active else 0
         wanted = self._selector.nodes(entry.reservation)
@@ -188,11 +188,11 @@ class FutureWindows:
         parts: list[tuple[float, int]],
         walls: int = MAX_SPLITS,
     ) -> bool:
-        """Enter `left` nodes of a window, among `ranks` (0: any). Returns whether all are kept from
+        """Enter `left` nodes of a window, among `ranks` (0: any). Return whether all are kept from
         `start`.
 
-        Nodes that another reservation has for part of the time are entered for the rest of it, by
-        splitting the window at no more than `walls` times.
+        Nodes that another reservation has for part of the time are entered for the rest, by
+        splitting the window at up to `walls` times.
         """
         start = max(start, self._host.now())
         whole = True
@@ -224,8 +224,8 @@ class FutureWindows:
         return whole
 
     def _wall(self, reservation: Reservation, start: float, end: float) -> float | None:
-        """The first start or end of another reservation's window in a span; None if there is
-        none."""
+        """Return the first start or end of another reservation's window between `start` and `end`,
+        or None."""
         times = []
         for entry in self._entries.values():
             if entry.name != reservation.name:
@@ -235,8 +235,7 @@ class FutureWindows:
         return min([time for time in times if start < time < end], default=None)
 
     def _kept_as_well_as_can_be(self) -> bool:
-        """Whether the incomplete windows would be no more complete in a plan without promises to
-        jobs."""
+        """Whether the incomplete windows are as complete as in a plan without promises to jobs."""
         trial = self._host.resources.plan()
         for entry in self._entries.values():
             parts: list[tuple[float, int]] = []
@@ -251,7 +250,7 @@ class FutureWindows:
     def _part(
         self, reservation: Reservation, count: int, start: float, end: float, pinned: int
     ) -> Any:
-        """A resource request for some of a window's nodes, for a part of it."""
+        """Return a resource request for some of a window's nodes, for part of its time."""
         ranks = idset_text(pinned) if pinned else None
         return self._selector.request(
             reservation, count, 0 if end == math.inf else end - start, ranks
@@ -266,7 +265,8 @@ class FutureWindows:
         end: float,
         pinned: int,
     ) -> int:
-        """The largest number of nodes, up to `most`, that a plan has free for all of a span."""
+        """Return the largest number of nodes, up to `most`, that a plan has free from `start` to
+        `end`."""
 
         def fits(count: int) -> bool:
             try:
@@ -292,13 +292,13 @@ class ActiveWindows:
     """Holds the ranks of active windows in the pool.
 
     The free part belongs to a *placeholder*: an allocation with a negative id. Jobs of the group
-    are placed on its resources. In the pool they last as long as the window, since resources that they
-    free before its end are reserved; their own ends are kept here.
+    are placed on its resources. In the pool they last as long as the window, since the resources
+    that they free earlier are reserved; their own ends are recorded here.
 
     Args:
         host (RuleHost): the scheduler
-        entries (dict): the reservations, by name
-        selector (NodeSelector): their nodes, in the pool's terms
+        entries (dict): name -> reservation
+        selector (NodeSelector): translates their nodes into the pool's terms
     """
 
     def __init__(
@@ -310,19 +310,18 @@ class ActiveWindows:
         self._host = host
         self._entries = entries
         self._selector = selector
-        #: by id, the running jobs that started inside a window: the name of its reservation, and
-        #: the end of the job itself (0 if it has none)
+        #: id of a running job that started inside a window -> (name of the reservation, the job's
+        #: own end or 0)
         self._inside: dict[int, tuple[str, float]] = {}
 
     # -- choice of ranks ---------------------------------------------------------------------------
 
     def pin(self, entry: ReservationState) -> None:
-        """Choose the ranks of a pinned reservation that has none, or not enough that are up: free
-        ones first, then those in use; in as few groups (such as racks) as possible, else the
-        lowest.
+        """Choose the ranks of a pinned reservation that has none, or too few that are up: free ones
+        first, then those in use; in the minimum number of groups (such as racks), else the lowest.
 
-        If there are groups, ranks whose jobs end before the window begins are as good as free ones:
-        otherwise the window would be scattered over the ranks that are free now.
+        If there are groups, ranks whose jobs end before the window begins count as free: otherwise
+        the window would be scattered over the ranks that are free now.
         """
         if not entry.pinned or entry.active or entry.window is None:
             return
@@ -343,7 +342,7 @@ class ActiveWindows:
             self._host.log.warning(f"reservation {entry.name}: rank {gone} is down: {instead}")
 
     def take_in(self, entry: ReservationState, planned: tuple[int, int]) -> bool:
-        """Choose ranks that are still missing, and keep the free part of the chosen ones.
+        """Choose missing ranks, and keep the free part of the chosen ones.
 
         Args:
             entry: the reservation
@@ -351,15 +350,15 @@ class ActiveWindows:
                 are chosen first
 
         Returns:
-            whether it now holds ranks, or parts of ranks, that the plan did not keep for it, so
-            that they may be promised to jobs
+            whether it now holds ranks, or parts of ranks, that the plan did not keep for it and
+            that may be promised to jobs
         """
         pool = self._host.resources
         usable = self._selector.ranks_up(entry.reservation)
         held = self.held_inside(entry)
         self._dismiss_placeholder(entry)
         idle = pool.idle_ranks
-        # A rank that other jobs still use does not count yet, even if it was chosen before.
+        # A rank used by other jobs does not count yet, even if it was chosen before.
         before = entry.ranks = (entry.ranks & usable & idle) | held
         wanted = self._selector.nodes(entry.reservation)
         missing = wanted - popcount(entry.ranks)
@@ -370,28 +369,29 @@ class ActiveWindows:
                 chosen = self._choose(some, missing, entry.ranks)
                 entry.ranks |= chosen
                 missing -= popcount(chosen)
-        # If other jobs use part of a rank beyond the window, as far as is known, the rest is kept,
-        # or new jobs would use it for ever.
+        # If other jobs use part of a rank beyond the window, as far as is known, the rest is kept:
+        # otherwise new jobs would go on using it.
         busy = 0
         if missing > 0:
             room = self._room_outside(entry, usable & ~idle & ~entry.ranks)
             busy = take(room, min(missing, popcount(room)))
         self._placeholder(entry, busy)
         self._warn(entry, wanted)
-        # More of such a rest may be kept than before, which is also new to the plan.
+        # The kept rest may have grown, which is also new to the plan.
         return bool(entry.ranks & ~before & ~planned[0]) or entry.filler is not None
 
     @property
     def _groups(self) -> bool:
-        """Whether nodes are in groups, such as racks, of which as few as possible are used."""
+        """Whether nodes are in groups, such as racks, whose number is minimized."""
         pool = self._host.resources
         return bool(pool.can("choose_nodes") and pool.packing)
 
     def _choose(self, ranks: int, count: int, beside: int) -> int:
         """Choose `count` of some ranks, or all if there are fewer.
 
-        In as few groups as possible: those with ranks of the reservation (`beside`) come first;
-        those without a rank in use or chosen for any window come last. Without groups, the lowest.
+        Uses the minimum number of groups: those with ranks of the reservation (`beside`) come
+        first, those without a rank in use or chosen for any window last. Without groups, the lowest
+        ranks.
         """
         if count <= 0:
             return 0
@@ -404,7 +404,8 @@ class ActiveWindows:
         return pool.choose_nodes(ranks, count, idle, beside)
 
     def _free_by(self, time: float) -> int:
-        """Mask of the ranks that no running job uses at a time, as far as is known. O(jobs)."""
+        """Return the mask of ranks that no running job uses at a time, as far as is known.
+        O(jobs)."""
         pool = self._host.resources
         free: int = pool.ranks
         for jobid, end in pool.job_end_times():
@@ -413,7 +414,8 @@ class ActiveWindows:
         return free
 
     def _room_outside(self, entry: ReservationState, idle: int) -> int:
-        """Of idle ranks, those that no other reservation has chosen for a time that overlaps."""
+        """Return those of some idle ranks that no other reservation has chosen for an overlapping
+        window."""
         assert entry.window is not None
         for other in self._entries.values():
             window = other.window
@@ -437,8 +439,8 @@ class ActiveWindows:
     # -- placeholders ------------------------------------------------------------------------------
 
     def _placeholder(self, entry: ReservationState, busy: int = 0) -> None:
-        """Allocate the free part of the chosen ranks, and of `busy` ones that are in use beyond the
-        window, to a placeholder."""
+        """Allocate the free part of the chosen ranks, and of `busy` ranks in use beyond the window,
+        to placeholders."""
         if entry.window is None:
             return
         jobid = self._selector.new_id()
@@ -451,10 +453,10 @@ class ActiveWindows:
                 entry.filler = jobid
 
     def _in_use_beyond(self, window_end: float, busy: int) -> int:
-        """The ranks in `busy` with a job that, as far as is known, does not end in the window.
+        """Return the ranks in `busy` with a job that, as far as is known, ends after the window.
 
-        For the others the plan knows when they become idle, and keeps them for the window from then
-        on. Jobs that end before that may use the rest of them.
+        The others the plan keeps for the window from when they become idle; jobs that end earlier
+        may use the rest of them.
         """
         beyond = 0
         pool = self._host.resources
@@ -470,7 +472,7 @@ class ActiveWindows:
         entry.filler = entry.placeholder = None
 
     def dismiss(self, entry: ReservationState) -> None:
-        """The window is over: free its placeholder."""
+        """Free the placeholder of a window that is over."""
         self._dismiss_placeholder(entry)
         self._leave(entry.name)
         entry.ranks = 0
@@ -479,7 +481,8 @@ class ActiveWindows:
     # -- jobs inside -------------------------------------------------------------------------------
 
     def allocate(self, entry: ReservationState, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        """Place a job of the group on the reserved ranks; None if it does not fit there now."""
+        """Place a job of the group on the reserved ranks. Return None if it does not fit there
+        now."""
         pool = self._host.resources
         window = entry.window
         if window is None or entry.placeholder is None:
@@ -501,7 +504,7 @@ class ActiveWindows:
         return alloc
 
     def held_inside(self, entry: ReservationState) -> int:
-        """Mask of the ranks held by jobs of the group that were started inside."""
+        """Return the mask of ranks held by jobs of the group that were started inside."""
         held = 0
         for jobid, (name, _) in self._inside.items():
             if name == entry.name:
@@ -512,8 +515,8 @@ class ActiveWindows:
         return held
 
     def found_inside(self, jobid: int, name: str) -> None:
-        """A running job of a group was started by the previous scheduler: inside the window, unless
-        it is on ranks that the reservation could not have."""
+        """Register a running job of a group that was started by an earlier scheduler: it is inside
+        the window, unless it is on ranks that the reservation cannot have."""
         entry = self._entries[name]
         window = entry.window
         held = self._host.resources.held_ranks(jobid)
@@ -522,27 +525,27 @@ class ActiveWindows:
             self._note_inside(jobid, name, end, window)
 
     def _note_inside(self, jobid: int, name: str, end: float, window: Window) -> None:
-        """A job runs inside a window until `end`; in the pool at least as long as the window
-        lasts."""
+        """Register a job that runs inside a window until `end`; in the pool it lasts at least as
+        long as the window."""
         self._inside[jobid] = (name, end)
         pool_end = max(end, window.end) if end else 0.0
         self._host.resources.update_expiration(jobid, pool_end)
 
     def running(self) -> Iterator[tuple[int, float]]:
-        """The running jobs and their ends, without placeholders."""
+        """Yield (job id, end) of the running jobs, without placeholders."""
         for jobid, end in self._host.resources.job_end_times():
             if jobid >= 0:
                 yield jobid, self.own_end_of(jobid, end)
 
     def own_end_of(self, jobid: int, end: float) -> float:
-        """A running job's own end; `end` is its end in the pool."""
+        """Return a running job's own end; `end` is its end in the pool."""
         return self._inside[jobid][1] if jobid in self._inside else end
 
     def extended(self, jobid: int, expiration: float) -> bool:
-        """A running job has a new end. Returns whether it is inside a window: then the pool is
+        """Set the new end of a running job. Return whether it is inside a window: the pool is then
         updated here.
 
-        If an administrator gives a job time beyond the window, the new end is also the pool's.
+        If an administrator extends a job beyond the window, the new end is also the pool's.
         """
         name, _ = self._inside.get(jobid, ("", 0.0))
         entry = self._entries.get(name)
@@ -552,17 +555,17 @@ class ActiveWindows:
         return True
 
     def outlives_window(self, jobid: int) -> bool:
-        """Whether a job was started inside a window and continues after its end."""
+        """Whether a job was started inside a window and outlives it."""
         name, end = self._inside.get(jobid, ("", 0.0))
         entry = self._entries.get(name)
         return entry is not None and entry.window is not None and not 0 < end <= entry.window.end
 
     def ended(self, jobid: int) -> None:
-        """A job has freed all of its resources."""
+        """Forget a job that has freed all resources."""
         self._inside.pop(jobid, None)
 
     def _leave(self, name: str) -> None:
-        """The window is over: jobs that run inside are ordinary jobs from now on."""
+        """Make the jobs inside ordinary jobs: the window is over."""
         for jobid, (own, end) in list(self._inside.items()):
             if own == name:
                 del self._inside[jobid]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Amounts on nodes beside cores and GPUs, memory first: ``[amounts]``.
+"""Amounts on nodes other than cores and GPUs, such as memory: ``[amounts]``.
 
-The pool counts them (`flux.resource.pool.amounts`), so that placement, plans, promises and reasons
-treat them like cores. This rule configures the pool when the scheduler starts. A job's amounts are
-in its R, where the next start of the scheduler finds them.
+The pool counts them (`flux.resource.pool.amounts`), so placement, plans, promises and reasons treat
+them like cores. This rule configures the pool at the scheduler's start. A job's amounts are in its
+R, from which the next start of the scheduler reads them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class AmountRule(TableRule):
-    """Has the pool count the amounts of the table."""
+    """Configures the pool to count the amounts in the table."""
 
     name = "amounts"
     table = "amounts"

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Budgets: the node-hours, core-hours and GPU-hours that the jobs of a user, a bank or a queue may
-use in a period: ``[budgets.NAME]``.
+"""Budgets: node-hours, core-hours and GPU-hours that the jobs of a user, a bank or a queue may use
+in a period: ``[budgets.NAME]``.
 
-A job is charged for the resources in its R while it holds them. It may start if the sum of past use
-in the period, the use of running jobs up to their limits, and its own use is within the budget: so
-no job has to be ended when a budget is used up. Use after the end of the period is charged to the
-next one.
+A job is charged for the resources in its R while it holds them. It may start if past use in the
+period, the use of running jobs up to their limits and its own use are together within the budget:
+so no job has to be ended when a budget is used up. Use after the end of the period is charged to
+the next one.
 
-Like a limit, a budget is checked twice: against the least that a request can take, and then
-exactly, against the pool's offer. A job over a budget is deferred: it has no promise, and no job
-waits behind it. It comes back when a job of its key has ended before its limit, or with the next
-period.
+Like a limit, a budget is checked twice: against the minimum of the request, and then exactly,
+against the pool's offer. A job over a budget is deferred: it has no promise, and no job waits
+behind it. It is readmitted when a job of its key has ended before its limit, or in the next period.
 """
 
 from __future__ import annotations
@@ -39,32 +38,32 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
 
-#: The KVS key of the stored use.
+#: KVS key of the stored use.
 KEY = "checkpoint.sched-budgets"
 
-#: The counted dimensions, and their fields of a `Holding`.
+#: Counted dimensions; a `Holding` has fields for them.
 DIMENSIONS = ("node-hours", "core-hours", "gpu-hours")
 
 PERIODS = ("day", "week", "month", "quarter", "year")
 
-#: A number for each of `DIMENSIONS`; for a holding: nodes, cores and GPUs.
+#: A number per dimension; for a holding: nodes, cores and GPUs.
 Amounts = Tuple[float, float, float]
 
 HOUR_S = 3600.0
 
-#: Rounding of the remainder, in units times seconds.
+#: Tolerance of the remainder, in units times seconds.
 GRAIN = 1e-3
 
 
 class Budget(NamedTuple):
-    """One budget, as in its table.
+    """A budget, as in its table.
 
     Attributes:
-        name (str): its name
-        scope (Scope): the jobs it is for
+        name (str): name of the budget
+        scope (Scope): the jobs that it applies to
         period (str): one of `PERIODS`
-        zone (str): name of the time zone whose calendar determines the periods
-        most (tuple): maximum of each of `DIMENSIONS`, in hours; None: unlimited
+        zone (str): time zone of the calendar for its periods
+        most (tuple): maximum per dimension, in hours; None: unlimited
     """
 
     name: str
@@ -75,7 +74,7 @@ class Budget(NamedTuple):
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The queues that it names."""
+        """The queues named in the table."""
         return self.scope.queues
 
 
@@ -102,7 +101,7 @@ def read_budget(name: str, value: Any) -> Budget:
 
 
 def _zone(name: str) -> tzinfo:
-    """The zone of a name; UTC needs no zone files.
+    """Return the zone of a name; UTC needs no zone files.
 
     Raises:
         ValueError: there is no such zone
@@ -111,12 +110,12 @@ def _zone(name: str) -> tzinfo:
 
 
 def period_of(period: str, zone: tzinfo, when: float) -> tuple[float, float]:
-    """Start and end of the period around a time, seconds since the epoch.
+    """Return start and end of the period that includes a time, in seconds since the epoch.
 
     Args:
         period (str): one of `PERIODS`; weeks begin on Monday
-        zone (tzinfo): that of the calendar
-        when (float): seconds since the epoch
+        zone (tzinfo): zone of the calendar
+        when (float): the time, seconds since the epoch
     """
     day = datetime.fromtimestamp(when, zone).replace(hour=0, minute=0, second=0, microsecond=0)
     if period == "day":
@@ -134,18 +133,18 @@ def period_of(period: str, zone: tzinfo, when: float) -> tuple[float, float]:
 
 
 class Account:
-    """The use of a budget by the jobs of one key in the current period.
+    """The use of a budget by the jobs of one key, in the current period.
 
     Attributes:
         budget (Budget): the budget
-        key (tuple): that of the jobs
-        bounds (list): the limited `DIMENSIONS`: index, and maximum in units times seconds
-        begin, end (float): of the period, seconds since the epoch
-        taken (list): use in the period, of each of `DIMENSIONS`, including that of running jobs
-            until its end if they run to their limits, in units times seconds
-        stored_as (list): the keys of each one's past use in `Usage`
-        wanted (list): maximum use by its pending jobs in a period
-        waiting (dict): by key of a deferral, the least such jobs hold, and their time limit
+        key (tuple): key of the jobs
+        bounds (list): (index in `DIMENSIONS`, maximum in units times seconds) of limited dimensions
+        begin, end (float): the period, seconds since the epoch
+        taken (list): use per dimension, including that of running jobs until the end of the period
+            or their limits, in units times seconds
+        stored_as (list): key of the past use in `Usage`, per dimension
+        wanted (list): maximum use by its pending jobs in a period, per dimension
+        waiting (dict): key of a deferral -> (minimum holding of these jobs, their time limit)
     """
 
     __slots__ = (
@@ -171,27 +170,27 @@ class Account:
         self.waiting: dict[Hashable, tuple[Amounts, float]] = {}
 
     def begins(self, usage: Usage, now: float) -> None:
-        """Begin the period around `now`, with its past use."""
+        """Begin the period that includes `now`, and read its past use."""
         budget = self.budget
         self.begin, self.end = period_of(budget.period, _zone(budget.zone), now)
         self.stored_as = [(budget.name, self.begin, at, *self.key) for at in range(len(DIMENSIONS))]
         self.taken = [usage.of(key, now) for key in self.stored_as]
 
     def needs(self, rate: float, limit: float, now: float) -> float:
-        """The use in the period by a job that starts now and runs to its limit."""
+        """Return the use in this period by a job that starts now and runs to its limit."""
         return rate * max(0.0, min(now + limit, self.end) - now)
 
 
 class Known:
-    """The record of a job that a budget is for.
+    """The record of a job that a budget applies to.
 
     Attributes:
-        accounts (list): those that it is charged to
-        least (tuple): the least it will hold, of each of `DIMENSIONS`
+        accounts (list): the accounts charged
+        least (tuple): the minimum that it will hold, per dimension
         limit (float): its time limit in seconds
-        waits (bool): it is pending
-        holds (Holding): the resources it holds
-        rates (tuple): the same, of each of `DIMENSIONS`
+        waits (bool): whether it is pending
+        holds (Holding): the resources that it holds
+        rates (tuple): the same, per dimension
         end (float): its latest end, seconds since the epoch
     """
 
@@ -209,12 +208,12 @@ class Known:
 
 
 def amounts_of(holds: Holding) -> Amounts:
-    """Nodes, cores and GPUs of a holding."""
+    """Return the nodes, cores and GPUs of a holding."""
     return popcount(holds.ranks), holds.cores, holds.gpus
 
 
 class BudgetRule(TableRule):
-    """Keeps a job waiting while it could take its user, bank or queue over a budget."""
+    """Keeps a job waiting while it could exceed the budget of its user, bank or queue."""
 
     name = "budget"
     table = "budgets"
@@ -260,7 +259,7 @@ class BudgetRule(TableRule):
         self._timer = self.host.call_at(min(ends), self._next_period)
 
     def _next_period(self) -> None:
-        """A period has ended: charge further use to the next."""
+        """Begin the next period of each account whose period has ended."""
         self._await_next_period()
         now = self.host.now()
         for account in self._accounts.values():
@@ -278,7 +277,7 @@ class BudgetRule(TableRule):
         self.host.look_again()
 
     def _forget_past(self) -> None:
-        """Forget the use of removed budgets and of past periods."""
+        """Forget the use of removed budgets and past periods."""
         now = self.host.now()
         begins = {one.name: period_of(one.period, _zone(one.zone), now)[0] for one in self._budgets}
         for key in self._usage.keys():
@@ -288,7 +287,7 @@ class BudgetRule(TableRule):
     # -- accounts of a job -------------------------------------------------------------------------
 
     def _accounts_of(self, userid: int, attributes: SystemAttributes) -> list[Account]:
-        """The accounts that a job is charged to."""
+        """Return the accounts that a job is charged to."""
         found = []
         for budget in self._budgets:
             key = budget.scope.key_of(userid, attributes, self.host.queue_names)
@@ -301,7 +300,7 @@ class BudgetRule(TableRule):
         return found
 
     def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
-        """Count a job that ended while no scheduler was loaded."""
+        """Charge a job that ended while no scheduler was loaded."""
         attributes = SystemAttributes({name: job.get(name) for name in ("queue", "bank")})
         for account in self._accounts_of(job["userid"], attributes):
             seconds = until - max(since, account.begin)
@@ -324,25 +323,25 @@ class BudgetRule(TableRule):
         self._want(known, 1)
 
     def _least(self, request: Any) -> Amounts:
-        """What a request takes at least; of nodes, what it asks for, and one."""
+        """Return the minimum that a request takes; at least its requested nodes, and one."""
         nodes, cores, gpus = self.host.facts.least_of(request)
         return max(1, nodes, getattr(request, "nnodes", 1)), cores, gpus
 
     def _want(self, known: Known, sign: int) -> None:
-        """A job is pending or, with `sign` -1, no longer pending."""
+        """Add a pending job's maximum use or, with `sign` -1, remove it."""
         for account in known.accounts:
             seconds = min(known.limit, account.end - account.begin)
             for at, rate in enumerate(known.least):
                 account.wanted[at] += sign * rate * seconds
 
     def _over(self, known: Known, rates: Amounts) -> tuple[Account, int] | None:
-        """The account, and the index in `DIMENSIONS`, with too little left for a job that would
-        hold `rates`; None: all have enough."""
+        """Return the account and the index in `DIMENSIONS` with too little left for a job that
+        would hold `rates`, or None."""
         limit = known.limit
         for account in known.accounts:
             for at, most in account.bounds:
                 rate, left = rates[at], most - account.taken[at] + GRAIN
-                # Usually there is enough for its whole limit, regardless of the period's end.
+                # Usually enough is left for its whole limit, regardless of the period's end.
                 if rate and rate * limit > left:
                     if account.needs(rate, limit, self.host.now()) > left:
                         return account, at
@@ -353,7 +352,7 @@ class BudgetRule(TableRule):
         return None if known is None else self._look(job, known, known.least)
 
     def _look(self, job: PendingJob, known: Known, rates: Amounts) -> Deferral | None:
-        """Whether a job that would hold `rates` may start: None, or why not."""
+        """Return None if a job that would hold `rates` may start, else the reason."""
         found = self._over(known, rates)
         if found is None:
             return None
@@ -365,7 +364,7 @@ class BudgetRule(TableRule):
         return Deferral(self._sentence(account, at, known, rates), account.end, key)
 
     def _has_taken(self, account: Account, at: int) -> tuple[str, str]:
-        """How much of a budget is taken, in words; and the same without name and number."""
+        """Return the use of a budget, in words; and the same without name and number."""
         budget = account.budget
         most = budget.most[at]
         assert most is not None
@@ -387,7 +386,7 @@ class BudgetRule(TableRule):
         return self._look(job, known, amounts_of(self.host.holdings.of(jobid, pool)))
 
     def keeps_promise(self, job: PendingJob) -> bool:
-        # Nothing can keep it from starting if all pending jobs may start in this period.
+        # It is certain to start if all pending jobs may start in this period.
         known = self._jobs.get(job.jobid)
         return known is None or all(
             account.wanted[at] + account.taken[at] <= most
@@ -428,7 +427,7 @@ class BudgetRule(TableRule):
         self._usage.changed()
 
     def _count(self, account: Account, known: Known, rates: Amounts, since: float = inf) -> None:
-        """A running job holds `rates` more (or less) from now on, counted since `since`."""
+        """Change a running job's use by `rates` from now on, counted since `since`."""
         now = self.host.now()
         seconds = min(known.end, account.end) - min(now, since)
         for at, rate in enumerate(rates):
@@ -463,8 +462,8 @@ class BudgetRule(TableRule):
         return False
 
     def _let_in(self, account: Account) -> None:
-        """Readmit jobs that wait for a budget: of those with equal needs, as many as the remainder
-        suffices for."""
+        """Readmit jobs that wait for a budget: of those with equal needs, the number that the
+        remainder suffices for."""
         if not account.waiting:
             return
         admission, now = self.host.admission, self.host.now()
@@ -490,8 +489,8 @@ class BudgetRule(TableRule):
         return self._sentence(*found, known, known.least)
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """The budget that keeps `job` from starting: ``name``, ``whose``, ``what``, ``taken``, ``max`` and
-        ``needs`` in hours, and when the next period begins, ``t_again``."""
+        """Return the budget that keeps `job` from starting: ``name``, ``whose``, ``what``,
+        ``taken``, ``max`` and ``needs`` in hours, and ``t_again``, the start of the next period."""
         known = self._jobs.get(job.jobid)
         found = self._over(known, known.least) if known is not None else None
         if known is None or found is None:

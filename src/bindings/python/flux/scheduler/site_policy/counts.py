@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Amounts of limited quantities: nodes, cores, GPUs, jobs; and the names of users."""
+"""Limited quantities: nodes, cores, GPUs, jobs; and names of users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Amount(NamedTuple):
-    """A number of each quantity that can be limited.
+    """A number of each limited quantity.
 
     Attributes:
         nodes, cores, gpus, jobs (int): the numbers
@@ -20,11 +20,11 @@ class Amount(NamedTuple):
     jobs: int = 0
 
     def plus(self, other: Amount) -> Amount:
-        """The sum of both."""
+        """Return the sum of both."""
         return Amount(*[one + two for one, two in zip(self, other)])
 
 
-#: The counted quantities, in the order in which they are checked.
+#: Limited quantities, in the order of checks.
 DIMENSIONS = Amount._fields
 
 
@@ -32,7 +32,7 @@ _names: dict[int, str] = {}
 
 
 def user_name(userid: int | None) -> str:
-    """The name of a user; the number if there is none. Looked up once."""
+    """Return the name of a user, or the number if there is none. Cached."""
     if userid is None:
         return "nobody"
     name = _names.get(userid)
@@ -46,7 +46,7 @@ def user_name(userid: int | None) -> str:
 
 
 def user_id(name: str) -> int:
-    """The id of a user, from the name or the number.
+    """Return the user id for a name or number.
 
     Raises:
         ValueError: there is no such user

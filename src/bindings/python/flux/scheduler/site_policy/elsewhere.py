@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Licences used elsewhere, read from a file that a site's own program writes.
+"""Licences used elsewhere, read from a file written by a site's own program.
 
-Each line is ``NAME COUNT``; empty lines, and text after a ``#``, are ignored. The file must be
-replaced atomically (written under another name, then renamed), and touched even if nothing has
-changed: its modification time gives the age of its numbers.
+Each line is ``NAME COUNT``; empty lines, and text after ``#``, are ignored. The file must be
+replaced atomically (written under another name, then renamed), and touched even if unchanged: its
+modification time is the age of its numbers.
 
-The scheduler reads the file itself, at intervals, and runs no program: waiting for one would block
-it. A file that is not regular, such as a pipe, is closed again at once. But a read from a file
-system that hangs cannot be aborted, so the file belongs on a local one.
+The scheduler reads the file at intervals, and runs no program: waiting for one would block it. An
+irregular file, such as a pipe, is closed again at once. But a read from a hanging file system
+cannot be aborted, so the file must be on a local one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 #: Maximum size of a file, in bytes.
 MAX_BYTES = 65536
-#: Maximum number of digits: users see the numbers, and their programs read 64 bits.
+#: Maximum number of digits: users' programs read 64 bits.
 MAX_DIGITS = 15
 
 
@@ -26,7 +26,7 @@ class Reading(NamedTuple):
     """The contents of a file.
 
     Attributes:
-        counts: by the name of a licence, the number used elsewhere
+        counts: name of a licence -> number used elsewhere
         changed: the file's modification time, seconds since the epoch
     """
 
@@ -38,10 +38,10 @@ def read_file(path: str) -> Reading:
     """Read a file of numbers.
 
     Raises:
-        OSError: it cannot be read
-        ValueError: it is not a regular file, it is too long, or a line is invalid
+        OSError: the file is unreadable
+        ValueError: it is not a regular file, is too long, or a line is invalid
     """
-    # Opening a pipe without a writer would wait for one.
+    # opening a pipe without a writer would block
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
@@ -56,10 +56,10 @@ def read_file(path: str) -> Reading:
 
 
 def counts_in(text: str) -> dict[str, int]:
-    """The numbers by name.
+    """Parse the numbers, by name.
 
     Raises:
-        ValueError: a line is invalid; the text names it
+        ValueError: a line is invalid; the text has its number
     """
     counts = {}
     for number, line in enumerate(text.splitlines(), 1):

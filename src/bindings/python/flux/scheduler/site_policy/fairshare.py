@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Fair share: jobs of equal priority are sorted by the use of their bank, then of their user,
-relative to their shares, the least first: ``[fairshare]``.
+relative to their shares, the lowest first: ``[fairshare]``.
 
 A job's use is the resources in its R, from its start to its final ``sched.free``, times the weight
-of each kind of resource. It decays by half each half-life. The order is that of Slurm's Fair Tree
-with two levels: banks by their use per share, and the users of a bank likewise among themselves.
+of each kind of resource. It decays by half in each half-life. The order is that of Slurm's Fair
+Tree with two levels: banks by use per share, and the users of a bank likewise.
 
-The order is computed each period, and pending jobs are sorted again only if it has changed. Use is
-stored in the KVS (`flux.scheduler.site_policy.usage`); jobs that have ended while no scheduler was
+The order is computed once per period, and pending jobs are sorted again only if it has changed. Use
+is stored in the KVS (`flux.scheduler.site_policy.usage`); jobs that ended while no scheduler was
 loaded are looked up in ``job-list``.
 """
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
 
-#: The KVS key of the stored use.
+#: KVS key of the stored use.
 KEY = "checkpoint.sched-fairshare"
 
-#: Seconds: the half-life, and the interval at which the order is computed, unless in the table.
+#: Default half-life, and interval between computations of the order, in seconds.
 HALF_LIFE_S = 7 * 86400.0
 PERIOD_S = 300.0
 LEAST_PERIOD_S = 1.0
@@ -43,24 +43,24 @@ LEAST_PERIOD_S = 1.0
 #: A bank ("": none) and a user of it.
 Association = Tuple[str, Optional[int]]
 
-#: The sort key of an association: its bank's use per share, and its own.
+#: Sort key of an association: use per share of the bank, and of the user.
 Level = Tuple[float, float]
 
 
 class Weights(NamedTuple):
-    """The weights of a second of one node, core or GPU."""
+    """Weights of a second of a node, core and GPU."""
 
     nodes: float = 0.0
     cores: float = 1.0
     gpus: float = 0.0
 
     def rate(self, nodes: int, cores: int, gpus: int) -> float:
-        """The use per second of a job that holds these resources."""
+        """Return the use per second of a job that holds these resources."""
         return nodes * self.nodes + cores * self.cores + gpus * self.gpus
 
 
 def read_entry(key: str, value: Any) -> Any:
-    """Read one key of the table.
+    """Parse one key of the table.
 
     Raises:
         ValueError: the value is invalid; the text says why
@@ -88,7 +88,7 @@ def read_entry(key: str, value: Any) -> Any:
 
 
 class FairShareRule(TableRule):
-    """Orders pending jobs; it keeps none from starting."""
+    """Orders pending jobs; keeps none from starting."""
 
     name = "fairshare"
     table = "fairshare"
@@ -99,14 +99,14 @@ class FairShareRule(TableRule):
         self._weights = Weights()
         self._banks: dict[str, float] = {}
         self._users: dict[int | None, float] = {}
-        #: by id, the association of each pending job
+        #: job id -> association of a pending job
         self._pending: dict[int, Association] = {}
-        #: by id, the association of each running job, its holding, and its use per second
+        #: job id -> (association, holding, use per second) of a running job
         self._running: dict[int, tuple[Association, Holding, float]] = {}
-        #: the current levels by which jobs are sorted
+        #: current levels, by which jobs are sorted
         self._levels: dict[Association, Level] = {}
         self._in_force = False
-        #: for the next computation of the order; None: no job is pending
+        #: timer of the next computation; None: no job is pending
         self._timer: Timer | None = None
 
     # -- the table ---------------------------------------------------------------------------------
@@ -191,13 +191,14 @@ class FairShareRule(TableRule):
     # -- the order ---------------------------------------------------------------------------------
 
     def _level_of_job(self, job: PendingJob) -> Level:
-        """The sort key of a pending job among those of its priority, the lowest first."""
+        """Return the sort key of a pending job among those of its priority; the lowest goes
+        first."""
         association = self._pending.get(job.jobid)
         if association is None:
-            return 0.0, 0.0  # it was just made, and no rule was told of it yet
+            return 0.0, 0.0  # just made, no rule has been told of it
         level = self._levels.get(association)
         if level is None:
-            # The levels of others are older: compute whether it comes before them now.
+            # The levels of others are older: compute them together soon.
             self.host.call_at(self.host.now(), self._sort)
             level = self._levels[association] = self._levels_of([association])[association]
         return level
@@ -208,7 +209,7 @@ class FairShareRule(TableRule):
         return max(LEAST_PERIOD_S, period)
 
     def _levels_of(self, associations: list[Association]) -> dict[Association, Level]:
-        """The current levels of some associations.  O(associations with any use)."""
+        """Return the current levels of some associations.  O(associations with any use)."""
         used = self._used_now()
         banks: dict[str, float] = {}
         for (bank, _), amount in used.items():
@@ -243,15 +244,15 @@ class FairShareRule(TableRule):
             self.host.order_by_share(self._level_of_job)
 
     def _levels_of_pending(self) -> dict[Association, Level]:
-        """The levels of the associations with pending jobs, as used for sorting."""
+        """Return the levels of the associations with pending jobs, as used for sorting."""
         waiting = set(self._pending.values())
         return {one: level for one, level in self._levels.items() if one in waiting}
 
     # -- answers -----------------------------------------------------------------------------------
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """The place of the job's user among those with pending jobs, ``place`` of ``of``, with
-        ``bank`` and ``user``, and the use of these (`shares`)."""
+        """Return the place of the job's association among those with pending jobs, ``place`` of
+        ``of``, with ``bank`` and ``user``, and their use (`shares`)."""
         places = _places(self._levels_of_pending())
         association = self._pending.get(job.jobid)
         if association is None or association not in places:
@@ -265,13 +266,14 @@ class FairShareRule(TableRule):
         return {"fairshare": Owned(found, job.userid)}
 
     def shares(self, payload: Any, caller: Caller) -> Steps:
-        """The use and the shares of banks and users.
+        """Return use and shares of banks and users.
 
         Returns:
-            dict: ``half_life`` in seconds (None: fair share is off); ``shares``, an object for each
-            bank (``user`` is None) and then its users: ``shares``, ``part`` of all shares,
-            ``used`` in weighted hours, ``used_part`` of all use, ``pending`` and ``running`` jobs.
-            A guest sees banks, and itself
+            dict: ``half_life`` in seconds (None: fair share is off); ``shares``, an object per bank
+                (``user`` is None), followed by its
+                users: ``shares``, ``part`` of all shares, ``used`` in weighted hours, ``used_part``
+                    of all use, numbers of ``pending`` and
+                ``running`` jobs. A guest sees banks, and itself
         """
         read(payload)
         shares = Entries(caller, "sched.shares.shares")
@@ -325,7 +327,7 @@ def _is_association(key: tuple[Any, ...]) -> bool:
 
 
 def _by_share(used: float, share: float) -> float:
-    """Use per share; without a share, infinite: such come last."""
+    """Return use per share; infinite without a share, so that it comes last."""
     return used / share if share else inf
 
 
@@ -334,7 +336,7 @@ def _part(one: float, of: float) -> float:
 
 
 def _places(levels: dict[Association, Level]) -> dict[Association, int]:
-    """The places in the order of levels, from 0; equal levels have equal places."""
+    """Return the places in the order of levels, from 0; equal levels have equal places."""
     order: dict[Level, int] = {
         level: place for place, level in enumerate(sorted(set(levels.values())))
     }

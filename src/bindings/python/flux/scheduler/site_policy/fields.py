@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The keys of a table of the configuration, each checked once."""
+"""The keys of a configuration table, each checked once."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from flux.scheduler.reservations.times import parse_duration
 
 
 class Fields:
-    """A table whose keys are taken one by one; keys left at the end are unknown.
+    """A table from which keys are taken one by one; keys left at the end are unknown.
 
-    Each method returns the value of a key, or `default` if the key is missing.
+    Each method returns the value of a key, or `default` if it is missing.
 
     Args:
-        table: from the configuration
-        path (str): prefix of keys in errors, for a table in a table: ``"max."``
+        table: a value from the configuration
+        path (str): prefix of keys in errors, for a nested table: ``"max."``
 
     Raises:
-        ValueError: it is not a table; from each method: the value is of another kind. The text
+        ValueError: it is not a table; from each method: the value is of another type. The text
             begins with the key
     """
 
@@ -34,14 +34,14 @@ class Fields:
         return ValueError(f"{self._path}{key}={value!r}: expected {expected}")
 
     def has(self, key: str) -> bool:
-        """Whether a key exists and was not taken yet."""
+        """Whether a key exists and has not been taken."""
         return key in self._left
 
     def choice(self, key: str, choices: Iterable[str], default: str | None = None) -> str:
-        """One of some words; required unless there is a default.
+        """Return one of some words; required unless there is a default.
 
         Raises:
-            ValueError: it is none of them, or missing
+            ValueError: it is another word, or missing
         """
         value = self._left.pop(key, default)
         choices = list(choices)
@@ -53,14 +53,14 @@ class Fields:
         return value
 
     def flag(self, key: str, default: bool = False) -> bool:
-        """True or false."""
+        """Return true or false."""
         value = self._left.pop(key, default)
         if not isinstance(value, bool):
             raise self._wrong(key, value, "true or false")
         return value
 
     def whole(self, key: str, default: int | None = None, least: int = 0) -> int | None:
-        """A whole number."""
+        """Return a whole number."""
         value = self._left.pop(key, None)
         if value is None:
             return default
@@ -69,7 +69,7 @@ class Fields:
         return value
 
     def number(self, key: str, default: float | None = None) -> float | None:
-        """A number of 0 or more."""
+        """Return a number of 0 or more."""
         value = self._left.pop(key, None)
         if value is None:
             return default
@@ -78,7 +78,7 @@ class Fields:
         return float(value)
 
     def seconds(self, key: str, default: float | None = None) -> float | None:
-        """A length of time, in seconds: ``"10m"``, or a number of seconds; 0 is allowed."""
+        """Return a duration in seconds: ``"10m"``, or a number of seconds; 0 is allowed."""
         value = self._left.pop(key, None)
         if value is None:
             return default
@@ -95,7 +95,7 @@ class Fields:
         raise self._wrong(key, value, "a length of time such as '90m' or '4h'")
 
     def text(self, key: str, default: str | None = None) -> str | None:
-        """Text that is not empty."""
+        """Return a non-empty text."""
         value = self._left.pop(key, None)
         if value is None:
             return default
@@ -104,7 +104,7 @@ class Fields:
         return value
 
     def names(self, key: str) -> tuple[str, ...]:
-        """A list of names; empty if the key is missing."""
+        """Return a list of names; empty if the key is missing."""
         value = self._left.pop(key, None)
         if value is None:
             return ()
@@ -113,7 +113,7 @@ class Fields:
         return tuple(value)
 
     def table(self, key: str) -> Fields | None:
-        """A table in this table; None if the key is missing."""
+        """Return a nested table, or None if the key is missing."""
         if key not in self._left:
             return None
         return Fields(self._left.pop(key), f"{self._path}{key}.")
@@ -124,10 +124,10 @@ class Fields:
         return left
 
     def end(self) -> None:
-        """Check that all keys were taken.
+        """Check that no key is left.
 
         Raises:
-            ValueError: there is another
+            ValueError: a key is left
         """
         for key in self._left:
             raise ValueError(f"{self._path}{key}: unknown key")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The resources that jobs hold by their R, also on ranks that have left the instance.
+"""The resources that jobs hold by their R, including ranks that have left the instance.
 
-The pool forgets a rank that leaves. A job on it still holds it until it is freed, and a limit
-counts it.
+The pool forgets a rank that leaves. A job still holds it until the rank is freed, and limits count
+it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Holding(NamedTuple):
-    """The resources of a job.
+    """The resources held by a job.
 
     Attributes:
         ranks (int): mask of its ranks
@@ -31,12 +31,12 @@ class Holding(NamedTuple):
     gpus: int = 0
 
     def with_ranks_of(self, other: Holding) -> Holding:
-        """The sum of two holdings without a common rank."""
+        """Return the sum of two holdings without common ranks."""
         return Holding(self.ranks | other.ranks, self.cores + other.cores, self.gpus + other.gpus)
 
     def left_of(self, R: Any) -> Holding:
-        """The remainder when the ranks of `R` (an object, or a ResourcePool) are freed. Ranks that
-        it does not hold are ignored."""
+        """Return the remainder after the ranks in `R` (an object, or a ResourcePool) are freed.
+        Ranks that it does not hold are ignored."""
         ranks, cores, gpus = self
         for mask, core_mask, gpu_mask in read_lite(object_of(R)):
             count = popcount(mask & ranks)
@@ -50,8 +50,8 @@ NOTHING = Holding()
 
 
 def _together(kinds: Iterable[tuple[int, int, int]]) -> Holding:
-    """The total of ``(cores, GPUs, mask of ranks)``: these numbers on each rank; no rank occurs
-    twice."""
+    """Return the total of ``(cores, GPUs, mask of ranks)``: these numbers on each rank. No rank may
+    occur twice."""
     ranks = all_cores = all_gpus = 0
     for cores, gpus, mask in kinds:
         count = popcount(mask)
@@ -62,7 +62,7 @@ def _together(kinds: Iterable[tuple[int, int, int]]) -> Holding:
 
 
 def holding_of(pool: ResourcePool, jobid: int) -> Holding:
-    """The holding of a job in a pool now.  O(its different holdings on a rank)."""
+    """Return the present holding of a job in a pool.  O(different holdings per rank)."""
     try:
         return _together(pool.held_kinds(jobid))
     except KeyError:
@@ -70,8 +70,8 @@ def holding_of(pool: ResourcePool, jobid: int) -> Holding:
 
 
 def amounts_held(pool: ResourcePool, jobid: int) -> dict[str, Any] | None:
-    """A job's amounts, such as memory, in the form of R's scheduling key, which is not in the R of
-    a free; None if none are counted."""
+    """Return a job's amounts, such as memory, in the form of R's scheduling key, which the R of a
+    free lacks; None if none are counted."""
     inventory = getattr(pool, "inventory", None)
     if inventory is None or not getattr(inventory, "amounts", ()):
         return None
@@ -79,15 +79,15 @@ def amounts_held(pool: ResourcePool, jobid: int) -> dict[str, Any] | None:
 
 
 def holding_in(R: Any) -> Holding:
-    """All resources in an R (an object, or a ResourcePool)."""
+    """Return all resources in an R (an object, or a ResourcePool)."""
     return _together(
         (popcount(cores), popcount(gpus), mask) for mask, cores, gpus in read_lite(object_of(R))
     )
 
 
 def part_of(R: Any, ranks: int) -> dict[str, Any] | None:
-    """The part of an R (an object, or a ResourcePool) on some ranks (a mask), as an R object; None:
-    it is empty."""
+    """Return the part of an R (an object, or a ResourcePool) on some ranks (a mask), as an R
+    object; None if empty."""
     entries = []
     for mask, cores, gpus in read_lite(object_of(R)):
         if mask & ranks:
@@ -98,7 +98,7 @@ def part_of(R: Any, ranks: int) -> dict[str, Any] | None:
 
 
 class Holdings:
-    """The holdings of the running jobs.
+    """The holdings of running jobs.
 
     Args:
         pool: returns the scheduler's pool
@@ -106,14 +106,14 @@ class Holdings:
 
     def __init__(self, pool: Callable[[], ResourcePool]) -> None:
         self._pool = pool
-        #: by job id, the holding on ranks that have left
+        #: job id -> holding on ranks that have left
         self._departed: dict[int, Holding] = {}
-        #: the last query: job id, generation of the pool, and holding
+        #: last query: job id, generation of the pool, holding
         self._last: tuple[int, int, Holding] = (0, -1, NOTHING)
 
     def of(self, jobid: int, where: Any = None) -> Holding:
-        """The holding of a job, in the pool and on ranks that have left; or that of an id in a copy
-        of the pool.  O(its different holdings on a rank); cached, as several rules ask about a
+        """Return the holding of a job, in the pool and on ranks that have left; or in `where`, a
+        copy of the pool.  O(different holdings per rank); cached, as several rules ask about a
         starting job."""
         pool = self._pool()
         if where is not None and where is not pool:
@@ -127,8 +127,7 @@ class Holdings:
 
     @contextmanager
     def noting_departures(self, jobids: Iterable[int]) -> Iterator[None]:
-        """Ranks leave the pool in the body of the ``with``: keep the holdings of these jobs on
-        them. O(jobs)."""
+        """A context in which ranks leave the pool: keeps these jobs' holdings on them.  O(jobs)."""
         pool = self._pool()
         before = {jobid: holding_of(pool, jobid) for jobid in jobids}
         yield
@@ -138,14 +137,14 @@ class Holdings:
                 self._add(jobid, Holding(held.ranks & ~ranks, held.cores - cores, held.gpus - gpus))
 
     def found_departed(self, jobid: int, R: dict[str, Any]) -> None:
-        """A job that was found running holds `R` on ranks that had left by then."""
+        """Add `R`, held by a job found running on ranks that had left by then."""
         self._add(jobid, holding_in(R))
 
     def _add(self, jobid: int, departed: Holding) -> None:
         self._departed[jobid] = self._departed.get(jobid, NOTHING).with_ranks_of(departed)
 
     def freed(self, jobid: int, R: Any, final: bool) -> None:
-        """A job has freed `R`; if `final`, all of its resources."""
+        """Remove `R`, freed by a job; if `final`, all of its resources."""
         departed = self._departed.get(jobid)
         if departed is None:
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The rules of a scheduler whose tables are in its configuration."""
+"""The rules of a scheduler whose tables are configured."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from flux.scheduler.rule_host import RuleHost
 
 
-#: Seconds between two checks whether the attributes of jobs have arrived.
+#: Seconds between checks for the arrival of jobs' attributes.
 ANSWER_WAIT_S = 0.01
 
 Rule = TypeVar("Rule", bound=TableRule)
 
 
 class RulesInForce:
-    """Adds a rule to the scheduler's while its table has an entry.
+    """Adds each rule to the scheduler while its table has an entry.
 
     Args:
         host (RuleHost): the scheduler
         errors (ErrorReporter): logs errors
-        rules: classes of rules, in the order in which they are asked
-        after (AdmissionRule): the rule behind which they are asked
-        own (dict): rules of the site's beside those of ``[rules]``, as ``FILE:CLASS`` by name
+        rules: classes of rules, in the order of checks
+        after (AdmissionRule): the rule that precedes them
+        own (dict): name -> ``FILE:CLASS`` of site rules in addition to ``[rules]``
 
     Attributes:
-        rules (list): all rules, in force or not, those of the site's own last
-        tables (PolicyTables): the reader
+        rules (list): all rules, in force or not; the site's own are last
+        tables (PolicyTables): reader of the tables
     """
 
     def __init__(
@@ -56,15 +56,15 @@ class RulesInForce:
         self._after = after
         self._errors = errors
         self.rules: list[AdmissionRule] = [rule(host, errors) for rule in rules]
-        #: by name, the site's own rules
+        #: name -> site rule
         self._own: dict[str, AdmissionRule] = {}
         self._own_by_argument = own
         for name, text in own.items():
             self._add(name, self._make("rule", name, text))
         self.tables = self._reader(errors)
         self._own_table = self._own_reader(errors)
-        #: rules whose new entries are not in force yet, and the number of such changes: an answer
-        #: that arrives after the tables were read again is dropped
+        #: rules with new entries not yet in force, and number of such changes: an answer that
+        #: arrives after the tables were read again is dropped
         self._changing: list[AdmissionRule] = []
         self._changes = 0
 
@@ -84,7 +84,7 @@ class RulesInForce:
     # -- rules of the site's own -------------------------------------------------------------------
 
     def _make(self, option: str, name: str, text: str) -> AdmissionRule:
-        """Make a rule of the site's own.
+        """Make a site rule.
 
         Raises:
             ValueError: it cannot be made
@@ -108,8 +108,8 @@ class RulesInForce:
         self._own[name] = rule
 
     def _take_own(self, config: dict[str, Any]) -> list[AdmissionRule]:
-        """Make the new rules of ``[rules]``; returns those that are no longer in it, which are
-        removed from `rules`. A rule that cannot be made is reported."""
+        """Make the new rules in ``[rules]``. Return those that are no longer there, removed from
+        `rules`. A rule that cannot be made is reported."""
         self._own_table.read(config)
         wanted = {**self._own_table.entries(own_rules.TABLE), **self._own_by_argument}
         gone = [name for name, rule in self._own.items() if wanted.get(name) != rule.source]
@@ -134,8 +134,7 @@ class RulesInForce:
         return left
 
     def _is_configured(self, rule: AdmissionRule) -> bool:
-        """Whether a rule is to be asked: its table has an entry, or it is a site's rule without a
-        table."""
+        """Whether a rule applies: its table has an entry, or it is a site rule without a table."""
         if isinstance(rule, TableRule):
             return rule in self.rules and bool(self.tables.entries(rule.table))
         return rule in self.rules
@@ -143,11 +142,11 @@ class RulesInForce:
     # -- the tables --------------------------------------------------------------------------------
 
     def rule(self, kind: type[Rule]) -> Rule:
-        """The rule of a class, in force or not."""
+        """Return the rule of a class, in force or not."""
         return next(rule for rule in self.rules if isinstance(rule, kind))
 
     def load(self, config: dict[str, Any]) -> None:
-        """Read the tables when the scheduler starts, before it knows of any job."""
+        """Read the tables at the scheduler's start, before it knows of any job."""
         self._host.queue_names.read(config)
         self._take_own(config)
         self.tables.read(config)
@@ -159,7 +158,7 @@ class RulesInForce:
                 rule.loaded = True
 
     def reload(self, config: dict[str, Any]) -> None:
-        """The configuration was reloaded."""
+        """Read the tables after a reload of the configuration."""
         renamed = self._host.queue_names.read(config)
         known = list(self.rules)
         gone = self._take_own(config)
@@ -185,12 +184,12 @@ class RulesInForce:
         """Check a configuration that is not in force; changes nothing.
 
         Args:
-            payload: ``config``, the configuration of the instance as it would be
+            payload: ``config``, the proposed configuration of the instance
 
         Returns:
             dict: ``faults`` and ``doubts``, lists of lines; ``changes``, see
-            `PolicyTables.changes_to`; ``over``, the jobs that would be over new or changed entries,
-            see `TableRule.held_back`
+                `PolicyTables.changes_to`; ``over``, the jobs over new or changed entries, see
+                `TableRule.held_back`
         """
         config = read(payload, config=None)["config"]
         if not isinstance(config, dict):
@@ -212,7 +211,7 @@ class RulesInForce:
     def _over(
         self, tables: PolicyTables, changes: dict[str, dict[str, list[str]]]
     ) -> Generator[Any, None, list[dict[str, Any]]]:
-        """The jobs that would be over new or changed entries of `tables`."""
+        """Return the jobs that would be over new or changed entries of `tables`."""
         asked = []
         for rule in self.rules:
             if isinstance(rule, TableRule) and has_own(rule, TableRule.held_back):
@@ -242,10 +241,10 @@ class RulesInForce:
         return over
 
     def in_use(self, payload: Any, caller: Caller) -> Steps:
-        """The use of all limits, licences and the like.
+        """Return the use of all limits, licences and others.
 
         Returns:
-            dict: by the table of a rule, a list of objects
+            dict: table of a rule -> list of objects
         """
         read(payload)
         answer: dict[str, Any] = {"now": self._host.now()}
@@ -260,9 +259,9 @@ class RulesInForce:
         return answer
 
     def _change(self) -> None:
-        """Put the new entries of the changing rules in force, all at once, when the data that they
-        need of the running jobs have arrived. Until then the old entries stay in force: a job must
-        not start between a limit that is gone and a licence that is not counted yet."""
+        """Put the new entries of changing rules in force, all at once, when the required data of
+        running jobs have arrived. Until then the old entries stay in force: no job may start
+        between a removed limit and a licence that is not counted yet."""
         self._changes += 1
         number = self._changes
         known: dict[int, dict[str, Any] | None] = {}
@@ -290,8 +289,8 @@ class RulesInForce:
         proceed()
 
     def needed(self, rules: Iterable[AdmissionRule]) -> tuple[str, ...]:
-        """The data of running jobs to look up before some rules are told of them: ``jobspec``,
-        ``eventlog``, or both."""
+        """Return the data of running jobs that some rules need: ``jobspec``, ``eventlog``, or
+        both."""
         names = set()
         for rule in rules:
             if rule.wants_attributes():

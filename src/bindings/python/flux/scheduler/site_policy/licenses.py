@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Licences: countable resources that are on no node and that jobs use while they run:
-``[licenses]``.
+"""Licences: countable resources that are on no node, used by running jobs: ``[licenses]``.
 
-A job requests licences with ``system.licenses.NAME``, as ``--setattr=system.licenses.matlab=2``. It
-holds them from its start until the last of its resources is freed: until then its program may still
+A job requests licences with ``system.licenses.NAME``, as in ``--setattr=system.licenses.matlab=2``.
+It holds them from its start until its last resources are freed: until then its program may still
 run on some node.
 
 A job whose licences are in use is deferred: no node is kept idle for it and no job waits behind it.
-With ``plan = true`` a licence is also a dimension of the plan, if the policy backfills in the order
-of the queue: a job that is due a promise gets one for the time at which both nodes and licences are
-free, and later jobs respect it. Other policies treat it as any other licence.
+With ``plan = true`` a licence is also a dimension of the plan, if the policy backfills in queue
+order: a job that is due a promise gets one for the time at which both nodes and licences are free,
+and later jobs respect it. For other policies it is like any other licence.
 
 With ``elsewhere = FILE`` the number of licences used outside this instance is read from a file at
-intervals (`flux.scheduler.site_policy.elsewhere`). The last number that could be read stays in
-force, regardless of its age, which answers include.
+intervals (`flux.scheduler.site_policy.elsewhere`). The last number read stays in force, regardless
+of its age, which answers include.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ if TYPE_CHECKING:
 #: Maximum number of different licences that a job may request.
 MAX_NAMES = 64
 
-#: Seconds between two readings of such a file, unless ``every`` is given, and its minimum.
+#: Default interval between readings of such a file, and its minimum, in seconds.
 EVERY_S = 30.0
 LEAST_EVERY_S = 1.0
 
-#: Seconds after which its numbers are stale, unless ``max-age`` is given.
+#: Default age at which its numbers are stale, in seconds.
 MAX_AGE_S = 300.0
 
 
@@ -57,12 +56,12 @@ class License(NamedTuple):
     """A licence, as in the table.
 
     Attributes:
-        total (int): number that the site has
-        reserved (int): number of these that are kept from the jobs of this instance
+        total (int): number owned by the site
+        reserved (int): number of these kept from the jobs of this instance
         plan (bool): whether it is a dimension of the plan
         elsewhere (str or None): path of a file with the number used elsewhere
-        every (float): seconds between two readings of it
-        max_age (float): seconds after which its number is called stale
+        every (float): seconds between readings of it
+        max_age (float): age in seconds at which its number is stale
     """
 
     total: int
@@ -79,7 +78,7 @@ class License(NamedTuple):
 
 
 def read_license(key: str, value: Any) -> License:
-    """Read one entry of ``[licenses]``: a number, or a table with ``total``.
+    """Parse an entry of ``[licenses]``: a number, or a table with ``total``.
 
     Raises:
         ValueError: the entry is invalid; the text begins with the key
@@ -112,10 +111,11 @@ def read_license(key: str, value: Any) -> License:
 
 
 def asked_for(attributes: SystemAttributes) -> dict[str, int]:
-    """The licences that a job requests: numbers by name. They are user input, so they are checked.
+    """Return the licences that a job requests, {name: number}. They are user input, so they are
+    checked.
 
     Raises:
-        ValueError: they are not numbers of 1 or more by name
+        ValueError: the value is not a table of positive numbers
     """
     asked = attributes.get("licenses", {})
     if not isinstance(asked, dict):
@@ -140,19 +140,19 @@ class LicenseRule(TableRule):
         super().__init__(host, errors)
         self._licenses: dict[str, License] = {}
         self._in_use: dict[str, int] = {}
-        #: by name, the number for jobs, without those used elsewhere
+        #: name -> number for jobs, without those used elsewhere
         self._usable: dict[str, int] = {}
-        #: by id, the licences that pending and running jobs request
+        #: job id -> licences that a pending or running job requests
         self._asked: dict[int, dict[str, int]] = {}
-        #: by id, the licences that running jobs use
+        #: job id -> licences that a running job uses
         self._running: dict[int, dict[str, int]] = {}
-        #: by name, the number of each licence with ``plan``; empty: there are none
+        #: name -> number of each licence with ``plan``
         self._planned: dict[str, int] = {}
-        #: by name, the requests of jobs that wait for it: the keys of their deferrals
+        #: name -> keys of the deferrals of jobs that wait for it
         self._waiting: dict[str, set[tuple[Any, ...]]] = {}
-        #: by path, the last reading; None if the file could not be read yet
+        #: path -> last reading, or None if there is none
         self._read: dict[str, Reading | None] = {}
-        #: by path, why the last reading failed, or None
+        #: path -> why the last reading failed, or None
         self._failed: dict[str, str | None] = {}
         self._timers: list[Timer] = []
 
@@ -162,7 +162,7 @@ class LicenseRule(TableRule):
         return read_license(key, value)
 
     def _take(self, entries: dict[str, License]) -> None:
-        """Start with these licences and no jobs."""
+        """Set the licences, without jobs."""
         self._licenses = entries
         self._in_use = dict.fromkeys(entries, 0)
         self._usable = {name: one.usable - self._elsewhere(name) for name, one in entries.items()}
@@ -193,7 +193,7 @@ class LicenseRule(TableRule):
     # -- licences used elsewhere -------------------------------------------------------------------
 
     def _look(self, number: int, path: str, every: float) -> None:
-        """Read a file, now and every `every` seconds."""
+        """Read a file now, and every `every` seconds."""
         self._timers[number].cancel()
         self._timers[number] = self.host.call_at(
             self.host.now() + every, lambda: self._look(number, path, every)
@@ -216,13 +216,14 @@ class LicenseRule(TableRule):
                 self._let_in(name)
 
     def _elsewhere(self, name: str) -> int:
-        """The number of a licence used elsewhere, as last read; 0 before the first reading."""
+        """Return the number of a licence used elsewhere, as last read; 0 before the first
+        reading."""
         path = self._licenses[name].elsewhere
         found = None if path is None else self._read.get(path)
         return 0 if found is None else found.counts.get(name, 0)
 
     def _age(self, name: str) -> float | None:
-        """The age of that number in seconds; None: the file was not read yet."""
+        """Return the age of that number in seconds, or None before the first reading."""
         path = self._licenses[name].elsewhere
         found = None if path is None else self._read.get(path)
         return None if found is None else max(0.0, self.host.now() - found.changed)
@@ -280,7 +281,7 @@ class LicenseRule(TableRule):
 
     def _has_time(self, job: PendingJob) -> bool:
         """Whether the time at which a job's licences are free is known, so that it may be promised
-        a start then."""
+        a start."""
         plan = self.host.planning.current()
         request = job.resource_request
         tokens = getattr(request, "tokens", None)
@@ -290,8 +291,8 @@ class LicenseRule(TableRule):
         return plan.tokens.earliest(tokens, now, length_of(request), now, job.jobid) < inf
 
     def _short_of(self, job: PendingJob) -> str | None:
-        """Why planned licences keep a job from starting now, although it waits for a promise; None:
-        they do not."""
+        """Return why planned licences keep a job from starting now, although it waits for a
+        promise, or None."""
         request = job.resource_request
         tokens = getattr(request, "tokens", None)
         if not tokens:
@@ -360,8 +361,8 @@ class LicenseRule(TableRule):
         try:
             asked = asked_for(job.attributes)
         except ValueError:
-            return  # it was started while no job requested licences
-        # A licence that has left the table since is no longer counted.
+            return  # it started while no job requested licences
+        # A licence that has since left the table is no longer counted.
         self._asked[job.jobid] = {
             name: count for name, count in asked.items() if name in self._licenses
         }
@@ -421,8 +422,8 @@ class LicenseRule(TableRule):
             }
 
     def _facts_elsewhere(self, name: str) -> dict[str, Any]:
-        """Entries in answers for a licence used elsewhere: ``elsewhere``, ``age`` in seconds (None:
-        the file was not read yet) and ``stale``; empty for a licence without such a file."""
+        """Return the additions to an answer for a licence used elsewhere: ``elsewhere``, ``age`` in
+        seconds (None: not read yet) and ``stale``; empty for other licences."""
         if self._licenses[name].elsewhere is None:
             return {}
         return {

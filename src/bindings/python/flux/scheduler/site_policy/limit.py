@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""One limit, as in its table, and the jobs that count against it."""
+"""A limit, as in its table, and the jobs that count against it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.holdings import Holding
 
-#: The index of the number of jobs in `DIMENSIONS`.
+#: Index of the number of jobs in `DIMENSIONS`.
 JOBS = DIMENSIONS.index("jobs")
 
 
 class Limit(NamedTuple):
-    """One limit, as in its table.
+    """A limit, as in its table.
 
     Attributes:
-        name (str): its name
-        scope (Scope): the jobs it is for
-        most (tuple): maximum of each of `DIMENSIONS`; None: no limit
-        soft (bool): jobs over it go behind all others, but may run
-        deny (bool): a job that alone exceeds the limit is denied
-        strict (bool): later jobs of a key respect the needs of the first that waits
-        bounds (tuple): the values in `most` other than None, each with its index in `DIMENSIONS`
+        name (str): name of the limit
+        scope (Scope): the jobs that it applies to
+        most (tuple): maximum per dimension; None: unlimited
+        soft (bool): whether jobs over it go behind all others, but may run
+        deny (bool): whether a job that alone exceeds it is denied
+        strict (bool): whether later jobs of a key must leave the needs of the first waiting one
+        bounds (tuple): (index in `DIMENSIONS`, maximum) of limited dimensions
     """
 
     name: str
@@ -43,7 +43,7 @@ class Limit(NamedTuple):
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The queues that it names."""
+        """The queues named in the table."""
         return self.scope.queues
 
 
@@ -78,20 +78,20 @@ def read_limit(name: str, value: Any) -> Limit:
 
 
 class Use:
-    """The use of one limit by the jobs of one key.
+    """The use of a limit by the jobs of one key.
 
     Attributes:
         limit (Limit): the limit
         key (tuple): user id, bank or queue of the jobs, or two of them
         userid (int or None): the jobs' user, if it is the same for all
         ranks (RankCounts): the jobs' ranks
-        used (list): the jobs' holdings, of each of `DIMENSIONS`
-        waiting (dict): by key of a deferral, (uses, least amount), the uses in which the jobs that
-            wait for this one count
-        pending (list): the least that all pending jobs of the key take together
-        head (PendingJob or None): if the limit is strict, the first job that waits for it
-        certain (dict): by id, pending jobs with a promise that this limit was said to keep
-        demoted (set): ids of pending jobs that are over a soft limit
+        used (list): the jobs' holdings, per dimension
+        waiting (dict): key of a deferral -> (uses in which these waiting jobs count, their minimum
+            amount)
+        pending (list): minimum of all pending jobs of the key together
+        head (PendingJob or None): the first job waiting for the limit, if it is strict
+        certain (dict): id -> pending job with a promise that this limit is certain to allow
+        demoted (set): ids of pending jobs over a soft limit
     """
 
     __slots__ = (
@@ -121,7 +121,7 @@ class Use:
 
     @property
     def whose(self) -> str:
-        """Whose jobs are counted, in words; empty: all."""
+        """Owner of the counted jobs, in words; empty: all jobs."""
         return self.limit.scope.whose(self.key)
 
     @property
@@ -130,7 +130,7 @@ class Use:
         return not (self.used[JOBS] or self.pending[JOBS] or self.waiting)
 
     def change(self, before: Holding, after: Holding, jobs: int = 0) -> None:
-        """The holding of a job of the key has changed."""
+        """Update the use after a job's holding has changed."""
         used, ranks = self.used, self.ranks
         gone = before.ranks & ~after.ranks
         new = after.ranks & ~before.ranks
@@ -144,7 +144,7 @@ class Use:
         used[JOBS] += jobs
 
     def expect(self, amount: Amount, sign: int) -> None:
-        """A job that takes at least `amount` is pending or, with `sign` -1, no longer pending."""
+        """Add a pending job's minimum or, with `sign` -1, remove it."""
         nodes, cores, gpus, jobs = amount
         pending = self.pending
         pending[0] += sign * nodes
@@ -153,8 +153,8 @@ class Use:
         pending[JOBS] += sign * jobs
 
     def over(self, more: Sequence[int], kept: Amount | None = None) -> int | None:
-        """The index in `DIMENSIONS` that would be over the limit with `more` of each, besides
-        `kept`; None: none."""
+        """Return the first index in `DIMENSIONS` at which `more` and `kept` would exceed the limit,
+        or None."""
         used = self.used
         for at, most in self.limit.bounds:
             if used[at] + more[at] + (kept[at] if kept is not None else 0) > most:
@@ -162,7 +162,7 @@ class Use:
         return None
 
     def room(self, each: Amount) -> int | None:
-        """The number of jobs taking at least `each` that could be let in; None: any number."""
+        """Return the number of jobs with minimum `each` that could be let in; None: unlimited."""
         used = self.used
         rooms = [
             max(0, limit - used[at]) // each[at] for at, limit in self.limit.bounds if each[at]

@@ -2,14 +2,14 @@
 """Limits on the resources that the jobs of a user, a bank or a queue hold at a time:
 ``[limits.NAME]``.
 
-A job counts with the resources in its R, from its start to its final ``sched.free``, so including
-clean-up. A limit is checked twice: first against the least that a request can take, before the pool
-is asked, and then exactly, against the pool's offer. So a limit of nodes is enforced although a
-job's number of nodes is not known beforehand.
+A job counts with the resources in its R, from its start to its final ``sched.free``, including
+clean-up. A limit is checked twice: against the minimum of the request, before the pool is asked,
+and then exactly, against the pool's offer. So a limit of nodes is enforced although a job's number
+of nodes is not known beforehand.
 
 A job over a limit is deferred: it has no promise and no job waits behind it. Such jobs are grouped
-by the limits that they count against and by their least needs. When none of these limits is
-exceeded any more, they are readmitted one after another until one is reached.
+by the limits that they count against and by their minimum needs. When none of these limits is
+exceeded any more, they are readmitted one by one until one is reached.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Hashable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.pool.masks import idset_text, popcount
+from flux.resource.pool.masks import popcount
 from flux.resource.pool.remembered import Remembered
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
 
-#: The singular nouns.
+#: Singular nouns.
 NOUNS = {"nodes": "node", "cores": "core", "gpus": "GPU", "jobs": "job"}
 
 
 class Counted:
-    """The record of a job that a limit is for.
+    """The record of a job that a limit applies to.
 
     Attributes:
-        uses (tuple): the `Use` objects it counts in, in the order of the limits
-        least (Amount): the least that it takes
-        waits (bool): it is pending, and counts in `Use.pending`
-        holds (Holding): the resources it holds
-        asked: its request; `now` is the least that it takes with the present ranks
-        seen (int): number of the last change of ranks that `now` takes into account
+        uses (tuple): the `Use` objects in which it counts, in order of limits
+        least (Amount): the minimum that it takes
+        waits (bool): whether it is pending, and counts in `Use.pending`
+        holds (Holding): the resources that it holds
+        asked: its request; `now` is the minimum that it takes with the present ranks
+        seen (int): number of the last change of ranks included in `now`
     """
 
     __slots__ = ("asked", "holds", "least", "now", "seen", "uses", "userid", "waits")
@@ -66,7 +66,7 @@ class Counted:
 
 
 class LimitRule(TableRule):
-    """Keeps a job waiting while it would take its user, bank or queue over a limit."""
+    """Keeps a job waiting while it would exceed the limit of its user, bank or queue."""
 
     name = "limit"
     table = "limits"
@@ -77,14 +77,14 @@ class LimitRule(TableRule):
         self._limits: list[Limit] = []
         self._uses: dict[tuple[str, tuple[Any, ...]], Use] = {}
         self._jobs: dict[int, Counted] = {}
-        #: by key of a deferral, the `Use` that the pool's offer would exceed
+        #: key of a deferral -> `Use` that the pool's offer would exceed
         self._offers: dict[Hashable, Use] = {}
-        #: by `Use` and request, why the pool's present offer is too much; void when the offer may
+        #: (`Use`, request) -> why the pool's present offer is too much; void when the offer may
         #: change
         self._too_much: Remembered[tuple[Use, tuple[Any, float]], str] = Remembered()
-        #: how often ranks have changed
+        #: number of changes of ranks
         self._changes = 0
-        #: ids of the jobs to move behind all others
+        #: ids of jobs to move behind all others
         self._to_demote: list[int] = []
 
     # -- the table ---------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class LimitRule(TableRule):
     # -- limits of a job ---------------------------------------------------------------------------
 
     def _uses_of(self, userid: int, attributes: SystemAttributes) -> tuple[Use, ...]:
-        """The `Use` objects that a job counts in."""
+        """Return the `Use` objects in which a job counts."""
         uses = []
         for limit in self._limits:
             key = limit.scope.key_of(userid, attributes, self.host.queue_names)
@@ -140,12 +140,12 @@ class LimitRule(TableRule):
                 self._heads(use, job)
 
     def _least(self, request: Any) -> Amount:
-        """What a request takes at least.  O(1) once seen."""
+        """Return the minimum that a request takes.  O(1) once cached."""
         return Amount(*self.host.facts.least_of(request), 1)
 
     def _alone_too_much(self, limit: Limit, job: PendingJob) -> str | None:
-        """Why a job alone is over the limit, in a sentence; None: it is not. Shared nodes count
-        too, since there is no other job to share with."""
+        """Return why a job alone exceeds the limit, in a sentence, or None. Nodes that it may share
+        count too: there is no other job to share with."""
         request = job.resource_request
         least = self._least(request)._replace(nodes=max(1, getattr(request, "nnodes", 1)))
         for at, most in limit.bounds:
@@ -179,20 +179,23 @@ class LimitRule(TableRule):
             asked = self._asked(job)
             refused = self._too_much.get((use, asked))
             if refused is not None:
-                return self._wait_for_offer(use, asked, refused)
+                # Promises may change the pool's offer to the next job.
+                plan = self.host.planning.current()
+                if plan is None or plan.keeps_nothing_from(job.jobid):
+                    return self._wait_for_offer(use, asked, refused)
         return None
 
     def _more(self, use: Use, job: PendingJob, least: Amount) -> Amount:
-        """The least that a job adds to a count. If it may share nodes, it can run on those of other
-        jobs of the key, but it may request more nodes than these use."""
+        """Return the minimum that a job adds to a use. If it may share nodes, it can run on those
+        of other jobs of the key, but may request more nodes than these use."""
         if least.nodes or use.limit.most[0] is None:
             return least
         missing = getattr(job.resource_request, "nnodes", 0) - len(use.ranks)
         return least._replace(nodes=max(0, missing))
 
     def _kept(self, use: Use, job: PendingJob) -> Amount | None:
-        """The amount that a job must leave free: the needs of the first waiting job, if the limit
-        is strict, and those of jobs ahead of it that were promised a start before it would end."""
+        """Return the amount that a job must leave free: the needs of the first waiting job, if the
+        limit is strict, and those of jobs ahead that are promised a start before it would end."""
         head, kept = use.head, None
         if head is not None and head is not job and head < job:
             kept = self._least_of(head)
@@ -211,7 +214,7 @@ class LimitRule(TableRule):
         return Amount() if known is None else known.least
 
     def _defer(self, use: Use, job: PendingJob, at: int, known: Counted) -> Deferral | None:
-        """A job is over a limit."""
+        """Return the deferral of a job over a limit."""
         limit = use.limit
         if limit.soft:
             if job.demoted:
@@ -229,8 +232,8 @@ class LimitRule(TableRule):
         return Deferral(self._reason(use, job, at), key=key)
 
     def _heads(self, use: Use, job: PendingJob) -> None:
-        """A job waits for a strict limit: later jobs must respect its needs, unless it would wait
-        for ever."""
+        """Note a job that waits for a strict limit: later jobs must leave its needs, unless it
+        would wait forever."""
         if (use.head is None or job < use.head) and self._alone_too_much(use.limit, job) is None:
             use.head = job
 
@@ -248,7 +251,7 @@ class LimitRule(TableRule):
         return self._sentence(use, at, max(1, self._least(job.resource_request)[at]))
 
     def _sentence(self, use: Use, at: int, needs: int, more: str = "") -> Reason:
-        """The use of a limit in words, and a job's needs (0: without a job)."""
+        """Return the use of a limit in words, with a job's needs (0: without a job)."""
         limit = use.limit
         what = NOUNS[DIMENSIONS[at]] + "s"
         where = f" in {', '.join(limit.queues)}" if limit.queues else ""
@@ -292,7 +295,8 @@ class LimitRule(TableRule):
         return None
 
     def _asked(self, job: PendingJob) -> tuple[Any, float]:
-        """The key of an offer: a job's shape and, if there are promises, its limit in seconds."""
+        """Return the key of an offer: a job's shape and, if there are promises, its limit in
+        seconds."""
         request = job.resource_request
         return getattr(request, "shape", None), getattr(request, "duration", 0.0)
 
@@ -302,8 +306,8 @@ class LimitRule(TableRule):
         return Deferral(reason, key=key)
 
     def _less(self, job: PendingJob, known: Counted) -> Iterator[Any]:
-        """Requests within the remainder, if the job takes a range; and for nodes of other jobs of
-        the key, if it may share nodes."""
+        """Yield smaller requests within the remainder, if the job's is a range; and requests for
+        nodes of other jobs of the key, if it may share nodes."""
         request = job.resource_request
         shape = getattr(request, "shape", None)
         if shape is None:
@@ -326,9 +330,7 @@ class LimitRule(TableRule):
         if fewer is not None:
             yield fewer
         if own > 0 and not shape.exclusive and left[0] is not None:
-            on_own = {"ranks": [idset_text(own)]}
-            constraint = {"and": [shape.constraint, on_own]} if shape.constraint else on_own
-            yield request.with_shape(shape.replace(constraint=constraint))
+            yield request.on_ranks(own)
 
     def keeps_promise(self, job: PendingJob) -> bool:
         known = self._jobs.get(job.jobid)
@@ -336,11 +338,11 @@ class LimitRule(TableRule):
             return True
         hard = [use for use in known.uses if not use.limit.soft]
         for use in hard:
-            # The number of nodes of a job that may share them is not known.
+            # The number of nodes is unknown for a job that may share them.
             if use.limit.most[0] is not None and not known.least.nodes:
                 return False
-            # Nothing can keep it from starting if all pending jobs fit at the same time; later jobs
-            # respect its needs.
+            # It is certain to start if all pending jobs fit together, since later jobs leave its
+            # needs.
             if use.over(use.pending) is not None:
                 return False
         for use in hard:
@@ -397,7 +399,7 @@ class LimitRule(TableRule):
         self._too_much.clear()
         known = self._jobs.get(jobid)
         if known is not None and not known.waits:
-            # Ranks that have left the instance still count until the job is freed.
+            # Ranks that have left the instance count until the job is freed.
             holds = NOTHING if final else known.holds.left_of(R)
             for use in known.uses:
                 use.change(known.holds, holds, -1 if final else 0)
@@ -432,7 +434,7 @@ class LimitRule(TableRule):
                 )
 
     def _ask_again(self) -> None:
-        """The pool's offers may have changed."""
+        """Let in jobs that wait for another offer: the pool's offers may have changed."""
         for key in list(self._offers):
             if self.host.admission.waiting(self, key):
                 self.host.let_in(self, key, self.host.admission.waiting(self, key))
@@ -442,7 +444,7 @@ class LimitRule(TableRule):
     # -- soft limits -------------------------------------------------------------------------------
 
     def _demote(self) -> None:
-        """Move jobs that are over a soft limit behind all others."""
+        """Move jobs over a soft limit behind all others."""
         jobids, self._to_demote = self._to_demote, []
         for jobid in jobids:
             job = self.host.pending(jobid)
@@ -452,7 +454,7 @@ class LimitRule(TableRule):
         self.host.readmit(self, "soft")
 
     def _promote(self, use: Use) -> None:
-        """The jobs of a key are no longer over its soft limit."""
+        """Move the jobs of a key back: it is no longer over its soft limit."""
         jobids, use.demoted = use.demoted, set()
         for jobid in jobids:
             job = self.host.pending(jobid)
@@ -463,7 +465,7 @@ class LimitRule(TableRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def why(self, job: PendingJob) -> str | None:
-        # `check` was not called for a job that is refused together with others of its shape.
+        # `check` was not called for a job refused together with others of its shape.
         known = self._jobs.get(job.jobid)
         if known is None or not known.waits:
             return None
@@ -478,8 +480,8 @@ class LimitRule(TableRule):
         return None if deferral is None else deferral.reason
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """The limit that keeps `job` from starting: name, whose, what, used, most, needs, and when
-        enough of it may be free again, ``t_again``, with ``job``; or None."""
+        """Return the limit that keeps `job` from starting: name, whose, what, used, most, needs,
+        and ``t_again``, when enough may be free, with ``job``."""
         known = self._jobs.get(job.jobid)
         if known is None:
             return {}
@@ -502,8 +504,8 @@ class LimitRule(TableRule):
         return {"limit": None}
 
     def _again(self, use: Use, at: int, least: Amount) -> tuple[float | None, int | None]:
-        """When enough jobs of a key will have ended to make room for another, and the last of
-        these. O(running jobs that limits count)."""
+        """Return when enough jobs of a key will have ended to make room for another, and the last
+        of these.  O(running jobs counted)."""
         pool = self.host.resources
         ends = []
         for jobid, known in self._jobs.items():
@@ -534,8 +536,7 @@ class LimitRule(TableRule):
         return None, None
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
-        """The use of each limit that `caller` may see; None at points where the answer may
-        pause."""
+        """Yield the use of each limit that `caller` may see; None where the answer may pause."""
         own = {
             use for known in self._jobs.values() if known.userid == caller.userid
             for use in known.uses
@@ -561,7 +562,7 @@ class LimitRule(TableRule):
             yield Owned(entry, use.userid)
 
     def _waiting(self, use: Use) -> int:
-        """The number of jobs that would be over a limit."""
+        """Return the number of jobs that would exceed a limit."""
         waiting = self.host.admission.waiting
         return sum(waiting(self, key) for key in use.waiting if use.over(key[1]) is not None)
 
@@ -610,15 +611,15 @@ class LimitRule(TableRule):
 
 
 def _no_more(request: Any, left: list[int | None]) -> Any:
-    """A request for a range, reduced to the remaining nodes, cores and GPUs; None if it is for no
-    range, or even its minimum is too much."""
+    """Return a range request reduced to the remaining nodes, cores and GPUs; None if it is not a
+    range, or its minimum is too much."""
     shape = request.shape
     counts = {"node_count": shape.node_count, "slot_count": shape.slot_count}
     ranges = {key: count for key, count in counts.items() if count is not None and not count.fixed}
     if not ranges:
         return None
     nodes, cores, gpus = left
-    # The need for one of each count, with the other at its minimum.
+    # need for one of each count, with the other at its minimum
     least_nodes = 1 if shape.node_count is None else shape.node_count.min
     least_slots = shape.slot_count.min
     changes = {}

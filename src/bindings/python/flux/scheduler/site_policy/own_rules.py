@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """A site's own rules, from the configuration (``[rules]``) or the argument ``rule=``.
 
-Each is given as ``FILE:CLASS``, a class derived from `AdmissionRule` or, if its own table switches
-it on, from `TableRule`. The file must be writable only by the instance owner and root. It is run
+Each is given as ``FILE:CLASS``, a class derived from `AdmissionRule` or, if enabled by its own
+table, from `TableRule`. The file must be writable only by the instance owner and root. It is run
 when the rule comes into force; checking a configuration does not run it.
 """
 
@@ -17,13 +17,13 @@ from flux.scheduler.site_policy.table_rule import TableRule
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
 
-#: The table, and the noun for one of its entries.
+#: The table, and the noun for its entries.
 TABLE = "rules"
 WHAT = "CLASS"
 
 
 def read_rule(key: str, value: Any, check_owner: bool = True) -> str:
-    """Read one entry of ``[rules]``: ``NAME = "FILE:CLASS"``. The file is read, but not run.
+    """Parse an entry of ``[rules]``: ``NAME = "FILE:CLASS"``. The file is read, but not run.
 
     Raises:
         ValueError: the entry is invalid; the text says why
@@ -42,7 +42,7 @@ def make_rule(
     errors: ErrorReporter,
     check_owner: bool = True,
 ) -> AdmissionRule:
-    """Make the rule that ``FILE:CLASS`` names.
+    """Make the rule of ``FILE:CLASS``.
 
     Args:
         option (str): name of the argument or key, for errors

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Jobs in one rack, or in as few as possible: ``[topology.LEVEL]``.
+"""Jobs in one rack, or in the minimum number of racks: ``[topology.LEVEL]``.
 
 A level, such as ``rack``, is a set of groups of nodes. A job requests a placement at a level with
 ``system.placement``:
 
 - ``required``: all of its nodes, or each segment of them, in one group. Until that is possible it
-  waits as for resources: it is promised the earliest time at which one of the groups has room.
-- ``preferred``: the same until it has waited for ``wait``, then anywhere. Promises before that are for
+  waits as for resources: it is promised the earliest time at which a group has room.
+- ``preferred``: the same until it has waited for ``wait``, then anywhere. Earlier promises are for
   one group.
 
-If there are levels, the pool places all other jobs in as few groups as possible, the fullest first,
-so that whole groups stay free; no job waits longer for that. R does not contain groups; a job with
-a placement is annotated with its groups (``sched.placement``).
+If there are levels, the pool places all other jobs in the minimum number of groups, the fullest
+first, so that whole groups stay free; no job waits longer for that. R does not contain groups; a
+job with a placement is annotated with its groups (``sched.placement``).
 
 The rule adds the placement to the job's resource request (`flux.resource.request.Shape.within`);
-the rest is in the pool (`flux.resource.pool.groups`), so that plans, reasons and ``flux sched
-when`` respect it.
+the pool does the rest (`flux.resource.pool.groups`), so that plans, reasons and ``flux sched when``
+respect it.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ MODES = ("required", "preferred")
 
 
 class Level(NamedTuple):
-    """One level, as in its table.
+    """A level, as in its table.
 
     Attributes:
         groups (tuple): of ``(name, hostlist)``; empty if properties define the groups
-        prefix (str): a node with a property that begins with it is in the group named by the rest
-            of the property; empty if there is none
+        prefix (str): prefix of properties that define groups: the rest of a node's property is the
+            name of its group; empty if none do
     """
 
     groups: tuple[tuple[str, str], ...]
@@ -59,9 +59,9 @@ class Wanted(NamedTuple):
     Attributes:
         level (str): the level of the groups
         mode (str): one of `MODES`
-        segment (int or None): nodes of a segment; None: no segments
-        most (int or None): maximum number of groups; None: one, or with segments any number
-        wait (float): with ``preferred``, how long the job waits for it, seconds
+        segment (int or None): number of nodes of a segment; None: no segments
+        most (int or None): maximum number of groups; None: one, or unlimited with segments
+        wait (float): with ``preferred``: maximum wait for it, seconds
     """
 
     level: str
@@ -76,10 +76,10 @@ class Placed:
 
     Attributes:
         wanted (Wanted): its placement
-        within (Within): the same, in terms of the existing groups
-        until (float or None): when its wait for that ends, seconds since the epoch; None: never, or
-            it does not wait
-        timer (Timer or None): for that time
+        within (Within): the placement, in terms of existing groups
+        until (float or None): end of its wait for the placement, seconds since the epoch; None: no
+            end, or no wait
+        timer (Timer or None): timer for that time
     """
 
     __slots__ = ("timer", "until", "wanted", "within")
@@ -91,14 +91,14 @@ class Placed:
         self.timer: Timer | None = None
 
     def stop_waiting(self) -> None:
-        """Its wait for the placement is over."""
+        """End its wait for the placement."""
         if self.timer is not None:
             self.timer.cancel()
         self.until = self.timer = None
 
 
 def read_wanted(value: Any) -> Wanted:
-    """Read ``system.placement``. It is user input, so it is checked.
+    """Parse ``system.placement``. It is user input, so it is checked.
 
     Raises:
         ValueError: it is invalid; the text is for the user
@@ -121,7 +121,7 @@ def read_wanted(value: Any) -> Wanted:
 
 
 def within_of(wanted: Wanted, groups: Groups, request: Any) -> Within:
-    """The `Within` of a request with its job's placement.
+    """Return the `Within` of a request with its job's placement.
 
     Raises:
         ValueError: they conflict
@@ -173,10 +173,10 @@ class PlacementRule(TableRule):
         return level
 
     def _find(self, level: Level) -> dict[str, int]:
-        """Map the name of each group to the mask of its ranks; no rank is in two.
+        """Return {name of group: mask of its ranks}; no rank is in two.
 
         Raises:
-            ValueError: a listed group is not a list of hosts, or a host is in two of them
+            ValueError: a listed group is not a list of hosts, or a host is in two groups
         """
         pool = self.host.resources
         found: dict[str, int] = {}
@@ -217,11 +217,11 @@ class PlacementRule(TableRule):
         self._engage()
         if self.host.planning.pool_can("pack_by"):
             self._make_groups()
-            # Existing promises were for the old groups.
+            # Existing promises are for the old groups.
             self.host.planning.renew()
 
     def _make_groups(self) -> bool:
-        """Find the groups of all levels. Returns whether any has changed."""
+        """Compute the groups of all levels. Return whether any has changed."""
         levels = {}
         for level, entry in self.entries.items():
             found = self._find(entry)
@@ -241,17 +241,17 @@ class PlacementRule(TableRule):
         return changed
 
     def ranks_changed(self, lost: bool) -> None:
-        # Properties of nodes may define groups.
+        # properties of nodes may define groups
         if any(entry.prefix for entry in self.entries.values()) and self._make_groups():
             self.host.tell_pending(self)
 
     # -- pending jobs ------------------------------------------------------------------------------
 
     def _placed(self, request: Any, attributes: SystemAttributes) -> Placed:
-        """The placement of a job with this request.
+        """Return the placement of a job with this request.
 
         Raises:
-            ValueError: it is impossible here
+            ValueError: it is impossible in this instance
         """
         wanted = read_wanted(attributes.get("placement"))
         groups = self._levels.get(wanted.level)
@@ -292,7 +292,7 @@ class PlacementRule(TableRule):
         job.resource_request = together
 
     def _wait_over(self, jobid: int) -> None:
-        """A job's wait for its preference is over: from now on it takes nodes anywhere."""
+        """End a job's wait for its preference: from now on it takes any nodes."""
         placed, job = self._jobs.get(jobid), self.host.pending(jobid)
         if placed is not None and job is not None:
             placed.stop_waiting()
@@ -330,7 +330,7 @@ class PlacementRule(TableRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """A job's placement, and the end of its wait for it (seconds since the epoch)."""
+        """Return a job's placement, and the end of its wait for it (seconds since the epoch)."""
         placed = self._jobs.get(job.jobid)
         if placed is None:
             return {}
@@ -346,11 +346,11 @@ class PlacementRule(TableRule):
         }
 
     def levels(self) -> list[dict[str, Any]]:
-        """For each level: ``level``; the numbers of ``groups``, and of ``idle_groups``, whose nodes
-        are all up and idle; of ``nodes`` in groups; ``idle_nodes``, the largest number of up and
-        idle nodes in one group; and the number of jobs ``waiting`` for groups.
+        """Return for each level: ``level``; the numbers of ``groups``, of ``idle_groups``, whose
+        nodes are all up and idle, and of ``nodes`` in groups; ``idle_nodes``, the maximum number of
+        up and idle nodes in one group; and the number of jobs ``waiting`` for groups.
 
-        O(groups + jobs with a placement).
+        O(groups + jobs with placements).
         """
         pool = self.host.resources
         idle, ranks = pool.idle_ranks & pool.eligible_ranks(), pool.ranks
@@ -370,8 +370,8 @@ class PlacementRule(TableRule):
         return found
 
     def _waiting(self, groups: Groups) -> int:
-        """The number of pending jobs that can start only in such groups now: without those whose
-        wait for a preference is over."""
+        """Return the number of pending jobs that can start only in such groups now, without those
+        whose wait for a preference is over."""
         count = 0
         for jobid, placed in self._jobs.items():
             if placed.within.groups is groups:
@@ -384,15 +384,15 @@ class PlacementRule(TableRule):
 
 
 def _together(request: Any, placed: Placed) -> Any:
-    """A request for the groups of its job's placement."""
+    """Return a request for the groups of its job's placement."""
     return request.with_shape(request.shape.replace(within=placed.within))
 
 
 def _anywhere(request: Any) -> Any:
-    """A request without regard to groups.
+    """Return a request without regard to groups.
 
     Raises:
-        ValueError: it is not a request that a pool places by ranks
+        ValueError: the pool does not place this request by ranks
     """
     shape = getattr(request, "shape", None)
     if shape is None:

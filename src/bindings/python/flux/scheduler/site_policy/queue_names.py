@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The queues that a name covers (RFC 33)."""
+"""Resolution of queue names with virtual queues (RFC 33)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ class QueueNames:
     """The parents of virtual queues.
 
     A virtual queue is another queue for the resources of its parent. In a site's tables, such as a
-    limit, the name of a parent covers its virtual queues as well; that of a virtual queue only
-    itself. A name that is not in the configuration covers only itself.
+    limit, a parent's name includes its virtual queues; a virtual queue's name, or one that is not
+    configured, stands only for itself.
     """
 
     def __init__(self) -> None:
         self._parents: dict[str, str] = {}
 
     def read(self, config: dict[str, Any]) -> bool:
-        """Read the parents from the configuration, ``queues.NAME.parent``. Returns whether one has
+        """Read the parents from the configuration, ``queues.NAME.parent``. Return whether one has
         changed."""
         queues = config.get("queues")
         parents = {}
@@ -32,13 +32,13 @@ class QueueNames:
         return changed
 
     def parent(self, queue: str | None) -> str | None:
-        """The parent of a virtual queue; None: it is not a virtual queue.  O(1)."""
+        """Return the parent of a virtual queue, or None for other queues.  O(1)."""
         return None if queue is None else self._parents.get(queue)
 
     def covers(self, name: str, queue: str | None) -> bool:
-        """Whether `name` covers a job's queue (None: it has none).  O(1)."""
+        """Whether `name` includes a job's queue (None: it has none).  O(1)."""
         return queue is not None and (queue == name or self._parents.get(queue) == name)
 
     def any_covers(self, names: Iterable[str], queue: str | None) -> bool:
-        """Whether one of some names covers a job's queue."""
+        """Whether one of some names includes a job's queue."""
         return any(self.covers(name, queue) for name in names)

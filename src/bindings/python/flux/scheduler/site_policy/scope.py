@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The jobs that an entry of a table is for, and how it groups them."""
+"""The jobs that an entry of a table applies to, and how they are grouped."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.fields import Fields
     from flux.scheduler.site_policy.queue_names import QueueNames
 
-#: The keys by which jobs are counted together.
+#: Keys by which jobs are counted together.
 PER = ("user", "bank", "queue", "user+queue", "bank+queue", "instance")
 
 
 class Scope(NamedTuple):
-    """The jobs of a limit or a budget.
+    """The jobs that a limit or a budget applies to.
 
     Attributes:
         per (str): one of `PER`
-        queues, users, banks (tuple): only for their jobs; empty: for all
-        exempt_users, exempt_banks (tuple): not for their jobs
-        in_reservations (bool): jobs that name a reservation count
+        queues, users, banks (tuple): only their jobs; empty: all jobs
+        exempt_users, exempt_banks (tuple): jobs not included
+        in_reservations (bool): whether jobs that name a reservation are included
     """
 
     per: str
@@ -37,8 +37,8 @@ class Scope(NamedTuple):
     def key_of(
         self, userid: int, attributes: SystemAttributes, names: QueueNames
     ) -> tuple[Any, ...] | None:
-        """The key under which a job is counted: user id, bank or queue, or two of them; None: the
-        job is not in this scope."""
+        """Return the key under which a job is counted: user id, bank or queue, or two of them; None
+        if the job is not included."""
         queue, bank = attributes.queue, attributes.bank or ""
         if self.queues and not names.any_covers(self.queues, queue):
             return None
@@ -65,12 +65,12 @@ class Scope(NamedTuple):
         )
 
     def user_of(self, key: tuple[Any, ...]) -> int | None:
-        """The user of a key's jobs; None: several."""
+        """Return the user of a key's jobs, or None for several."""
         parts = self.per.split("+")
         return key[parts.index("user")] if "user" in parts else None
 
     def whose(self, key: tuple[Any, ...]) -> str:
-        """Whose jobs a key counts, in words; empty: all."""
+        """Return the owner of a key's jobs, in words; empty: all jobs."""
         found = []
         for what, value in zip(self.per.split("+"), key):
             if what == "user":
@@ -85,7 +85,7 @@ class Scope(NamedTuple):
 
 
 def read_scope(table: Fields) -> Scope:
-    """Take the keys of a scope out of a table.
+    """Take the keys of a scope from a table.
 
     Raises:
         ValueError: the entry is invalid; the text begins with the key

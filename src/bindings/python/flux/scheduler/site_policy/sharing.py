@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Jobs that may share a node: ``[sharing.NAME]``.
 
-Modes, the strictest first: ``node``, a job gets whole nodes; ``user`` and ``bank``, the jobs on a node
-are all of one user or bank; ``free``, any jobs.
+Modes, the strictest first: ``node``: a job gets whole nodes; ``user`` and ``bank``: the jobs on a
+node belong to one user or bank; ``free``: any jobs.
 
-With ``node`` a request is changed when it comes: the pool sees one for whole nodes. With ``user`` and
-``bank`` a rank is *claimed* by the key (user or bank) of the first job on it, until the last job there is
-freed, including clean-up. A job is placed beside others of its key first.
+With ``node`` a request is changed on arrival: the pool sees a request for whole nodes. With
+``user`` and ``bank`` a rank is *claimed* by the key (user or bank) of the first job on it, until
+the last job there is freed, including clean-up. A job is preferably placed beside others of its
+key.
 
 Claims are in the plan (`flux.resource.plan.claims`): a job that waits for claimed ranks keeps its
 place in the queue, and is promised the time at which the last job of another key has ended there. A
 pool that cannot plan, or another rule, may offer ranks claimed by others: these are freed, and
-other ranks are requested for the job. If there are none it is deferred until resources are freed.
+other ranks are requested. If there are none the job is deferred until resources are freed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flux.resource.plan.claims import ClaimPlan, Claims, only_on
+from flux.resource.plan.claims import ClaimPlan, Claims
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.remembered import Remembered, count_kept
 from flux.resource.pool.rv1 import object_of, read_lite
@@ -48,18 +49,18 @@ MODES = ("free", "bank", "user", "node")
 CLAIMING = ("user", "bank")
 
 
-#: The number of jobs with one key and one request that wait for claimed ranks and are examined
-#: again when resources are freed.
+#: Number of jobs per key and request, waiting for claimed ranks, that are examined again when
+#: resources are freed.
 RETRIED = 4
 
 
 class Sharing(NamedTuple):
-    """One rule, as in its table.
+    """A rule, as in its table.
 
     Attributes:
         mode (str): one of `MODES`
-        queues (tuple): for jobs of these queues; empty: of any
-        properties (tuple): on nodes with one of these properties; empty: on any
+        queues (tuple): applies to jobs of these queues; empty: of any
+        properties (tuple): applies on nodes with one of these properties; empty: on any
     """
 
     mode: str
@@ -68,12 +69,12 @@ class Sharing(NamedTuple):
 
 
 class Sharer(NamedTuple):
-    """The properties of a job that decide with which others it may share nodes.
+    """The properties of a job that determine the others with which it may share nodes.
 
     Attributes:
         queue (str or None): its queue
-        whole (int): mask of the ranks that it gets as whole nodes
-        claimant (Claimant): its key, and the ranks it claims, in each of the modes `CLAIMING`
+        whole (int): mask of the ranks that it gets only as whole nodes
+        claimant (Claimant): its key and the ranks that it claims, per mode in `CLAIMING`
     """
 
     queue: str | None
@@ -82,7 +83,7 @@ class Sharer(NamedTuple):
 
 
 def whole_nodes(shape: Shape, pool: ResourcePool, ranks: int) -> Shape:
-    """A shape for the fewest whole nodes that hold the minimum of `shape`.
+    """Return a shape for the minimum number of whole nodes that hold the minimum of `shape`.
 
     Args:
         shape (Shape): slots of cores, or of containers such as sockets
@@ -128,11 +129,11 @@ class SharingRule(TableRule):
         self._jobs: dict[int, Sharer] = {}
         #: the running jobs, and their ranks
         self._claims = Claims()
-        #: by queue and mode, the mask of ranks on which the mode applies to the queue's jobs
+        #: queue -> {mode: mask of ranks on which it applies to the queue's jobs}
         self._modes: dict[str | None, dict[str, int]] = {}
-        #: by user, bank and queue, the `Sharer` of their jobs
+        #: (user, bank, queue) -> `Sharer` of their jobs
         self._sharers: Remembered[tuple[Hashable, ...], Sharer] = Remembered()
-        #: by id, the slots of jobs that requested slots and get whole nodes
+        #: job id -> slots, of jobs that requested slots and get whole nodes
         self._slots: dict[int, int] = {}
         #: keys of deferrals
         self._waiting: set[Hashable] = set()
@@ -161,7 +162,7 @@ class SharingRule(TableRule):
 
     def configure(self, entries: dict[str, Sharing]) -> None:
         self._forget_all()
-        #: whether ranks are claimed at all
+        #: whether any ranks are claimed
         self._claiming = any(rule.mode in CLAIMING for rule in entries.values())
         # The plan is made again, with the present claims.
         self.host.planning.renew()
@@ -180,8 +181,8 @@ class SharingRule(TableRule):
         return ()
 
     def _where(self, queue: str | None) -> dict[str, int]:
-        """By mode, the ranks on which it applies to jobs of a queue: a node's rule overrides the
-        queue's, and of several the strictest counts."""
+        """Return {mode: mask of ranks on which it applies to jobs of a queue}: a node's rule
+        overrides the queue's, and the strictest of several counts."""
         found = self._modes.get(queue)
         if found is None:
             pool = self.host.resources
@@ -220,15 +221,16 @@ class SharingRule(TableRule):
         return sharer
 
     def as_queued(self, request: Any, attributes: SystemAttributes) -> Any:
-        # The job's user is not known here, so claims of others are ignored.
+        # The job's user is unknown here, so claims of others are ignored.
         return self._in_whole_nodes(request, self._where(attributes.queue)["node"])
 
     def _in_whole_nodes(self, request: Any, whole: int) -> Any:
-        """A request for whole nodes, if some of its possible ranks are given as whole nodes.
+        """Return a request for whole nodes, if the job can get some of its possible ranks only as
+        whole nodes.
 
         Args:
             request: the job's request
-            whole (int): mask of the ranks that its queue's jobs get as whole nodes
+            whole (int): mask of the ranks that jobs of its queue get only as whole nodes
         """
         if not whole:
             return request
@@ -263,8 +265,8 @@ class SharingRule(TableRule):
             plan.claims = ClaimPlan(self._claims, plan.pool)
 
     def _strange(self, sharer: Sharer) -> int:
-        """Mask of the ranks that a job may not use: those claimed by other keys, and those that it
-        would claim while jobs of other keys are on them."""
+        """Return the mask of ranks that a job may not use: those claimed by other keys, and those
+        that it would claim while jobs of other keys are on them."""
         return self._claims.apart_from(sharer.claimant)
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
@@ -280,7 +282,7 @@ class SharingRule(TableRule):
         if not own or not self.host.resources.fits_on(request, own):
             return None
         try:
-            found: ResourcePool = plan.alloc(job.jobid, only_on(request, own))
+            found: ResourcePool = plan.alloc(job.jobid, request.on_ranks(own))
         except (OSError, ValueError):
             return None  # some of its ranks are missing
         return found
@@ -302,8 +304,8 @@ class SharingRule(TableRule):
         return Deferral(self._sentence(job, sharer), key=key, instead=self._elsewhere(job, strange))
 
     def _meets(self, sharer: Sharer, pool: Any, held: int) -> bool:
-        """Whether some held ranks (a mask) are not allowed for a job in a copy of the pool, in
-        which some jobs have ended."""
+        """Whether some held ranks (a mask) are forbidden for a job in a copy of the pool, in which
+        some jobs have ended."""
         there = {jobid for jobid, _ in pool.job_end_times()}
         return any(
             on & held & sharer.claimant.apart_from(claimant)
@@ -312,10 +314,10 @@ class SharingRule(TableRule):
         )
 
     def _elsewhere(self, job: PendingJob, strange: int) -> Iterator[Any]:
-        """A job's request without the ranks `strange`."""
+        """Yield a job's request without the ranks `strange`."""
         usable = self.host.resources.ranks & ~strange
         if usable:
-            yield only_on(job.resource_request, usable)
+            yield job.resource_request.on_ranks(usable)
 
     def _sentence(self, job: PendingJob, sharer: Sharer) -> Reason:
         request = job.resource_request
@@ -408,7 +410,7 @@ class SharingRule(TableRule):
         return self._sentence(job, sharer)
 
     def _is_kept_off(self, job: PendingJob, sharer: Sharer) -> bool:
-        """Whether a job does not fit now but would if nothing were claimed."""
+        """Whether a job does not fit now but would without claims."""
         request = job.resource_request
         strange = self._strange(sharer)
         if getattr(request, "claimant", None) is None or not strange:

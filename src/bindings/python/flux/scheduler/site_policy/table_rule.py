@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The base of rules that a table of the configuration switches on."""
+"""The base class of rules enabled by a configuration table."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Over(NamedTuple):
     """Jobs that would be over an entry of a table that is not in force.
 
     Attributes:
-        entry (str): its key
-        text (str): the sentence about it
+        entry (str): key of the entry
+        text (str): description, in a sentence
         state (str): "running": together they use too much; or "pending"
-        jobs (list): their names
+        jobs (list): names of the jobs
     """
 
     entry: str
@@ -32,25 +32,25 @@ class Over(NamedTuple):
 
 
 class TableRule(AdmissionRule):
-    """An admission rule that its own table of the configuration switches on.
+    """An admission rule enabled by its own configuration table.
 
     It is among the scheduler's rules only while its table has an entry. When the table has changed,
     `configure` is called; then the rule is told of all jobs again, running ones (`hello`, with the
-    data that it `needs`) and pending ones (`alloc`). So it counts all jobs again, and need not
-    adjust its counts.
+    data that it `needs`) and pending ones (`alloc`). So it counts from scratch, and need not adjust
+    its counts.
 
-    A subclass sets `table`, parses an entry of it (`parse`), and takes the entries in `configure`.
-    It is listed in `flux.scheduler.site_policy.RULES`.
+    A subclass sets `table`, parses its entries (`parse`), and receives them in `configure`. It is
+    listed in `flux.scheduler.site_policy.RULES`.
 
     Args:
         host (RuleHost): the scheduler
         errors (ErrorReporter): logs errors
     """
 
-    #: Name of the table, as ``"limits"``.
+    #: Name of the table, such as ``"limits"``.
     table = ""
 
-    #: The name under which `flux sched limits` lists the rule's use, or None.
+    #: Name of the rule's list in `flux sched limits`, or None.
     lists: str | None = None
 
     host: RuleHost
@@ -66,7 +66,7 @@ class TableRule(AdmissionRule):
         self.errors = errors
 
     def parse(self, key: str, value: Any) -> Any:
-        """Parse one entry of the table, the value of one of its keys (usually a table itself).
+        """Parse an entry of the table: the value of a key (usually a table itself).
 
         Returns:
             the entry for `configure`; equal for entries with the same meaning
@@ -77,31 +77,31 @@ class TableRule(AdmissionRule):
         raise NotImplementedError
 
     def elsewhere(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Further entries, as `parse` takes them, from elsewhere in the configuration than the
-        table, by the name of that place in errors."""
+        """Return further entries, for `parse`, from other places in the configuration, by the name
+        of that place in errors."""
         return {}
 
     def configure(self, entries: dict[str, Any]) -> None:
-        """The entries of the table have changed, or exist for the first time: forget all jobs.
+        """Set the entries of the table, which have changed or are new, and forget all jobs.
 
-        Without entries the rule is about to be removed from the scheduler's rules.
+        Without entries the rule is about to be removed.
 
         Args:
-            entries (dict): by key, the results of `parse`
+            entries (dict): key -> result of `parse`
         """
         raise NotImplementedError
 
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
-        """The data of running jobs to look up for `hello`: some of ``jobspec`` and ``eventlog``; by
-        default, none.
+        """Return the data of running jobs to look up for `hello`, among ``jobspec`` and
+        ``eventlog``; by default none.
 
         Args:
-            entries (dict): those in force, or about to be
+            entries (dict): the entries in force, or about to be
         """
         return ()
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
-        """The present use, an object for each line, of which `caller` sees the fields in
+        """Yield the present use, an object per line, of which `caller` sees the fields in
         `flux.scheduler.disclosure.FIELDS`; None where the answer may pause."""
         return iter(())
 
@@ -112,7 +112,7 @@ class TableRule(AdmissionRule):
         running: list[RunningJob],
         pending: list[PendingJob],
     ) -> Iterator[Over | None]:
-        """The jobs that would be over entries that are not in force; changes nothing.
+        """Yield the jobs that would be over entries that are not in force; changes nothing.
 
         Args:
             entries (dict): the proposed entries of the table
@@ -121,6 +121,6 @@ class TableRule(AdmissionRule):
             pending: the pending jobs
 
         Yields:
-            Over: a line for the site; None where the answer may pause
+            Over: a line for the site's administrators; None where the answer may pause
         """
         return iter(())

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The reader of a site's policy tables.
 
-A table of the configuration has *entries*: ``[limits.NAME]`` for each limit, ``matlab = 40`` in
-``[licenses]``. Each entry is read as a whole or not at all: a fault is one line with its key in the
-log; the previous version of the entry stays in force, and so do the others.
+A configuration table has *entries*: ``[limits.NAME]`` per limit, ``matlab = 40`` in ``[licenses]``.
+An entry is read as a whole or not at all: a fault is logged in one line with its key; the previous
+version of the entry, and all others, stay in force.
 
-``[sched-limits]`` is the same as ``[limits]``. If the instance has both, the former takes
-precedence: flux-core may give the shorter name another meaning one day.
+``[sched-limits]`` is the same as ``[limits]``. If both exist, the former takes precedence:
+flux-core may some day give the shorter name another meaning.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ PREFIX = "sched-"
 
 
 class Findings:
-    """The errors in a configuration that is only checked; used in place of an ErrorReporter.
+    """The errors in a configuration that is only checked; replaces an ErrorReporter.
 
     Attributes:
-        faults (list of str): why entries cannot be used
+        faults (list of str): why entries are invalid
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Findings:
 
 
 class PolicyTables:
-    """Reads the tables of the features that have registered (`add`).
+    """Reads the tables of the registered features (`add`).
 
     Args:
         errors (ErrorReporter): logs errors
@@ -45,7 +45,7 @@ class PolicyTables:
     def __init__(self, errors: ErrorReporter | Findings) -> None:
         self._errors = errors
         self._parsers: dict[str, Callable[[str, Any], Any]] = {}
-        #: functions that return entries from elsewhere than the table, such as short forms
+        #: table -> function that returns entries from elsewhere, such as short forms
         self._others: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
         self._entries: dict[str, dict[str, Any]] = {}
 
@@ -58,8 +58,8 @@ class PolicyTables:
         """Register a table.
 
         Args:
-            table (str): its name, as ``"limits"``
-            parse: ``parse(key, value)`` returns an entry as the feature uses it, which must compare
+            table (str): name of the table, such as ``"limits"``
+            parse: ``parse(key, value)`` returns an entry in the feature's form, which must compare
                 equal if nothing has changed; raises ValueError, with a text that begins with the
                 key inside the entry, if it is invalid
             elsewhere: maps the whole configuration to further entries from elsewhere, by their
@@ -71,21 +71,21 @@ class PolicyTables:
         self._entries[table] = {}
 
     def drop(self, table: str) -> None:
-        """Forget a table and its entries: it is no longer read."""
+        """Unregister a table, with its entries."""
         del self._parsers[table], self._entries[table]
         self._others.pop(table, None)
 
     def entries(self, table: str) -> dict[str, Any]:
-        """The entries of a table that are in force, by key."""
+        """Return the entries of a table in force, by key."""
         return self._entries[table]
 
     def read(self, config: dict[str, Any]) -> set[str]:
-        """Read all tables; returns the names of those with a changed entry.
+        """Read all tables. Return the names of those with changed entries.
 
-        An entry that cannot be read is reported, and stays unchanged.
+        An invalid entry is reported, and stays unchanged.
 
         Args:
-            config (dict): the configuration of the instance
+            config (dict): the instance's configuration
         """
         changed = set()
         for table, parse in self._parsers.items():
@@ -96,11 +96,11 @@ class PolicyTables:
         return changed
 
     def doubts(self, config: dict[str, Any]) -> Iterator[str]:
-        """Probable mistakes in a valid configuration: a table with almost the name of a registered
-        one, and queues that are not configured.
+        """Yield probable mistakes in a valid configuration: a table with almost the name of a
+        registered one, and unconfigured queues.
 
         Args:
-            config (dict): the configuration from which the entries were last read
+            config (dict): the configuration last read
         """
         for written, table in config.items():
             name = written[len(PREFIX) :] if written.startswith(PREFIX) else written
@@ -120,8 +120,8 @@ class PolicyTables:
                         yield f"configuration: [{table}.{key}] there is no queue {queue!r}{hint}"
 
     def changes_to(self, other: PolicyTables) -> dict[str, dict[str, list[str]]]:
-        """The changes if the entries of `other` replaced these: by table, the keys of entries that
-        are ``new``, ``changed`` and ``gone``; without unchanged tables."""
+        """Return the changes if `other`'s entries replaced these: {table: {``new``, ``changed``,
+        ``gone``: keys}}, without unchanged tables."""
         found = {}
         for table, before in self._entries.items():
             after = other._entries[table]
@@ -137,7 +137,7 @@ class PolicyTables:
     def _read(
         self, table: str, config: dict[str, Any], parse: Callable[[str, Any], Any]
     ) -> dict[str, Any]:
-        """The present entries of a table."""
+        """Return the present entries of a table."""
         before = self._entries[table]
         written = PREFIX + table if PREFIX + table in config else table
         values = config.get(written, {})
@@ -155,7 +155,7 @@ class PolicyTables:
             except Exception as exc:
                 if isinstance(exc, ValueError):
                     self._errors.report(f"configuration: {place} {exc}")
-                else:  # a bug of ours must not end the site's scheduler
+                else:  # a bug here must not end the site's scheduler
                     self._errors.report(f"configuration: {place}", exc)
                 if key in before:
                     entries[key] = before[key]

@@ -2,9 +2,9 @@
 """The past use of resources by jobs, kept across reloads of the scheduler and restarts of the
 instance.
 
-An entry grows by the use per second of its key's running jobs, and decays by half each half-life.
-It is updated when it is read, so a job costs time when it starts and when it frees resources, and
-none between.
+An entry grows by the use per second of its key's running jobs, and decays by half in each
+half-life. It is updated when it is read, so a job costs time only when it starts and when it frees
+resources.
 """
 
 from __future__ import annotations
@@ -21,62 +21,62 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.rule_host import RuleHost
 
-#: The version of the stored format, and the interval between writes, seconds.
+#: Version of the stored format, and seconds between writes.
 VERSION = 1
 SAVE_INTERVAL_S = 600.0
 
-#: Entries that are written as one part of the checkpoint.
+#: Number of entries per part of the checkpoint.
 ENTRIES_PER_PART = 256
 
 #: Attributes to query of jobs that ended while no scheduler was loaded.
 ATTRIBUTES = ["userid", "bank", "queue", "ncores", "nnodes", "t_run", "t_inactive"]
 
-#: An entry without running jobs and with less than this, in units times seconds, is forgotten.
+#: Entries without running jobs and below this, in units times seconds, are dropped.
 NEGLIGIBLE = 1.0
 
 
 class Usage:
-    """Amounts by key: tuples of str, int or None, so that they can be stored.
+    """Amounts by key: a tuple of str, int or None, so that it can be stored.
 
     Args:
         half_life (float): seconds in which an amount decays by half; infinite: no decay
 
     Attributes:
-        through (float): the time up to which the use of running jobs was counted when the amounts
-            were stored or counting stopped, seconds since the epoch; 0: neither has happened
+        through (float): time up to which the use of running jobs was counted when the amounts were
+            stored or counting stopped, seconds since the epoch; 0: never
     """
 
     def __init__(self, half_life: float = inf) -> None:
         self.half_life = half_life
         self.through = 0.0
-        #: by key: the amount, its growth per second, and the time at which it had that amount
+        #: key -> (amount, growth per second, time of that amount)
         self._entries: dict[tuple[Any, ...], tuple[float, float, float]] = {}
 
     def change(self, key: tuple[Any, ...], rate: float, now: float, since: float = inf) -> None:
-        """The jobs of a key use `rate` more (or less) per second from `now` on, counted since
-        `since`.  O(1)."""
+        """Change the use per second by a key's jobs by `rate` from `now` on, counted since `since`.
+        O(1)."""
         amount, before, _ = self._at(key, now)
         if since < now:
             amount += self._used_by(rate, now - since)
         self._entries[key] = (amount, before + rate, now)
 
     def of(self, key: tuple[Any, ...], now: float) -> float:
-        """The amount of a key, in units times seconds.  O(1)."""
+        """Return the amount of a key, in units times seconds.  O(1)."""
         return self._at(key, now)[0]
 
     def add(self, key: tuple[Any, ...], amount: float, now: float) -> None:
-        """Add an amount that was used in the past."""
+        """Add an amount used in the past."""
         before, rate, _ = self._at(key, now)
         self._entries[key] = (before + amount, rate, now)
 
     def take(self, other: Usage, now: float) -> None:
-        """Take over the amounts of another `Usage`, whose running jobs are not counted here yet."""
+        """Add the amounts of another `Usage`, whose running jobs are not counted here yet."""
         for key in other.keys():
             self.add(key, other.of(key, now), now)
             self.through = now
 
     def keys(self) -> list[tuple[Any, ...]]:
-        """The keys with an entry."""
+        """Return the keys with an entry."""
         return list(self._entries)
 
     def cease(self, now: float) -> None:
@@ -86,17 +86,17 @@ class Usage:
             self._entries[key] = (self._at(key, now)[0], 0.0, now)
 
     def set_half_life(self, half_life: float, now: float) -> None:
-        """Amounts decay by another half-life from now on."""
+        """Set the half-life from now on."""
         for key in self._entries:
             self._entries[key] = self._at(key, now)
         self.half_life = half_life
 
     def forget(self, key: tuple[Any, ...]) -> None:
-        """Forget a key."""
+        """Remove a key."""
         self._entries.pop(key, None)
 
     def forget_negligible(self, now: float) -> None:
-        """Forget the keys with negligible amounts.  O(keys)."""
+        """Remove keys with negligible amounts.  O(keys)."""
         for key in self.keys():
             amount, rate, _ = self._at(key, now)
             if rate < 1e-9 and amount < NEGLIGIBLE:
@@ -113,11 +113,11 @@ class Usage:
         return amount * self._left(passed) + self._used_by(rate, passed), rate, now
 
     def _left(self, seconds: float) -> float:
-        """The remaining fraction of an amount after some time."""
+        """Return the remaining fraction of an amount after some time."""
         return 1.0 if self.half_life == inf else float(0.5 ** (seconds / self.half_life))
 
     def _used_by(self, rate: float, seconds: float) -> float:
-        """The remainder, at the end of a span, of the use during it."""
+        """Return what remains at the end of a time span of the use during it."""
         if self.half_life == inf:
             return rate * seconds
         return rate * self.half_life / log(2) * (1.0 - self._left(seconds))
@@ -125,7 +125,7 @@ class Usage:
     # -- the checkpoint ----------------------------------------------------------------------------
 
     def text(self, now: float) -> Iterator[str]:
-        """The amounts as JSON, in parts."""
+        """Yield the amounts as JSON text, in parts."""
         yield json.dumps({"version": VERSION, "through": now})[:-1] + ', "used": ['
         keys = self.keys()
         for at in range(0, len(keys), ENTRIES_PER_PART):
@@ -134,15 +134,15 @@ class Usage:
         yield "]}"
 
     def is_key(self, key: tuple[Any, ...]) -> bool:
-        """Whether a stored tuple can be a key."""
+        """Whether a stored tuple is a valid key."""
         return True
 
     def restore(self, stored: Any) -> None:
         """Load the parsed output of `text`.
 
         Raises:
-            ValueError: it is not such output; the other exceptions in
-                `flux.scheduler.checkpoint.DAMAGES` have the same meaning
+            ValueError: it has another form; other exceptions in `flux.scheduler.checkpoint.DAMAGES`
+                mean the same
         """
         if stored["version"] != VERSION:
             return
@@ -157,16 +157,16 @@ class Usage:
 
 
 class KeptUsage(Usage):
-    """Usage that is stored in the KVS, and completed with jobs that ended while no scheduler was
-    loaded, from ``job-list``.
+    """Usage stored in the KVS, and completed from ``job-list`` with jobs that ended while no
+    scheduler was loaded.
 
     Args:
         host (RuleHost): the scheduler
         errors (ErrorReporter): logs errors
-        key (str): its KVS key
-        learn: ``learn(job, since, until)``, called for such a job, with its `ATTRIBUTES` from
-            ``job-list``, and the span in which it is not counted yet, seconds since the epoch
-        is_key: whether a tuple can be a key
+        key (str): KVS key
+        learn: ``learn(job, since, until)`` is called for such a job, with its `ATTRIBUTES` from
+            ``job-list``, and the uncounted time span in seconds since the epoch
+        is_key: whether a tuple is a valid key
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class KeptUsage(Usage):
         self._key = key
         #: None: jobs are not counted yet, or only for a query
         self._checkpoint: Checkpoint | None = None
-        #: when ``job-list`` was queried, and the jobs running then
+        #: time at which ``job-list`` was queried, and the jobs running then
         self._asked_at = inf
         self._found: set[int] = set()
 
@@ -193,7 +193,7 @@ class KeptUsage(Usage):
         return self._is_key(key)
 
     def begin(self) -> None:
-        """Start counting jobs: load the amounts that an earlier scheduler has stored."""
+        """Start counting jobs: load the amounts stored by an earlier scheduler."""
         if self._checkpoint is not None:
             return
         host = self._host
@@ -214,13 +214,13 @@ class KeptUsage(Usage):
             )
 
     def found(self, jobid: int) -> float:
-        """A job was found running; returns the time from which to count it, seconds since the
+        """Add a job found running. Return the time from which to count it, seconds since the
         epoch."""
         self._found.add(jobid)
         return max(self._host.running[jobid].start, self.through)
 
     def changed(self) -> None:
-        """Jobs have come or gone: store the amounts in due time."""
+        """Store the amounts in due time: jobs have started or ended."""
         if self._checkpoint is not None:
             self._checkpoint.changed()
 
@@ -228,7 +228,7 @@ class KeptUsage(Usage):
         for job in jobs:
             begin, end = job.get("t_run"), job.get("t_inactive")
             if not begin or not end or begin > self._asked_at or job["id"] in self._found:
-                continue  # it did not run, or was counted
+                continue  # it did not run, or is already counted
             since = max(begin, self.through)
             if end > since:
                 self._learn_job(job, since, end)

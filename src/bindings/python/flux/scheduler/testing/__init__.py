@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Tests of a scheduler without a Flux instance.
 
-`FakeInstance` holds a scheduler, yours or one of flux-scheduler, and plays everything around it. A
-test submits jobs, lets time pass, and looks at the scheduler's actions::
+`FakeInstance` holds a scheduler, yours or one of this library, and emulates its environment. A test
+submits jobs, lets time pass, and checks the scheduler's actions::
 
     from flux.scheduler.testing import FakeInstance
 
@@ -16,15 +16,15 @@ test submits jobs, lets time pass, and looks at the scheduler's actions::
         instance.advance(600)
         assert instance.running() == [second] and second.t_start == first.t_start + 600
 
-It needs the bindings, those of flux-core or those of the embedded instance, but no broker: the
-scheduler runs in the process of the test, under a virtual clock, on the same engine (``flux_engine``)
-as in ``flux simulate``. Behaviour that depends on real processes,
-several brokers or the KVS of a real instance is tested in an instance (doc/guide/testing.rst).
+It needs the bindings, flux-core's or the embedded instance's, but no broker: the scheduler runs in
+the test's process, under a virtual clock, on the same engine (``flux_engine``) as in ``flux
+simulate``. Behaviour that depends on real processes, several brokers or a real KVS is tested in an
+instance (doc/guide/testing.rst).
 
 ``instance.py``      `FakeInstance`: start here
-``job_manager.py``   `FakeJob`, and the job manager that sends requests for jobs
+``job_manager.py``   `FakeJob`, and the job manager, which sends the requests of jobs
 ``services.py``      the other services: resource, job-info, kvs, service
-``handle.py``        the handle that the scheduler is given
+``handle.py``        the scheduler's handle
 ``reactor.py``       clock and turns
 ``builders.py``      `jobspec` and `make_R`
 """

@@ -19,24 +19,24 @@ def jobspec(
     run_duration: float | str | None = None,
     **system: Any,
 ) -> dict[str, Any]:
-    """Build a jobspec of version 1, as ``flux submit`` makes it.
+    """Build a version 1 jobspec, as ``flux submit`` does.
 
-    A count is an integer, or a text with a range of RFC 14 such as ``"2-8"``.
+    A count is an integer, or a text with an RFC 14 range such as ``"2-8"``.
 
     Args:
-        slots (int or str): number of slots: on each node if there are `nodes`, else in all
-        cores (int or str): cores in each slot
-        gpus (int): GPUs in each slot
+        slots (int or str): number of slots: per node with `nodes`, else in total
+        cores (int or str): cores per slot
+        gpus (int): GPUs per slot
         nodes (int or str): number of nodes; None: slots may share nodes
-        duration (float): time limit, seconds; 0: none
-        exclusive (bool): take whole nodes; needs `nodes`
-        constraints (dict): on nodes (RFC 31)
+        duration (float): time limit in seconds; 0: none
+        exclusive (bool): whether to request whole nodes; needs `nodes`
+        constraints (dict): constraint on nodes (RFC 31)
         command (list of str): program and arguments
-        run_duration (float): how long an instance with mock execution lets the job run, seconds
+        run_duration (float): run time of the job in an instance with mock execution, seconds
         **system: further keys of ``attributes.system``, such as ``queue`` and ``bank``
 
     Returns:
-        dict: the jobspec, new at each call
+        dict: a new jobspec
     """
     in_slot: list[dict[str, Any]] = [{"type": "core", "count": cores}]
     if gpus:
@@ -72,24 +72,24 @@ def make_R(
     nslots: int | None = None,
     scheduling: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Build an R of version 1 whose ranks are all alike.
+    """Build a version 1 R with equal ranks.
 
-    Ranks, cores and GPUs are a number, which are then numbered from 0, or an idset (RFC 22) such as
+    Ranks, cores and GPUs are given as a number, counted from 0, or as an idset (RFC 22) such as
     ``"0-3,7"``.
 
     Args:
         ranks (int or str): the ranks
-        cores (int or str): the cores of each rank
-        gpus (int or str): the GPUs of each rank
-        hosts (str): the host of each rank, a hostlist (RFC 29); default: ``n`` and the rank
-        starttime (float): seconds since the epoch
-        expiration (float): when it ends, seconds since the epoch; 0: never
-        properties (dict): name to the ranks (an idset) that have the property
-        nslots (int): how many slots of a job it has
+        cores (int or str): cores of each rank
+        gpus (int or str): GPUs of each rank
+        hosts (str): hosts of the ranks, a hostlist (RFC 29); default: ``n`` and the rank
+        starttime (float): start, seconds since the epoch
+        expiration (float): end, seconds since the epoch; 0: never
+        properties (dict): name of a property -> ranks that have it (an idset)
+        nslots (int): number of slots of a job
         scheduling (dict): a pool's own data in R (RFC 20, section "scheduling")
 
     Returns:
-        dict: R, new at each call
+        dict: a new R
     """
     rank_ids = _idset(ranks)
     children = {"core": _idset(cores)}
@@ -114,7 +114,7 @@ def make_R(
 
 
 def _idset(ids: int | str) -> str:
-    """The text of ids: as it is given, or of as many from 0."""
+    """Return ids as given, or for a number the ids from 0."""
     if isinstance(ids, str):
         return ids
     return "0" if ids == 1 else f"0-{ids - 1}"

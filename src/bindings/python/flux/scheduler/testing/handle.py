@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The scheduler's handle in a fake instance: the engine's, with the part of ``flux.Flux`` that schedulers use.
+"""The scheduler's handle in a fake instance: the engine's handle, with the part of ``flux.Flux``
+used by schedulers.
 
-It has the same arguments and errors. A function of the bindings that takes a handle, such as those of ``flux.kvs``, does not
-take this one; the functions that `flux.scheduler` needs of them are methods here (`flux.scheduler.host`).
+Arguments and errors are the same. Functions of the bindings that take a handle, such as those in
+``flux.kvs``, do not accept this one; those used by `flux.scheduler` are methods here
+(`flux.scheduler.host`).
 """
 
 from __future__ import annotations
@@ -38,14 +40,14 @@ __all__ = [
 
 
 class FakeFuture(RPC):
-    """An answer to come, with the methods of ``flux.rpc.RPC``."""
+    """A pending answer, with the methods of ``flux.rpc.RPC``."""
 
     def get_str(self) -> str | None:
-        """Wait for the response; returns its payload as text, None if it has none.
+        """Wait for the response. Return its payload as text, or None.
 
         Raises:
             OSError: the request failed
-            RuntimeError: no service will ever answer
+            RuntimeError: no service will answer
         """
         text: str | None = self.response().payload_str
         return text
@@ -53,8 +55,8 @@ class FakeFuture(RPC):
     def then(
         self, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any
     ) -> FakeFuture:
-        """Have the reactor call ``callback(future, *args, **kwargs)`` for each response; returns
-        the future."""
+        """Have the reactor call ``callback(future, *args, **kwargs)`` for each response. Return the
+        future."""
         if self._callback is not None:
             raise FileExistsError(errno.EEXIST, "then callback already exists for this future")
         super().then(callback, *args, **kwargs)
@@ -67,7 +69,7 @@ class FakeFuture(RPC):
             self.arrive(Message(REQUEST, "").error_response(errno.ETIMEDOUT))
 
     def cancel(self, stop: bool = False) -> None:
-        """The caller has lost interest: the same as `stop` here."""
+        """Ignore further responses; same as `stop` here."""
         self.stop()
 
     def __enter__(self) -> FakeFuture:
@@ -78,14 +80,14 @@ class FakeFuture(RPC):
 
 
 class FakeTransaction:
-    """Changes of the key-value store, with the methods of ``flux.kvs.KVSTxn``."""
+    """Changes to the key-value store, with the methods of ``flux.kvs.KVSTxn``."""
 
     def __init__(self, handle: FakeHandle) -> None:
         self._handle = handle
         self._changes: list[list[Any]] = []
 
     def put(self, key: str, value: Any, raw: bool = False) -> None:
-        """Store a JSON value, or text as it is if `raw`."""
+        """Store a JSON value, or a text unchanged if `raw`."""
         self._changes.append([key, value if raw else json.dumps(value)])
 
     def unlink(self, key: str) -> None:
@@ -93,19 +95,20 @@ class FakeTransaction:
         self._changes.append([key, None])
 
     def commit_async(self, flags: int = 0) -> FakeFuture:
-        """Make the changes; returns a future."""
+        """Commit the changes. Return a future."""
         future: FakeFuture = self._handle.rpc("kvs.commit", {"changes": self._changes})
         return future
 
     def commit(self, flags: int = 0) -> int:
-        """Make the changes, and wait until they are made."""
+        """Commit the changes, and wait for that."""
         self.commit_async(flags).get()
         return 0
 
 
 def _bindings_handle(name: str) -> tuple[Any, tuple[Any, ...]]:
-    """The ``flux_t`` that the host's BrokerModule asks for the module's name, and that it tells of
-    the module's state, and the objects that live as long. It leads nowhere (``loop://``).
+    """Return a ``flux_t``, from which the host's BrokerModule gets the module's name and to which
+    it reports the module's state, and the objects that must live as long. It leads nowhere
+    (``loop://``).
     """
     import flux.core.handle
 
@@ -117,21 +120,21 @@ def _bindings_handle(name: str) -> tuple[Any, tuple[Any, ...]]:
 
 
 class FakeHandle(Flux):
-    """The handle that a scheduler in a `FakeInstance` is given.
+    """The handle of a scheduler in a `FakeInstance`.
 
     Args:
-        instance: where it is
+        instance: its instance
         name: the module's name
 
     Attributes:
-        watchers (set): those that are active
+        watchers (set): the active watchers
         stopped (int): None while its reactor runs, then 0, or -1 after an error
-        subscriptions (list): topics of events subscribed to
-        in_reactor (bool): the scheduler's reactor runs, or has run
-        closed (bool): the scheduler has ended
+        subscriptions (list): topics of subscribed events
+        in_reactor (bool): whether the scheduler's reactor runs, or has run
+        closed (bool): whether the scheduler has ended
     """
 
-    #: `reactor_run` comes back at once (`flux.scheduler.host.HostCapabilities`)
+    #: `reactor_run` returns at once (`flux.scheduler.host.HostCapabilities`)
     runs_later = True
     future_class = FakeFuture
 
@@ -155,12 +158,12 @@ class FakeHandle(Flux):
     # -- requests and events -----------------------------------------------------------------------
 
     def service_unregister(self, name: str) -> FakeFuture:
-        """Give up a service."""
+        """Unregister a service."""
         future: FakeFuture = self.rpc("service.remove", {"service": name})
         return future
 
     def event_subscribe(self, topic: str) -> int:
-        """Take events whose topics begin with `topic`."""
+        """Receive events whose topics begin with `topic`."""
         self.subscriptions.append(topic)
         return 0
 
@@ -170,7 +173,7 @@ class FakeHandle(Flux):
         return 0
 
     def event_send(self, topic: str, payload: Any = None) -> int:
-        """Publish an event: only the scheduler itself takes any here."""
+        """Publish an event; only the scheduler itself receives events here."""
         self.instance.publish(topic, payload)
         return 0
 
@@ -179,7 +182,7 @@ class FakeHandle(Flux):
     def timer_watcher_create(
         self, after: float, callback: Callable[..., Any], repeat: float = 0.0, args: Any = None
     ) -> Any:
-        """A timer; times are in seconds of the instance's clock."""
+        """Return a timer; times are in seconds of the instance's clock."""
         if after < 0 or repeat < 0:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         return super().timer_watcher_create(after, callback, repeat, args)
@@ -187,19 +190,19 @@ class FakeHandle(Flux):
     def prepare_watcher_create(
         self, callback: Callable[..., Any] | None = None, args: Any = None
     ) -> Any:
-        """A watcher called at the beginning of each turn."""
+        """Return a watcher called at the beginning of each turn."""
         return self._loop_watcher(watchers.PrepareWatcher, callback, args)
 
     def check_watcher_create(
         self, callback: Callable[..., Any] | None = None, args: Any = None
     ) -> Any:
-        """A watcher called at the beginning of each turn, after those that prepare."""
+        """Return a watcher called at the beginning of each turn, after prepare watchers."""
         return self._loop_watcher(watchers.CheckWatcher, callback, args)
 
     def idle_watcher_create(
         self, callback: Callable[..., Any] | None = None, args: Any = None
     ) -> Any:
-        """A watcher called at the end of each turn; while there is one, no time passes."""
+        """Return a watcher called at the end of each turn; while it is active, no time passes."""
         return self._loop_watcher(watchers.IdleWatcher, callback, args)
 
     def _loop_watcher(self, kind: Any, callback: Callable[..., Any] | None, args: Any) -> Any:
@@ -208,14 +211,14 @@ class FakeHandle(Flux):
         return kind(self.task, lambda watcher, revents: callback(self, watcher, revents, args))
 
     def close(self) -> None:
-        """The module is gone: its watchers are destroyed."""
+        """Destroy the watchers: the module is gone."""
         self.task.close()
 
     # -- the reactor -------------------------------------------------------------------------------
 
     def reactor_run(self, reactor: Any = None, flags: int = 0) -> int:
-        """Where a module's ``run()`` stays on a real instance. Here it comes back at once, since it
-        is the test that has the reactor turn."""
+        """Return at once: the test turns the reactor, unlike in a real instance, where a module's
+        ``run()`` blocks here."""
         self.in_reactor = True
         return 0
 
@@ -224,7 +227,7 @@ class FakeHandle(Flux):
         self._stop(0)
 
     def reactor_stop_error(self, reactor: Any = None) -> None:
-        """End the scheduler, with an error."""
+        """End the scheduler with an error."""
         self._stop(-1)
 
     def _stop(self, code: int) -> None:
@@ -234,7 +237,7 @@ class FakeHandle(Flux):
             self.instance.scheduler_stops()
 
     def stopwatch(self) -> float:
-        """Seconds to time code with; see `VirtualClock.stopwatch`."""
+        """Return seconds, to time code; see `VirtualClock.stopwatch`."""
         return float(self.kernel.clock.stopwatch())
 
     # -- the broker --------------------------------------------------------------------------------
@@ -244,10 +247,10 @@ class FakeHandle(Flux):
         self.instance.log.append((level, text))
 
     def attr_get(self, name: str) -> str:
-        """A broker attribute.
+        """Return a broker attribute.
 
         Raises:
-            FileNotFoundError: there is none of that name
+            FileNotFoundError: there is no such attribute
         """
         try:
             return self.instance.attributes[name]
@@ -258,7 +261,7 @@ class FakeHandle(Flux):
         return 0
 
     def conf_get(self, key: str | None = None, default: Any = None, update: bool = False) -> Any:
-        """The configuration, or the value of a dotted key, or `default`."""
+        """Return the configuration, or the value of a dotted key, or `default`."""
         value: Any = self.instance.config
         for part in () if key is None else key.split("."):
             if not isinstance(value, Mapping) or part not in value:
@@ -269,10 +272,10 @@ class FakeHandle(Flux):
     # -- functions of the bindings that take a handle (flux.scheduler.host) ------------
 
     def kvs_get(self, key: str) -> Any:
-        """The value of a key: parsed as JSON if possible, else the text.
+        """Return the value of a key: parsed as JSON if possible, else the text.
 
         Raises:
-            FileNotFoundError: nothing is
+            FileNotFoundError: the key does not exist
         """
         text = self.instance.kvs.values.get(key)
         if text is None:
@@ -283,7 +286,7 @@ class FakeHandle(Flux):
             return text
 
     def kvs_transaction(self) -> FakeTransaction:
-        """A new transaction of the key-value store."""
+        """Return a new transaction of the key-value store."""
         return FakeTransaction(self)
 
     def raise_job_exception(self, jobid: int, type: str, severity: int, note: str) -> FakeFuture:
@@ -294,7 +297,7 @@ class FakeHandle(Flux):
 
 
 class HandleWithoutEstimates(FakeHandle):
-    """A handle whose scheduler tells users of pending jobs nothing."""
+    """A handle whose scheduler sends users no estimates and reasons."""
 
     #: see `flux.scheduler.host.HostCapabilities`
     wants_forecast = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""`FakeInstance`: a scheduler among fake services, run by the test itself."""
+"""`FakeInstance`: a scheduler among fake services, driven by the test."""
 
 from __future__ import annotations
 
@@ -38,54 +38,54 @@ from flux_engine.job_manager.sched import ANNOTATE
 from flux_engine.kernel.direct import Names
 from flux_engine.kernel.watchdog import Watchdog, place
 
-#: Where the schedulers of flux-scheduler are, in the source tree and where it is installed.
+#: Directory of the library's schedulers, in the source tree and installed.
 MODULES = Path(__file__).resolve().parents[5] / "modules"
 
 
 class SchedulerErrors(AssertionError):
-    """There are errors in the log: exceptions of a policy are reported there, and the job manager's objections to its
+    """There are errors in the log: exceptions of a policy, or objections of the job manager to its
     answers."""
 
 
 class EndlessLoop(BaseException):
-    """A scheduler has not come back to its reactor. No ``except Exception`` of a policy holds it up."""
+    """A scheduler has not returned to its reactor. Not caught by ``except Exception`` in a
+    policy."""
 
 
 class FakeInstance:
-    """A Flux instance as one scheduler sees it, in the process of the test.
+    """A Flux instance for one scheduler, in the test's process.
 
-    The scheduler is the real one; the job manager, the resource service and all others are fake.
-    Nothing happens until the test says so: `run_until_idle` lets the scheduler work
-    without time passing, `advance` lets time pass. Time is virtual: an hour of it costs what
-    happens in it.
+    The scheduler is real; the job manager, the resource service and all other services are fake.
+    Time only passes when the test says so: `run_until_idle` lets the scheduler work without it,
+    `advance` lets it pass. It is virtual: an hour costs only its events.
 
-    A scheduler's ``run()`` comes back at once here, when its reactor would start.
+    A scheduler's ``run()`` returns here when its reactor would start.
 
     Args:
-        nodes (int): number of nodes, all alike, with hosts n0, n1, ...
-        cores (int): cores of each node
-        gpus (int): GPUs of each node
-        R (dict): the resources (RFC 20), instead of the three above
+        nodes (int): number of equal nodes, with hosts n0, n1, ...
+        cores (int): cores per node
+        gpus (int): GPUs per node
+        R (dict): the resources (RFC 20), instead of these three
         up (str): the ranks that are up, an idset; default: all
-        config (dict): the configuration of the instance: tables as dicts
-        start_time (float): seconds since the epoch at which the clock starts; default: a fixed time
-        check_errors (bool): have `run_until_idle` and `advance` raise `SchedulerErrors` for what
-            is logged at ``err`` or worse
-        clock: in place of the virtual clock; see `flux.scheduler.testing.reactor.VirtualClock`
-        estimates (bool): whether pending jobs are told estimates and reasons, which costs some ten
-            milliseconds for each change; a test of many random jobs does without
+        config (dict): the instance's configuration, tables as dicts
+        start_time (float): initial time in seconds since the epoch; default: a fixed time
+        check_errors (bool): whether `run_until_idle` and `advance` raise `SchedulerErrors` for
+            entries logged at ``err`` or worse
+        clock: replaces the virtual clock; see `flux.scheduler.testing.reactor.VirtualClock`
+        estimates (bool): whether pending jobs are told estimates and reasons, which costs about ten
+            milliseconds per change; tests with many random jobs do without
 
     Attributes:
-        jobs (dict): job id -> `FakeJob`, for all that were submitted
+        jobs (dict): job id -> `FakeJob`, of all submitted jobs
         scheduler (Scheduler): the scheduler object; None before `load`
-        log (list): (syslog level, text) of everything that the scheduler has logged, and of the job manager's objections
-            with its answers
+        log (list): (syslog level, text) of the scheduler's entries, and of the job manager's
+            objections to its answers
         config (dict): the configuration
         attributes (dict): broker attributes
-        start_time (float): when the clock started
-        reactor (Reactor): clock and timers, for steps without a method here
-        job_manager, resource, job_info, kvs, broker: the services; None for one that is not there
-        services (dict): name -> service, those of the scheduler among them
+        start_time (float): initial time
+        reactor (Reactor): clock and timers, for other steps
+        job_manager, resource, job_info, kvs, broker: the services, or None if missing
+        services (dict): name -> service, including the scheduler's
     """
 
     #: Classes of the services, for subclasses.
@@ -122,11 +122,11 @@ class FakeInstance:
         self.job_info = JobInfo(self)
         self.kvs = KeyValueStore(self)
         self.broker = Names(self.reactor)
-        #: the handle of the scheduler, also when that has ended
+        #: the scheduler's handle, even after its end
         self.handle: FakeHandle | None = None
-        #: the exception that left the scheduler's code, and ended it
+        #: the exception that ended the scheduler
         self.failure: BaseException | None = None
-        #: the file of the scheduler
+        #: the scheduler's file
         self._path: str | None = None
         self._unanswered: dict[int, FakeMessage] = {}
         self._lines_checked = 0
@@ -137,19 +137,18 @@ class FakeInstance:
         """Load a scheduler.
 
         Args:
-            policy (type, str or Path): a subclass of `flux.scheduler.Scheduler`; or the path of a
-                module file; or the name of a scheduler of flux-scheduler, such as
-                ``sched-backfill``
+            policy (type, str or Path): a subclass of `flux.scheduler.Scheduler`, the path of a
+                module file, or the name of a scheduler of the library, such as ``sched-backfill``
             *args (str): module arguments, such as ``queue-depth=8``
-            name (str): the module's name; default: that of the file, or of the class
+            name (str): name of the module; default: that of the file or class
 
         Returns:
-            Scheduler: the scheduler object, which has told the job manager that it is ready
+            Scheduler: the scheduler object, which has reported ready to the job manager
 
         Raises:
-            Exception: any that the scheduler raises while it starts
-            FileNotFoundError: there is no such file
-            RuntimeError: there is one already, or it has ended without ``run()``
+            Exception: raised by the scheduler during its start
+            FileNotFoundError: the file does not exist
+            RuntimeError: a scheduler is loaded, or it ended without ``run()``
             ValueError: the file has no ``mod_main``, and not exactly one scheduler class
         """
         if self.is_loaded:
@@ -176,7 +175,7 @@ class FakeInstance:
             self._end()
             raise
         if not handle.in_reactor:
-            self._end()  # it has come to its end by itself
+            self._end()  # it has ended by itself
             if self.scheduler is None:
                 raise RuntimeError(
                     f"{name}: mod_main() has returned, and no scheduler has run: expected MyScheduler(h, *args).run()"
@@ -186,7 +185,7 @@ class FakeInstance:
 
     @contextmanager
     def _noting_scheduler(self) -> Iterator[None]:
-        """While this lasts, `scheduler` is set by the scheduler that starts."""
+        """A context in which a starting scheduler sets `scheduler`."""
         run = Scheduler.run
 
         def noting_run(scheduler: Scheduler) -> None:
@@ -200,16 +199,16 @@ class FakeInstance:
             Scheduler.run = run  # type: ignore[method-assign]
 
     def unload(self) -> None:
-        """Unload the scheduler. Jobs go on; requests are sent again to the next one that is loaded."""
+        """Unload the scheduler. Jobs continue; requests are sent again to the next scheduler."""
         self._end()
 
     @property
     def is_loaded(self) -> bool:
-        """Whether there is a scheduler, and it has not ended."""
+        """Whether a scheduler is loaded and has not ended."""
         return self.handle is not None and not self.handle.closed
 
     def scheduler_stops(self) -> None:
-        """The scheduler has stopped its reactor; called by its handle."""
+        """End the scheduler, whose reactor has stopped; called by its handle."""
         if self.handle is not None and self.handle.stopped == -1:
             self.failure = OSError("reactor exited with error")
         self._end()
@@ -247,24 +246,24 @@ class FakeInstance:
         """Submit a job.
 
         Args:
-            nodes (int or str): number of nodes, or a range of RFC 14 such as ``2-8``; None: its
-                slots may share nodes
-            slots (int or str): slots on each of the nodes, or in all if `nodes` is None
-            cores (int or str): cores in each slot
-            gpus (int): GPUs in each slot
-            duration (float): time limit, seconds; 0: none
-            priority (int): 0 to 4294967295; one of 0 is held: the scheduler does not hear of it
-            userid (int): of the submitter; default: the owner of the instance
-            runtime (float): seconds after its start at which it ends; default: its time limit. One
-                without either runs until its `FakeJob.end` is called
-            jobspec (dict): its request (RFC 14), instead of the five first and the three
-                following
-            exclusive (bool): take whole nodes
-            constraints (dict): on nodes (RFC 31)
-            **system: further keys of ``attributes.system`` of the jobspec, such as ``queue``
+            nodes (int or str): number of nodes, or an RFC 14 range such as ``2-8``; None: slots may
+                share nodes
+            slots (int or str): slots per node, or in total if `nodes` is None
+            cores (int or str): cores per slot
+            gpus (int): GPUs per slot
+            duration (float): time limit in seconds; 0: none
+            priority (int): 0 to 4294967295; a job of priority 0 is held, unknown to the scheduler
+            userid (int): the submitter; default: the owner of the instance
+            runtime (float): seconds from its start to its end; default: its time limit. Without
+                either it runs until `FakeJob.end` is called
+            jobspec (dict): its request (RFC 14), instead of the first five arguments and the last
+                three
+            exclusive (bool): whether to request whole nodes
+            constraints (dict): constraint on nodes (RFC 31)
+            **system: further keys of ``attributes.system``, such as ``queue``
 
         Returns:
-            FakeJob: the job; the scheduler hears of it when the instance runs next
+            FakeJob: the job; the scheduler learns of it when the instance runs next
         """
         if jobspec is None:
             jobspec = builders.jobspec(
@@ -285,18 +284,18 @@ class FakeInstance:
         return job
 
     def pending(self) -> list[FakeJob]:
-        """The pending jobs, by job id."""
+        """Return the pending jobs, by job id."""
         return [job for job in self.jobs.values() if job.state == "pending"]
 
     def running(self) -> list[FakeJob]:
-        """The running jobs, in the order in which they started."""
+        """Return the running jobs, in order of starts."""
         found = [job for job in self.jobs.values() if job.state == "running"]
         return sorted(found, key=lambda job: (job.t_start, job.id))
 
     def report(self) -> str:
-        """A line for each job: its ranks and start, its annotations, or its end.
+        """Return a line per job: ranks and start, annotations, or end.
 
-        Times are in seconds since the clock started.
+        Times are in seconds since the initial time.
         """
         lines = [f"{job.name}: {job.describe(self.start_time)}" for job in self.jobs.values()]
         return "\n".join(lines)
@@ -304,7 +303,7 @@ class FakeInstance:
     # -- nodes -------------------------------------------------------------------------------------
 
     def mark_down(self, ranks: str) -> None:
-        """Take nodes out of use. Jobs there run on, as on drained nodes.
+        """Take nodes down. Jobs there continue, as on drained nodes.
 
         Args:
             ranks (str): an idset
@@ -312,7 +311,7 @@ class FakeInstance:
         self.resource.mark_down(ranks)
 
     def mark_up(self, ranks: str) -> None:
-        """Bring nodes back.
+        """Bring nodes up again.
 
         Args:
             ranks (str): an idset
@@ -320,7 +319,7 @@ class FakeInstance:
         self.resource.mark_up(ranks)
 
     def remove_ranks(self, ranks: str) -> None:
-        """Take nodes away for good, as when an instance shrinks.
+        """Remove nodes for good, as when an instance shrinks.
 
         Args:
             ranks (str): an idset
@@ -330,26 +329,26 @@ class FakeInstance:
     # -- time --------------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """The time, in seconds since the epoch; as `Scheduler.now`."""
+        """Return the time in seconds since the epoch; as `Scheduler.now`."""
         return float(self.reactor.clock.now())
 
     def run_until_idle(self) -> None:
-        """Let everything happen that needs no time to pass.
+        """Process all events that are due without time passing.
 
         Raises:
-            SchedulerErrors: errors are in the log
-            RuntimeError: it does not come to rest
-            EndlessLoop: a turn takes more than 5 s of processor time; it says in which line
-            Exception: any that has left a callback of the scheduler's; it has ended then, as on a
-                real broker
+            SchedulerErrors: there are errors in the log
+            RuntimeError: events do not end
+            EndlessLoop: a turn takes more than 5 s of processor time; the text has the line
+            Exception: raised by a callback of the scheduler, which has thereby ended, as on a real
+                broker
         """
         self._run(self.reactor.run_until_idle)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: timers expire, jobs end. Raises as `run_until_idle` does.
+        """Let time pass: timers expire, jobs end. Raises as `run_until_idle`.
 
         Args:
-            seconds (float): how long, 0 or more
+            seconds (float): time to pass, 0 or more
         """
         self._run(lambda: self.reactor.advance(seconds))
 
@@ -387,18 +386,18 @@ class FakeInstance:
     # -- messages ----------------------------------------------------------------------------------
 
     def request(self, topic: str, payload: Any = None, userid: int | None = None) -> Any:
-        """Send a request to the scheduler, and run until it is answered or nothing more can happen.
+        """Send a request to the scheduler, and run until it is answered or no event is left.
 
         Args:
-            topic (str): such as ``sched.explain``
+            topic (str): topic, such as ``sched.explain``
             payload: a JSON value
-            userid (int): of the sender; default: the owner of the instance. Any other is a guest
+            userid (int): the sender; default: the owner of the instance. Other users are guests
 
         Returns:
             the payload of the response
 
         Raises:
-            OSError: the scheduler refuses, or there is none (ENOSYS)
+            OSError: the scheduler refuses, or none is loaded (ENOSYS)
             TimeoutError: it has not answered
         """
         answers: list[tuple[int, Any]] = []
@@ -418,14 +417,13 @@ class FakeInstance:
         answered: Callable[[int, Any], Any] | None = None,
         userid: int | None = None,
     ) -> None:
-        """Send a request to the scheduler, which it gets in the next turn.
+        """Send a request to the scheduler, to arrive in the next turn.
 
         Args:
-            topic (str): such as ``sched.alloc``
-            payload: None, text as it is, or a JSON value
+            topic (str): topic, such as ``sched.alloc``
+            payload: None, a text sent unchanged, or a JSON value
             answered: ``answered(errnum, payload)`` is called for each response; the payload of an
-                error is its text.
-                None: no response is wanted
+                error is its text. None: no response is wanted
             userid (int): as for `request`
         """
         self.send_message(
@@ -445,7 +443,7 @@ class FakeInstance:
         rolemask: int,
         sender: Any = None,
     ) -> None:
-        """`send` with credentials of any kind: a user id, and roles (RFC 12); `sender` stands for the
+        """As `send`, with any credentials: user id and roles (RFC 12); `sender` identifies the
         client."""
         text = payload_text(payload)
         if answered is None:
@@ -456,7 +454,7 @@ class FakeInstance:
 
         def take(errnum: int, text: str | None) -> None:
             answer: Any = text if errnum or text is None else json.loads(text)
-            # A request for resources is open until it is answered otherwise than with annotations.
+            # A request for resources is open until it gets an answer other than annotations.
             is_annotation = isinstance(answer, dict) and answer.get("type") == ANNOTATE
             if errnum or topic != "sched.alloc" or not is_annotation:
                 self._unanswered.pop(id(msg), None)
@@ -467,18 +465,19 @@ class FakeInstance:
         self.reactor.request(msg)
 
     def publish(self, topic: str, payload: Any = None) -> None:
-        """Publish an event, which the scheduler gets in the next turn if it has subscribed to it."""
+        """Publish an event, which the scheduler receives in the next turn if it has subscribed to
+        it."""
         handle = self.handle
         if handle is not None and any(topic.startswith(one) for one in handle.subscriptions):
             handle.task.receive(FakeMessage(topic, payload_text(payload), type=EVENT))
 
     def add_service(self, name: str, methods: dict[str, Callable[[Any], Any]]) -> None:
-        """Have a service that the scheduler under test asks.
+        """Add a service that the scheduler under test queries.
 
         Args:
-            name (str): the first word of its topics
-            methods (dict): the rest of a topic, behind the dot -> function of the request's payload. It
-                returns the payload of the response, or raises OSError, which is the response then
+            name (str): first word of its topics
+            methods (dict): rest of a topic after the dot -> function of the request's payload,
+                which returns the payload of the response, or raises OSError to refuse
         """
         FunctionService(self, name, methods)
 
@@ -487,13 +486,13 @@ class FakeInstance:
 
 
 def find_module(policy: Any) -> Path:
-    """The file of a module.
+    """Return the file of a module.
 
     Args:
-        policy: a path, or the name of a scheduler of flux-scheduler
+        policy: a path, or the name of a scheduler of the library
 
     Raises:
-        FileNotFoundError: there is none
+        FileNotFoundError: the file does not exist
     """
     path = Path(policy)
     if len(path.parts) == 1 and not path.suffix:
@@ -511,7 +510,8 @@ def _entry_of_class(policy: type) -> Callable[..., Any]:
 
 
 def _entry_of_file(path: Path) -> Callable[..., Any]:
-    """The entry point of a module file: its ``mod_main``, else the only module class that it defines."""
+    """Return the entry point of a module file: its ``mod_main``, else the only module class defined
+    there."""
     module = types.ModuleType(path.stem.replace("-", "_"))
     module.__file__ = str(path)
     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__)

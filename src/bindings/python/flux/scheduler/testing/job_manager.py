@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The job manager of a fake instance, and its jobs: the engine's side of the scheduler (RFC 27), and
-what it leads to."""
+"""The job manager of a fake instance, and its jobs: the engine's part of the protocol with the
+scheduler (RFC 27), and its effects."""
 
 from __future__ import annotations
 
@@ -24,33 +24,32 @@ if TYPE_CHECKING:
 
 
 class FakeJob(SchedulableJob):
-    """A job of a fake instance. `FakeInstance.submit` makes it.
+    """A job of a fake instance, made by `FakeInstance.submit`.
 
-    Times are in seconds since the epoch. The effect of a method reaches the scheduler when the instance
+    Times are in seconds since the epoch. Effects of methods reach the scheduler when the instance
     runs next.
 
     Attributes:
         id (int): the job id
         jobspec (dict): its request (RFC 14)
         priority (int): 0 to 4294967295; see `set_priority`
-        userid (int): of the submitter
-        t_submit (float): when
-        runtime (float): seconds after its start at which it ends by itself; None: never
+        userid (int): the submitter
+        t_submit (float): time of submission
+        runtime (float): seconds from its start to its end; None: it does not end by itself
         state (str): ``pending``, ``running`` or ``inactive``
         result (str): of an inactive job: ``completed``, ``canceled`` or ``failed``; else None
-        note (str): why it failed; else None
-        R (dict): its resources (RFC 20), once it runs; None before
-        t_start (float): when it started; None before
-        t_end (float): when it ended; None before
-        annotations (dict): of the scheduler (RFC 27), as ``flux jobs`` would
-            show it
-        events (list): its allocation and its exceptions, as its eventlog has them (RFC 18, 21)
-        signals (list): numbers of the signals that the scheduler has had sent to its tasks
-        clean_up (float): seconds between an exception of severity 0 while it runs and the return of
-            its resources; None: they are not returned until `end` is called
+        note (str): why it failed, or None
+        R (dict): its resources (RFC 20); None until it runs
+        t_start (float): its start, or None
+        t_end (float): its end, or None
+        annotations (dict): the scheduler's annotations (RFC 27), as shown by ``flux jobs``
+        events (list): its allocation and exceptions, as in its eventlog (RFC 18, 21)
+        signals (list): numbers of the signals sent to its tasks by the scheduler
+        clean_up (float): seconds between an exception of severity 0 while it runs and the free of
+            its resources; None: they are not freed until `end` is called
     """
 
-    #: There are no queues here, so that jobs may name any.
+    #: There are no queues here, so jobs may name any.
     queue_name = None
     state: str  # type: ignore[assignment]  # numbers elsewhere
     result: str | None = None
@@ -77,7 +76,7 @@ class FakeJob(SchedulableJob):
         self.signals: list[int] = []
         self.clean_up: float | None = 0.0
         self._manager = manager
-        #: the result with which it ends when its request is withdrawn; None: it is not to be
+        #: its result if its request is withdrawn; None: it is not to be
         self._withdrawn: str | None = None
         self._end_timer: Call | None = None
 
@@ -85,30 +84,30 @@ class FakeJob(SchedulableJob):
 
     @property
     def ranks(self) -> str | None:
-        """The ranks it has (an idset); None until it runs."""
+        """The ranks that it holds (an idset); None until it runs."""
         return None if self.R is None else ranks_of(self.R).encode()
 
     @property
     def hosts(self) -> str | None:
-        """The hosts it has (a hostlist); None until it runs."""
+        """The hosts that it holds (a hostlist); None until it runs."""
         if self.R is None:
             return None
         return Hostlist(self.R["execution"]["nodelist"]).encode()
 
     @property
     def expiration(self) -> float:
-        """When its resources expire; 0: never, or it does not run."""
+        """The expiration of its resources; 0: never, or it is not running."""
         return 0.0 if self.R is None else float(self.R["execution"].get("expiration", 0.0))
 
     @property
     def t_estimate(self) -> float | None:
-        """When the scheduler expects it to start; None: it has not said."""
+        """The expected start that the scheduler announced, or None."""
         when = self._sched_annotations().get("t_estimate")
         return None if when is None else float(when)
 
     @property
     def reason_pending(self) -> str | None:
-        """The reason of its wait by the scheduler; None: none was given."""
+        """The reason of its wait that the scheduler gave, or None."""
         reason: str | None = self._sched_annotations().get("reason_pending")
         return reason
 
@@ -118,7 +117,7 @@ class FakeJob(SchedulableJob):
 
     @property
     def name(self) -> str:
-        """Its id as users, and reasons why others are pending, write it: ``ƒ2``."""
+        """Its id as users write it, also in reasons of other jobs: ``ƒ2``."""
         name: str = JobID(self.id).f58
         return name
 
@@ -126,10 +125,10 @@ class FakeJob(SchedulableJob):
         return f"<{self.name}: {self.describe(self._manager.instance.start_time)}>"
 
     def describe(self, since: float) -> str:
-        """One line: its ranks and start, or its annotations, or its end.
+        """Return one line: ranks and start, or annotations, or end.
 
         Args:
-            since (float): where times begin, seconds since the epoch
+            since (float): origin of times, seconds since the epoch
         """
         if self.state == "running" and self.t_start is not None:
             return f"running on {self.hosts} since {_seconds(self.t_start - since)}"
@@ -146,7 +145,8 @@ class FakeJob(SchedulableJob):
     # -- actions -----------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Cancel it, as its owner does: a pending job's request is withdrawn, a running one ends."""
+        """Cancel it, as its owner does: a pending job's request is withdrawn, a running job
+        ends."""
         self._stop("canceled")
 
     def _stop(self, result: str) -> None:
@@ -160,17 +160,17 @@ class FakeJob(SchedulableJob):
                 self.finish(result)
 
     def set_priority(self, priority: int) -> None:
-        """Change its priority while it is pending.
+        """Set its priority while it is pending.
 
         Args:
-            priority (int): 0 to 4294967295; 0: it is held, and its request withdrawn
+            priority (int): 0 to 4294967295; with 0 it is held, and its request withdrawn
         """
         self.priority = priority
         if self.waits:
             self._manager.submitted(self)
 
     def fail(self, note: str | None) -> None:
-        """It ends because of an exception; while it runs, after its `clean_up`.
+        """End it with an exception; a running job ends after its `clean_up`.
 
         Args:
             note (str): the error
@@ -188,13 +188,13 @@ class FakeJob(SchedulableJob):
             self.end("failed")
 
     def end(self, result: str = "completed") -> None:
-        """It ends now, and its resources go back to the scheduler.
+        """End it now, and free its resources.
 
         Args:
-            result (str): how: ``completed``, ``canceled`` or ``failed``
+            result (str): ``completed``, ``canceled`` or ``failed``
 
         Raises:
-            ValueError: it does not run
+            ValueError: it is not running
         """
         R = self._held()
         if self._end_timer is not None:
@@ -203,14 +203,13 @@ class FakeJob(SchedulableJob):
         self._manager.sched.give_back(self.id, R)
 
     def release(self, ranks: str) -> None:
-        """Some of its ranks go back to the scheduler before the others, as after housekeeping (RFC
-        27).
+        """Free some of its ranks before the others, as after housekeeping (RFC 27).
 
         Args:
-            ranks (str): an idset; `end` returns the rest
+            ranks (str): an idset; `end` frees the rest
 
         Raises:
-            ValueError: it does not run, or has no such ranks
+            ValueError: it is not running, or has no such ranks
         """
         held = self._held()
         leaving = IDset(ranks)
@@ -221,14 +220,14 @@ class FakeJob(SchedulableJob):
         self._manager.sched.give_back(self.id, fragment(held, set(leaving)), final=False)
 
     def set_expiration(self, expiration: float) -> None:
-        """Move the end of its resources, and have the instance run until the scheduler has
+        """Set the expiration of its resources, and run the instance until the scheduler has
         answered.
 
         Args:
-            expiration (float): seconds since the epoch; 0: they never expire
+            expiration (float): seconds since the epoch; 0: never
 
         Raises:
-            ValueError: it does not run
+            ValueError: it is not running
             OSError: the scheduler refuses
         """
         if self.state != "running" or self.R is None:
@@ -239,7 +238,7 @@ class FakeJob(SchedulableJob):
         self.R["execution"]["expiration"] = expiration
 
     def _held(self) -> dict[str, Any]:
-        """R without released resources."""
+        """Return R without freed resources."""
         if self.state != "running" or self.R is None:
             raise ValueError(f"job {self.id} is {self.state}: only a running job has resources")
         R: dict[str, Any] = self.R
@@ -249,12 +248,12 @@ class FakeJob(SchedulableJob):
 
     @property
     def waits(self) -> bool:
-        """Whether it wants resources."""
+        """Whether it waits for resources."""
         return self.state == "pending" and self._withdrawn is None
 
     @property
     def is_ending(self) -> bool:
-        """Whether it ends as soon as the scheduler has given up its request."""
+        """Whether it ends when the scheduler has given up its request."""
         return self.state == "pending" and self._withdrawn is not None
 
     @property
@@ -263,7 +262,7 @@ class FakeJob(SchedulableJob):
         return bool(self.alloc_pending)
 
     def begin(self) -> None:
-        """It has got resources."""
+        """Start it: it has been allocated resources."""
         reactor = self._manager.instance.reactor
         self.state, self.t_start = "running", reactor.now()
         self.post("alloc")
@@ -271,12 +270,12 @@ class FakeJob(SchedulableJob):
             self._end_timer = reactor.call_later(self.runtime, self.end)
 
     def post(self, name: str, **context: Any) -> None:
-        """Something happens to it that its eventlog tells."""
+        """Append an event to its eventlog."""
         event: dict[str, Any] = {"timestamp": self._manager.instance.now(), "name": name}
         self.events.append({**event, "context": context} if context else event)
 
     def finish(self, result: str | None = None) -> None:
-        """It is over; without a result, because its request was withdrawn."""
+        """Make it inactive; without a result: its request was withdrawn."""
         self.state, self.result = "inactive", result or self._withdrawn
         self.t_end = self._manager.instance.now()
         if self.t_start is None:
@@ -284,8 +283,8 @@ class FakeJob(SchedulableJob):
 
 
 class _Sched(Sched):
-    """Jobs are told all of their R: a scheduler that is loaded later may need what its pool wrote there. They may end, since
-    that takes no time here, before the scheduler that they fail under is ready.
+    """Jobs keep all of R: a scheduler loaded later may need what its pool wrote there. They may
+    end, since that takes no time here, before the scheduler under which they fail is ready.
     """
 
     @staticmethod
@@ -298,18 +297,18 @@ class _Sched(Sched):
 
 
 class JobManager(FakeService):
-    """``job-manager``: sends requests for pending jobs to the scheduler, as many as that takes at a
-    time; a job that precedes one which the scheduler has takes that one's place.
+    """``job-manager``: sends requests for pending jobs to the scheduler, up to its maximum; a job
+    of higher priority than one that the scheduler has takes that one's place.
 
     Args:
-        instance: where it is
+        instance: its instance
 
     Attributes:
-        hello_request (dict): the scheduler's, at hello; None before
-        hello_error (tuple): errno and text with which hello is refused; None: it is not
-        ready_request (dict): the scheduler's, when it was ready; None before
-        raised (list): exceptions that the scheduler has raised on jobs: their payloads
-        sched (Sched): the requests, and the check of their answers
+        hello_request (dict): the scheduler's hello request, or None
+        hello_error (tuple): errno and text to refuse hello with, or None
+        ready_request (dict): the scheduler's ready request, or None
+        raised (list): payloads of the exceptions raised by the scheduler
+        sched (Sched): the requests, and checks of their answers
     """
 
     def __init__(self, instance: InstanceView) -> None:
@@ -337,19 +336,19 @@ class JobManager(FakeService):
     # -- to the scheduler --------------------------------------------------------------------------
 
     def submitted(self, job: FakeJob) -> None:
-        """A job wants resources, or has another priority."""
+        """Send the request of a job that waits for resources, or whose priority has changed."""
         self.sched.enqueue(job)
         self.sched.pump()
 
     def scheduler_gone(self) -> None:
-        """There is no scheduler: the requests it had are sent again to the next."""
+        """Withdraw the requests from a scheduler that is gone; they are sent again to the next."""
         self.ready_request = None
         self.sched.disconnected(self.sched.sender)
 
     # -- callbacks of `Sched` ----------------------------------------------------------------------
 
     def schedule(self) -> None:
-        """There is something to send."""
+        """Send messages soon."""
         self.kernel.call_soon(self.sched.pump)
 
     def send(self, function: Callable[..., Any], *args: Any) -> None:
@@ -357,28 +356,28 @@ class JobManager(FakeService):
         function(*args)
 
     def send_untagged(self, topic: str, payload: Any, flags: int = 0) -> None:
-        """Send a request whose answers come to `answered`."""
+        """Send a request whose answers arrive in `answered`."""
         self.send_message(Message(REQUEST, topic, payload_text(payload), flags=flags))
 
     def notify(self, topic: str, payload: Any) -> None:
-        """Send a message without an answer."""
+        """Send a request without response."""
         self.send_untagged(topic, payload, FLAG_NORESPONSE)
 
     def post(self, job: FakeJob, name: str, context: Any = None) -> None:
-        """An event of a job that the scheduler has brought about: its allocation."""
+        """Record an event of a job caused by the scheduler: its allocation."""
         job.begin()
 
     def raise_exception(self, job: FakeJob, type: str, severity: int, note: str) -> None:
-        """The scheduler has refused a job."""
+        """Record the refusal of a job by the scheduler."""
         job.note = note or None
         job.post("exception", type=type, severity=severity, note=note)
         job.finish("failed")
 
     def annotated(self, job: FakeJob) -> None:
-        """A job has other annotations."""
+        """Ignore changes of annotations."""
 
     def log(self, level: int, text: str) -> None:
-        """Log the error of an answer."""
+        """Log an error in an answer."""
         if level <= LOG_ERR:
             self.instance.log.append((level, f"job-manager: {text}"))
 
@@ -442,5 +441,5 @@ class JobManager(FakeService):
 
 
 def _seconds(seconds: float) -> str:
-    """A time for people: ``90 s``."""
+    """Format a time: ``90 s``."""
     return f"{seconds:.15g} s"

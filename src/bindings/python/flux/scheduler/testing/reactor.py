@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Time and turns: the engine's reactor, with a clock that stands still until nothing else is left to do.
+"""Time and turns: the engine's reactor, with a clock that stands still until all else is done.
 
-Services answer at once. Messages and callbacks of the scheduler wait for the next turn, and while the scheduler waits for
-an answer, only the services go on. All of it comes in one fixed order, so that the same test gives the same run.
+Services answer at once. Messages and callbacks of the scheduler wait for the next turn; while the
+scheduler waits for an answer, only services run. The order is fixed, so that equal tests have equal
+runs.
 """
 
 from __future__ import annotations
@@ -16,36 +17,36 @@ from flux_engine.kernel.listener import Listener
 from flux_engine.kernel.message import Message
 from flux_engine.kernel.reactor import CALL, Call
 
-#: Where the clock starts, seconds since the epoch: a fixed time, so that every run has the same
-#: times.
+#: Initial time in seconds since the epoch: fixed, so that all runs have the same times.
 START_TIME = 1_700_000_000.0
 
 
 class VirtualClock(engine_clock.VirtualClock):
-    """A clock that moves only when it is told to.
+    """A clock that moves only on demand.
 
     Args:
-        start: where it starts, seconds since the epoch
+        start: initial time, seconds since the epoch
     """
 
     def __init__(self, start: float = START_TIME) -> None:
         super().__init__(start)
 
     def stopwatch(self) -> float:
-        """Seconds to time code with: none pass, so that the speed of the machine decides nothing."""
+        """Return a constant: the speed of the machine must not affect decisions."""
         return float(self.now())
 
 
 class FakeMessage(Message):
-    """A request of the test's, or an event.
+    """A request sent by the test, or an event.
 
     Args:
         topic (str): service and method
-        text (str): the payload; None: there is none
-        answered: ``answered(errnum, text)`` takes each response; None: no sender waits for one
-        userid (int): of the sender
-        rolemask (int): with which roles (RFC 12)
-        sender: stands for the client that sends it; compared by identity
+        text (str): the payload, or None
+        answered: ``answered(errnum, text)`` receives each response; None: there is no sender to
+            receive it
+        userid (int): the sender
+        rolemask (int): the sender's roles (RFC 12)
+        sender: identifies the client; compared by identity
     """
 
     __slots__ = ("answered",)
@@ -68,14 +69,14 @@ class FakeMessage(Message):
 
 
 class Reactor(DirectReactor):
-    """Calls due timers and callbacks, turn by turn.
+    """Calls timers and callbacks that are due, turn by turn.
 
     Args:
-        clock: gives the time: `VirtualClock`, or anything with its methods
+        clock: a `VirtualClock`, or an object with its methods
 
     Attributes:
-        turns (int): turns so far
-        calls (int): messages and callbacks of the scheduler so far
+        turns (int): number of turns so far
+        calls (int): number of messages and callbacks of the scheduler so far
     """
 
     def __init__(self, clock: Any = None) -> None:
@@ -90,7 +91,7 @@ class Reactor(DirectReactor):
             super().respond(msg, answer, responder)
 
     def undeliverable(self, msg: Any) -> None:
-        """Requests to a scheduler are answered when it ends."""
+        """Ignored: requests to a scheduler are answered when it ends."""
 
     def _poll(self) -> None:
         self.time = self.clock.now()
@@ -98,10 +99,10 @@ class Reactor(DirectReactor):
     # -- turning -----------------------------------------------------------------------------------
 
     def run_until_idle(self) -> None:
-        """Turn until nothing can happen before time passes.
+        """Turn until no event is due without time passing.
 
         Raises:
-            RuntimeError: that does not come
+            RuntimeError: events do not end
         """
         self._poll()
         first = self.turns
@@ -111,10 +112,10 @@ class Reactor(DirectReactor):
             self.turn()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and everything happen that is due meanwhile.
+        """Let time pass, and process all events due meanwhile.
 
         Args:
-            seconds: how long, 0 or more
+            seconds: time to pass, 0 or more
         """
         self._poll()
         end = self.time + seconds
@@ -129,10 +130,11 @@ class Reactor(DirectReactor):
         self.run_until_idle()
 
     def switch_to_hub(self) -> None:
-        """The scheduler waits for an answer: let a service do one thing, and time go on if need be.
+        """Process one event of a service, and advance the time if necessary: the scheduler waits
+        for an answer.
 
         Raises:
-            RuntimeError: no service will ever answer
+            RuntimeError: no service will answer
         """
         for place, (endpoint, item) in enumerate(self.ready):
             if not isinstance(endpoint, _Door):
@@ -150,7 +152,7 @@ class Reactor(DirectReactor):
 
 
 class _Door:
-    """The endpoint that brings a scheduler its messages, one a turn."""
+    """The endpoint for a scheduler's messages, which passes one per turn."""
 
     def __init__(self, task: SchedulerTask) -> None:
         self._task = task
@@ -165,7 +167,7 @@ class _Door:
 
 
 class SchedulerTask(Listener):
-    """The scheduler as its peers see it. An exception in its callbacks leaves the reactor."""
+    """The scheduler, for its peers. An exception in its callbacks leaves the reactor."""
 
     def __init__(self, reactor: Reactor, name: str) -> None:
         super().__init__(reactor, name)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The services around a scheduler in a fake instance: resource, job-manager, job-info, kvs, and the
-broker's own.
+broker's.
 
-Each plays the part of the real one that a scheduler sees (RFC 27, RFC 28), and no more. They answer as soon
-as they are asked, unless it says otherwise.
+Each has only the part of the real service that a scheduler sees (RFC 27, RFC 28). They answer at
+once unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class FakeService(Peer):
     """A service of the instance.
 
     Args:
-        instance: where it is
-        name: the first word of its topics
-        methods: the rest of a topic -> function of the request. It answers with
-            `respond`, or raises OSError, which is answered
+        instance: its instance
+        name: first word of its topics
+        methods: rest of a topic -> function of the request, which answers with `respond`, or raises
+            OSError to refuse
 
     Attributes:
         methods (dict): as given; a test may replace one
@@ -48,13 +48,12 @@ class FakeService(Peer):
         self.methods = methods
 
     def respond(self, msg: Message, payload: Any = None) -> None:
-        """Answer a request with text, which need not be JSON."""
+        """Answer a request with a text, not necessarily JSON."""
         self.kernel.respond(msg, msg.response(payload_text(payload)))
 
 
 class FunctionService(FakeService):
-    """A service made of functions: each takes the payload of a request and returns that of the
-    response."""
+    """A service made of functions: each maps the payload of a request to that of the response."""
 
     def __init__(
         self, instance: InstanceView, name: str, functions: dict[str, Callable[[Any], Any]]
@@ -64,21 +63,22 @@ class FunctionService(FakeService):
 
 
 class ResourceService(FakeService):
-    """``resource``: tells the scheduler its resources, and every change (RFC 28).
+    """``resource``: sends the scheduler its resources and all changes (RFC 28).
 
     Args:
-        instance: where it is
+        instance: its instance
         R: the inventory (RFC 20)
         up: the ranks that are up (an idset); None: all
 
     Attributes:
         R (dict): the inventory
         up (IDset): the ranks that are up
-        stream (Message): the scheduler's request; None: there is none
-        error (tuple): errno and text with which it refuses the request; None: it does not
-        discovering (bool): it does not know its resources yet, and answers when `discovered` is
+        stream (Message): the scheduler's request, or None
+        error (tuple): errno and text to refuse the request with, or None
+        discovering (bool): whether the resources are not known yet; it answers when `discovered` is
             called
-        told (Allocations): the allocations of the resources that the scheduler knows, to check new ones
+        told (Allocations): the allocations of the resources known to the scheduler, to check new
+            ones
     """
 
     def __init__(self, instance: InstanceView, R: dict[str, Any], up: str | None = None) -> None:
@@ -99,7 +99,7 @@ class ResourceService(FakeService):
             self._send_first()
 
     def discovered(self) -> None:
-        """The resources have been discovered."""
+        """Send the resources, now discovered."""
         self.discovering = False
         self._send_first()
 
@@ -109,15 +109,15 @@ class ResourceService(FakeService):
             self._has_told()
 
     def _has_told(self) -> None:
-        """The scheduler has read its resources: from then on allocations are checked against them."""
+        """Start to check allocations: the scheduler has read its resources."""
         try:
             self.told.define(self.R)
         except ValueError:
-            return  # it is the scheduler that is to refuse it
+            return  # the scheduler is to refuse it
         self.told.set_up(self.up.encode())
 
     def update(self, **changes: Any) -> None:
-        """Tell the scheduler of changes.
+        """Send changes to the scheduler.
 
         Args:
             **changes: keys of the response, with ``_`` for ``-``: ``up="0-3"``, ``down="2"``,
@@ -127,20 +127,20 @@ class ResourceService(FakeService):
             payload = {key.replace("_", "-"): value for key, value in changes.items()}
             self.respond(self.stream, payload)
             task: Any = self.stream.sender
-            task.post(self._has_told)  # behind the response
+            task.post(self._has_told)  # after the response
 
     def mark_up(self, ranks: str) -> None:
-        """Ranks (an idset) come up."""
+        """Bring ranks (an idset) up."""
         self.up.add(ranks)
         self.update(up=ranks)
 
     def mark_down(self, ranks: str) -> None:
-        """Ranks (an idset) go down."""
+        """Take ranks (an idset) down."""
         self.up.subtract(ranks)
         self.update(down=ranks)
 
     def remove(self, ranks: str) -> None:
-        """Ranks (an idset) leave for good."""
+        """Remove ranks (an idset) for good."""
         self.up.subtract(ranks)
         pool = ResourcePool(self.R)
         pool.remove_ranks(ranks)
@@ -148,7 +148,7 @@ class ResourceService(FakeService):
         self.update(shrink=ranks)
 
     def fail(self, errnum: int, text: str | None = None) -> None:
-        """End the stream with an error; ECANCELED is sent by a resource service that is unloaded."""
+        """End the stream with an error; ECANCELED is that of a resource service being unloaded."""
         if self.stream is not None:
             stream, self.stream = self.stream, None
             self.respond_error(stream, errnum, text)
@@ -157,14 +157,14 @@ class ResourceService(FakeService):
 class JobInfo(FakeService):
     """``job-info``: R, jobspec and eventlog of jobs.
 
-    Answers come in the next turn, all that were asked for by then at once: a client that waits for
-    each before it asks for the next takes a turn for each.
+    All requests of a turn are answered together in the next: a client that waits for each answer
+    before the next request needs a turn per request.
 
     Attributes:
-        R (dict): job id -> R of jobs that are not in `FakeInstance.jobs`
+        R (dict): job id -> R, of jobs not in `FakeInstance.jobs`
         jobspecs (dict): job id -> jobspec, likewise
         eventlogs (dict): job id -> events (RFC 18), likewise
-        most_waiting (int): the largest number of requests that waited at one time
+        most_waiting (int): maximum number of requests waiting at a time
     """
 
     def __init__(self, instance: InstanceView) -> None:
@@ -210,7 +210,7 @@ class JobInfo(FakeService):
         """Answer ``job-manager.getattr``.
 
         Raises:
-            OSError: the job is not known, or has no such attribute
+            OSError: the job is unknown, or has no such attribute
         """
         payload = msg.payload
         answer = {name: self._value(payload["id"], name) for name in payload["attrs"]}
@@ -225,9 +225,9 @@ class KeyValueStore(FakeService):
 
     Attributes:
         values (dict): key -> text
-        commits (list): the payloads of all commits
-        failing (bool): it refuses every commit
-        held (list): commits that wait for `release`; None: they are answered at once
+        commits (list): payloads of all commits
+        failing (bool): whether to refuse every commit
+        held (list): commits waiting for `release`; None: they are answered at once
     """
 
     def __init__(self, instance: InstanceView) -> None:
@@ -259,14 +259,14 @@ class KeyValueStore(FakeService):
         self.held = []
 
     def release(self) -> None:
-        """Answer the requests held back."""
+        """Answer the commits held back."""
         held, self.held = self.held or [], None
         for msg in held:
             self._store(msg)
 
 
 def ranks_of(R: dict[str, Any]) -> IDset:
-    """The ranks of an R."""
+    """Return the ranks of an R."""
     ranks = IDset()
     for entry in R["execution"]["R_lite"]:
         ranks.add(entry["rank"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A fake instance as its parts see it."""
+"""A fake instance, for its parts."""
 
 from __future__ import annotations
 

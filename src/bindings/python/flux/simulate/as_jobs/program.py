@@ -10,7 +10,8 @@ from flux.simulate import run
 
 
 def main():
-    """Make the run that the command line names: a directory, the run's number, and the name of its files."""
+    """Make one run. The command line is the directory, the run's number, and the name of its
+    files."""
     directory, number, name = sys.argv[1:]
     parent = os.getppid()
 
@@ -36,7 +37,7 @@ def _read(path):
 
 
 def _replace(path, data):
-    # A reader sees the former or the new one, whole.
+    # Atomic: a reader sees the old file or the new one.
     with open(f"{path}.new", "wb") as stream:
         stream.write(data)
     os.replace(f"{path}.new", path)

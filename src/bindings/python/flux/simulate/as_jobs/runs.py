@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Runs as jobs, as the command sees them."""
+"""The command's side of runs as jobs."""
 
 import contextlib
 import copy
@@ -16,21 +16,21 @@ from flux.simulate.live import flux_command
 from flux.simulate.signals import ending
 from flux.simulate.workload.record import OptionError
 
-#: Seconds between two looks at how far the jobs are.
+#: Seconds between checks of the jobs' progress.
 LOOK_EVERY = 0.25
-#: The program of a job. The path is that of this process, which may run on other bindings than the instance.
+#: The job's program. The path is this process's: its bindings may differ from the instance's.
 PROGRAM = "import sys; sys.path.pop(0); from flux.simulate.as_jobs.program import main; main()"
 
 
 def run_as_jobs(tasks, progress=None):
-    """Run `tasks` as jobs of the instance that this process is in; see `run.run_all`.
+    """Run `tasks` as jobs of the enclosing instance; see `run.run_all`.
 
-    The working directory, or that of the results, has to be on a file system that all nodes share.
+    The working directory, or that of the results, must be on a file system shared by all nodes.
 
     Raises:
-        OptionError: a policy is a class
-        ValueError: the instance takes no jobs
-        OSError: that directory cannot be written to
+        OptionError: a policy is a class, which cannot be sent to another node
+        ValueError: the instance accepts no jobs
+        OSError: that directory is not writable
     """
     for task in tasks:
         if task.policy.entry is not None:
@@ -52,7 +52,7 @@ def _write_tasks(tasks, directory):
         path = os.path.join(directory, f"case-{place}")
         if not os.path.exists(path):
             _write(path, task.workload)
-        # A workload is written once, not once a policy.
+        # Each workload is written once, not once per policy.
         bare = copy.copy(task)
         bare.case = copy.copy(task.case)
         bare.workload = bare.case.workload = None
@@ -85,7 +85,7 @@ class _Runs:
     def run(self):
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "submit.py")
         with open(os.path.join(self.directory, "submit.err"), "w+", encoding="utf-8") as errors:
-            # In a session of its own: a Ctrl-C is for this process, which tells it.
+            # In its own session: Ctrl-C reaches this process only, which forwards it.
             submit = subprocess.Popen(
                 [flux_command("--parallel=flux"), "python", script, self.directory],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
@@ -101,7 +101,7 @@ class _Runs:
                 with ending(interrupt):
                     self._follow(submit.stdout)
             finally:
-                # It cancels jobs that still run, and ends.
+                # EOF: `submit` cancels the running jobs and exits.
                 with contextlib.suppress(OSError):
                     submit.stdin.close()
                 code = submit.wait()
@@ -113,7 +113,7 @@ class _Runs:
         return self.results, self.interrupted
 
     def _follow(self, stream):
-        """Read the lines of `submit`, to their end."""
+        """Read the lines of `submit` up to the end."""
         begun = b""
         with selectors.DefaultSelector() as selector:
             selector.register(stream, selectors.EVENT_READ)
@@ -142,7 +142,7 @@ class _Runs:
                 self.progress.update(self.tasks[number], json.loads(text))
 
     def _ended(self, number, name, text):
-        """A job is over, whose files are called so; `text` says how it ended, if it did not bring a result."""
+        """A job ended: `name` is the stem of its files, `text` the reason if it left no result."""
         self.left.discard(number)
         for kind, stream in (("out", sys.stdout), ("err", sys.stderr)):
             with contextlib.suppress(FileNotFoundError):

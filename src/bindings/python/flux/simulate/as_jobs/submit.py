@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Run by ``flux python`` in an instance, a real one or the embedded one: submits a job for each run, and says when one is over, a
-line of JSON each. A job whose node is lost is submitted again.
+"""Submit a job per run, and report each end as a line of JSON. Runs under ``flux python``, in a
+real Flux or the embedded instance. A job that loses its node is submitted again.
 
-``interrupt`` on standard input has jobs end with the results so far, and none begin; its end cancels them.
+Standard input: ``interrupt`` ends jobs with the results so far and starts no others; EOF cancels
+all jobs.
 """
 
 import json
@@ -15,17 +16,17 @@ import threading
 import flux
 import flux.job
 
-#: How often one run is begun in all, if its node is lost each time.
+#: Maximum number of starts of a run that keeps losing its node.
 TRIES = 4
-#: Types of the exception of a job whose node is lost: of a Flux, and of the embedded instance.
+#: Exception types of a lost node: of a real Flux, and of the embedded instance.
 LOST = ("exec", "node-failure")
 
 
 class Submitter:
-    """Submits jobs, and follows them.
+    """Submits jobs and follows them to the end.
 
     Args:
-        directory (str): where ``call.json`` is
+        directory (str): directory of ``call.json``
         executor: a `flux.job.FluxExecutor`
     """
 
@@ -37,11 +38,11 @@ class Submitter:
         self.running = {}
         self.begun = [0] * self.call["jobs"]
         self.is_ending = False
-        #: events: (number, future) of a job that is over, or a line of standard input
+        #: events: (number, future) of an ended job, or a line of standard input
         self.events = queue.SimpleQueue()
 
     def run(self):
-        """Submit all, and return when none is left."""
+        """Submit all jobs, and return after the last has ended."""
         for number in range(self.call["jobs"]):
             self.submit(number)
         while self.running:
@@ -54,7 +55,7 @@ class Submitter:
     def submit(self, number):
         """Submit the job of a run."""
         self.begun[number] += 1
-        # Processes of a job whose node is lost may still write: each try has files of its own.
+        # Processes on a lost node may still write, so each try has its own files.
         name = f"{number}.{self.begun[number]}"
         jobspec = flux.job.JobspecV1.from_command([*self.call["command"], str(number), name])
         jobspec.cwd = self.call["directory"]
@@ -67,7 +68,7 @@ class Submitter:
         future.add_done_callback(lambda future: self.events.put((number, future)))
 
     def is_over(self, number, future):
-        """A job has ended, or was refused."""
+        """Handle a job that ended or was refused."""
         del self.running[number]
         error = future.exception()
         if (
@@ -82,7 +83,7 @@ class Submitter:
         print(json.dumps({"number": number, "name": name, "text": text}), flush=True)
 
     def end(self, how):
-        """End all jobs: ``interrupt``, with the results so far, or at once."""
+        """End all jobs: with the results so far (``interrupt``), or at once."""
         self.is_ending = True
         h = flux.Flux()
         for future in self.running.values():
@@ -91,11 +92,11 @@ class Submitter:
                     flux.job.kill(h, future.jobid(), signal.SIGINT)
                     continue
             except (OSError, RuntimeError):
-                pass  # it does not run yet
+                pass  # it is not running yet
             try:
                 flux.job.cancel(h, future.jobid())
             except (OSError, RuntimeError):
-                pass  # it is over, or was refused
+                pass  # it has ended, or was refused
 
 
 def main():

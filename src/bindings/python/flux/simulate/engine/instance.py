@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The other engine: a whole embedded instance, with KVS, ingest, execution and jobtap plugins.
+"""The engine ``instance``: a whole embedded instance, with KVS, ingest, execution and jobtap
+plugins.
 
-It starts every job when the lean engine does, which the tests show; it takes some ten times as long.
+Every job starts as in the lean engine, as tests show, at about ten times the cost.
 """
 
 import heapq
@@ -23,16 +24,16 @@ from flux_engine.kernel.handle import RPC_STREAMING
 from flux_engine.kernel.kernel import Kernel
 from flux_engine.kernel.message import OWNER
 
-#: Seconds from the start of the instance to the begin of the workload.
+#: Seconds from the start of the instance to the start of the workload.
 LEAD = 3600.0
 
 
 class PatientKernel(Kernel):
-    """A kernel in which the scheduler and all others have their turns one after the other.
+    """A kernel that alternates between the scheduler and all other tasks.
 
-    A pass is due at once after an event, and other events of the same instant may take more turns of
-    the loop to reach the scheduler. So that it makes one pass for all of them its timers wait until
-    no other task has anything left to do; consequences of the pass wait until it is over.
+    The scheduler requests a pass right after an event, but other events of the same instant may
+    need more turns of the loop to reach it. For one pass to serve them all, the scheduler's timers
+    wait until all other tasks are idle, and the consequences of a pass until it is over.
     """
 
     _schedulers_turn = False
@@ -64,14 +65,14 @@ class PatientKernel(Kernel):
 
 
 class SimulatedInstance(Instance):
-    """An instance on such a kernel."""
+    """An instance on a `PatientKernel`."""
 
     kernel_class = PatientKernel
 
 
 @dataclass
 class _Active:
-    """A job as the observer of an engine expects it."""
+    """A job in the form that an `Observer` expects."""
 
     index: int
     job: Job
@@ -84,10 +85,10 @@ class _Active:
 
 
 class _Log:
-    """The scheduler's entries of an instance's log, as `peers.Log` has them.
+    """The scheduler's entries in an instance's log, in the form of `peers.Log`.
 
     Attributes:
-        lines (list): (seconds since the epoch, level, text); the lines of one text are one entry
+        lines (list): (seconds since the epoch, level, text); a text of several lines is one entry
     """
 
     def __init__(self, ring, names):
@@ -109,10 +110,10 @@ class _Log:
 
 
 class InstanceEngine:
-    """Runs one scheduler on one workload; arguments as for `LeanEngine`.
+    """Runs one scheduler on one workload. Arguments are those of `LeanEngine`, and
 
     Args:
-        jobtap (list of str): plugins to be loaded: a file and its arguments, each
+        jobtap (list of str): plugins to load: file and arguments, each
     """
 
     def __init__(
@@ -138,11 +139,11 @@ class InstanceEngine:
         self.jobtap = jobtap
         self.interrupted = False
         self.every = None
-        #: when the scheduler ended although there was more to come, seconds since the workload began
+        #: time at which the scheduler ended too early, in seconds since the start of the workload
         self.ended_at = None
         self._is_stopping = False
         self.log = None
-        #: as in the lean engine
+        #: as in `LeanEngine`
         self._coming = [index for index, job in enumerate(jobs) if job.after is None]
         self._followers = followers(jobs)
         self._next = 0
@@ -155,13 +156,13 @@ class InstanceEngine:
 
     @property
     def now(self):
-        """Seconds since the workload began."""
+        """Seconds since the start of the workload."""
         return self.kernel.time - self.epoch
 
     def run(self):
-        """Run until every job has ended, or nothing more can happen."""
+        """Run until all jobs have ended, or no event is left."""
         attrs = AttrTable()
-        # Log entries of the scheduler are in `log`, and in the results.
+        # The scheduler's entries go to `log`, and so to the results.
         attrs.define("log-stderr-level", "-1")
         instance = self.instance = SimulatedInstance(
             attrs=attrs,
@@ -178,7 +179,8 @@ class InstanceEngine:
         try:
             self._prepare()
             self._arm()
-            # If the scheduler never starts some, nothing may ever happen again but timers.
+            # If the scheduler never starts some jobs, timers may be the only events left: stop
+            # after this time.
             longest = sum(job.seconds for job in self.jobs) + self.jobs[-1].submit + 86400
             longest += sum(job.after[1] or 0.0 for job in self.jobs if job.after is not None)
             self._at(longest, self._stop)
@@ -203,7 +205,7 @@ class InstanceEngine:
         stream.then(self._journal)
 
     def _watch_end(self, table):
-        """Be told when the scheduler ends."""
+        """Have `_scheduler_ended` called when the scheduler ends."""
         module = next((one for one in table.values() if one.path == self.path), None)
         if module is None:
             self._scheduler_ended()
@@ -250,7 +252,7 @@ class InstanceEngine:
 
     def _submit(self, index):
         job, h = self.jobs[index], self.instance.handle
-        # A request of the job's user, with the rights of the owner: traces have urgencies above 16.
+        # Sent for the job's user with the owner's rights: traces have urgencies above 16.
         h.task.userid = self._userids.get(job.user, OWNER)
         request = {"jobspec": self._jobspec(index), "urgency": job.urgency, "flags": 0}
         h.rpc("job-ingest.submit", request).then(self._submitted, index)

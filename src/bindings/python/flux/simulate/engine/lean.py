@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The lean engine: a scheduler's module among peers that answer its requests and do no more.
+"""The lean engine: a scheduler's module among peers that only answer its requests.
 
-There is no KVS tree, no ingest and no shell. Events of one instant are all delivered before the
-scheduler's pass: ends, then what a script does, then submissions in their order; a job of no
-length ends in another round of the same instant.
+There is no KVS tree, ingest or shell. All events of an instant are delivered before the scheduler's
+pass: ends, then actions of a script, then submissions in order. A job without run time ends in
+another round of the same instant.
 """
 
 import contextlib
@@ -19,10 +19,10 @@ from flux.simulate.job import followers, userids
 from flux_engine.formats import idset, rset, states
 from flux_engine.kernel.watchdog import Watchdog, place
 
-#: When a workload begins if nothing says when: that of the embedded instance's clock.
+#: Default start of a workload: the initial time of the embedded instance's clock.
 EPOCH = 1735689600.0
 
-#: Rounds of timers without anything else happening, after which waiting jobs are given up.
+#: Rounds of timers without other events, after which waiting jobs are abandoned.
 PATIENCE = 10000
 
 GRAINS = ("batch", "event-end", "event-submit")
@@ -33,19 +33,21 @@ class LeanEngine:
 
     Args:
         machine (Machine): the resources
-        jobs (list of Job): by time of submission
-        path (str): the scheduler's file
+        jobs (list of Job): in order of submission
+        path (str): file of the scheduler
         args (list of str): its arguments
-        observer (Observer): is told of starts, ends and refusals
-        epoch (float): seconds since the epoch at which the workload begins
-        grain (str): "batch": one pass after all events of an instant; "event-end" and
-            "event-submit": one after each event, ends or submissions first, and ends at limits with the first
-        forecast (bool): let the scheduler estimate and explain
+        observer (Observer): receives starts, ends and refusals
+        epoch (float): start of the workload, seconds since the epoch
+        grain (str): "batch": one pass after all events of an instant; "event-end", "event-submit":
+            one after each event, ends or submissions first, with ends at limits in the first
+        forecast (bool): whether the scheduler estimates starts and gives reasons
         config (dict): the configuration: queues, resource.exclude
-        actions (list): (seconds, ``function(engine)``) to be done at a time, in order
-        running (list): (Job, R, start, end in seconds since the epoch) of jobs that run already
-        down (str): idset of ranks that are not to be used
-        entry (type): the scheduler's class, where no file is to be executed; `path` is then the file that it is from
+        actions (list): (seconds, ``function(engine)``) to call at these times, in order
+        running (list): (Job, R, start, end) of jobs that run from the beginning; times in seconds
+            since the epoch
+        down (str): idset of ranks that are down
+        entry (type): the scheduler's class, if no file is to be executed; `path` is then the file
+            of the class
     """
 
     def __init__(
@@ -77,26 +79,26 @@ class LeanEngine:
         self.grain = grain
         self.forecast = forecast
         self.observer = observer
-        #: set to have the run end at the next instant
+        #: set to end the run at the next instant
         self.interrupted = False
-        #: whether a scheduler that does not come back to its reactor is told of
+        #: whether to report a scheduler that does not return to its reactor
         self.is_watched = True
-        #: when the scheduler ended although there was more to come, seconds since the workload began
+        #: time at which the scheduler ended too early, in seconds since the start of the workload
         self.ended_at = None
-        #: called with each job (ActiveJob) that comes in
+        #: called with each submitted job (ActiveJob)
         self.submitted = None
-        #: called now and then
+        #: called every 256 events
         self.every = None
         self._turns = 0
-        #: whether another scheduler is to be loaded when this one has ended
+        #: (path, args, entry) of the scheduler to load when this one has ended, or None
         self._reload = None
-        #: indices of the jobs that come by the clock, in order; others follow another job
+        #: indices of the jobs with submission times, in order; the others follow another job
         self._coming = (index for index, job in enumerate(jobs) if job.after is None)
         self._take_next()
         self._followers = followers(jobs)
-        #: followers whose users think before they submit them
+        #: number of followers to be submitted after a think time
         self._thinking = 0
-        #: jobs that have come in, which is the id of the latest
+        #: number of submitted jobs, and so the id of the latest
         self._arrived = 0
         self._ends = []
         self._actions = []
@@ -105,7 +107,7 @@ class LeanEngine:
         for seconds, function in actions:
             self.at(seconds, function)
         self._idle_rounds = 0
-        #: the latest instant of which something has happened, where there is a pass for each event
+        #: latest instant with an event, if grain is not "batch"
         self._instant = None
         self.kernel = Loop(epoch, self._advance)
         self.log = peers.Log(self.kernel)
@@ -116,7 +118,7 @@ class LeanEngine:
         peers.start_broker(self.kernel, values, config)
         peers.start_job_info(self.kernel, self.manager)
         self.task = None
-        #: id of the latest job that is in no trace
+        #: id of the latest job that belongs to no trace
         self._other = len(jobs) + len(running)
         self._scripted = 0
         if down:
@@ -128,7 +130,7 @@ class LeanEngine:
 
     @property
     def now(self):
-        """Seconds since the workload began."""
+        """Seconds since the start of the workload."""
         return self.kernel.time - self.epoch
 
     def _place_of_scheduler(self):
@@ -143,10 +145,10 @@ class LeanEngine:
         )
 
     def run(self):
-        """Run until every job has ended, or nothing more can happen.
+        """Run until all jobs have ended, or no event is left.
 
         Raises:
-            whatever the module raises
+            Exception: raised by the module
         """
         while True:
             self.task = Scheduler(
@@ -178,57 +180,58 @@ class LeanEngine:
         self.manager.sched.disconnected(task)
 
     def reload(self, path=None, args=None):
-        """End the scheduler and load it again, or another one."""
+        """Unload the scheduler and load it again, or another one."""
         args = self.args if args is None else list(args)
         self._reload = (path or self.path, args, None if path else self.entry)
         self.task.reactor_stop(0)
 
     def at(self, seconds, function):
-        """Have ``function(engine)`` called at a time, before the submissions of that instant."""
+        """Have ``function(engine)`` called at a time (seconds), before the submissions of that
+        instant."""
         self._serial += 1
         heapq.heappush(self._actions, (self.epoch + seconds, self._serial, function))
 
     def on(self, event, id, function):
-        """Have ``function(engine)`` called when a job of the trace is submitted, starts or ends.
+        """Have ``function(engine)`` called at the submission, start or end of a job.
 
         Args:
             event (str): "submit", "start" or "end"
-            id (str): the job, as the trace calls it
+            id (str): id of the job in the trace
         """
         self._hooks.setdefault((event, id), []).append(function)
 
     def _happened(self, event, active):
         for function in self._hooks.pop((event, active.job.id), ()):
-            # Not within the present event, which may be an answer of the scheduler.
+            # Deferred: the current event may be the scheduler's answer.
             self.at(self.now, function)
 
     def has_work(self):
-        """Whether a job runs, or it is known when one comes."""
+        """Whether a job runs, or a submission is due."""
         return bool(self.manager.running or self._thinking or self._next is not None)
 
     def take_down(self, ranks):
-        """Ranks (bounds) go offline, and jobs on them fail, as they do where a broker is lost."""
+        """Take ranks (bounds) down; jobs on them fail, as if their brokers were lost."""
         self.resource.down(ranks)
         self.end_jobs_on(ranks)
 
     def end_jobs_on(self, ranks):
-        """Jobs on ranks (bounds) that are gone fail."""
+        """Fail the jobs on ranks (bounds) that are lost."""
         gone = set(idset.members(ranks))
         for active in list(self.manager.jobs.values()):
             if active.state == states.RUN and gone.intersection(rset.ranks(active.R)):
                 self.manager.cancel(active, states.FAILED)
 
     def submit_extra(self, job):
-        """Submit a job that is in no trace. Without an id it gets one."""
+        """Submit a job of no trace. A job without an id is given one."""
         self._scripted += 1
         job.id = job.id or f"script-{self._scripted}"
         self.manager.submit(self._other + self._scripted, -1, job)
 
     def extend(self, active, seconds):
-        """Change the limit of a running job by a number of seconds.
+        """Extend the limit of a running job by a number of seconds.
 
         Raises:
-            ValueError: it does not run, or has no limit
+            ValueError: it is not running, or has no limit
         """
         job = active.job
         if active.state != states.RUN or not job.limit:
@@ -240,14 +243,14 @@ class LeanEngine:
     # -- the order of events ------------------------------------------------------------------------------
 
     def _advance(self):
-        """Bring the next event; returns whether there is one."""
+        """Process the next event. Return False if there is none."""
         manager = self.manager
         if self.interrupted:
             return False
         when = self._next_event()
         timer = self.kernel.next_timer()
         if when is None:
-            # Only the scheduler's own timers could let anything happen now.
+            # Only the scheduler's own timers are left.
             self._idle_rounds += 1
             if timer is None or not manager.waiting or self._idle_rounds > PATIENCE:
                 return False
@@ -271,14 +274,15 @@ class LeanEngine:
             steps.reverse()
         any(step(when) for step in steps)
         if when != self._instant:
-            # A planner by limits counts resources of jobs that must end at this instant as free from its first pass on
-            # (golden/schedules/README.md, convention 2).
+            # Convention 2 of golden/schedules/README.md: at an instant, the first pass of a planner
+            # by limits already counts as free the resources of jobs whose limits end then.
             self._instant = when
             self._end_at_limits(when)
         return True
 
     def _next_event(self):
-        """When the next end, action or submission is, seconds since the epoch, or None."""
+        """Return the time of the next end, action or submission in seconds since the epoch, or
+        None."""
         ends = self._ends
         while ends and ends[0][2].end_entry is not ends[0]:
             heapq.heappop(ends)
@@ -290,13 +294,14 @@ class LeanEngine:
         return None if when == math.inf else when
 
     def _take_next(self):
-        """Find the job that comes next by the clock, and when that is, seconds since the epoch."""
+        """Find the next job with a submission time; sets `_next` and `_next_time` (seconds since
+        the epoch)."""
         self._next = next(self._coming, None)
         found = self._next is not None
         self._next_time = self.jobs[self._next].submit + self.epoch if found else math.inf
 
     def _end_at_limits(self, when):
-        """End the jobs whose limits are over; jobs that end before their limits wait for their turn."""
+        """End the jobs that are at their limits; other ends at this instant keep their turn."""
         due = []
         while self._ends and self._ends[0][0] <= when:
             due.append(heapq.heappop(self._ends))
@@ -310,7 +315,7 @@ class LeanEngine:
             else:
                 heapq.heappush(self._ends, entry)
 
-    # Each step brings one event that is due, and returns whether there was one.
+    # Each step processes one event that is due. It returns False if there is none.
 
     def _end(self, when):
         ends = self._ends
@@ -349,7 +354,7 @@ class LeanEngine:
             self.submitted(active)
 
     def _follow(self, index):
-        """A job is over: have those that follow it come in."""
+        """Arrange the submission of the jobs that follow an ended job."""
         for follower in self._followers.pop(index, ()):
             job = self.jobs[follower]
             _, think = job.after
@@ -374,7 +379,7 @@ class LeanEngine:
             self.observer.began(active)
 
     def end_at(self, active, when):
-        """Have a running job end at a time, seconds since the epoch."""
+        """Schedule the end of a running job, in seconds since the epoch."""
         self._serial += 1
         active.end_entry = (when, self._serial, active)
         heapq.heappush(self._ends, active.end_entry)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A kernel without turns: the scheduler is its only task, and everybody else answers at once.
+"""A kernel without turns: the scheduler is the only task, and all others answer at once.
 
-In an instance each service is a task of its own, and a message waits for its turn. Here a request
-to a peer is a function call, and the loop that lets time pass runs where the scheduler's reactor
-waits for work. What the scheduler sees is the same: the same handle, messages and timers.
+In an instance each service is a task, and messages wait for its turn. Here a request to a peer is a
+function call, and time advances while the scheduler's reactor waits. The scheduler sees the same
+handle, messages and timers.
 """
 
 import marshal
@@ -16,20 +16,20 @@ from flux_engine.modules.pymodule import ModuleTask
 
 
 class ObjectMessage(Message):
-    """A message between two ends of one process: its object is copied, never written as JSON."""
+    """A message within one process: its object is copied, never encoded as JSON."""
 
     __slots__ = ()
 
     @property
     def payload(self):
-        # As in any message, the receiver may change the object.
+        # The receiver may change the object, as with any message.
         if self._obj is None:
             return super().payload
         return marshal.loads(marshal.dumps(self._obj))
 
 
 class LastMessage(ObjectMessage):
-    """A message whose sender has no more use for the object."""
+    """A message that hands its object over, without a copy: the sender no longer uses it."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class LastMessage(ObjectMessage):
 
 
 class MadeMessage(Message):
-    """A message whose object is made anew at each access.
+    """A message that builds its object at each access.
 
     Args:
         type, topic: as for a `Message`
@@ -69,11 +69,11 @@ class Loop(direct.DirectReactor):
     """Delivers messages at once, and asks a driver for the next event.
 
     Args:
-        start (float): where the clock starts, seconds since the epoch
-        advance: ``advance()`` brings the next event, and returns whether there was one
+        start (float): initial time, seconds since the epoch
+        advance: ``advance()`` processes the next event; it returns False if there is none
 
     Attributes:
-        flush: None, or ``flush()`` sends the messages that a peer has gathered
+        flush: None, or ``flush()`` sends the messages that a peer has queued
     """
 
     def __init__(self, start, advance):
@@ -81,9 +81,9 @@ class Loop(direct.DirectReactor):
         self.advance = advance
         self.flush = None
         self.task = None
-        #: how often the scheduler has had nothing to do
+        #: number of times that the scheduler was idle
         self.steps = 0
-        #: the first exception in a peer
+        #: first exception raised in a peer
         self.failure = None
 
     def respond(self, msg, answer, responder=None):
@@ -92,13 +92,13 @@ class Loop(direct.DirectReactor):
         try:
             msg.sender.receive(answer)
         except Exception as exc:
-            # A peer's own mistake: not one of the scheduler's, which would log it and go on.
+            # A bug in a peer. It must not reach the scheduler, which would log it and go on.
             self.failure = self.failure or exc
             self.task.reactor_stop(0)
 
     def switch_to_hub(self):
-        """The scheduler has nothing to do, or waits for an answer: let the next thing happen."""
-        # The scheduler itself looks for its answer; other messages in its inbox wait.
+        """Process the next event; called when the scheduler is idle or waits for an answer."""
+        # The scheduler looks for its answer; other messages stay in its inbox.
         self.steps += 1
         timers = self._timers
         if self.flush is not None:
@@ -111,33 +111,33 @@ class Loop(direct.DirectReactor):
 
 
 class Handle(Flux):
-    """A handle whose host does not ask for estimates and reasons."""
+    """A handle whose host asks for no estimates and reasons."""
 
     #: See `flux.scheduler.host.wants_forecast`.
     wants_forecast = False
 
 
 class DirectHandle(Handle):
-    """One whose job manager is in the same process, and takes objects."""
+    """A handle whose job manager is in the same process and accepts objects."""
 
     #: See `flux.scheduler.host.takes_objects`.
     takes_objects = True
 
 
 class ForecastHandle(DirectHandle):
-    """The same where estimates and reasons are asked for."""
+    """A `DirectHandle` whose host asks for estimates and reasons."""
 
     wants_forecast = True
 
 
 class Scheduler(ModuleTask):
-    """The scheduler's module, on the stack of the caller of `run`.
+    """The scheduler's module, on the caller's stack.
 
     Args:
         kernel (Loop): the kernel
         name, path, args: as for `ModuleTask`
-        forecast (bool): whether the scheduler is to estimate and explain
-        entry (type): the scheduler's class, where no file is to be executed
+        forecast (bool): whether the scheduler estimates starts and gives reasons
+        entry (type): the scheduler's class, if no file is to be executed
     """
 
     def __init__(self, kernel, name, path, args, forecast=False, entry=None):
@@ -151,7 +151,7 @@ class Scheduler(ModuleTask):
         return self.entry or super().load()
 
     def run(self):
-        """Execute the module's file; returns when its reactor ends."""
+        """Execute the module's file; return when its reactor ends."""
         self._main()
 
     def post(self, item):
@@ -166,7 +166,7 @@ class Scheduler(ModuleTask):
             self.post(function)
 
     def dispatch(self, item):
-        # All messages are from the engine: no guests, and seldom more than one watcher.
+        # All messages come from the engine: no guests, and seldom more than one watcher.
         if not isinstance(item, Message):
             self.guard(item)
             return
@@ -177,12 +177,12 @@ class Scheduler(ModuleTask):
             super().dispatch(item)
 
     def end(self):
-        """Have the reactor return: nothing will ever happen again.
+        """Stop the reactor: no event is left.
 
         Raises:
-            RuntimeError: it does not run, so somebody waits for an answer
+            RuntimeError: the scheduler waits for an answer
         """
-        if not self._listening:  # some of its code waits for an answer
+        if not self._listening:  # its code waits for an answer
             raise RuntimeError("the scheduler waits for an answer that nobody has")
         self.reactor_stop(0)
 
@@ -197,5 +197,5 @@ class Peer(direct.Peer):
         self.kernel.respond(msg, answer)
 
     def tell(self, topic, obj, flags=0):
-        """Send a request without a matchtag."""
+        """Send a request without matchtag."""
         self.send_message(ObjectMessage(message.REQUEST, topic, None, obj, 0, flags))

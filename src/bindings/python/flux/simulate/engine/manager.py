@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The job manager's part: sends jobs to the scheduler, starts those that get resources, and ends them.
+"""The job manager: sends jobs to the scheduler, starts those that get resources, and ends them.
 
-How requests are ordered, limited, withdrawn and answered is the job manager's own code
-(`flux_engine.job_manager.sched`, `.queues`); what is done here is what
-becomes of a job on either side of that: it is submitted, and it runs for as long as its trace says.
+Requests are ordered, limited, withdrawn and answered by the job manager's own code
+(`flux_engine.job_manager.sched`, `.queues`). This file has the rest of a job's life: its
+submission, and a run as long as in the trace.
 """
 
 import errno
@@ -19,48 +19,48 @@ from flux_engine.job_manager.queues import Queues
 from flux_engine.job_manager.sched import Sched
 from flux_engine.kernel.message import FLAG_NORESPONSE, OWNER, REQUEST
 
-#: Urgency and priority are the same here, as in a job manager without a priority plugin; but for
-#: these two.
+#: Priority equals urgency, as in a job manager without a priority plugin, with these exceptions.
 _PRIORITIES = {states.URGENCY_EXPEDITE: states.PRIORITY_MAX}
 
 
 def default_queue(config):
-    """The queue of jobs that name none (``policy.jobspec.defaults.system.queue``), or None."""
+    """Return the default queue (``policy.jobspec.defaults.system.queue``), or None."""
     return lookup_path(config, "policy.jobspec.defaults.system.queue")
 
 
 def request_of(job, queue, queues):
-    """The jobspec of a job in a queue (None: there are none), with the constraints of that; `queues` is a `Queues`."""
+    """Return the jobspec of a job, with the constraints of its queue (None: no queue); `queues` is
+    a `Queues`."""
     requires = None if queue is None else queues.constraints_of(queue)
     return jobspec(job, queue, {"properties": requires} if requires else None)
 
 
 def priority_of(urgency):
-    """The priority that a job manager gives a job of this urgency."""
+    """Return the priority that the job manager gives a job of this urgency."""
     return _PRIORITIES.get(urgency, urgency)
 
 
-#: Jobspecs that are kept, since most jobs are like one before.
+#: Maximum number of cached jobspecs; most jobs resemble an earlier one.
 MOST_SPECS = 4096
 
-#: Prefix of the job manager's entries in the log.
+#: Prefix of the job manager's log entries.
 COMPLAINT = "job-manager: "
 
 _FOR = re.compile(r"preempted for (\S+)")
 
 
 def preempted_for(note, jobs):
-    """(note, the id in the trace of the job for which one is ended, or None).
+    """Return (note, trace id of the preempting job or None).
 
     Args:
-        note (str): of the exception
+        note (str): the note of the exception
         jobs (dict): job id -> ActiveJob
     """
     found = _FOR.match(note)
     try:
         taker = jobs.get(jobid.decode(found.group(1))) if found else None
     except ValueError:
-        taker = None  # no id is told in private mode
+        taker = None  # in private mode the note names no job
     return note, None if taker is None else taker.job.id
 
 
@@ -68,14 +68,14 @@ class ActiveJob(SchedulableJob):
     """A job between its submission and its end.
 
     Attributes:
-        index (int): its place in the trace, -1 for one that runs from the start
+        index (int): its index in the trace; -1 for a job that runs from the beginning
         job (Job): its entry of the trace
-        jobspec (bytes): packed; `Manager.send_untagged` unpacks it for each reader
-        start, end (float): when it started and ended, or None
-        limit (float): the limit of a running job, where it was changed
-        end_entry: its place among the ends to come
+        jobspec (bytes): marshalled; `Manager.send_untagged` decodes it for each reader
+        start, end (float): times of start and end, or None
+        limit (float): changed limit of a running job, in seconds
+        end_entry: its entry in the heap of ends
         promise, backfilled: annotations of the policy
-        preempted: (why, id of the job for which) it was ended to make way, or None
+        preempted: (note, id of the preempting job), or None
     """
 
     __slots__ = (
@@ -101,7 +101,7 @@ class ActiveJob(SchedulableJob):
 
 
 class QuickSched(Sched):
-    """The requests for resources, with one look at the form of each R: that of `Allocations`."""
+    """The protocol of requests, with one check of each R: that of `Allocations`."""
 
     @staticmethod
     def is_sound(R):
@@ -109,20 +109,20 @@ class QuickSched(Sched):
 
 
 class Manager(Peer):
-    """``job-manager`` as a scheduler sees it.
+    """The service ``job-manager`` as a scheduler sees it.
 
     Args:
         kernel (Loop): the kernel
-        observer: is told of ``began(job)``, ``rejected(job, note)``, ``ended(job, how)`` with how a `states`
-            result, and ``annotated(job)``
+        observer: receives ``began(job)``, ``rejected(job, note)``, ``ended(job, how)``, where `how`
+            is a result of `states`, and ``annotated(job)``
         resource (Resource): the resource service
         config (dict): the configuration
-        userids (dict): user of a job -> user id
+        userids (dict): user name -> user id
 
     Attributes:
         jobs (dict): id -> ActiveJob
-        waiting (int): jobs that have neither started nor been refused
-        running (int): jobs that hold resources
+        waiting (int): number of jobs neither started nor refused
+        running (int): number of jobs that hold resources
     """
 
     name = "job-manager"
@@ -166,7 +166,7 @@ class Manager(Peer):
     # -- called by the engine -----------------------------------------------------------------------
 
     def submit(self, id, index, job):
-        """A job comes in."""
+        """Submit a job."""
         if not self.queues.are_named:
             queue = None
         else:
@@ -176,7 +176,7 @@ class Manager(Peer):
         self.jobs[id] = active
         self.waiting += 1
         if queue not in self.queues.table:
-            # As job-ingest refuses it.
+            # job-ingest's error.
             text = "no queue specified" if queue is None else f"Invalid queue '{queue}' specified"
             self.raise_exception(active, "alloc", 0, text)
         else:
@@ -185,7 +185,7 @@ class Manager(Peer):
         return active
 
     def adopt(self, id, job, R, start):
-        """A job runs already when the scheduler comes."""
+        """Add a job that already runs when the scheduler is loaded."""
         queue = job.queue if job.queue in self.queues.table else None
         active = ActiveJob(id, -1, job, start, queue, self.userids.get(job.user, OWNER))
         active.jobspec = self._packed(job, queue)
@@ -208,7 +208,7 @@ class Manager(Peer):
         return packed
 
     def finish(self, active, how=states.COMPLETED):
-        """A running job ends."""
+        """End a running job."""
         self.running -= 1
         del self.jobs[active.id]
         active.state = states.INACTIVE
@@ -217,7 +217,7 @@ class Manager(Peer):
         self.observer.ended(active, how)
 
     def cancel(self, active, how=states.CANCELED):
-        """End a job, pending or running."""
+        """End a pending or running job."""
         if active.state == states.RUN:
             self.finish(active, how)
         elif active.state == states.SCHED:
@@ -231,7 +231,7 @@ class Manager(Peer):
                 self.jobs.pop(active.id, None)
 
     def set_urgency(self, active, urgency):
-        """Change the urgency, and so the priority, of a pending job."""
+        """Set the urgency, and so the priority, of a pending job."""
         if active.state == states.SCHED:
             active.priority = priority_of(urgency)
             if active.priority == 0:
@@ -240,10 +240,10 @@ class Manager(Peer):
                 self.sched.enqueue(active)
 
     def set_queue(self, name, started):
-        """Start or stop a queue; None: the anonymous one, or all.
+        """Start or stop a queue; None: all queues, or the anonymous one.
 
         Raises:
-            ValueError: there is no such queue
+            ValueError: the queue does not exist
         """
         table = self.queues.table
         if name is not None and name not in table:
@@ -253,14 +253,14 @@ class Manager(Peer):
         self.sched.requeue_eligible(list(self.jobs.values()))
 
     def set_expiration(self, active, expiration):
-        """Tell the scheduler that a running job may go on until `expiration`."""
+        """Tell the scheduler of a running job's new expiration (seconds since the epoch)."""
         active.R = rset.with_expiration(active.R, expiration)
         self.tell("sched.expiration", {"id": active.id, "expiration": expiration})
 
     # -- called by the job manager's parts ------------------------------------------------------------
 
     def schedule(self):
-        # Sent once for all that happens at an instant.
+        # Sent once for all events of an instant.
         self.kernel.flush = self.sched.pump
 
     def send(self, function, *args):
@@ -268,7 +268,7 @@ class Manager(Peer):
 
     def send_untagged(self, topic, obj):
         if topic == "sched.alloc":
-            # Each reader gets an object of its own, and may change it.
+            # Each reader gets its own object, and may change it.
             packed = obj["jobspec"]
 
             def make():
@@ -329,18 +329,19 @@ class Manager(Peer):
         self.respond(msg, {})
 
     def _told(self, msg):
-        """``kill``, ``memo``: these jobs do not listen."""
+        """Answer ``kill`` and ``memo``, which have no effect on these jobs."""
         self._find(msg.body["id"])
         self.respond(msg, {})
 
     def _getattr(self, msg):
-        """Attributes of an active job; its eventlog is empty, since no scheduler reads it here."""
+        """Answer with attributes of an active job; its eventlog is empty, since no scheduler reads
+        it here."""
         known = {**self.known_of(self._find(msg.body["id"])), "eventlog": ""}
         self.respond(msg, {name: known[name] for name in msg.body["attrs"]})
 
     @staticmethod
     def known_of(active):
-        """The jobspec and R (None: it has none) of a job."""
+        """Return the jobspec and R (or None) of a job."""
         return {"jobspec": marshal.loads(active.jobspec), "R": active.R}
 
     def _find(self, id):

@@ -6,22 +6,23 @@ class Observer:
     """Receives the events of an engine; a subclass overrides those that it needs."""
 
     def began(self, active):
-        """A job has started."""
+        """A job started."""
 
     def ended(self, active, how):
-        """A job that ran is over; `how` is a result of `states`."""
+        """A job of the trace ended; `how` is a result of `states`."""
 
     def rejected(self, active, note):
         """A job was refused."""
 
     def annotated(self, active):
-        """The scheduler has said something of a job that waits."""
+        """The scheduler annotated a pending job."""
 
     def arrives(self, index, when):
-        """A job that follows another comes in at `when`, seconds since the workload began."""
+        """A job that follows another is to be submitted at `when`, in seconds since the start of
+        the workload."""
 
     def other_began(self, active):
-        """A job that is in no trace has started: it ran before, or is a script's."""
+        """A job of no trace started: it ran from the beginning, or a script submitted it."""
 
     def other_ended(self, active):
-        """A job that is in no trace is over."""
+        """A job of no trace ended."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The other services a scheduler talks to: resource, KVS, job-info, and the broker's own."""
+"""The scheduler's other peers: resource, KVS, job-info and the broker's services."""
 
 import errno
 import itertools
@@ -15,12 +15,12 @@ from flux_engine.resource.state import ResourceState, targets
 
 
 class Resource(Peer):
-    """``resource``: the acquire stream (RFC 28) over the same state as the instance's service.
+    """``resource``: the acquire stream (RFC 28), on the same state class as the instance's service.
 
     Args:
         kernel (Loop): the kernel
         R (dict): the inventory
-        config (dict): ``resource.exclude`` and ``queues`` count
+        config (dict): the configuration; ``resource.exclude`` and ``queues`` are used
     """
 
     name = "resource"
@@ -31,7 +31,7 @@ class Resource(Peer):
         self.state.define(Inventory(R), config)
         self.acquired = AcquireStream(self, patience=0.0)
         self.methods = {"acquire": self._acquire}
-        #: [(seconds since the epoch, bounds of the ranks that may be used from then on)]
+        #: [(seconds since the epoch, bounds of the ranks available from then on)]
         self.history = [(kernel.time, self.state.up)]
 
     def _update(self, gone=()):
@@ -45,50 +45,51 @@ class Resource(Peer):
         self.acquired.open(msg, view.R, view.ranks, self.state.up)
 
     def released(self, sender):
-        """The scheduler is gone."""
+        """Forget the scheduler, which ended."""
         self.acquired.close(sender)
 
     def ranks_of(self, text):
-        """Bounds of the ranks that an idset or a hostlist names.
+        """Return the bounds of the ranks that an idset or a hostlist names.
 
         Raises:
-            ValueError: it is neither, or names a rank or host that is not there
+            ValueError: it is neither, or names an unknown rank or host
         """
         return targets(text, self.state.base)
 
     def drain(self, ranks, reason=None):
-        """Take ranks (bounds) out of use; jobs that run there go on."""
+        """Drain ranks (bounds); jobs on them continue."""
         self.state.drains.drain(ranks, self.kernel.time, reason)
         self._update()
 
     def undrain(self, ranks):
-        """Undo `drain`."""
+        """Undrain ranks (bounds)."""
         self.state.drains.undrain(ranks)
         self._update()
 
     def down(self, ranks):
-        """Ranks go offline."""
+        """Take ranks (bounds) offline."""
         self.state.forced_offline = idset.union(self.state.forced_offline, ranks)
         self._update()
 
     def up(self, ranks):
-        """Ranks come back."""
+        """Bring ranks (bounds) back online."""
         self.state.forced_offline = idset.difference(self.state.forced_offline, ranks)
         self._update()
 
     def shrink(self, ranks):
-        """Ranks leave for good."""
+        """Remove ranks (bounds) for good."""
         self.state.replace(self.state.base.without(ranks))
         self._update(ranks)
 
 
 class Lookup(Peer):
-    """A service of functions (`Peer.serve`).
+    """A service made of functions (`Peer.serve`).
 
     Args:
         kernel (Loop): the kernel
-        name (str): of the service
-        functions (dict): method (the topic after the name) -> function of the payload, giving the answer; OSError: it is refused
+        name (str): name of the service
+        functions (dict): method (the topic after the name) -> function of the payload that returns
+            the answer, or raises OSError to refuse
     """
 
     def __init__(self, kernel, name, functions):
@@ -98,7 +99,7 @@ class Lookup(Peer):
 
 
 def start_broker(kernel, attributes, config):
-    """Start the services that a module asks of its broker.
+    """Start the broker's services that a module uses.
 
     Args:
         kernel (Loop): the kernel
@@ -122,16 +123,16 @@ def start_broker(kernel, attributes, config):
     Names(kernel)
     Lookup(kernel, "attr", {"get": attribute})
     Lookup(kernel, "config", {"get": lambda payload: config})
-    # No events are published.
+    # Events are not published.
     Lookup(
         kernel, "event", dict.fromkeys(("subscribe", "unsubscribe", "publish"), lambda payload: {})
     )
-    # It keeps nothing: R comes back from job-info.
+    # Nothing is stored: R is read from job-info.
     Lookup(kernel, "kvs", {"commit": commit, "lookup": no_key})
 
 
 def start_job_info(kernel, manager):
-    """Start ``job-info``: R and jobspec of active jobs."""
+    """Start ``job-info``, which has R and jobspec of active jobs."""
 
     def lookup(payload):
         active = manager.jobs.get(payload["id"])
@@ -145,10 +146,10 @@ def start_job_info(kernel, manager):
 
 
 class Log(Peer):
-    """``log``: keeps urgent entries.
+    """``log``: keeps entries of level warning and worse.
 
     Attributes:
-        lines (list): (seconds since the epoch, level, text) of warnings and worse
+        lines (list): (seconds since the epoch, level, text)
     """
 
     name = "log"

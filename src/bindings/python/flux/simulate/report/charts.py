@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The charts of a report, each from the picture data of the policies."""
+"""The charts of a report, from the picture data of the policies."""
 
 import math
 from html import escape
@@ -9,14 +9,14 @@ from flux.simulate.report.style import style
 from flux.simulate.results.metrics import LATE, QUANTILES, span_text
 from flux.simulate.results.statistics import interval
 
-#: Policies whose utilization can be told apart in one chart; of more, each has a strip of its own.
+#: Maximum number of policies in one utilization chart; with more, each has its own strip.
 TOGETHER = 2
 #: Height of a strip, pixels.
 STRIP = 46
 
 
 def legend(names):
-    """Names with the marks of their lines."""
+    """Return the names with their line styles."""
     items = []
     for number, name in enumerate(names):
         mark = f'<svg viewBox="0 0 34 10" class="key" aria-hidden="true"><path class="line {style(number)}" d="M1 5H33"/></svg>'
@@ -28,10 +28,10 @@ def legend(names):
 
 
 def waits(pictures, several=()):
-    """The empirical distribution of waits, on a logarithmic axis.
+    """Draw the empirical distribution of waits, on a logarithmic axis.
 
     Args:
-        several (list): for each policy the pictures of each of its workloads, for bands
+        several (list): per policy, the pictures of its workloads, for bands
     """
     return _distribution(
         pictures, several, "waits", lambda x: [(value, "1 s or none" if value == 1 else span_text(value)) for value in x.ticks()],
@@ -40,7 +40,7 @@ def waits(pictures, several=()):
 
 
 def slowdowns(pictures, several=()):
-    """The empirical distribution of bounded slowdowns; arguments as for `waits`."""
+    """Draw the empirical distribution of bounded slowdowns; arguments as for `waits`."""
     return _distribution(
         pictures, several, "slowdowns", lambda x: [(10.0**power, f"{10**power:,}") for power in range(int(math.log10(x.high)) + 1)],
         "Distribution of bounded slowdowns", "bounded slowdown, logarithmic", "share of jobs with no more",
@@ -63,7 +63,7 @@ def _distribution(pictures, several, key, ticks_of, label, x_title, y_title):
 
 
 def _band(workloads, x, y, number):
-    """The 95 % interval of each quantile over several workloads."""
+    """Draw the 95 % interval of each quantile over several workloads."""
     workloads = [values for values in workloads if values]
     if len(workloads) < 2:
         return ""
@@ -81,7 +81,7 @@ def _band(workloads, x, y, number):
 
 
 def over_time(pictures, names=()):
-    """Utilization, the area that waits and the jobs that wait, on one time axis."""
+    """Draw utilization, queued area and number of waiting jobs on one time axis."""
     units = pictures[0]["units"]
     end = max(picture["end"] for picture in pictures) or 1.0
     x = svg.Time(0, end, svg.LEFT, svg.WIDTH - svg.RIGHT)
@@ -118,7 +118,7 @@ def over_time(pictures, names=()):
 
 
 def _panel(x, y, title, count, is_last):
-    """The axes of one of several charts below each other, of which the last has the times."""
+    """Draw the axes of one of several stacked charts; only the last has time labels."""
     labels = [(tick, x.text(tick) if is_last else "") for tick in x.ticks()]
     y_ticks = [(value, f"{value:g}") for value in y.ticks(count)]
     below = "time since the first submission" if is_last else ""
@@ -133,7 +133,7 @@ def _line_of(picture, key, scale, x, y, number):
 
 
 def _strip(picture, number, name, x, ticks, top):
-    """The utilization of one policy, as an area."""
+    """Draw the utilization of one policy, as an area."""
     y = svg.Linear(0, picture["units"], top + 12 + STRIP, top + 12)
     body = svg.axes(x, y, [(tick, "") for tick in ticks], [(0, ""), (picture["units"], "100%")], "",
                     "", top + 12 + STRIP)  # fmt: skip
@@ -149,7 +149,7 @@ def _strip(picture, number, name, x, ticks, top):
 
 
 def submissions(picture):
-    """Jobs and area that are submitted, over time: the workload itself."""
+    """Draw the submitted jobs and area over time: the workload itself."""
     work, units = picture["workload"], picture["units"]
     step, count = work["step"], len(work["jobs"])
     x = svg.Time(0, step * count, svg.LEFT, svg.WIDTH - svg.RIGHT)
@@ -181,7 +181,7 @@ def submissions(picture):
 
 
 def promises(pictures):
-    """How much earlier than first promised jobs started; below zero: a promise broken."""
+    """Draw by how much jobs started before their first promise; negative: a broken promise."""
     shown = [(n, picture["promises"]) for n, picture in enumerate(pictures) if picture["promises"]]
     if not shown:
         return None
@@ -209,7 +209,7 @@ def promises(pictures):
         ),
         f'<path class="zero" d="M{svg.LEFT} {svg.short(y(0))}H{svg.WIDTH - svg.RIGHT}"/>',
     ]
-    # Broken ones last, on top of all others.
+    # Broken promises are drawn last, above the others.
     dots = [
         (start > promise + LATE, n, promise, start) for n, some in shown for promise, start in some
     ]
@@ -225,13 +225,13 @@ def promises(pictures):
 
 
 def sweep(variants, values, title, write):
-    """A figure of each policy along a sweep, with 95 % intervals.
+    """Draw a figure of each policy along a sweep, with 95 % intervals.
 
     Args:
         variants (list of str): the values of the varied option, in order
-        values (list): for each policy, for each variant: the figure of each of its workloads, or [] if it failed
-        title (str): of the figure
-        write: ``write(value)`` makes the label of a tick
+        values (list): per policy and variant, the figure for each workload; [] if it failed
+        title (str): title of the figure
+        write: ``write(value)`` returns the label of a tick
     """
     height = 240
     step = (svg.WIDTH - svg.RIGHT - svg.LEFT) / max(len(variants), 1)
@@ -263,15 +263,16 @@ def sweep(variants, values, title, write):
     return svg.frame(svg.WIDTH, height, f"{title} along the sweep", "".join(body))
 
 
-#: How many times the best of its row a cell is that is drawn darkest.
+#: Ratio to the best of its row at which a cell has the darkest shade.
 WORST = 4.0
 
 
 def shade(value, best, floor=0.0):
-    """How dark a cell of a matrix is: 0 for the best of its row, 1 for `WORST` times that or more, by the logarithm.
+    """Return the shade of a matrix cell: 0 for the best of its row, 1 for `WORST` times that or
+    more, on a logarithmic scale.
 
     Args:
-        floor (float): added to both, so that a wait of a second is not many times one of none
+        floor (float): added to both, so that a wait of 1 s is not infinitely many times a wait of 0
     """
     if value is None or best is None or value != value or best + floor <= 0:
         return 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Allocations over time: bars of a window, and the whole run as a shade."""
+"""Allocations over time: bars in a window, and a shaded overview of the whole run."""
 
 from html import escape
 
@@ -8,18 +8,18 @@ from flux.simulate.results import metrics
 from flux.simulate.results.outcome import units_of
 
 HEIGHT = 360
-#: Shades of a cell, 1 (little of it in use) to 9 (all).
+#: Shades of a cell, from 1 (little of it in use) to 9 (all).
 LEVELS = "123456789"
-#: Smallest bar, in pixels, that has an outline where a job went ahead of others.
+#: Smallest bar, in pixels, that is outlined if its job was backfilled.
 OUTLINED = (6, 4)
 
 
 def shade_paths(texts, x_of, y_of):
-    """Rows of cells as a path a shade.
+    """Return the rows of cells as one SVG path per shade.
 
     Args:
-        texts (list of str): a digit for each cell, as `results.picture.Cells` has them
-        x_of, y_of: pixels of the left end of a column, and of the upper end of a row
+        texts (list of str): a digit per cell, see `results.picture.Cells`
+        x_of, y_of: return the pixel of a column's left end, and of a row's upper end
     """
     paths = {level: [] for level in LEVELS}
     for row, text in enumerate(texts):
@@ -40,12 +40,12 @@ def shade_paths(texts, x_of, y_of):
 
 
 def gantt(picture, number, end=None):
-    """Allocations over time in a window; the script of the page lets it be zoomed.
+    """Draw allocations over time in a window; the page's script adds zooming.
 
     Args:
-        picture (dict): of `results.picture`
-        number (int): the policy's place
-        end (float): of the time axis, where the whole run is shown; default: the picture's own
+        picture (dict): picture data, see `results.picture`
+        number (int): index of the policy
+        end (float): end of the time axis if the whole run is shown; default: the picture's own
     """
     chart = picture["gantt"]
     units, begin = picture["units"], chart["begin"]
@@ -124,7 +124,7 @@ def _bar(place, row, x, y):
     ]
     words = escape("\n".join(part for part in details if part))
     tall = y(widest[1]) - y(widest[0])
-    # The outline of a bar of a pixel would be all there is of it.
+    # An outline would fill a bar of a few pixels.
     is_outlined = backfilled and width >= OUTLINED[0] and tall >= OUTLINED[1]
     css = f"job f{place % 6}" + (" backfilled" if is_outlined else "")
     bar = f'<path class="{css}" d="{"".join(path)}"><title>{words}</title></path>'
@@ -136,7 +136,8 @@ def _bar(place, row, x, y):
 
 
 def whole_run(picture, end, marked=None):
-    """How much of the machine was in use where, over the whole run; `marked` (begin, end) is outlined."""
+    """Draw the utilization by part of the machine over the whole run; `marked` (begin, end) is
+    outlined."""
     texts = picture["whole"]["shade"]
     height, rows = 150, len(texts)
     bottom = height - svg.BOTTOM

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The report as a page: it needs no network, and no script to be read."""
+"""The report as a page, readable without network and scripts."""
 
 import os
 from html import escape
@@ -14,29 +14,29 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def asset(name):
-    """The text of a file beside this one."""
+    """Return the text of a file beside this one."""
     with open(os.path.join(_HERE, name), encoding="utf-8") as stream:
         return stream.read()
 
 
 def write_report(path, *about):
-    """Write the page about some results to a file; arguments are those of `page`.
+    """Write the report to a file; arguments are those of `page`.
 
     Raises:
-        OSError: it cannot be written
+        OSError: the file cannot be written
     """
     replace_file(path, page(*about))
 
 
 def page(summaries, title, notes=(), losses=(), provenance=()):
-    """The page about some results, as text.
+    """Return the report as text.
 
     Args:
-        summaries (list of dict): of `run.simulate`, with their ``picture``
-        title (str): the workload
-        notes (list of str): of the reading of the trace
-        losses (list of dict): of `losses.losses`, for each policy but the first
-        provenance (list of dict): of `run.provenance_of`
+        summaries (list of dict): results of `run.simulate`, with ``picture``
+        title (str): name of the workload
+        notes (list of str): notes on reading the trace
+        losses (list of dict): results of `losses.losses`, for each policy but the first
+        provenance (list of dict): results of `run.provenance_of`
     """
     variants = table.by_variant(summaries)
     _, first = variants[0]
@@ -97,7 +97,7 @@ def _has_seeds(summaries):
 
 
 def _figures(summaries, where):
-    """The tables of one variant."""
+    """Return the tables of one variant."""
     remarks = tables.listed(table.remarks(summaries, with_failures=False), "remarks")
     remarks += tables.failures(summaries)
     if _has_seeds(summaries):
@@ -109,7 +109,7 @@ def _figures(summaries, where):
 
 
 def _sweep(variants):
-    """Curves along the option that was varied."""
+    """Return curves along the varied option."""
     names = [name for name, _ in table.by_policy(variants[0][1])]
     body = []
     for title, key, write in table.SWEPT_FIGURES:
@@ -135,7 +135,7 @@ def _pictures(summaries, losses):
         return ""
     names = [some[0]["policy"] for some in groups]
     pictures = [some[0]["picture"] for some in groups]
-    # By policy, the pictures of its workloads, where there are several.
+    # per policy, the pictures of its workloads, if there are several
     several = [[one["picture"] for one in some] for some in groups] if _has_seeds(summaries) else []
     key = charts.legend(names)
     more = _BANDS.format(table.spread_of(whole)) if several else ""
@@ -161,7 +161,7 @@ def _pictures(summaries, losses):
 
 
 def _matrices(pictures, names):
-    """Means by size, run time, queue and user."""
+    """Return means by size, run time, queue and user."""
     titles = (
         ("size and run time", "bsld", "By class of size and run time: mean bounded slowdown",
          "Classes part the trace where as many jobs are on either side."),
@@ -180,7 +180,7 @@ def _matrices(pictures, names):
 
 
 def _fairness(pictures, names, groups):
-    """How waits are spread over users."""
+    """Return the spread of waits over users."""
     if not any("user" in picture["groups"] for picture in pictures):
         return ""
     body = tables.shares(pictures, names, [some[0]["figures"] for some in groups])

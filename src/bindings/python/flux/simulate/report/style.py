@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Line styles, one for each policy, however many there are."""
+"""Line styles: one for each of any number of policies."""
 
-#: Colours that are told apart best, on a light and on a dark page; further ones are made.
+#: The colours that are easiest to distinguish, on light and on dark pages; further ones are
+#: computed.
 PALETTE = (
     ("#0b62a8", "#6cb4f0"), ("#c95a00", "#f5a25c"), ("#00795a", "#4fcaa6"), ("#8a3f8c", "#cf94d1"),
     ("#6f6500", "#d3c64e"), ("#b0224a", "#f4819f"), ("#2c8fb5", "#7fd0ee"), ("#55585c", "#b5bac0"),
 )  # fmt: skip
 DASHES = ("none", "7 3", "2 2.5", "10 3 2 3", "14 4", "5 2 1 2 1 2", "1 3")
-#: Degrees by which hues of further policies lie apart: no two of any number are alike.
+#: Step in degrees between further hues: no two are equal.
 GOLDEN_ANGLE = 137.508
 
 
 def style(number):
-    """The class of the n-th policy, from 0."""
+    """Return the CSS class of the n-th policy, from 0."""
     return f"c{number}"
 
 
 def colours(number):
-    """(on light, on dark) of the n-th policy."""
+    """Return (on light, on dark) for the n-th policy."""
     if number < len(PALETTE):
         return PALETTE[number]
     hue = (number * GOLDEN_ANGLE + 20) % 360
@@ -25,12 +26,12 @@ def colours(number):
 
 
 def dash(number):
-    """The dashes of its line; with the colour they differ from those of all others."""
+    """Return the dashes of its line; together with the colour they are unique."""
     return DASHES[(number + number // len(PALETTE)) % len(DASHES)]
 
 
 def rules(count):
-    """The style sheet for a number of policies."""
+    """Return the style sheet for a number of policies."""
     light = "".join(f"--c{n}:{colours(n)[0]};" for n in range(count))
     dark = "".join(f"--c{n}:{colours(n)[1]};" for n in range(count))
     each = "".join(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Charts as SVG text: scales, axes and a few kinds of marks. Colours are classes of the page's style."""
+"""Charts as SVG text: scales, axes and marks. Colours are CSS classes of the page."""
 
 import math
 from html import escape
@@ -7,7 +7,7 @@ from html import escape
 WIDTH, HEIGHT = 900, 320
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 12, 40
 
-#: Steps of a time axis, seconds.
+#: Possible steps of a time axis, in seconds.
 _TIME_STEPS = (
     1, 5, 15, 60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 86400, 5 * 86400,
     10 * 86400, 30 * 86400, 60 * 86400, 120 * 86400, 365 * 86400,
@@ -15,13 +15,13 @@ _TIME_STEPS = (
 
 
 def short(value):
-    """A coordinate with as few digits as it needs."""
+    """Format a coordinate with as few digits as possible."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
 
 def moment_text(seconds):
-    """A time since the workload began: day and time of day."""
+    """Format seconds since the start of the workload as day and time of day."""
     sign = "-" if seconds < 0 else ""
     days, rest = divmod(round(abs(seconds)), 86400)
     hours, rest = divmod(rest, 3600)
@@ -31,7 +31,7 @@ def moment_text(seconds):
 
 
 class Linear:
-    """A scale from [low, high] to [first, last] in pixels."""
+    """A scale from [low, high] to pixels [first, last]."""
 
     def __init__(self, low, high, first, last):
         if not high > low:
@@ -43,7 +43,7 @@ class Linear:
         return self.first + share * (self.last - self.first)
 
     def ticks(self, count=5):
-        """Round values within the scale."""
+        """Return round values within the scale."""
         raw = (self.high - self.low) / count
         power = 10 ** math.floor(math.log10(raw))
         step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw)
@@ -67,7 +67,7 @@ class Time(Linear):
         return [first + i * step for i in range(int((self.high - first) // step) + 1)]
 
     def text(self, value):
-        """The label of a tick."""
+        """Return the label of a tick."""
         whole = not value % 86400
         if self.high - self.low >= 2 * 86400 or whole:
             return f"{value / 86400:g} d" if whole else f"{value / 86400:.2f} d"
@@ -85,13 +85,13 @@ class Log:
         return self._scale(math.log10(max(value, self.low)))
 
     def ticks(self):
-        """Durations a person knows, within the scale."""
+        """Return familiar durations within the scale."""
         known = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400, 30 * 86400, 365 * 86400)
         return [value for value in known if self.low <= value <= self.high]
 
 
 def frame(width, height, label, body, extra=""):
-    """An SVG element; `label` is for screen readers."""
+    """Return an SVG element; `label` is for screen readers."""
     return (
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label, quote=True)}"{extra}>'
         f"{body}</svg>"
@@ -99,13 +99,13 @@ def frame(width, height, label, body, extra=""):
 
 
 def text(x, y, words, anchor="start", css="", extra=""):
-    """A text element."""
+    """Return a text element."""
     css = f' class="{css}"' if css else ""
     return f'<text x="{short(x)}" y="{short(y)}" text-anchor="{anchor}"{css}{extra}>{escape(str(words))}</text>'
 
 
 def axes(x, y, x_ticks, y_ticks, x_title="", y_title="", bottom=None):
-    """Grid lines with labels; ticks are (value, text)."""
+    """Return grid lines with labels; ticks are (value, text)."""
     top = min(y.first, y.last) if hasattr(y, "first") else TOP
     bottom = bottom if bottom is not None else HEIGHT - BOTTOM
     right = WIDTH - RIGHT
@@ -136,13 +136,13 @@ def axes(x, y, x_ticks, y_ticks, x_title="", y_title="", bottom=None):
 
 
 def line(points, css):
-    """A polyline as a path."""
+    """Return a polyline as a path."""
     body = " ".join(f"{short(x)} {short(y)}" for x, y in points)
     return f'<path class="line {css}" d="M{body}"/>' if points else ""
 
 
 def steps(points, end, css):
-    """A line that keeps its value until the next point."""
+    """Return a line that keeps its value until the next point."""
     if not points:
         return ""
     first_x, first_y = points[0]

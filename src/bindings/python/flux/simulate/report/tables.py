@@ -7,12 +7,12 @@ from flux.simulate.report import charts
 from flux.simulate.report.style import style
 from flux.simulate.results import table
 
-#: Seconds that are added to waits for the shading: shorter ones look alike.
+#: Seconds added to waits before shading, so that short waits look alike.
 WAIT_FLOOR = 60.0
 
 
 def scrolled(head, rows, css=""):
-    """A table that scrolls where the page is narrow; head and rows are markup."""
+    """Return a table that scrolls on a narrow page; head and rows are markup."""
     css = f' class="{css}"' if css else ""
     return (
         f'<div class="scroll" tabindex="0"><table{css}><tr>{head}</tr>{"".join(rows)}</table></div>'
@@ -20,13 +20,13 @@ def scrolled(head, rows, css=""):
 
 
 def listed(lines, css):
-    """Lines of text as a list."""
+    """Return lines of text as a list."""
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return f'<ul class="{css}">{items}</ul>' if items else ""
 
 
 def _row(name, cells, css=""):
-    """A row of texts, the first of which is its head."""
+    """Return a row of texts; `name` is its head."""
     css = f' class="{css}"' if css else ""
     body = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
     return f'<tr><th scope="row"{css}>{escape(name)}</th>{body}</tr>'
@@ -37,7 +37,7 @@ def _head(names):
 
 
 def main(summaries, columns=table.COLUMNS):
-    """A line a policy."""
+    """Return the main table, with a row per policy."""
     rows = []
     numbers = table.number_of(summaries)
     places = iter(range(len(summaries)))
@@ -49,12 +49,12 @@ def main(summaries, columns=table.COLUMNS):
 
 
 def plain(lines):
-    """Lines of a table for a terminal, as they are."""
+    """Return the lines of a terminal table, preformatted."""
     return f'<div class="scroll" tabindex="0"><pre>{escape(chr(10).join(lines))}</pre></div>'
 
 
 def failures(summaries):
-    """Why policies failed, with their tracebacks."""
+    """Return the errors of failed policies, with tracebacks."""
     return "".join(
         f'<p class="failed">{escape(summary["policy"])}: failed</p>'
         f'<div class="scroll"><pre>{escape(summary["failed"])}</pre></div>'
@@ -64,10 +64,10 @@ def failures(summaries):
 
 
 def matrix(pictures, names, kind, figure):
-    """Group by policy of a mean, shaded by how much worse than the best of the row a cell is.
+    """Return a table group x policy of a mean, shaded by the ratio to the best of the row.
 
     Args:
-        kind (str): one of those of `metrics.groups`
+        kind (str): kind of group, see `metrics.groups`
         figure (str): ``wait`` or ``bsld``
     """
     tables = [picture["groups"].get(kind, {}) for picture in pictures]
@@ -92,10 +92,11 @@ def matrix(pictures, names, kind, figure):
 
 
 def shares(pictures, names, figures):
-    """Of each user, the share of the area, and under each policy that of all waits; and how equal users are.
+    """Return each user's share of the area and, per policy, of all waits, with the index of
+    fairness.
 
     Args:
-        figures (list of dict): those of each policy
+        figures (list of dict): the figures of each policy
     """
     by_policy = [picture["groups"].get("user", {}) for picture in pictures]
     rows = []
@@ -110,7 +111,7 @@ def shares(pictures, names, figures):
 
 
 def scale():
-    """The key to the shades of a matrix."""
+    """Return the key to the shades of a matrix."""
     cells = "".join(
         f'<td style="--shade:{charts.shade(times, 1.0):.2f}">{text}</td>'
         for times, text in ((1.0, "best"), (1.5, "1.5 times"), (2.0, "2 times"), (3.0, "3 times"),
@@ -120,7 +121,7 @@ def scale():
 
 
 def accuracy(pictures, names):
-    """How good the promises of each policy were."""
+    """Return the accuracy of each policy's promises."""
     rows = []
     for name, picture in zip(names, pictures):
         one = picture["promised"]
@@ -136,7 +137,7 @@ def accuracy(pictures, names):
 
 
 def losers(found, names, units_name):
-    """Losses of each policy against the first, from `losses.losses`."""
+    """Return the losses of each policy against the first, from `losses.losses`."""
     rows = []
     for name, one in zip(names[1:], found):
         hours = 3600.0
@@ -154,7 +155,7 @@ def losers(found, names, units_name):
 
 
 def provenance(records):
-    """Provenance of the results: command, files with their digests, versions."""
+    """Return the provenance of the results: command, files with digests, versions."""
     lines = []
     for record in records:
         for key in ("command", "engine"):

@@ -25,7 +25,7 @@ COLUMNS = (
 
 @contextlib.contextmanager
 def naming(path):
-    """Have an error while a file is written name the file: that the disk is full does not."""
+    """Add the path to an OSError raised while a file is written; "disk full" comes without one."""
     try:
         yield
     except OSError as exc:
@@ -33,7 +33,7 @@ def naming(path):
 
 
 def number(value):
-    """A number as short as it can be written; microseconds are the finest that is kept."""
+    """Format a number in its shortest form, rounded to microseconds."""
     if value != value:
         return ""
     value = round(value, 6)
@@ -41,7 +41,7 @@ def number(value):
 
 
 def cell(text):
-    """A name of a trace as a cell: a spreadsheet shows it, and does not compute it (CWE-1236)."""
+    """Escape a name of a trace for CSV, so that spreadsheets do not evaluate it (CWE-1236)."""
     try:
         float(text)
     except ValueError:
@@ -50,7 +50,7 @@ def cell(text):
 
 
 def write_jobs(outcome, path):
-    """``jobs.csv``: Batsim's columns, in order of submission, and columns of ours."""
+    """Write ``jobs.csv``: Batsim's columns and some of our own, in order of submission."""
     workload = outcome.workload
     with new_file(path, newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
@@ -89,13 +89,13 @@ def write_jobs(outcome, path):
             )
 
 
-#: Types of the exceptions by which jobs end, where it is not ``exec``.
+#: Exception types of jobs that ended by an exception other than ``exec``.
 _EXCEPTIONS = {states.TIMEOUT: "timeout", states.CANCELED: "cancel", PREEMPTED: "preempt"}
 
 
 def _metadata(outcome, index):
-    """The cell ``metadata``: reason of a refusal or end, the job that it made way for, its longest wait, its placement,
-    and the attributes that tables of a site count by."""
+    """Return the cell ``metadata``: reason of a refusal or end, preempting job, maximum wait,
+    placement, and the attributes that the site's tables count by."""
     job = outcome.workload.jobs[index]
     asked = system_of(job)
     deadline = asked.get("deadline")
@@ -120,7 +120,7 @@ def _stretch(turnaround, run):
 
 
 def write_schedule(outcome, path):
-    """``schedule.json``: Batsim's totals."""
+    """Write ``schedule.json``: Batsim's totals."""
     workload = outcome.workload
     jobs = workload.jobs
     ended = array("q", (i for i in outcome.started() if outcome.end[i] == outcome.end[i]))
@@ -175,7 +175,7 @@ def write_schedule(outcome, path):
 
 
 def write_machine_states(outcome, path):
-    """``machine_states.csv``: units idle and in use, a row for each time at which that changes."""
+    """Write ``machine_states.csv``: units idle and in use, a row per change."""
     held = [
         (outcome.start[index], outcome.end[index], outcome.size[index])
         for index in outcome.started()
@@ -198,7 +198,7 @@ def write_machine_states(outcome, path):
 
 
 def busy_changes(held):
-    """By how much the units in use change when, of (start, end or NaN, units)."""
+    """Return {time: change of the units in use}, from (start, end or NaN, units)."""
     changes = {}
     for start, end, size in held:
         changes[start] = changes.get(start, 0) + size
@@ -208,12 +208,12 @@ def busy_changes(held):
 
 
 def write_json(value, path):
-    """Write a JSON object with sorted keys, all at once."""
+    """Write a JSON object with sorted keys, atomically."""
     replace_file(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
 
 
 def write_swf(outcome, path):
-    """The schedule as a trace in the Standard Workload Format."""
+    """Write the schedule as a trace in the Standard Workload Format."""
     workload = outcome.workload
     codes = {states.COMPLETED: 1, states.FAILED: 0, states.TIMEOUT: 0}
     runs = outcome.runs()
@@ -234,7 +234,7 @@ def write_swf(outcome, path):
 
 
 def write_trace(workload, path):
-    """The jobs of a workload, before anything became of them, in the Standard Workload Format."""
+    """Write the jobs of a workload, as yet unscheduled, in the Standard Workload Format."""
     header = [
         ("Computer", workload.machine),
         ("Installation", f"none: {workload.name}"),
@@ -252,8 +252,9 @@ def _write_swf(workload, path, header, record):
     """Write jobs in the Standard Workload Format.
 
     Args:
-        header (list): (key, value) of the comments at its head; the machine and the queues are added
-        record: ``record(index, job)`` gives its submission, wait, run time, allocated and requested size, and status; -1 or NaN: not known
+        header (list): (key, value) of the header comments; machine and queues are added
+        record: ``record(index, job)`` returns submission, wait, run time, allocated and requested
+            size, and status; -1 or NaN: unknown
     """
     queues = dict.fromkeys(job.queue for job in workload.jobs if job.queue)
     queues = {name: code for code, name in enumerate(queues, 1)}
@@ -279,12 +280,12 @@ def _write_swf(workload, path, header, record):
 
 
 def _code(codes, name):
-    """The number that stands for a name in a trace; -1 for none."""
+    """Return the number that stands for a name in a trace; -1 for None."""
     return -1 if name is None else codes.setdefault(name, len(codes) + 1)
 
 
 def write_eventlogs(outcome, directory):
-    """A directory for each job, with its eventlog (RFC 18, 21), jobspec and R."""
+    """Write a directory per job, with its eventlog (RFC 18, 21), jobspec and R."""
     base = outcome.epoch
     for index, job in enumerate(outcome.workload.jobs):
         own = os.path.join(directory, str(index + 1))
@@ -300,7 +301,8 @@ def write_eventlogs(outcome, directory):
 
 
 def events_of(outcome, index):
-    """The events of a job, as (seconds since the workload began, name, context or None)."""
+    """Return the events of a job: (seconds since the start of the workload, name, context or
+    None)."""
     job = outcome.workload.jobs[index]
     submit, start, end = outcome.submit[index], outcome.start[index], outcome.end[index]
     how = outcome.how[index]

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Jobs and users that wait longer under one policy than under another: a better mean has losers, too."""
+"""Jobs and users that wait longer under one policy than under another: a better mean may hide
+them."""
 
 import math
 
-#: A start that differs by less is the same, seconds.
+#: Starts that differ by less are equal, in seconds.
 SAME = 1e-3
-#: Users that are named.
+#: Maximum number of users listed.
 NAMED = 3
 
 
@@ -13,12 +14,15 @@ def losses(first, second, jobs):
     """Compare the starts of two policies job by job.
 
     Args:
-        first, second (sequence of float): starts, seconds since the workload began; NaN: never
-        jobs (list): (user, size) of each
+        first, second (sequence of float): starts, seconds since the start of the workload; NaN:
+            never
+        jobs (list): (user, size) per job
 
     Returns:
-        dict: ``later``, ``earlier``, ``same``, ``only_first``, ``only_second``: jobs; ``lost``, ``won``: unit seconds of longer and shorter waits;
-        ``worst``: the longest that a job waits more, seconds; ``users``: [[user, unit seconds lost net]] of those who lose most
+        dict: ``later``, ``earlier``, ``same``, ``only_first``, ``only_second``, numbers of jobs;
+            ``lost``, ``won``, unit seconds of longer
+        and of shorter waits; ``worst``, the largest increase of a wait, seconds; ``users``, [[user,
+        net unit seconds lost]] of those who lose most
     """
     found = dict.fromkeys(("later", "earlier", "same", "only_first", "only_second"), 0)
     lost, won, worst = [], [], 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Figures about an outcome. doc/guide/comparing.rst says how each is defined."""
+"""Figures of an outcome; doc/guide/comparing.rst defines them."""
 
 import bisect
 import heapq
@@ -10,31 +10,32 @@ from itertools import chain, repeat
 from flux.simulate.results.outcome import PREEMPTED, REJECTED, count_units
 from flux_engine.formats import states
 
-#: Run times below this count as this in the bounded slowdown, seconds.
+#: Lower bound of run times in the bounded slowdown, in seconds.
 TAU = 10.0
 
-#: Upper bounds of the classes of size (units) and of run time (seconds), with their names.
+#: Upper bounds of the classes of size (units) and of run time (seconds), and their names.
 SIZES = ((1, "1"), (8, "2-8"), (32, "9-32"), (math.inf, "33+"))
 RUNS = ((3600, "< 1 h"), (8 * 3600, "1-8 h"), (math.inf, "> 8 h"))
 
-#: A start later than promised by more than this is a broken promise, seconds.
+#: A start later than promised by more than this breaks the promise, in seconds.
 LATE = 1e-3
 
-#: Users that a report names; the others are counted together.
+#: Maximum number of users listed in a report; the others are one group.
 USERS = 10
-#: Number of classes of size, and of run time, in a report: parts of the trace with as many jobs each.
+#: Number of classes of size, and of run time, in a report, with about equal numbers of jobs.
 PARTS = 4
 
-#: Points of a distribution and of a series over time that a report gets.
+#: Number of points of a distribution, and of a series over time, in a report.
 QUANTILES = 200
 STEPS = 300
 
-#: Events that are sorted together.
+#: Number of events sorted at a time.
 SORTED_TOGETHER = 1 << 14
 
 
 def quantile(ordered, share):
-    """The value below which `share` of the sorted list `ordered` lies, interpolated."""
+    """Return the quantile of the sorted list `ordered`, interpolated; `share` is 0 to 1. NaN if
+    empty."""
     if not ordered:
         return math.nan
     place = share * (len(ordered) - 1)
@@ -48,13 +49,14 @@ def mean(values):
 
 
 def bounded_slowdown(wait, run):
-    """max(1, (wait + run) / max(run, TAU))."""
+    """Return max(1, (wait + run) / max(run, TAU))."""
     return max(1.0, (wait + run) / max(run, TAU))
 
 
 def jain(values):
-    """Jain's index of fairness, (sum x)^2 / (n sum x^2): 1 if all values are equal, 1/n if one is all there is (Jain, Chiu, Hawe: "A
-    Quantitative Measure of Fairness and Discrimination for Resource Allocation in Shared Computer Systems", 1984). NaN for fewer than two."""
+    """Return Jain's index of fairness, (sum x)^2 / (n sum x^2): 1 if all values are equal, 1/n if
+    only one is not 0. NaN for fewer than two values. Jain, Chiu, Hawe: "A Quantitative Measure of
+    Fairness and Discrimination for Resource Allocation in Shared Computer Systems", 1984."""
     if len(values) < 2:
         return math.nan
     squares = math.fsum(value * value for value in values)
@@ -62,7 +64,7 @@ def jain(values):
 
 
 class _Columns:
-    """Waits, run times and slowdowns, a place for each job of the trace; NaN where it did not start.
+    """Waits, run times and slowdowns, by index of the job; NaN if it did not start.
 
     Attributes:
         wait, run (array): seconds
@@ -76,30 +78,31 @@ class _Columns:
 
 
 def _ratio(part, whole):
-    """A share; NaN of nothing."""
+    """Return part / whole, or NaN if `whole` is 0."""
     return part / whole if whole > 0 else math.nan
 
 
 def _spread(name, ordered):
-    """The mean and the percentiles of a sorted column, as figures."""
+    """Return the mean and the percentiles of a sorted column, as figures."""
     shares = {"median": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
     found = {f"{name}_{key}": quantile(ordered, share) for key, share in shares.items()}
     return {f"{name}_mean": mean(ordered), **found}
 
 
 def _ascending(column, indices):
-    """The values of jobs in a column; as an array, since a million floats are 32 MB in a list."""
+    """Return the jobs' values of a column, sorted; an array, since a list of a million floats takes
+    32 MB."""
     return array("d", sorted(map(column.__getitem__, indices)))
 
 
 def figures(outcome):
-    """The table's figures of an outcome, as {name: number}."""
+    """Return the figures of an outcome for the table, as {name: number}."""
     workload = outcome.workload
     jobs = workload.jobs
     started = outcome.started()
     how = outcome.how
     capacity = workload.units * jobs[-1].submit if jobs else 0.0
-    sweep = Sweep(outcome)  # takes most memory: the columns are made when it has given that back
+    sweep = Sweep(outcome)  # needs most memory, so the columns are built afterwards
     columns = _Columns(outcome)
     wait, run, size = columns.wait, columns.run, outcome.size
     waits, slowdowns = _ascending(wait, started), _ascending(columns.slowdown, started)
@@ -139,7 +142,7 @@ def figures(outcome):
     return found
 
 
-#: Figures that count jobs or users, and so are true of a run that failed, too.
+#: Counts of jobs or users, which are valid for a failed run too.
 COUNTS = (
     "jobs", "started", "rejected", "timeouts", "killed", "never_started", "promised",
     "promises_broken", "preempted", "users",
@@ -147,16 +150,17 @@ COUNTS = (
 
 
 def counts_only(figures):
-    """`figures` without those that are no counts, which become NaN."""
+    """Return `figures` with NaN in place of all that are not counts."""
     return {key: value if key in COUNTS else math.nan for key, value in figures.items()}
 
 
 def count_out_of_order(outcome):
-    """How many jobs started before one of their queue that came in earlier, with at least their urgency."""
+    """Return the number of jobs that started before one of their queue that was submitted earlier
+    with at least their urgency."""
     latest = {}
     found = 0
     jobs = outcome.workload.jobs
-    # Jobs that follow others come in at other times than the trace says.
+    # Jobs that follow others are submitted at other times than in the trace.
     order = range(len(jobs))
     if any(job.after is not None for job in jobs):
         order = sorted(order, key=lambda index: outcome.submit[index])
@@ -174,8 +178,8 @@ def count_out_of_order(outcome):
 
 
 def _by_time(indices, times):
-    """Indices in the order of their times, which are not below zero, as an array. They are sorted in parts: a list of a
-    million and its keys are 72 MB."""
+    """Return indices sorted by time (not negative), as an array. They are sorted in parts: a list
+    of a million, with keys, takes 72 MB."""
     found = array("q", indices)
     longest = max((times[index] for index in found), default=0.0)
     count = 1 + len(found) // SORTED_TOGETHER
@@ -187,13 +191,13 @@ def _by_time(indices, times):
 
 
 def _events(outcome):
-    """Events of the jobs that were not refused, and of others, by time.
+    """Return the events of jobs that were not refused, and of jobs of no trace, by time.
 
     They are merged from columns: a list of all events of a million jobs takes 300 MB.
 
     Returns:
-        (float, iterator): when the last is, and (seconds, kind, index or units) of each, where a kind is 0 end, 1 withdrawal,
-        2 submission, 3 start, 4 units of jobs that are in no trace
+        (float, iterator): time of the last event, and (seconds, kind, index or units) of each,
+        where `kind` is 0 end, 1 withdrawal, 2 submission, 3 start, 4 units of jobs of no trace
     """
     submit, start, end = outcome.submit, outcome.start, outcome.end
     taken = array("q", (i for i, how in enumerate(outcome.how) if how != REJECTED))
@@ -223,10 +227,10 @@ class Sweep:
     """The machine over time, up to the last submission.
 
     Attributes:
-        used (float): unit seconds in use up to then
+        used (float): unit seconds in use
         lost (float): unit seconds idle while a waiting job was no larger than the idle part
-        times, busy, queued, waiting (list): steps over the whole run, thinned out: units in use, the area
-            that waits (units times seconds of the limit or run time), and how many jobs wait
+        times, busy, queued, waiting (list): thinned steps over the whole run: units in use, queued
+            area (units times seconds of the limit or run time), and number of waiting jobs
     """
 
     def __init__(self, outcome):
@@ -288,7 +292,7 @@ class Sweep:
 
 
 def class_of(size, run):
-    """The class of a job: (size, run time), as names."""
+    """Return the class of a job: names of (size, run time)."""
     return (
         next(name for bound, name in SIZES if size <= bound),
         next(name for bound, name in RUNS if run < bound or bound == math.inf),
@@ -296,7 +300,8 @@ def class_of(size, run):
 
 
 def classes(outcome):
-    """{class: {jobs, wait, bsld}} with means, for classes of size and run time, and queues."""
+    """Return {class: {jobs, wait, bsld}} with means, for classes of size and run time, and for
+    queues."""
     groups = {}
     jobs, columns = outcome.workload.jobs, _Columns(outcome)
     for index in outcome.started():
@@ -324,7 +329,7 @@ def classes(outcome):
 
 
 def distributions(outcome):
-    """Waits, and bounded slowdowns, at evenly spread shares of the jobs, ascending."""
+    """Return quantiles of waits and of bounded slowdowns, at equal steps."""
     columns, started = _Columns(outcome), outcome.started()
     return [
         [quantile(ordered, i / QUANTILES) for i in range(QUANTILES + 1)] if ordered else []
@@ -333,14 +338,15 @@ def distributions(outcome):
 
 
 def parts(values, count=PARTS):
-    """Bounds that part values into groups of about equal size: the largest value of each, ascending."""
+    """Return bounds that split values into groups of about equal size: the largest value of each,
+    ascending."""
     ordered = sorted(values)
     places = (-(-len(ordered) * part // count) - 1 for part in range(1, count + 1))
     return sorted({ordered[place] for place in places}) if ordered else []
 
 
 def part_names(bounds, write):
-    """Names of the groups that `parts` gives: ``1``, ``2-8``, ``> 8``."""
+    """Return names of the groups of `parts`: ``1``, ``2-8``, ``> 8``."""
     names = []
     for place, bound in enumerate(bounds):
         before = bounds[place - 1] if place else None
@@ -354,12 +360,13 @@ def part_names(bounds, write):
 
 
 def groups(outcome):
-    """Means of groups of jobs; the groups are the same for all policies.
+    """Return means of groups of jobs; the groups are the same for all policies.
 
     Returns:
-        dict: {"size and run time", "user", "queue", "size"} -> {group: {jobs, wait, wait_p90, bsld, area, waited}}, the last two as shares
-        of what all have together; ``size`` and run time are parted where the trace has as many jobs on either side; only those of which
-        there is more than one
+        dict: {"size and run time", "user", "queue", "size"} -> {group: {jobs, wait, wait_p90, bsld,
+            area, waited}}; ``area`` and ``waited``
+        are shares of the total. Classes of size and run time have about equal numbers of jobs.
+        Kinds with a single group are left out.
     """
     work = outcome.workload
     size_bounds = parts(job.size for job in work.jobs)
@@ -400,7 +407,7 @@ def groups(outcome):
 
 
 def _with_shares(groups):
-    """Groups with shares of the total in place of sums."""
+    """Return groups with shares of the total instead of sums."""
     totals = {key: math.fsum(one[key] for one in groups.values()) for key in ("area", "waited")}
     return {
         name: {**one, **{key: one[key] / total if total else 0.0 for key, total in totals.items()}}
@@ -409,7 +416,7 @@ def _with_shares(groups):
 
 
 def _by_user(outcome, indices):
-    """{user: indices of jobs}, without jobs that name no user."""
+    """Return {user: indices of jobs}, without jobs that have no user."""
     found = {}
     for index in indices:
         user = outcome.workload.jobs[index].user
@@ -419,7 +426,7 @@ def _by_user(outcome, indices):
 
 
 def span_text(seconds):
-    """A number of seconds in a few characters: ``1.5 h``."""
+    """Format seconds briefly: ``1.5 h``."""
     if seconds == 0:
         return "0"
     for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
@@ -429,7 +436,7 @@ def span_text(seconds):
 
 
 def _largest_users(work):
-    """The users with the largest areas, the largest first."""
+    """Return the users with the largest areas, the largest first."""
     areas = {}
     for job in work.jobs:
         if job.user is not None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Start, end and allocation of each job, in columns: a million jobs take some hundred megabytes."""
+"""Start, end and allocation of each job, in columns: a million jobs take a few hundred
+megabytes."""
 
 from array import array
 from itertools import chain
@@ -9,12 +10,12 @@ from flux.simulate.results.shortage import shortage
 from flux_engine.formats import idset, states
 
 NEVER = float("nan")
-#: Besides the results of `states`: refused by the scheduler; not ended when the simulation was.
+#: In addition to the results of `states`: refused by the scheduler; not ended.
 REJECTED, UNFINISHED = 16, 0
-#: Ended by the scheduler to make way for another job.
+#: Preempted by the scheduler.
 PREEMPTED = 32
 
-#: Batsim's names of final states.
+#: Batsim's final states.
 FINAL = {
     states.COMPLETED: "COMPLETED_SUCCESSFULLY",
     states.FAILED: "COMPLETED_FAILED",
@@ -26,25 +27,27 @@ FINAL = {
 
 
 class Outcome(Observer):
-    """The observer of an engine; times are seconds since the workload began.
+    """The observer of an engine. Times are seconds since the start of the workload.
 
     Args:
-        workload (Workload): whose jobs are run
-        epoch (float): the engine's clock then
+        workload (Workload): the workload
+        epoch (float): start of the workload on the engine's clock
 
     Attributes:
-        submit, start, end (array): NaN where it has not happened
+        submit, start, end (array): NaN if it did not happen
         how (bytearray): a result of `states`, `REJECTED`, `PREEMPTED` or `UNFINISHED`
-        promise (array): the first start the scheduler promised
-        told_backfilled (bytearray): whether it said that the job went ahead of others
-        size (array): units of each job: of its request; of one with a jobspec of its own, of its allocation
-        allocated (list): which units the job had: an interval set, separated by blanks
-        others (dict): id -> [start, end, units] of jobs that are in no trace: they ran before, or are a script's
-        R (list or None): its R, where they are kept
-        notes (dict): index -> why it was refused, or ended
-        preempted_for (dict): index -> id of the job for which it was ended, as the trace calls it; None: not known
+        promise (array): the first promised start
+        told_backfilled (bytearray): whether the scheduler annotated the job as backfilled
+        size (array): size of each job in units: of its request, or of its allocation if it has its
+            own jobspec
+        allocated (list): units of each job, as an interval set separated by blanks
+        others (dict): id -> [start, end, units] of jobs of no trace, which ran from the beginning
+            or are a script's
+        R (list or None): R of each job, if kept
+        notes (dict): index -> reason of its refusal or end
+        preempted_for (dict): index -> trace id of the preempting job, or None if unknown
         short (dict): index -> the missing part of its allocation, in words
-        done (int): jobs that have ended or were refused
+        done (int): number of jobs ended or refused
     """
 
     def __init__(self, workload, epoch, keep_R=False):
@@ -68,14 +71,14 @@ class Outcome(Observer):
         self._unit = _RankUnits() if workload.unit == "node" else _CoreUnits(workload.machine.R)
 
     def __getstate__(self):
-        """The columns, for another process, which has the workload."""
+        """Return the columns, for another process, which has the workload."""
         return {**vars(self), "workload": None, "R": None, "_unit": None}
 
     # -- told by the engine --------------------------------------------------------------------------
 
     def began(self, active):
         index = active.index
-        # To the microsecond, as submissions are: a clock that shows seconds since 1970 is no finer.
+        # Rounded to microseconds like submissions: the resolution of a clock since 1970.
         self.start[index] = round(active.start - self.epoch, 6)
         self.allocated[index] = self._unit.of(active.R)
         short = shortage(self.workload.jobs[index], active.R)
@@ -126,24 +129,24 @@ class Outcome(Observer):
             if not isinstance(sched, dict):
                 return
             when = sched.get("t_latest")
-            # Other estimates are no promises.
+            # only "promised" estimates are promises
             if when is None and sched.get("t_estimate_kind") == "promised":
                 when = sched.get("t_estimate")
             if isinstance(when, (int, float)) and when:
                 self.promise[index] = when - self.epoch
 
     def available(self, history):
-        """Which units could be used when, of a history of ranks: [[seconds, interval set]], by time."""
+        """Convert a history of available ranks to units: [[seconds, interval set]], by time."""
         return [[round(when - self.epoch, 6), self._unit.on(bounds)] for when, bounds in history]
 
     # -- queries ----------------------------------------------------------------------------
 
     def started(self):
-        """Indices of the jobs that started, in order of submission."""
+        """Return the indices of jobs that started, in order of submission."""
         return array("q", (index for index, when in enumerate(self.start) if when == when))
 
     def unstarted(self):
-        """Indices of the jobs that neither started nor were refused or cancelled."""
+        """Return the indices of jobs that were neither started nor refused or cancelled."""
         settled = (REJECTED, states.CANCELED, states.FAILED)
         return [
             index
@@ -152,32 +155,34 @@ class Outcome(Observer):
         ]
 
     def runs(self):
-        """Seconds that each job held its resources; up to now, if it has not ended; NaN where it did not start.  O(jobs)."""
+        """Return the seconds that each job held its resources, so far if it has not ended; NaN if
+        it did not start.  O(jobs)."""
         last = self.last
         ends = (end if end == end else last for end in self.end)
         return array("d", map(float.__sub__, ends, self.start))
 
     @property
     def last(self):
-        """The last thing that happened."""
+        """Time of the last start or end."""
         return max((when for when in chain(self.start, self.end) if when == when), default=0.0)
 
 
 def units_of(text):
-    """Bounds of an interval set, as results have it: ``0-3 7``; None and ``""`` are the empty set."""
+    """Return the bounds of a result's interval set, such as ``0-3 7``; None and ``""`` are the
+    empty set."""
     return idset.decode((text or "").replace(" ", ","))
 
 
 def count_units(text):
-    """How many units an interval set has."""
+    """Return the number of units of an interval set."""
     return idset.count(units_of(text))
 
 
 class _RankUnits:
-    """Allocated units where a unit is a node: its ranks."""
+    """Allocated units if a unit is a node: ranks."""
 
     def on(self, bounds):
-        """All units of some ranks."""
+        """Return all units of some ranks."""
         return idset.encode(bounds).replace(",", " ")
 
     def of(self, R):
@@ -191,7 +196,7 @@ class _RankUnits:
 
 
 class _CoreUnits:
-    """Allocated units where a unit is a core: cores are counted through all nodes."""
+    """Allocated units if a unit is a core: cores are numbered across all nodes."""
 
     def __init__(self, R):
         self._first = {}
@@ -213,7 +218,7 @@ class _CoreUnits:
             count += len(known[text])
 
     def on(self, bounds):
-        """All units of some ranks."""
+        """Return all units of some ranks."""
         found = []
         for rank in idset.members(bounds):
             first = self._first[rank]
@@ -228,7 +233,7 @@ class _CoreUnits:
             for rank in idset.members(idset.decode(entry["rank"])):
                 first, place = self._first[rank], self._place[rank]
                 for low, high in runs:
-                    # Cores of a node are numbered without gaps, or each is looked up.
+                    # Cores of a node are consecutive, or looked up one by one.
                     if place[high - 1] - place[low] == high - 1 - low:
                         pieces.append((first + place[low], first + place[high - 1] + 1))
                     else:

@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Data of the pictures of one result, thinned out so that a report of ten policies stays small."""
+"""Data of the charts of one result, thinned to keep a report of ten policies small."""
 
 import math
 
 from flux.simulate.results import metrics
 from flux.simulate.results.outcome import units_of
 
-#: Most jobs of a Gantt chart that are bars of their own; the others are merged into a shade.
+#: Maximum number of jobs with their own bar in a Gantt chart; the others are merged into a shade.
 GANTT_JOBS = 500
-#: Most kept promises in their chart; broken ones are all there.
+#: Maximum number of kept promises in the chart; broken ones are all shown.
 POINTS = 1500
-#: Cells of the shade of a Gantt chart's window, and of the view of the whole run: columns, rows.
+#: (columns, rows) of the shade of a Gantt chart's window, and of the overview.
 SHADE = (180, 64)
 WHOLE = (240, 48)
-#: Bins in which submissions are counted.
+#: Number of bins for submissions.
 BINS = 120
 
 
 def picture_data(outcome):
-    """Series and samples of an outcome, as JSON can hold them."""
+    """Return series and samples of an outcome, fit for JSON."""
     sweep = metrics.Sweep(outcome)
     waits, slowdowns = metrics.distributions(outcome)
     return {
@@ -45,7 +45,8 @@ def _rounded(values):
 
 
 def workload(work):
-    """When jobs came: jobs and area (unit seconds of run time) submitted in each of `BINS` equal spans."""
+    """Return jobs and area (unit seconds of run time) submitted in each of `BINS` equal
+    intervals."""
     last = work.jobs[-1].submit if work.jobs else 0.0
     step = last / BINS or 1.0
     jobs, area = [0] * BINS, [0.0] * BINS
@@ -60,10 +61,11 @@ def workload(work):
 
 
 def window(work):
-    """The span that Gantt charts show, the same for all policies: (begin, end) in seconds, or None for all.
+    """Return the time window of Gantt charts, the same for all policies: (begin, end) in seconds,
+    or None for the whole run.
 
-    It lies around the moment at which most work has been submitted that a perfect machine could not
-    have done yet, and is as long as it takes `GANTT_JOBS` jobs to come in.
+    It surrounds the largest backlog of submitted work on an ideal machine, and includes the
+    submissions of `GANTT_JOBS` jobs.
     """
     jobs = work.jobs
     if len(jobs) <= GANTT_JOBS:
@@ -78,18 +80,20 @@ def window(work):
             most, peak = backlog, index
     first = min(max(0, peak - GANTT_JOBS // 2), len(jobs) - GANTT_JOBS)
     begin, end = jobs[first].submit, jobs[first + GANTT_JOBS - 1].submit
-    # Jobs of an array all come in one second, and run for hours.
+    # The jobs of an array are submitted within a second, and may run for hours.
     longest = max(job.seconds for job in jobs[first : first + GANTT_JOBS])
     return begin, max(end, begin + min(longest, 86400.0), begin + 1)
 
 
 def gantt(outcome):
-    """All jobs that ran in the `window`.
+    """Return the jobs that ran in the `window`.
 
     Returns:
-        dict: ``begin``, ``end``; ``jobs``, those with the largest areas in it: [[id, submit, start, end, size, limit, user,
-        queue, allocated, backfilled, how]]; ``merged``, how many others there are; ``merged_share``, their share of the
-        used area; ``shade``, where they are: a text of digits for each row of cells
+        dict: ``begin``, ``end``; ``jobs``, those with the largest areas in it: [[id, submit, start,
+            end, size, limit, user, queue,
+        allocated, backfilled, how]]; ``merged``, the number of the others; ``merged_share``, their
+        share of the used area; ``shade``, their
+        cells: a text of digits per row
     """
     span = window(outcome.workload)
     begin, end = span or (0.0, max(outcome.last, 1.0))
@@ -124,7 +128,8 @@ def gantt(outcome):
 
 
 def whole_run(outcome):
-    """How much of each part of the machine was in use when, over the whole run: rows of cells, and their end."""
+    """Return the utilization of the machine's parts over the whole run: rows of cells, and the
+    end."""
     end = max(outcome.last, 1.0)
     cells = Cells(outcome.workload.units, 0.0, end, *WHOLE)
     for index in outcome.started():
@@ -134,23 +139,23 @@ def whole_run(outcome):
 
 
 class Cells:
-    """Units by time, as cells that are used to some share.
+    """Used share of cells of a grid, units by time.
 
     Args:
-        units (int): of the machine
-        begin, end (float): of the time
-        columns, rows (int): cells, at most one row a unit
+        units (int): units of the machine
+        begin, end (float): first and last time
+        columns, rows (int): size of the grid; there is at most one row per unit
     """
 
     def __init__(self, units, begin, end, columns, rows):
         self.begin, self.step = begin, (end - begin) / columns
         self.columns, self.rows = columns, min(rows, units)
         self.height = units / self.rows
-        # Of each row by how much the share changes from column to column; two more, for ends.
+        # per row, the change of the share from column to column; two more for the ends
         self._changes = [[0.0] * (columns + 2) for _ in range(self.rows)]
 
     def add(self, start, end, allocated):
-        """A job held units (an interval set) from start to end."""
+        """Add a job that held units (an interval set) from start to end."""
         first = min(max((start - self.begin) / self.step, 0.0), self.columns)
         last = min(max((end - self.begin) / self.step, 0.0), self.columns)
         if not last > first:
@@ -166,7 +171,7 @@ class Cells:
 
     @staticmethod
     def _span(changes, first, last, share):
-        """Add `share` from first to last, columns of which the outer ones may be parts."""
+        """Add `share` to the columns from `first` to `last`, which may be fractions."""
         for at, sign in ((first, share), (last, -share)):
             column = int(at)
             part = at - column
@@ -174,7 +179,7 @@ class Cells:
             changes[column + 1] += sign * part
 
     def texts(self):
-        """A text for each row: a digit for each cell, 0 (not in use) to 9 (all of it)."""
+        """Return a text per row: a digit per cell, from 0 (unused) to 9 (all)."""
         found = []
         for changes in self._changes:
             share, digits = 0.0, []
@@ -189,7 +194,8 @@ class Cells:
 
 
 def promises(outcome):
-    """[[first promise, start]] of jobs that had one: all that were broken, and a sample of the others, evenly."""
+    """Return [[first promise, start]] of jobs with promises: all broken ones, and an even sample of
+    the others."""
     broken, kept = [], []
     for index in outcome.started():
         promise, start = outcome.promise[index], outcome.start[index]
@@ -201,7 +207,7 @@ def promises(outcome):
 
 
 def promised(outcome):
-    """How good promises were: how many there were, and by how much jobs started earlier, seconds."""
+    """Return the number of promises and by how much jobs started earlier, in seconds."""
     early = sorted(
         outcome.promise[i] - outcome.start[i]
         for i in outcome.started()

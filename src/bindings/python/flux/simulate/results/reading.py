@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Results read back from their directories."""
+"""Read results from their directories."""
 
 import csv
 import json
@@ -10,7 +10,7 @@ from flux.simulate.trace import variant_text
 
 
 class ResultError(ValueError):
-    """A directory or file that is no result; the text names it."""
+    """A directory or file is not a valid result; the text names it."""
 
 
 #: Rounding of written times, seconds.
@@ -18,15 +18,15 @@ GRAIN = 1e-5
 
 
 class Row:
-    """A line of ``jobs.csv``. Times are seconds since the workload began; None where there is none.
+    """A row of ``jobs.csv``. Times are seconds since the start of the workload, or None.
 
-    ``run``, ``wait``, ``turnaround`` are the written values; ``profile`` is the run time if nothing ends the job;
-    ``max_wait`` is for how long it may wait, ``deadline`` by when it has to end, ``placement`` how it is to be placed,
-    ``constraints`` on which nodes (RFC 31; only of one with a placement),
-    ``bank`` empty if it has none, and ``licenses`` how many it uses of which (None: none).
+    ``run``, ``wait``, ``turnaround`` are the written values; ``profile`` is the run time if nothing
+    ends the job; ``max_wait`` is the maximum wait in seconds, ``deadline`` the time by which it
+    must end; ``placement`` is the requested placement, and ``constraints`` (RFC 31) are given only
+    with it; ``bank`` is "" if it has none, and ``licenses`` {name: number} or None.
     """
 
-    #: attribute -> column of texts, and of numbers, which may be missing
+    #: attribute -> column, of texts, and of numbers, which may be missing
     TEXTS = {
         "id": "job_id",
         "state": "final_state",
@@ -65,7 +65,8 @@ class Row:
         self.backfilled = values["backfilled"] == "1"
 
     def units(self):
-        """The bounds of the units that it held; ValueError: it is no idset that is written there."""
+        """Return the bounds of the units that it held. Raises ValueError if the cell is not an
+        idset."""
         return units_of(self.allocated)
 
 
@@ -73,11 +74,11 @@ class Result:
     """One policy's result.
 
     Args:
-        directory (str): with jobs.csv, summary.json and provenance.json
-        base (str): the directory of the call that made it
+        directory (str): directory with jobs.csv, summary.json and provenance.json
+        base (str): output directory of the call
 
     Attributes:
-        variant (str): name of its workload within a sweep
+        variant (str): name of its workload in a sweep
 
     Raises:
         ResultError: a file is missing or damaged
@@ -98,17 +99,17 @@ class Result:
         self.variant = variant_text(self.provenance.get("variant") or {})
 
     def rows(self):
-        """The jobs, in order of submission."""
+        """Return the jobs, in order of submission."""
         return self._lines("jobs.csv", Row)
 
     def totals(self):
-        """schedule.json, or None."""
+        """Return schedule.json, or None."""
         if not os.path.exists(os.path.join(self.directory, "schedule.json")):
             return None
         return _json(self.directory, "schedule.json")
 
     def machine_states(self):
-        """machine_states.csv as [(time, units idle, units in use)], or None."""
+        """Return machine_states.csv as [(time, units idle, units in use)], or None."""
         if not os.path.exists(os.path.join(self.directory, "machine_states.csv")):
             return None
 
@@ -118,7 +119,7 @@ class Result:
         return self._lines("machine_states.csv", read)
 
     def _lines(self, name, read):
-        """``read(values, line)`` of each line of a file."""
+        """Return ``read(values, line)`` of each row of a file."""
         path = os.path.join(self.directory, name)
         found = []
         try:
@@ -143,22 +144,23 @@ def _json(directory, name):
         raise ResultError(f"{path}: not JSON: {exc}") from None
 
 
-#: Files of which a result has at least one, whole or not.
+#: A directory with two of these files is taken for a result, complete or not.
 OURS = {"summary.json", "jobs.csv", "schedule.json"}
 
 
 def directories(base):
-    """Directories with results of ours below one, also those that were never finished."""
+    """Yield the directories below `base` with results, complete or not."""
     for where, _, names in sorted(os.walk(base)):
         if len(OURS.intersection(names)) >= 2:
             yield where
 
 
 def find(directories):
-    """The results in directories: each is one, or holds some (the directory of -o).
+    """Return the results in directories: each is a result, or contains results (an output
+    directory).
 
     Raises:
-        ResultError: there are none in one of them
+        ResultError: a directory has no results
     """
     found = []
     for directory in directories:

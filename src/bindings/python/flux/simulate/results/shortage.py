@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Whether the allocation of a job has all that it asked for."""
+"""Check that an allocation satisfies its request."""
 
 from functools import lru_cache
 
@@ -13,10 +13,11 @@ def _count(text):
 
 
 def shortage(job, R):
-    """The part of a request that is missing in the allocation, in words; None: nothing. Costs some microseconds for each entry of R_lite.
+    """Return the part of the request missing from the allocation, in words, or None. Takes some
+    microseconds per entry of R_lite.
 
     Args:
-        job (Job): of a trace
+        job (Job): a job of a trace
         R (dict): its allocation (RFC 20)
     """
     parts = []

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Means of several runs, and whether two policies differ by more than chance."""
+"""Means of several runs, and the significance of differences."""
 
 import math
 
-#: t(0.975, n) for n = 1, 2, ... degrees of freedom, and for some larger numbers.
+#: t(0.975, n) for n = 1, 2, ... degrees of freedom, and for some larger n.
 _T = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
     2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
@@ -13,7 +13,7 @@ _T_MORE = ((40, 2.021), (60, 2.000), (120, 1.980))
 
 
 def t_value(degrees):
-    """t(0.975) for a number of degrees of freedom, rounded to the safe side."""
+    """Return t(0.975) for a number of degrees of freedom, rounded up."""
     if degrees <= len(_T):
         return _T[degrees - 1]
     value = _T[-1]
@@ -24,7 +24,8 @@ def t_value(degrees):
 
 
 def interval(values):
-    """(mean, half the width of its 95 % interval) of a sample; NaN for the width of fewer than two."""
+    """Return (mean, half-width of its 95 % interval) of a sample; the width of fewer than two
+    values is NaN."""
     count = len(values)
     if not count:
         return math.nan, math.nan
@@ -36,12 +37,12 @@ def interval(values):
 
 
 def paired(first, second):
-    """`interval` of second minus first, pair by pair."""
+    """Return the `interval` of second minus first, pair by pair."""
     return interval([b - a for a, b in zip(first, second)])
 
 
 def verdict(first, second):
-    """ "more", "less" or "no difference": second against first, at 95 %."""
+    """Return "more", "less" or "no difference" for second against first, at 95 %."""
     middle, width = paired(first, second)
     if not abs(middle) > width:
         return "no difference"

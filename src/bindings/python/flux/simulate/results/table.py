@@ -9,7 +9,7 @@ from flux.simulate.trace import variant_text
 
 
 def duration(seconds):
-    """Seconds as a person writes them: three digits, the largest unit that fits."""
+    """Format seconds with three digits in the largest unit that fits."""
     if seconds is None or seconds != seconds:
         return "-"
     for unit, name in ((86400, "d"), (3600, "h"), (60, "m")):
@@ -20,19 +20,19 @@ def duration(seconds):
 
 
 def plain(value):
-    """A number with three digits."""
+    """Format a number with three digits."""
     if value is None or value != value:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def percent(value):
-    """A share in per cent."""
+    """Format a share as a percentage."""
     return "-" if value is None or value != value else f"{100 * value:.1f}%"
 
 
 def _started(summary):
-    """Jobs that started, and of how many if some did not."""
+    """Return the number of started jobs, and of all jobs if it differs."""
     started, jobs = summary["figures"]["started"], summary["figures"]["jobs"]
     return f"{started:,}" if started == jobs else f"{started:,}/{jobs:,}"
 
@@ -50,7 +50,7 @@ def _figure(heading, key, write):
     return heading, lambda summary: write(summary["figures"].get(key))
 
 
-#: heading, ``text(summary)``
+#: (heading, ``text(summary)``)
 COLUMNS = (
     ("started", _started),
     _figure("wait mean", "wait_mean", duration),
@@ -67,7 +67,7 @@ COLUMNS = (
     ("jobs/s", _rate),
 )
 
-#: Figures that only a page has room for.
+#: Additional figures of the report.
 MORE_COLUMNS = (
     _figure("wait p95", "wait_p95", duration),
     _figure("p99", "wait_p99", duration),
@@ -98,20 +98,20 @@ LEGEND = (
 
 
 def label(summary):
-    """A policy's name, and whether its figures are to be trusted."""
+    """Return a policy's name, with a warning if its figures are not comparable."""
     if summary.get("failed"):
         return f"{summary['policy']} (failed)"
     if summary.get("interrupted"):
         return f"{summary['policy']} (interrupted)"
     refused = summary["figures"].get("rejected")
     if refused:
-        # A policy that refuses jobs with long waits has short ones.
+        # Refusing jobs with long waits shortens the mean.
         return f"{summary['policy']} ({refused:,} refused)"
     return summary["policy"]
 
 
 def number_of(summaries):
-    """The number of each policy, by its place in the call that made the results, if they know it."""
+    """Return the number of each policy: that in the original call, if known and unique."""
     numbers = [summary.get("number") for summary in summaries]
     if None in numbers or len(set(numbers)) < len(numbers):
         return list(range(1, len(summaries) + 1))
@@ -119,7 +119,7 @@ def number_of(summaries):
 
 
 def lines(rows):
-    """Rows of texts as columns; the first column is aligned left, the others right."""
+    """Align rows of texts in columns: the first to the left, the others to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  ".join(
@@ -131,7 +131,7 @@ def lines(rows):
 
 
 def main_table(summaries):
-    """The table: a line a policy."""
+    """Return the main table, with a line per policy."""
     rows = [["policy", "#", *(heading for heading, _ in COLUMNS)]]
     for number, summary in zip(number_of(summaries), summaries):
         rows.append([label(summary), str(number), *(text(summary) for _, text in COLUMNS)])
@@ -146,7 +146,7 @@ ODDS_LEGEND = (
 
 
 def odds_table(summaries):
-    """How right schedulers were about likely starts: a line a policy."""
+    """Return the accuracy of likely starts, with a line per policy."""
     rows = [
         ["odds", "jobs", "by it: played", "told", "limits", "median", "limits", "mean", "limits", "cost"]
     ]  # fmt: skip
@@ -166,14 +166,14 @@ def odds_table(summaries):
 
 
 def class_names(summaries):
-    """The classes of any of the results, by size and run time, then the queues."""
+    """Return the classes in any of the results, by size and run time, then the queues."""
     known = {name for summary in summaries for name in summary["classes"]}
     order = [f"{size} x {length}" for _, size in SIZES for _, length in RUNS]
     return [name for name in order if name in known] + sorted(known.difference(order))
 
 
 def class_table(summaries):
-    """The matrix class x policy of the mean bounded slowdown."""
+    """Return the matrix class x policy of mean bounded slowdowns."""
     summaries = [summary for summary in summaries if not summary.get("failed")]
     names = class_names(summaries)
     rows = [["class", "jobs", *(summary["policy"] for summary in summaries)]]
@@ -187,7 +187,7 @@ def class_table(summaries):
 
 
 def remarks(summaries, with_failures=True):
-    """Remarks that a reader of the table needs."""
+    """Return remarks on the table."""
     found = []
     for summary in summaries:
         figures, name = summary["figures"], summary["policy"]
@@ -224,7 +224,8 @@ def remarks(summaries, with_failures=True):
 
 
 def by_variant(summaries):
-    """[(variant, summaries)] in their order; a variant is {option: value} of the varied options."""
+    """Return [(variant, summaries)] in order; a variant is {option: value} of the varied
+    options."""
     groups = {}
     for summary in summaries:
         variant = summary.get("variant") or {}
@@ -233,7 +234,7 @@ def by_variant(summaries):
 
 
 def by_policy(summaries):
-    """[(policy, summaries)], in the order of the policies."""
+    """Return [(policy, summaries)], in order of the policies."""
     groups = {}
     for number, summary in zip(number_of(summaries), summaries):
         groups.setdefault((summary.get("number", number), summary["policy"]), []).append(summary)
@@ -241,7 +242,7 @@ def by_policy(summaries):
 
 
 def tables(summaries):
-    """All tables about some results, as lines of text."""
+    """Return all tables of some results, as lines of text."""
     found = []
     variants = by_variant(summaries)
     for variant, some in variants:
@@ -257,7 +258,7 @@ def tables(summaries):
     return found
 
 
-#: Figures of which a sweep has a table, and a curve in the report.
+#: Figures with a table and a curve in a sweep.
 SWEPT_FIGURES = (
     ("Mean wait", "wait_mean", duration),
     ("Mean bounded slowdown", "bsld_mean", plain),
@@ -266,7 +267,8 @@ SWEPT_FIGURES = (
 
 
 def sweep_table(variants, key, write):
-    """The matrix variant x policy of a figure, with 95 % intervals where there are several seeds."""
+    """Return the matrix variant x policy of a figure, with 95 % intervals if there are several
+    seeds."""
     names = []
     for _, some in variants:
         names += [name for name, _ in by_policy(some) if name not in names]
@@ -290,14 +292,15 @@ def _with_interval(values, write):
 
 
 def values_of(summaries, key):
-    """A figure of several results; NaN where there is none."""
+    """Return a figure of several results; NaN if missing."""
     return [
         math.nan if (value := summary["figures"][key]) is None else value for summary in summaries
     ]
 
 
 def _whole(groups):
-    """The groups of policies that finished every seed; and (policy, seeds) of the others."""
+    """Return the groups of policies that finished every seed, and (policy, number of seeds) of the
+    others."""
     failed = [
         (name, len(summaries))
         for name, summaries in groups
@@ -308,7 +311,7 @@ def _whole(groups):
 
 
 def spread_of(summaries):
-    """The population of intervals over the seeds of some results, in words."""
+    """Return, in words, the population that intervals over seeds refer to."""
     shaken = max((summary.get("shaken") or 0.0 for summary in summaries), default=0.0)
     if not shaken:
         return "over the workloads of the seeds"
@@ -316,12 +319,14 @@ def spread_of(summaries):
 
 
 def seeds_table(groups):
-    """Means over seeds with 95 % intervals, and each policy against the first, paired by seed.
+    """Return means over seeds with 95 % intervals, and each policy against the first, paired by
+    seed.
 
-    A policy that failed on one of them has no mean: it would be that of its easier workloads.
+    A policy that failed on a workload has no mean: the failure would leave out its hardest
+    workloads.
 
     Args:
-        groups (list): (policy, [summary of each seed])
+        groups (list): (policy, [summary per seed])
     """
     keys = (
         ("wait mean", "wait_mean", duration),

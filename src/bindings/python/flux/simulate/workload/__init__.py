@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Where the jobs of a simulation come from: readers of traces, and models.
+"""Sources of jobs: readers of traces, and models.
 
-A reader yields `Record` objects and notes down what it left out or altered; `build` makes a
+A reader yields `Record` objects, and notes each job that it leaves out or alters; `build` makes a
 `Workload` of them.
 """

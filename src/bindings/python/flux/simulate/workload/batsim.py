@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Batsim's workload JSON. Jobs that only wait for a time are taken; others have no time that is known."""
+"""Batsim's workload JSON. Only delay profiles are read: other jobs have no known run time."""
 
 import json
 import math
@@ -12,10 +12,10 @@ def read(source):
     """Yield the jobs of a workload.
 
     Args:
-        source (Source): the file; gets procs from ``nb_res``
+        source (Source): the file; ``nb_res`` sets its `procs`
 
     Raises:
-        TraceError: it is no such workload
+        TraceError: the file is not such a workload
     """
     text = read_text(source)
     try:
@@ -57,5 +57,5 @@ def _record(source, job, profiles):
     if size < 1:
         source.notes.count("jobs left out: no size")
         return None
-    # A resource of Batsim's is a host.
+    # A resource of Batsim is a host.
     return Record(name, submit, run, limit or None, size, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""From records to the jobs of a simulation, and the machine they run on."""
+"""Build the jobs of a simulation, and their machine, from records."""
 
 import functools
 import math
@@ -25,17 +25,18 @@ MODEL_NODES = 128
 
 @functools.lru_cache(4096)
 def _same(limit):
-    """The limit, as the object that other jobs have, too: those of a million jobs are a few hundred."""
+    """Return an equal object, shared by all jobs with that limit: a million jobs have a few hundred
+    limits."""
     return limit
 
 
-#: Times before this are no dates: they are seconds since a trace began.
+#: Smaller times are not dates, but seconds since the start of a trace.
 AGO = 1e8
 
 
 @dataclass
 class Options:
-    """Options of a workload; see ``flux simulate --help`` for the meaning of each."""
+    """Options of a workload; see ``flux simulate --help``."""
 
     traces: list = field(default_factory=list)
     format: str = "auto"
@@ -59,20 +60,20 @@ class Options:
 
 @dataclass(eq=False)
 class Workload:
-    """Jobs, and their machine.
+    """Jobs and their machine.
 
     Attributes:
-        jobs (list of Job): by time of submission, ties in the order of the trace
+        jobs (list of Job): by submission, ties in the order of the trace
         machine (Machine): the resources
-        unit (str): "node" or "core": unit of sizes
-        epoch (float): the first submission, seconds since the epoch
-        notes (Notes): about the reading of the trace
+        unit (str): unit of sizes, "node" or "core"
+        epoch (float): first submission, seconds since the epoch
+        notes (Notes): notes on reading the trace
         name (str): for titles
-        shaken (float): most that a submission was shaken by, seconds, where the jobs are not a model's
-        running (list): jobs that run already, as `LeanEngine` has them
-        down (str): ranks that are not to be used
-        config (dict): more of the configuration that comes with the jobs
-        queues (dict): the configuration's queues, where the jobs come with some
+        shaken (float): maximum shift of submissions in seconds; 0 for a model
+        running (list): jobs that run from the beginning, see `LeanEngine`
+        down (str): ranks that are down
+        config (dict): further configuration from the source of the jobs
+        queues (dict): configured queues, if the source of the jobs has them
     """
 
     jobs: list
@@ -89,16 +90,17 @@ class Workload:
 
     @property
     def units(self):
-        """Size of the machine in the workload's unit."""
+        """Size of the machine, in units."""
         return self.machine.units(self.unit)
 
     @functools.cached_property
     def userids(self):
-        """User ids: {user: id}."""
+        """{user: user id}."""
         return userids(self.jobs)
 
     def offered_load(self):
-        """Area of all jobs over that of the machine, from the first to the last submission."""
+        """Return the area of all jobs relative to the machine's, from the first to the last
+        submission."""
         if len(self.jobs) < 2:
             return 0.0
         span = self.jobs[-1].submit - self.jobs[0].submit
@@ -107,10 +109,10 @@ class Workload:
 
 
 def build(options):
-    """Read the traces, or ask the model, and make a `Workload`.
+    """Read the traces, or run the model, and build a `Workload`.
 
     Raises:
-        ValueError: an option or a trace that cannot be used; the text names the way out
+        ValueError: an option or a trace is invalid; the text suggests a remedy
     """
     notes = Notes()
     if options.model:
@@ -220,7 +222,8 @@ def _cut(records, options, notes):
 
 
 def _window(text, first):
-    """(from, to) of ``DAYS``, ``FROM-TO`` in days after the first submission, or ``DATE/DATE``."""
+    """Parse ``DAYS``, ``FROM-TO`` (days after the first submission), or ``DATE/DATE`` to (from,
+    to)."""
     try:
         if "/" in text:
             low, high = (moment(part) for part in text.split("/"))
@@ -236,7 +239,7 @@ def _window(text, first):
 
 
 def _machine(records, source, options, notes):
-    """The machine and the unit of sizes."""
+    """Return the machine and the unit of sizes."""
     machine, unit = options.machine, options.unit
     by_nodes = all(record.nodes for record in records)
     guessed = machine is None
@@ -244,7 +247,7 @@ def _machine(records, source, options, notes):
         machine = _guess(records, source, options, by_nodes)
     notes.fact(f"machine: {machine} ({machine.source})")
     if any(record.extra and "jobspec" in record.extra for record in records):
-        by_nodes = False  # they may share nodes
+        by_nodes = False  # such jobs may share nodes
     if unit is None:
         unit = "node" if machine.cores == machine.nodes or by_nodes else "core"
         what = {
@@ -257,14 +260,14 @@ def _machine(records, source, options, notes):
     return machine, unit
 
 
-#: How many times the machine a trace may use at once: of whole seconds a job may end after the next one has begun.
-#: A machine that the trace names may have been exclusive nodes of which jobs used a part.
+#: Tolerated ratio of the trace's peak use to the machine. Times in whole seconds make successive
+#: jobs overlap. On a machine given in the trace, jobs may have used parts of exclusive nodes.
 ROUNDING = 1.05
 NAMED = 1.5
 
 
 def _compare_with_starts(records, machine, unit, notes):
-    """Warn if the trace's own schedule takes more than the machine that it was given."""
+    """Warn if the trace's own schedule exceeds the machine."""
     events = []
     for record in records:
         wait = (record.extra or {}).get("wait")
@@ -343,7 +346,7 @@ def _assemble(records, machine, unit, options, notes, name):
         notes.fact(f"times between submissions are multiplied by {scale:g}")
     total = machine.units(unit)
     shapes, jobs, after = {}, [], {}
-    # Each is dropped when its job is made: a million of both would be there together.
+    # Each record is dropped when its job is built: memory would not hold a million of both.
     records.reverse()
     while records:
         record = records.pop()
@@ -384,11 +387,11 @@ def _assemble(records, machine, unit, options, notes, name):
 
 
 def _name(text):
-    """A name of a trace: tables, files and logs show it."""
+    """Return a name of a trace in printable form, for tables, files and logs."""
     return text if text is None else printable(text)
 
 
-#: The share of the jobs, and of their area, that may be cut at their limits without a warning.
+#: Share of the jobs, and of their area, that may be cut at limits without a warning.
 CUT = 0.03
 
 
@@ -412,7 +415,7 @@ def _warn_of_load(workload, notes):
         )
     times = [job.submit for job in workload.jobs]
     span = times[-1] - times[0]
-    # Nights are no gaps.
+    # nights are not gaps
     gap, after = max(((b - a, a) for a, b in zip(times, times[1:])), default=(0.0, 0.0))
     if gap > max(span / 2, 86400.0):
         notes.warn(
@@ -422,7 +425,7 @@ def _warn_of_load(workload, notes):
 
 
 def _follow(jobs, after, options, notes):
-    """Have jobs follow those that the trace says they follow; `after` is {id: (id, seconds or None)}."""
+    """Let jobs follow others as in the trace; `after` is {id: (id, seconds or None)}."""
     if not after:
         if options.dependencies:
             notes.warn("no job of the trace follows another one: --dependencies changes nothing")
@@ -439,7 +442,7 @@ def _follow(jobs, after, options, notes):
         former, think = after[job.id]
         place = places.get(former)
         if place is None or place >= index:
-            # Not in the window, or left out; a job cannot have waited for a later one.
+            # Outside the window or left out, or a later job, which cannot have been waited for.
             notes.count(
                 "jobs follow a job that is not there before them: they come in by the clock"
             )
@@ -461,7 +464,7 @@ def _look_at_users(jobs, notes):
 
 
 def _limits(options, notes):
-    """``limit(record, rng)`` by the options."""
+    """Return ``limit(record, rng)`` for the options."""
     text = options.limits
     if text == "run":
         return lambda record, rng: max(record.run, 1.0)
@@ -490,8 +493,8 @@ def _limits(options, notes):
 
 
 def _memory(extra, shape, options):
-    """Extra attributes of a job, with the memory of a slot in place of that of a processor
-    (KB); without it where it is not counted, or the job takes whole nodes."""
+    """Return extra attributes of a job, with memory per slot instead of per processor (KB); without
+    memory if it is not counted, or if the job takes whole nodes."""
     extra = dict(extra)
     memory = extra.pop("memory")
     if options.memory and not shape.exclusive:
@@ -500,7 +503,7 @@ def _memory(extra, shape, options):
 
 
 def _shape(record, machine, unit):
-    """The request of a job, and its size in the unit."""
+    """Return the request of a job, and its size in units."""
     per_node = machine.cores_per_node
     if unit == "node":
         nodes = record.nodes or math.ceil(record.cores / per_node)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Tables with a header line: ``sacct -P``, the CSV of flux-fiction, Batsim's jobs.csv, and a plain one.
+"""Tables with a header: ``sacct -P``, flux-fiction's CSV, Batsim's jobs.csv, and plain ones.
 
-Columns are found by name, in any order and among others; what they mean is the same in all of
-them, so that one reader serves. Where several columns say the same thing the more exact one counts.
+Columns are found by name, in any order. Their names mean the same in all of these formats, so one
+reader serves all. Of several columns for one quantity the most exact counts.
 """
 
 import csv
@@ -14,14 +14,14 @@ from flux.simulate.workload.record import Record
 from flux.simulate.workload.text import lines
 from flux_engine.formats import fsd
 
-#: Words that stand for "it has not happened", "there is none".
+#: Words for "has not happened" and "none".
 NOTHING = {"", "unknown", "none", "n/a", "null", "-1"}
 UNLIMITED = {"unlimited", "partition_limit", "infinite"}
 
 _SIZE = re.compile(r"([0-9.]+)([KMGTP]?)")
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 
-#: Columns that make a table one of jobs: any of each group.
+#: Columns required in a table of jobs: one of each group.
 NEEDED = (
     ("submit", ("t_submit", "eligible", "submit", "submission_time")),
     ("run time", ("elapsed_s", "elapsedraw", "elapsed", "run", "execution_time")),
@@ -31,13 +31,13 @@ NEEDED = (
 
 
 def missing(header):
-    """The groups of `NEEDED` of which a header line (a list of names) has no column."""
+    """Return the groups of `NEEDED` without a column in a header (a list of names)."""
     names = {name.strip().lower() for name in header}
     return [(what, group) for what, group in NEEDED if not names.intersection(group)]
 
 
 def missing_text(groups):
-    """An error about columns that are not there."""
+    """Return the error text for missing columns."""
     return (
         "; ".join(f"no column for the {what} (any of {', '.join(group)})" for what, group in groups)
         + ": is this the header line?"
@@ -45,17 +45,17 @@ def missing_text(groups):
 
 
 def split_header(text):
-    """The names in a header line and their delimiter."""
+    """Return the names in a header, and their delimiter."""
     delimiter = "|" if "|" in text else "," if "," in text else "\t" if "\t" in text else ","
     return next(csv.reader([text.lstrip("\ufeff")], delimiter=delimiter), []), delimiter
 
 
 def seconds(text):
-    """A duration: ``[DD-]HH:MM:SS[.f]``, ``D:HH:MM:SS``, ``MM:SS``, counted from the right, seconds, or an
-    FSD (``1h``, ``1.5d``).
+    """Parse a duration: ``[DD-]HH:MM:SS[.f]``, ``D:HH:MM:SS``, ``MM:SS``, seconds, or an FSD
+    (``1h``, ``1.5d``).
 
     Raises:
-        ValueError: it is none
+        ValueError: the text is not a duration
     """
     if text[-1:] in ("s", "m", "h", "d"):
         try:
@@ -73,7 +73,7 @@ def seconds(text):
     if not all(math.isfinite(value) and value >= 0 for value in values):
         raise ValueError(f"{text!r} is no duration")
     if dash:
-        # After days, hours come first, however many fields follow.
+        # After days the first field is hours, even if it is the only one.
         values = [float(days), *(values + [0.0, 0.0])[:3]]
     total = 0.0
     for value, unit in zip(reversed(values), (1, 60, 3600, 86400)):
@@ -82,10 +82,10 @@ def seconds(text):
 
 
 def moment(text):
-    """A time: seconds since the epoch, or a date and time, in UTC unless it says otherwise.
+    """Parse a time to seconds since the epoch: such seconds, or a date and time, in UTC by default.
 
     Raises:
-        ValueError: it is none
+        ValueError: the text is not a time
     """
     try:
         value = float(text)
@@ -104,10 +104,10 @@ def moment(text):
 
 
 def whole(text):
-    """A count, perhaps with a unit (``4K``).
+    """Parse a count, perhaps with a unit (``4K``).
 
     Raises:
-        ValueError: it is none
+        ValueError: the text is not a count
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
@@ -116,9 +116,9 @@ def whole(text):
 
 
 def tres(text):
-    """The counts in a list of trackable resources such as ``cpu=8,gres/gpu:a100=2,node=1``.
+    """Return the counts in a list of trackable resources such as ``cpu=8,gres/gpu:a100=2,node=1``.
 
-    GPUs with and without their type may both be there: they are the same ones.
+    GPUs with and without a type are the same GPUs.
     """
     counts = {}
     typed = 0
@@ -134,13 +134,13 @@ def tres(text):
 
 
 class _Row:
-    """A line, by lower-case column names."""
+    """A row, by lower-case column names."""
 
     def __init__(self, names, values):
         self.values = dict(zip(names, values))
 
     def first(self, *names):
-        """The first of these columns that says something, or None."""
+        """Return the first non-empty value among these columns, or None."""
         for name in names:
             value = self.values.get(name)
             if value is not None and value.strip().lower() not in NOTHING:
@@ -155,7 +155,7 @@ def read(source):
         source (Source): the file
 
     Raises:
-        TraceError: there is no header, or a line does not fit it
+        TraceError: there is no header, or a row does not match it
     """
     names = delimiter = None
     for number, line in lines(source):
@@ -252,10 +252,10 @@ def _kind(text):
 
 
 def _one_kind(source, column, text):
-    """A time of a column whose times must all be of one kind.
+    """Parse a time of a column in which all times must be of one kind.
 
     Raises:
-        ValueError: it is of another kind than one above it
+        ValueError: it differs in kind from earlier ones
     """
     value, kind = moment(text), _kind(text)
     former = source.kinds.setdefault(column, kind)
@@ -267,7 +267,7 @@ def _one_kind(source, column, text):
 
 
 def _submit(source, row, notes, number):
-    """When the scheduler could first see the job, and when it was submitted if that was earlier."""
+    """Return when the job became eligible, and its submission if that was earlier."""
     submit = row.first("t_submit", "submit", "submission_time")
     eligible = row.first("eligible")
     if submit is not None and ":" in submit and "+" not in submit and not submit.endswith("Z"):

@@ -1,31 +1,31 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Estimates of users: limits for jobs without one.
+"""Users' estimates: limits for jobs without one.
 
-- ``run``: the run time itself, as if users knew it
-- ``f:F``: the run time times a number drawn from 1 to F, all alike (the f-model)
-- ``tsafrir``: after Tsafrir, Etsion and Feitelson (2005): a few round values, the largest the most
-  often, and accuracy spread evenly
+- ``run``: the run time, as if users knew it
+- ``f:F``: the run time times a uniform random number from 1 to F (the f-model)
+- ``tsafrir``: after Tsafrir, Etsion and Feitelson (2005): a few round values, the largest most
+  often, and uniform accuracy
 """
 
 import bisect
 
 from flux.simulate.workload.record import OptionError
 
-#: Round values that most users choose from, seconds.
+#: Round values that most users choose, in seconds.
 HEADS = (
     [60 * minutes for minutes in (5, 10, 15, 20, 30, 45)]
     + [3600 * hours for hours in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 18, 24, 36, 48, 72, 96, 168)]
 )  # fmt: skip
 
-#: Share of jobs that ask for the most there is, that know their run time, that ask for a round value.
+#: Shares of jobs: that request the maximum, that know their run time, that request a round value.
 MOST, EXACT, ROUND = 0.2, 0.1, 0.9
 
 
 def estimator(text):
-    """A function ``limit(run, rng)`` for one of the texts above.
+    """Return ``limit(run, rng)`` for one of the texts above.
 
     Raises:
-        OptionError: it is none
+        OptionError: the text is invalid
     """
     if text == "run":
         return lambda run, rng: max(run, 1.0)

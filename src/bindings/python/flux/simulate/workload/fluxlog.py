@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Flux's own records of jobs: job-list, eventlogs, and the table of flux-accounting."""
+"""Flux's own records of jobs: job-list, eventlogs, and flux-accounting's table."""
 
 import json
 import math
@@ -17,12 +17,13 @@ INACTIVE = 64
 
 
 def read_list(source):
-    """Yield the jobs of ``flux jobs --json`` or of a job-list answer, one object or one a line.
+    """Yield the jobs of ``flux jobs --json`` or of a job-list answer, as one object or one per
+    line.
 
-    They do not have the requests: the allocation of a job stands for its request.
+    They lack the jobs' requests, so allocations are used instead.
 
     Raises:
-        TraceError: it is neither
+        TraceError: the file is neither
     """
     for position, job in enumerate(_objects(source)):
         if not isinstance(job, dict):
@@ -35,7 +36,7 @@ def read_list(source):
 
 
 def _objects(source):
-    """The JSON objects of a file, whole or one a line."""
+    """Return the JSON objects of a file: one document, or one per line."""
     text = read_text(source)
     try:
         document = json.loads(text)
@@ -104,7 +105,8 @@ def _listed(source, job):
 
 
 def read_eventlogs(source):
-    """Yield the jobs of a directory or ``flux dump`` archive: ``.../eventlog``, ``jobspec`` and ``R`` of each.
+    """Yield the jobs of a directory or ``flux dump`` archive with ``.../eventlog``, ``jobspec`` and
+    ``R`` per job.
 
     Raises:
         TraceError: there are none, or one is damaged
@@ -221,7 +223,7 @@ def read_accounting(source):
     """Yield the jobs of flux-accounting's SQLite database.
 
     Raises:
-        TraceError: it is none
+        TraceError: the file is not such a database
     """
     try:
         database = sqlite3.connect(f"file:{os.path.abspath(source.path)}?mode=ro", uri=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Which reader a trace needs."""
+"""Selection of a trace's reader."""
 
 import csv
 import json
@@ -10,22 +10,22 @@ from flux.simulate.workload import batsim, columns, fluxlog, swf
 from flux.simulate.workload.record import OptionError
 from flux.simulate.workload.text import lines, open_bytes, read_text
 
-#: Seconds: a longer time is a mistake, or means "no limit".
+#: Maximum time in seconds: larger values are errors, or mean "no limit".
 LONGEST = 1000 * 366 * 86400.0
 
 FORMATS = ("auto", "swf", "sacct", "flux", "accounting", "batsim", "csv")
 
 
 def reader(source, form="auto"):
-    """The jobs of a trace, as an iterator of `Record`.
+    """Return the jobs of a trace, as an iterator of `Record`.
 
     Args:
         source (Source): the file
-        form (str): one of `FORMATS`
+        form (str): a name in `FORMATS`
 
     Raises:
-        OptionError: `form` is none of them
-        TraceError: it has none of the formats, or cannot be read
+        OptionError: `form` is not in `FORMATS`
+        TraceError: the format is unknown, or the file cannot be read
     """
     if form not in FORMATS:
         raise OptionError(f"format {form!r}: expected one of {', '.join(FORMATS)}")
@@ -36,7 +36,7 @@ def reader(source, form="auto"):
     return _checked(source, form)
 
 
-#: Exceptions of a reader in a file of another kind altogether.
+#: Exceptions of a reader that is given a file of another format.
 SURPRISES = (
     AttributeError, TypeError, KeyError, IndexError, OverflowError, RecursionError, UnicodeDecodeError,
     csv.Error,
@@ -56,7 +56,7 @@ def _checked(source, form):
 
 
 def _within_reason(source, record):
-    """A record whose times a clock can show."""
+    """Return the record if its times are plausible."""
     for name in ("submit", "run"):
         value = getattr(record, name)
         if value is not None and value > LONGEST:
@@ -87,10 +87,10 @@ def _reader(source, form):
 
 
 def detect(source):
-    """The format of a trace, by its content.
+    """Detect the format of a trace from its content.
 
     Raises:
-        TraceError: it has none that is known
+        TraceError: the format is unknown
     """
     if os.path.isdir(source.path):
         return "flux"
@@ -110,7 +110,7 @@ def detect(source):
         if text[0] in "{[":
             return _of_json(source)
         words = text.split(None, swf.FIELDS)
-        # With a column too few it is still meant as one, and the reader says so.
+        # A line with a few columns missing still counts as SWF; the reader reports it.
         if text[0] == ";" or len(words) >= swf.FIELDS - 3 and all(map(_is_number, words[:15])):
             return "swf"
         header, delimiter = columns.split_header(text)
@@ -138,5 +138,5 @@ def _of_json(source):
     try:
         document = json.loads(text)
     except ValueError:
-        return "flux"  # one object a line
+        return "flux"  # one object per line
     return "batsim" if isinstance(document, dict) and "profiles" in document else "flux"

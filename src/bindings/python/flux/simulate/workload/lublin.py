@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The workload model of Lublin and Feitelson (JPDC 63:1105, 2003).
 
-Sizes are one, a power of two, or in between, by a two-stage uniform distribution of their logarithm; the
-logarithm of run times is hyper-gamma, longer for larger jobs; arrivals follow a daily cycle.
+Sizes are one, a power of two, or in between, with a two-stage uniform distribution of the
+logarithm; the logarithm of run times is hyper-gamma, and larger jobs run longer; arrivals follow a
+daily cycle.
 """
 
 import functools
@@ -38,13 +39,13 @@ LONGEST_LOG_ARRIVAL = 13
 
 
 def parameters(text, size):
-    """The parameters of ``lublin[:NAME=VALUE,...]`` on a machine of `size` units.
+    """Parse the parameters of ``lublin[:NAME=VALUE,...]`` for a machine of `size` units.
 
     Returns:
-        (list of (type, dict), seconds of a day at which it begins)
+        (list of (type, dict), start as seconds of the day)
 
     Raises:
-        OptionError: a name or value that is none
+        OptionError: a name or value is invalid
     """
     kind, start, given = "typeless", 8.0, {}
     for part in filter(None, text.split(",")):
@@ -85,7 +86,7 @@ def parameters(text, size):
 
 
 class Stream:
-    """Jobs of one type, as (submit, run, size) with submit in seconds since a midnight."""
+    """Jobs of one type: (submit, run, size), with submit in seconds since a midnight."""
 
     def __init__(self, values, start, rng):
         self.values = values
@@ -132,7 +133,7 @@ class Stream:
             log = rng.gammavariate(values["aArr"] * values["ARAR"], values["bArr"])
             if log <= LONGEST_LOG_ARRIVAL:
                 break
-        # Time is paid for in points: a busy half hour has many, and so holds many arrivals.
+        # Each half hour holds points in proportion to its load; an arrival uses some up.
         self._points += math.exp(log) / BUCKET
         weight = self._weights[self._slot % BUCKETS]
         while self._points > weight:
@@ -144,19 +145,19 @@ class Stream:
 
 @functools.lru_cache(maxsize=8)
 def _weights(shape, scale):
-    """How busy each half hour of a day is: 1 on average."""
+    """Return the relative load of each half hour of a day, 1 on average."""
     weights = [0.0] * BUCKETS
     for i in range(11, 59):
         weights[(i - 1) % BUCKETS] = _gamma_cdf(shape, scale, i + 0.5) - _gamma_cdf(
             shape, scale, i - 0.5
         )
     mean = sum(weights) / BUCKETS
-    # Hours without any arrival would stop the clock.
+    # Half hours without arrivals would stop the clock.
     return tuple(max(weight / mean, 1e-6) for weight in weights)
 
 
 def _gamma_cdf(shape, scale, x):
-    """The regularized lower incomplete gamma function, by its series."""
+    """Return the regularized lower incomplete gamma function, as a series."""
     x /= scale
     if x <= 0:
         return 0.0
@@ -170,13 +171,13 @@ def _gamma_cdf(shape, scale, x):
 
 
 def generate(text, count, size, seed):
-    """`count` jobs as (submit, run, size, type or None), by time of submission.
+    """Return `count` jobs as (submit, run, size, type or None), by submission.
 
     Args:
-        text (str): what follows ``lublin:``, or ""
-        count (int): how many
+        text (str): the part after ``lublin:``, or ""
+        count (int): number of jobs
         size (int): units of the machine
-        seed (int): the same seed gives the same jobs
+        seed (int): seed of the random numbers
     """
     kinds, start = parameters(text, size)
     rng = random.Random(seed)

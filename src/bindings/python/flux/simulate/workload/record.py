@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Records of jobs, as all readers of traces make them, and notes about jobs that were left out."""
+"""Records of jobs, as returned by all readers of traces, and notes on jobs left out."""
 
 from typing import NamedTuple, Optional
 
@@ -7,11 +7,11 @@ from flux.scheduler.attributes import printable
 
 
 class OptionError(ValueError):
-    """An option with a value that it cannot have, or beside one that rules it out."""
+    """An option is invalid, or conflicts with another."""
 
 
 class TraceError(ValueError):
-    """A trace that cannot be read: the text names the file, the line and the fault."""
+    """A trace cannot be read; the text names the file, the line and the fault."""
 
     def __init__(self, path, line, reason):
         where = f"{path}:{line}" if line else str(path)
@@ -19,11 +19,11 @@ class TraceError(ValueError):
 
 
 class Record(NamedTuple):
-    """A job as a trace has it. None: the trace does not say.
+    """A job in a trace. None means unknown.
 
-    ``nodes``, ``cores``, ``gpus`` are totals of the job; ``submit`` is in seconds since the epoch, or
-    since the trace's start; ``run`` and ``limit`` are in seconds. ``after`` is (id of the job that it follows, seconds after its end
-    or None).
+    ``nodes``, ``cores``, ``gpus`` are totals of the job. ``submit`` is in seconds since the epoch,
+    or since the trace's start; ``run`` and ``limit`` are in seconds. ``after`` is (id of the job
+    that it follows, seconds after that job's end or None).
     """
 
     id: str
@@ -42,11 +42,11 @@ class Record(NamedTuple):
 
 
 class Notes:
-    """Notes about jobs that were left out, altered or ignored, with counts, in the order in which they first came.
+    """Counts of jobs left out, altered or ignored, by kind, in order of first occurrence.
 
     Attributes:
-        facts (list of str): other remarks: where the size of the machine is from, ...
-        warnings (list of str): reasons for which the results may mislead
+        facts (list of str): other remarks, such as the origin of the machine's size
+        warnings (list of str): reasons why the results may mislead
     """
 
     def __init__(self):
@@ -55,17 +55,17 @@ class Notes:
         self.warnings = []
 
     def warn(self, text):
-        """Note a warning, once."""
+        """Add a warning, once."""
         if text not in self.warnings:
             self.warnings.append(text)
 
     def count(self, what, line=None, number=1):
-        """`what` happened to a job or line.
+        """Count an event of a job or line.
 
         Args:
-            what (str): a text that reads well after a count
-            line (int): where
-            number (int): how many times
+            what (str): description, to be read after a count
+            line (int): line number
+            number (int): number of times
         """
         entry = self._counts.get(what)
         if entry is None:
@@ -74,21 +74,21 @@ class Notes:
             entry[0] += number
 
     def fact(self, text):
-        """Note a fact, once."""
+        """Add a fact, once."""
         if text not in self.facts:
             self.facts.append(text)
 
     @property
     def has_counted(self):
-        """Whether anything was left out or altered."""
+        """Whether a job was left out or altered."""
         return bool(self._counts)
 
     def get(self, what):
-        """How often `what` happened."""
+        """Return the count of an event."""
         return self._counts.get(what, (0,))[0]
 
     def lines(self, with_warnings=True):
-        """Everything, as lines for a person."""
+        """Return all notes, as lines to print."""
         found = [f"WARNING: {text}" for text in self.warnings] if with_warnings else []
         found += self.facts
         for what, (number, line) in self._counts.items():
@@ -98,17 +98,17 @@ class Notes:
 
 
 class Source:
-    """A reader's view of the trace as a whole.
+    """A trace during its reading.
 
     Attributes:
         path (str): the file
-        notes (Notes): about its jobs
-        start (float): origin of its times, seconds since the epoch; 0: they are such seconds
-        procs, nodes (int or None): size of the machine, if it says
-        queues (dict): number or name of a queue -> its name
-        statuses (tuple of int): of SWF, those of the jobs that are wanted; empty: all
-        has_statuses (bool): whether its format has them
-        unsuccessful (int): jobs taken although they failed or were cancelled
+        notes (Notes): notes on its jobs
+        start (float): origin of its times, seconds since the epoch; 0: times are since the epoch
+        procs, nodes (int or None): size of the machine, if given
+        queues (dict): number or name of a queue -> name
+        statuses (tuple of int): SWF statuses of the jobs to read; empty: all
+        has_statuses (bool): whether the format has statuses
+        unsuccessful (int): number of jobs read that failed or were cancelled
     """
 
     def __init__(self, path, notes=None, statuses=()):
@@ -121,9 +121,9 @@ class Source:
         self.statuses = statuses
         self.has_statuses = False
         self.unsuccessful = 0
-        #: column -> kind of its times, where all must be of one kind
+        #: column -> kind of its times, which must not change
         self.kinds = {}
 
     def error(self, line, reason):
-        """A `TraceError` at a line."""
+        """Return a `TraceError` at a line."""
         return TraceError(self.path, line, reason)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The Standard Workload Format, version 2.2, as it is found."""
+"""The Standard Workload Format, version 2.2, as found in practice."""
 
 import math
 import re
@@ -16,22 +16,22 @@ NAMES = (
 _HEADER = re.compile(r";\s*([A-Za-z]+)\s*:\s*(.*)")
 _INTEGER = re.compile(r"\s*(-?\d+)")
 
-#: Status of the parts of a job that was preempted; the summary line of the job is another one.
+#: Statuses of the parts of a preempted job, which has a summary line too.
 _PARTS = (2, 3, 4)
-#: Of jobs that failed or were cancelled, which studies often leave out.
+#: Statuses of jobs that failed or were cancelled; studies often leave them out.
 _UNSUCCESSFUL = (0, 5)
 
 
 def read(source):
     """Yield the jobs of an SWF file.
 
-    Size is the requested one, else the allocated one; the limit is the requested time.
+    The size is the requested one, else the allocated one; the limit is the requested time.
 
     Args:
-        source (Source): the file; gets start, procs, nodes and queues from the header
+        source (Source): the file; the header sets start, procs, nodes and queues
 
     Raises:
-        TraceError: a line is no record
+        TraceError: a line is not a record
     """
     notes = source.notes
     source.has_statuses = True

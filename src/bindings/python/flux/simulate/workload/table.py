@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A table of jobs in memory, a DataFrame or a list of dicts, as a file that a reader of traces can read."""
+"""Jobs in memory, as a DataFrame or a list of dicts, written to a file for a reader of traces."""
 
 import csv
 import datetime
@@ -12,14 +12,14 @@ from flux.simulate.workload.record import OptionError
 
 
 def file_of(data, owner):
-    """Write a table as CSV; the file is there for as long as `owner` is.
+    """Write a table as CSV to a file that is removed with `owner`.
 
     Args:
         data (pandas.DataFrame or list of dict): columns as in a file; missing values may be None, NaN or NaT
-        owner (object): its reader
+        owner (object): object whose lifetime bounds the file's
 
     Raises:
-        OptionError: it is neither
+        OptionError: `data` is neither
     """
     rows = data.to_dict("records") if hasattr(data, "to_dict") else data
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Lines of a trace file, whatever it is packed and written in."""
+"""Read lines of a trace file, compressed or not, in any encoding."""
 
 import gzip
 import hashlib
 import zlib
 
-#: Longest line that is kept whole; of a longer one only so much is looked at.
+#: Maximum length of a line in bytes; the rest of a longer one is dropped.
 LONGEST_LINE = 1 << 16
 
 
 def open_bytes(path):
-    """Open a file, unpacking gzip; raises OSError."""
+    """Open a file, unpacking gzip. Raises OSError."""
     stream = open(path, "rb")
     magic = stream.read(2)
     stream.seek(0)
@@ -18,15 +18,15 @@ def open_bytes(path):
 
 
 def lines(source):
-    """Yield (line number, text without its end) of a file.
+    """Yield (line number, text without newline) of a file.
 
-    Text that is not UTF-8 is taken as Latin-1, the encoding of old traces.
+    Text that is not UTF-8 is read as Latin-1, the encoding of old traces.
 
     Args:
-        source (Source): names the file
+        source (Source): the trace, named in errors
 
     Raises:
-        TraceError: it cannot be opened, or a gzip file is damaged or cut short
+        TraceError: the file cannot be opened, or is damaged or truncated gzip
     """
     number = 0
     try:
@@ -57,7 +57,7 @@ def lines(source):
 
 
 def read_text(source):
-    """The whole of a file as text, with the same care."""
+    """Return a file as text, with the same handling of gzip and encodings."""
     try:
         with open_bytes(source.path) as stream:
             data = stream.read()
@@ -74,7 +74,7 @@ def read_text(source):
 
 
 def digest(path):
-    """SHA-256 of a file as it lies there, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     state = hashlib.sha256()
     with open(path, "rb") as stream:
         for block in iter(lambda: stream.read(1 << 20), b""):

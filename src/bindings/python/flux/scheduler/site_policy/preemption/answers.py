@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class PreemptionAnswers:
-    """Answers questions about preemption.
+    """Answers queries about preemption.
 
     Args:
         state (PreemptionState): the shared state
         takers (Takers): the pending jobs
         chooser (Chooser): chooses victims
-        borrowed (BorrowedTime): the jobs that run in promised time
+        borrowed (BorrowedTime): the jobs in promised time
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class PreemptionAnswers:
         return self._chooser.consider(job, standing)
 
     def could_take(self, job: PendingJob) -> dict[str, Any] | None:
-        """The victims by whose end a job could start, for ``sched.explain``: ``jobs``,
-        ``node_hours`` and ``text``; None: there are none."""
+        """Return, for ``sched.explain``, the victims whose end would let a job start: ``jobs``,
+        ``node_hours`` and ``text``; None if there are none."""
         choice = self._choice(job)
         if choice is None or choice.reason is not None:
             return None
@@ -59,8 +59,8 @@ class PreemptionAnswers:
         }
 
     def borrowers(self, job: PendingJob) -> dict[str, Any] | None:
-        """The borrowers of time promised to a job, for ``sched.explain``: ``jobs``, ``end`` (when
-        the first of them is ended) and ``text``; None: there are none."""
+        """Return, for ``sched.explain``, the borrowers of time promised to a job: ``jobs``, ``end``
+        (when the first is ended) and ``text``; None if there are none."""
         borrowed = self._borrowed
         found = borrowed.of(job.jobid)
         if not found:
@@ -73,17 +73,17 @@ class PreemptionAnswers:
         }
 
     def preempt(self, payload: Any, caller: Caller) -> Steps:
-        """The victims of a pending job. Changes nothing.
+        """Return the victims of a pending job, for ``--dry-run``. Changes nothing.
 
         Args:
             payload: ``{"id": N, "dry_run": true}``
-            caller (Caller): the client's user; a guest may ask about own jobs, and gets no names of
+            caller (Caller): the client; a guest may query own jobs, and does not see the names of
                 others'
 
         Returns:
             dict: ``name``, ``victims`` (objects with ``name``, ``class``, ``nodes`` and
-            ``node_hours``), ``node_hours``, ``text``, and ``reason``: why it has no victims, or
-            None
+                ``node_hours``), ``node_hours``, ``text``, and ``reason``: why it has no victims, or
+                None
 
         Raises:
             ValueError: the payload is invalid, or there is no such pending job
@@ -124,15 +124,15 @@ class PreemptionAnswers:
         }
 
     def list(self, payload: Any, caller: Caller) -> Steps:
-        """The current preemptions, and counts by class.
+        """Return the current preemptions, and counts by class.
 
-        A guest sees those for own jobs, and those whose victims are own jobs; counts are for all.
+        A guest sees those for own jobs, and those with own jobs as victims; counts include all.
 
         Returns:
             dict: ``preemptions``, objects with ``name``, ``queue``, ``state``, ``deadline``,
-            ``expected`` and ``victims``; ``borrowers``, the jobs that run in time promised to others:
-            ``name``, ``class``, ``for``, ``state`` and ``end``, the time at which they are ended;
-            ``counts``; ``takers``
+                ``expected`` and ``victims``; ``borrowers``, the jobs in time promised to others:
+                ``name``, ``class``, ``for``, ``state`` and ``end``, when they are ended;
+                ``counts``; ``takers``
         """
         read(payload)
         now = self._host.now()

@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Jobs of a low class that run in time promised to a job of a higher one, and are ended before it.
+"""Jobs of a low class that run in time promised to a job of a higher class, and are ended before
+that starts.
 
-A class with ``into-promises = true`` allows this. Such a job, the *borrower*, is started although
-it may run into the start of a promise, if this is a promise to a job of a higher class and nothing
-else is in the way. In the plan it ends when the promised time begins, so that the promise is kept;
-its user sees the limit of its request. When the time left until the promise is just enough for its
-grace, ``exec.kill-timeout`` and the usual clean-up, it is warned, and then ended; if by then the
-promise can be kept without that, it continues to its limit.
+A class with ``into-promises = true`` permits this. Such a job, the *borrower*, starts although it
+may overlap a promise, if that is a promise to a job of a higher class and nothing else is in the
+way. In the plan it ends when the promised time begins, so that the promise is kept; its user sees
+the limit of its request. When the time left is just enough for its grace, ``exec.kill-timeout`` and
+the usual clean-up, it is warned, and then ended; if the promise can be kept without that by then,
+it continues to its limit.
 
-Promises to others must not depend on the end of the borrower, since the promise that it is ended for
-may be withdrawn. So its units, with those of the other borrowers of that job, must be among the
-promised ones (``Plan.alloc_within()``); a promise bound to ranks stays on these meanwhile. If its
-limit is later than the end of that time, its units must be free then, and are kept (by a promise in
-the plan under an id that is no job's). If the promise is withdrawn, the borrower uses no resources
-promised to others.
+Promises to others must not depend on the borrower's end, since the promise that it is ended for may
+be withdrawn. So the units of all borrowers of a job must be among the promised ones
+(``Plan.alloc_within()``); a promise bound to ranks stays on these meanwhile. If a borrower's limit
+is later than the end of the promised time, its units must be free then too, and are kept by a
+promise in the plan with an id that no job has. If the promise is withdrawn, the borrower thus uses
+no resources promised to others.
 
-Resources freed by an ended borrower are kept for the job that it was ended for: an allocation that
-belongs to no job holds them until that job starts on them. Otherwise another job could run there
-beyond the promised time, and the job start elsewhere.
+Resources freed by an ended borrower are held for the job that it was ended for, by an allocation
+that belongs to no job, until that job starts on them. Otherwise another job could run there beyond
+the promised time, and the job start elsewhere.
 
-For the same reason the promise stays at its time while it needs a borrower's resources: at an
-earlier time it would leave a part of the borrower's time to others.
+For the same reason the promise keeps its time while it needs a borrower's resources: an earlier one
+would leave part of the borrower's time to others.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.resource.plan.claims import only_on
 from flux.resource.pool.masks import popcount, take
 from flux.scheduler.host import name_of
 from flux.scheduler.site_policy.holdings import part_of
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.state import PreemptionState
     from flux.scheduler.site_policy.preemption.takers import Takers
 
-#: The maximum number of promises that are tried for a job that may start into one, the latest
-#: first; each costs a search of the plan up to its time.
+#: Maximum number of promises tried for a job that may start into one, the latest first; each costs
+#: a search of the plan up to its time.
 MOST_TRIED = 8
 
 #: Seconds after the promised time for which an ended borrower's resources are kept, while the job
-#: that it was ended for waits for others that have outlived their limits.
+#: that it was ended for waits for jobs that outlived their limits.
 KEPT_S = 60.0
 
-#: Seconds after the promised time within which the job does not start elsewhere: of several jobs
-#: that end at that time, the one whose message comes first may leave room on other ranks.
+#: Seconds after the promised time in which the job does not start elsewhere: of several jobs that
+#: end at that time, the one whose message arrives first may leave room on other ranks.
 ELSEWHERE_AFTER_S = 0.5
 
 
@@ -64,7 +64,7 @@ class BorrowedTime:
 
     Args:
         state (PreemptionState): the shared state
-        messenger (Messenger): notifies borrowers, and ends them
+        messenger (Messenger): warns borrowers, and ends them
         takers (Takers): the pending jobs
     """
 
@@ -74,36 +74,37 @@ class BorrowedTime:
         self._record = state.record
         self._messenger = messenger
         self._takers = takers
-        #: by id, jobs with a tentative allocation that have not started yet
+        #: id -> job with a tentative allocation that has not started
         self._offered: dict[int, Borrower] = {}
-        #: by the id of a pending job, the borrowers of its time that were ended and have freed all
+        #: id of a pending job -> borrowers of its time that were ended and have freed all resources
         self._gone: dict[int, list[Borrower]] = {}
-        #: by the id of a pending job, a generation of the pool in which it needed the resources of
-        #: its borrowers
+        #: id of a pending job -> a generation of the pool in which it needed the resources of its
+        #: borrowers
         self._needed_in: dict[int, int] = {}
 
     @property
     def borrowers(self) -> dict[int, Borrower]:
-        """The running borrowers, by id."""
+        """The running borrowers, {id: borrower}."""
         return self._record.borrowers
 
     def __bool__(self) -> bool:
         return bool(self._record.borrowers or self._gone)
 
     def of(self, taker: int) -> list[Borrower]:
-        """The running borrowers of a pending job's time."""
+        """Return the running borrowers of a pending job's time."""
         return [one for one in self.borrowers.values() if one.taker == taker]
 
     def margin(self, cls: PreemptionClass | None) -> float:
-        """Seconds before a promised time at which a job of a class is first warned or ended."""
+        """Return the seconds before a promised time at which a job of a class is first warned or
+        ended."""
         return (0.0 if cls is None else cls.grace) + self._running.kill_time()
 
     # -- starting ----------------------------------------------------------------------------------
 
     def offer(self, job: PendingJob, standing: Standing, plan: Plan) -> ResourcePool | None:
-        """Allocate resources in promised time to a job; None: there are none for it.
+        """Allocate resources in promised time to a job, or return None.
 
-        Call this when the job does not fit otherwise. Costs O(promises), and a few searches of the
+        Call this if the job does not fit otherwise. Costs O(promises), and a few searches of the
         plan.
         """
         cls, host, request = standing.of, self._host, job.resource_request
@@ -182,14 +183,14 @@ class BorrowedTime:
         return None
 
     def _keep_rest(self, borrower: Borrower, plan: Plan, end: float) -> bool:
-        """Keep a borrower's resources after the promised time, which ends at `end`. Returns whether
+        """Keep a borrower's resources after the promised time, which ends at `end`. Return whether
         they are free."""
         if borrower.limit <= end or borrower.request is None:
             return True
         rest = copy.copy(borrower.request)
         rest.duration = borrower.limit - end if isfinite(borrower.limit) else 0.0
         if not plan.is_counted:
-            rest = only_on(rest, self._host.resources.held_ranks(borrower.victim.jobid))
+            rest = rest.on_ranks(self._host.resources.held_ranks(borrower.victim.jobid))
         return self._reserve_rest(borrower, plan, (self._placeholders.next_id(), rest, end))
 
     @staticmethod
@@ -212,7 +213,7 @@ class BorrowedTime:
         borrower.rest = None
 
     def lift_rest(self, borrower: Borrower) -> Callable[[], None]:
-        """Temporarily remove the promise that keeps a borrower's rest from the plan; returns a
+        """Temporarily remove the promise that keeps a borrower's rest from the plan. Return a
         function that restores it."""
         plan, rest = self._host.planning.current(), borrower.rest
         if rest is None or plan is None:
@@ -227,13 +228,14 @@ class BorrowedTime:
         return put_back
 
     def taken_back(self, jobid: int) -> None:
-        """A job does not start on its tentative allocation."""
+        """Drop the rest kept for a job that does not start on its tentative allocation."""
         borrower = self._offered.pop(jobid, None)
         if borrower is not None:
             self._drop_rest(borrower)
 
     def started(self, jobid: int) -> None:
-        """A job starts. It may now be a borrower, or the one whose promised time was borrowed."""
+        """Note the start of a job, which may be a borrower, or the job whose promised time was
+        borrowed."""
         borrower = self._offered.pop(jobid, None)
         if borrower is not None:
             self.borrowers[jobid] = borrower
@@ -255,7 +257,7 @@ class BorrowedTime:
     # -- ending ------------------------------------------------------------------------------------
 
     def deadline(self, borrower: Borrower) -> float:
-        """The time at which a borrower is ended, seconds since the epoch."""
+        """Return the time at which a borrower is ended, seconds since the epoch."""
         return borrower.until - self._running.kill_time()
 
     def _next_step(self, borrower: Borrower) -> None:
@@ -272,7 +274,7 @@ class BorrowedTime:
         borrower.timer = self._host.call_at(when, lambda: self._step(borrower))
 
     def _step(self, borrower: Borrower) -> None:
-        """Warn a borrower that is due, or end it."""
+        """Warn or end a borrower that is due."""
         borrower.timer = None
         if self.borrowers.get(borrower.victim.jobid) is not borrower or not borrower.stored:
             return
@@ -302,7 +304,7 @@ class BorrowedTime:
         except (InsufficientResources, InfeasibleRequest):
             return False
         if self.borrowers.get(borrower.victim.jobid) is not borrower:
-            return False  # the promise was just found to be gone
+            return False  # the promise has just been found to be gone
         return self._is_needed([borrower], plan)
 
     def _end(self, borrower: Borrower) -> None:
@@ -320,7 +322,7 @@ class BorrowedTime:
 
     def _is_needed(self, borrowers: list[Borrower], plan: Plan) -> bool:
         """Whether a promise that can be kept now would break if some borrowers ran to their limits;
-        found by a trial that is undone."""
+        determined by a trial that is undone."""
         pool = self._host.resources
         rests: list[Callable[[], None]] = []
 
@@ -356,7 +358,7 @@ class BorrowedTime:
             self.give_back(one, why)
 
     def _over(self, borrower: Borrower) -> None:
-        """A job is no longer a borrower."""
+        """Remove a job from the borrowers."""
         del self.borrowers[borrower.victim.jobid]
         self._needed_in.pop(borrower.taker, None)
         self._drop_rest(borrower)
@@ -368,7 +370,7 @@ class BorrowedTime:
     # -- events of jobs ----------------------------------------------------------------------------
 
     def freed(self, jobid: int, R: Any) -> None:
-        """A running job has freed `R`, the last of its resources."""
+        """Handle a running job's final free, of `R`."""
         borrower = self.borrowers.get(jobid)
         if borrower is None:
             return
@@ -390,21 +392,20 @@ class BorrowedTime:
         borrower.kept = None if placeholder is None else (placeholder, R)
 
     def waited_for(self) -> list[int]:
-        """The ids of the jobs for which resources are kept."""
+        """Return the ids of the jobs for which resources are kept."""
         return [
             taker for taker, gone in self._gone.items() if any(one.kept is not None for one in gone)
         ]
 
     def _kept_long_enough(self, taker: int) -> None:
-        """The time is over in which a job's other resources should have become free: keep none for
-        it."""
+        """Keep no resources for a job any more: the time is over in which its other resources
+        should have become free."""
         if taker in self.waited_for():
             self._let_go(self._gone[taker])
             self._host.look_again()
 
     def _let_go(self, borrowers: Iterable[Borrower]) -> Callable[[], None]:
-        """Free the resources kept from ended borrowers; returns a function that keeps them
-        again."""
+        """Free the resources kept from ended borrowers. Return a function that keeps them again."""
         kept = [(one, one.kept) for one in borrowers if one.kept is not None]
         for one, (placeholder, _) in kept:
             self._host.resources.free(placeholder)
@@ -417,28 +418,28 @@ class BorrowedTime:
         return keep_again
 
     def extended(self, jobid: int, expiration: float) -> bool:
-        """The end of a running job moves (seconds since the epoch; 0: it has none). Returns whether
-        it is handled here: a borrower's end in the pool stays the start of the promised time."""
+        """Set a running job's new end (seconds since the epoch; 0: none). Return whether it is
+        handled here: a borrower's end in the pool remains the start of the promised time."""
         borrower = self.borrowers.get(jobid)
         if borrower is None:
             return False
         borrower.limit = expiration or inf
         if borrower.limit > borrower.until:
-            # Another rule may have updated the pool.
+            # another rule may have updated the pool
             self._host.resources.update_expiration(jobid, borrower.until)
             return True
         self._over(borrower)
         return False
 
     def gone(self, taker: int) -> None:
-        """A pending job will not start."""
+        """Handle a pending job that will not start."""
         if self:
             ended = self._taker_leaves(taker, "the job of that time is gone")
             self._counts.ended_uselessly(ended, "gone")
 
     def _taker_leaves(self, taker: int, why: str) -> list[Victim]:
-        """A job with a promise starts, or is gone: its borrowers run to their limits. Returns the
-        jobs that were ended for it."""
+        """Let the borrowers of a job run to their limits: it starts, or is gone. Return the jobs
+        that were ended for it."""
         self.give_back_all(taker, why)
         gone = self._gone.pop(taker, [])
         self._let_go(gone)
@@ -446,10 +447,10 @@ class BorrowedTime:
 
     def start_taker(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         """Start a job on the resources of the borrowers that were ended for it: otherwise they
-        would have been ended for nothing. None: it is to start as others do.
+        would have been ended for nothing. Return None if it is to start like others.
 
         Raises:
-            InsufficientResources: it is to wait for the jobs that end now on the same ranks
+            InsufficientResources: it is to wait for jobs that are ending on the same ranks
         """
         gone = self._gone.get(job.jobid)
         if gone is None:
@@ -473,7 +474,7 @@ class BorrowedTime:
             # It stays on the ranks that its promise is bound to, since they had borrowers.
             ranks = plan.ranks_of(job.jobid) if plan.has(job.jobid) else 0
             try:
-                return plan.alloc(job.jobid, only_on(request, ranks)) if ranks else None
+                return plan.alloc(job.jobid, request.on_ranks(ranks)) if ranks else None
             except InsufficientResources:
                 return None
         if not plan.fits(request, jobid=job.jobid):
@@ -482,7 +483,7 @@ class BorrowedTime:
         for one in gone:
             there |= one.ranks
         others = self._host.facts.ranks_of(request) & ~there
-        # With as few other ranks as it needs, so that it gets the idle part of those ranks.
+        # With the minimum number of other ranks, so that it gets the idle part of those ranks.
         low, high = 0, popcount(others)
         while low < high:
             middle = (low + high) // 2
@@ -500,8 +501,8 @@ class BorrowedTime:
     # -- the promise -------------------------------------------------------------------------------
 
     def review(self) -> None:
-        """Follow changes of the promises. Called before any other promise is made. Costs a look-up
-        for each borrower."""
+        """Follow changes of promises. Called before any other promise is made. Costs a look-up per
+        borrower."""
         plan = self._host.planning.current()
         if plan is None:
             return
@@ -523,7 +524,7 @@ class BorrowedTime:
                 self.give_back(one, f"{name_of(one.taker)} is promised another time")
 
     def _follow(self, borrower: Borrower, plan: Plan, start: float) -> None:
-        """The promise has moved."""
+        """Update a borrower after the promise has moved."""
         self._drop_rest(borrower)
         borrower.until = start
         if borrower.limit <= start:
@@ -535,13 +536,13 @@ class BorrowedTime:
         self._store(borrower)
 
     def stays(self, job: PendingJob, plan: Plan) -> bool:
-        """Whether the promise to a job stays at its time, since it needs its borrowers' resources.
-        If not, they run to their limits."""
+        """Whether the promise to a job keeps its time, since it needs its borrowers' resources. If
+        not, they run to their limits."""
         borrowers = self.of(job.jobid)
         if not borrowers:
             return False
         if job.jobid in plan.stale():
-            return False  # it cannot stay
+            return False  # it cannot keep its time
         if any(one.state == ENDED for one in borrowers):
             return True
         if self._needed_in.get(job.jobid) != plan.pool.generation:
@@ -552,7 +553,8 @@ class BorrowedTime:
         return True
 
     def void(self, why: str) -> None:
-        """All promises are void, or no job is to be ended any more."""
+        """Let all borrowers run to their limits: all promises are void, or no job is to be ended
+        any more."""
         for one in list(self.borrowers.values()):
             self.give_back(one, why)
         for one in self._offered.values():
@@ -575,12 +577,12 @@ class BorrowedTime:
                 self._host.resources.update_expiration(jobid, one.until)
 
     def not_come_back(self) -> None:
-        """Jobs that have not come back by now will not."""
+        """Give up waiting for jobs that have not come back."""
         for one in list(self.borrowers.values()):
             if one.awaits:
                 self.give_back(one, f"{name_of(one.taker)} is gone")
 
 
 def _as_end(limit: float) -> float:
-    """The pool's form of an end; 0: none."""
+    """Return an end in the pool's form; 0: none."""
     return limit if isfinite(limit) else 0.0

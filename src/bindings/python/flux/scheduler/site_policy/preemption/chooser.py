@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Whether a pending job may preempt others, and which; without effects."""
+"""Selection of the jobs that a pending job may preempt; without side effects."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
     from flux.scheduler.site_policy.preemption.state import PreemptionState
 
-#: The id of a trial allocation: no job has it.
+#: Id of a trial allocation, which no job has.
 TRIED = -(1 << 41)
 
 
-#: Maximum number of other possible victims that are checked for ending by themselves.
+#: Maximum number of other possible victims checked for ending by themselves.
 MAX_OTHERS = 32
 
 
@@ -30,10 +30,9 @@ class Choice(NamedTuple):
     """The choice of victims for a job.
 
     Attributes:
-        victims: the jobs that would have to end, in the order in which they were chosen; empty: it
-            preempts none
-        ranks: mask of the ranks that would be kept for it
-        reason: why it preempts none, in a sentence; None: it does
+        victims: the jobs that would have to end, in order of selection; empty: it preempts none
+        ranks: mask of the ranks to keep for it
+        reason: why it preempts none, in a sentence; None if it does
         node_hours: the loss
         others: ids of the first jobs that could have been chosen instead
     """
@@ -45,12 +44,12 @@ class Choice(NamedTuple):
     others: tuple[int, ...] = ()
 
     def text(self) -> str:
-        """``2 jobs of standby (3.4 node-hours)``."""
+        """Return ``2 jobs of standby (3.4 node-hours)``."""
         return f"{jobs_of_classes(self.victims)} ({self.node_hours:.1f} node-hours)"
 
 
 class Chooser:
-    """Chooses the victims of a job.
+    """Selects the victims of a job.
 
     Args:
         state (PreemptionState): the shared state
@@ -60,10 +59,10 @@ class Chooser:
         self._host, self._running, self._record = state.host, state.running, state.record
 
     def candidates(self, job: PendingJob, standing: Standing, waited: float) -> list[Candidate]:
-        """The running jobs that a job may preempt.
+        """Return the running jobs that a job may preempt.
 
         Args:
-            standing (Standing): the job's
+            standing (Standing): the job's standing
             waited: its wait in seconds; infinite: ignore the classes' ``wait``
         """
         pool, now = self._host.resources, self._host.now()
@@ -92,13 +91,13 @@ class Chooser:
         return found
 
     def consider(self, job: PendingJob, standing: Standing, waited: float = inf) -> Choice:
-        """The jobs that would have to end for a job to start now. Costs a copy of the pool, and
-        some tens of trials on it.
+        """Return the jobs that would have to end for a job to start now. Costs a copy of the pool,
+        and some tens of trials on it.
 
         Args:
             job (PendingJob): the job
-            standing (Standing): the job's
-            waited: its wait in seconds; by default long enough
+            standing (Standing): the job's standing
+            waited: its wait in seconds; default: sufficient
         """
         if standing.in_reservation:
             return nothing("it waits for its reservation")
@@ -110,7 +109,7 @@ class Chooser:
             return nothing("an admission rule defers it" if cause is None else cause.reason)
         try:
             host.admission.check(job)
-        except (InsufficientResources, InfeasibleRequest) as exc:  # the first, if it is deferred
+        except (InsufficientResources, InfeasibleRequest) as exc:  # the former, if it is deferred
             return nothing(str(exc))
         if job.prefers is not None:
             return nothing(job.prefers[0])
@@ -179,7 +178,7 @@ class Chooser:
     def _beyond(
         self, victims: list[Victim], classes: dict[str, PreemptionClass], now: float
     ) -> str | None:
-        """Why that exceeds a class's maximum, in a sentence; None if it does not."""
+        """Return why the victims exceed a class's maximum, in a sentence, or None."""
         for name, cls in classes.items():
             own = [one for one in victims if one.cls == name]
             lost = sum(one.node_hours(now) for one in own)
@@ -197,5 +196,5 @@ class Chooser:
 
 
 def nothing(reason: str) -> Choice:
-    """An empty choice, with its reason."""
+    """Return an empty choice, with its reason."""
     return Choice((), 0, reason)

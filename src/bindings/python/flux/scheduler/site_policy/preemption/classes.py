@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Classes of jobs that may be preempted: the entries of the table ``[preemption]``, and the class
-of a job."""
+"""Classes of jobs that may be preempted: entries of the table ``[preemption]``, and the class of a
+job."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.record import Victim
     from flux.scheduler.site_policy.queue_names import QueueNames
 
-#: The system attribute of a job that allows its preemption: seconds of run time after which it may
+#: System attribute with which a job consents to preemption: seconds of run time after which it may
 #: be preempted (RFC 14).
 OFFER = "preemptible-after"
 
-#: The rank of a job without a class: no job preempts it, and it may preempt every class.
+#: Rank of a job without a class: no job preempts it, and it may preempt every class.
 HIGHEST = inf
 
 #: Values of ``mode=``.
@@ -28,21 +28,22 @@ MODES = ("cancel", "log")
 
 
 class PreemptionClass(NamedTuple):
-    """A class of jobs that may be preempted: one entry of the table.
+    """A class of jobs that may be preempted: an entry of the table.
 
     Attributes:
-        name: the class's name
-        rank: jobs of this class give way to jobs of a higher rank, and preempt those of lower ones
-        queues: names of the queues whose jobs are in this class; a parent covers its virtual queues
-        attribute: whether jobs with ``preemptible-after`` are in it, regardless of their queue,
-            unless that is in another class
-        after: seconds for which its jobs run undisturbed
+        name: name of the class
+        rank: jobs of this class give way to jobs of a higher rank, and preempt those of a lower
+            rank
+        queues: queues whose jobs are in this class; a parent includes its virtual queues
+        attribute: whether jobs with ``preemptible-after`` are in it, unless their queue is in
+            another class
+        after: seconds that its jobs run undisturbed
         grace: seconds between the warning and the end
         signal: number of the signal that goes with the warning; 0: none
-        wait: seconds for which a job must have waited to preempt jobs of this class
-        max_jobs: maximum number of jobs of this class that are ended for one job
-        max_node_hours: maximum node-hours of this class that are lost for one job
-        log_only: whether preemptions are only logged, not carried out
+        wait: seconds that a job must have waited to preempt jobs of this class
+        max_jobs: maximum number of jobs of this class ended for one job
+        max_node_hours: maximum node-hours of this class lost for one job
+        log_only: whether preemptions are only logged
         into_promises: whether its jobs may start into time promised to a job of a higher rank, and
             are ended before it
     """
@@ -61,20 +62,20 @@ class PreemptionClass(NamedTuple):
     into_promises: bool = False
 
     def undisturbed(self, offered: float | None, by_attribute: bool) -> float:
-        """Seconds for which a job of this class runs undisturbed.
+        """Return the seconds that a job of this class runs undisturbed.
 
         Args:
-            offered: its ``preemptible-after``; None: it has none
-            by_attribute: whether it is in the class for that reason
+            offered: its ``preemptible-after``, or None
+            by_attribute: whether it is in the class because of that
         """
         if offered is None:
             return self.after
-        # A job that is in the class only by its attribute consents from that time on, not before.
+        # A job in the class only by its attribute consents from that time on, not before.
         return max(self.after, offered) if by_attribute else min(self.after, offered)
 
 
 def read_class(name: str, value: Any) -> PreemptionClass:
-    """Read one entry ``[preemption.NAME]``.
+    """Parse an entry ``[preemption.NAME]``.
 
     Raises:
         ValueError: the entry is invalid; the text begins with the key
@@ -110,7 +111,7 @@ def read_class(name: str, value: Any) -> PreemptionClass:
 
 
 def _signal_number(name: str | None) -> int:
-    """The number of a signal by its name, such as ``SIGUSR1`` or ``USR1``; 0: there is none.
+    """Return the number of a signal, such as ``SIGUSR1`` or ``USR1``; 0 for None.
 
     Raises:
         ValueError: it is not a signal
@@ -125,7 +126,8 @@ def _signal_number(name: str | None) -> int:
 
 
 def kill_timeout_of(config: dict[str, Any]) -> float:
-    """Seconds that the tasks of a job have between SIGTERM and SIGKILL (``exec.kill-timeout``)."""
+    """Return the seconds between SIGTERM and SIGKILL for the tasks of a job
+    (``exec.kill-timeout``)."""
     table = config.get("exec")
     value = table.get("kill-timeout") if isinstance(table, dict) else None
     try:
@@ -135,7 +137,7 @@ def kill_timeout_of(config: dict[str, Any]) -> float:
     return DEFAULT_KILL_TIMEOUT_S if seconds is None else seconds
 
 
-#: ``exec.kill-timeout`` if it is not configured.
+#: Default of ``exec.kill-timeout``.
 DEFAULT_KILL_TIMEOUT_S = 5.0
 
 
@@ -144,10 +146,10 @@ class Standing(NamedTuple):
 
     Attributes:
         of: its class; None: it has none, and no job preempts it
-        rank: by which jobs are compared
-        after: seconds for which it runs undisturbed
-        queue: its queue; None: it names none
-        in_reservation: whether it names a reservation: it neither preempts nor gives way
+        rank: rank to compare jobs by
+        after: seconds that it runs undisturbed
+        queue: its queue, or None
+        in_reservation: whether it names a reservation: it then neither preempts nor gives way
     """
 
     of: PreemptionClass | None
@@ -161,10 +163,10 @@ class Classes:
     """The classes in force.
 
     Args:
-        names (QueueNames): the queues that a name covers
+        names (QueueNames): resolves queue names
 
     Attributes:
-        entries (dict): by name, the classes
+        entries (dict): name -> class
     """
 
     def __init__(self, names: QueueNames) -> None:
@@ -172,9 +174,8 @@ class Classes:
         self._names = names
 
     def of_queue(self, queue: str | None) -> PreemptionClass | None:
-        """The class of the jobs of a queue; None: none. The queue's own name takes precedence over
-        its parent's; of two classes with the same queue, the first in the order of their names
-        counts."""
+        """Return the class of a queue's jobs, or None. The queue's own name takes precedence over
+        its parent's; if two classes have the same queue, the first by name counts."""
         found = None
         for _, one in sorted(self.entries.items()):
             if queue is not None and queue in one.queues:
@@ -184,7 +185,7 @@ class Classes:
         return found
 
     def standing(self, attributes: SystemAttributes) -> Standing:
-        """The standing of a job, from its system attributes.  O(classes)."""
+        """Return the standing of a job, from its system attributes.  O(classes)."""
         queue = attributes.queue
         offered = _seconds(attributes.get(OFFER))
         own = self.of_queue(queue)
@@ -199,12 +200,13 @@ class Classes:
         return Standing(own, own.rank, own.undisturbed(offered, by_attribute), queue, inside)
 
     def may_take(self, standing: Standing) -> bool:
-        """Whether there is a class whose jobs such a job may preempt."""
+        """Whether such a job may preempt some class."""
         lowest = min([one.rank for one in self.entries.values()], default=HIGHEST)
         return standing.rank > lowest and not standing.in_reservation
 
     def grace(self, victims: Iterable[Victim]) -> float:
-        """Seconds between the warning and the end of some jobs: the longest of their classes."""
+        """Return the seconds between the warning and the end of some jobs: the maximum of their
+        classes."""
         entries = self.entries
         return max([entries[one.cls].grace for one in victims if one.cls in entries], default=0.0)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Requests to the job manager that warn and end the jobs that give way.
+"""Requests to the job manager that warn and end victims.
 
-Nothing here waits for an answer: the job manager may have a request of its own open with the
-scheduler, and then both would wait for ever.
+No code here waits for an answer: the job manager may itself wait for the scheduler, and then
+neither would go on.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.record import Victim
     from flux.scheduler.site_policy.preemption.state import PreemptionState
 
-#: Error numbers for a job that has ended meanwhile, which count as success.
+#: Errors for a job that has already ended, which count as success.
 ENDED = (errno.ENOENT, errno.EINVAL)
 
 
 class Messenger:
-    """Sends such requests.
+    """Sends requests that warn and end victims.
 
     Args:
         state (PreemptionState): the shared state
 
     Attributes:
-        is_private (bool): whether users must not see names of others' jobs
+        is_private (bool): whether users must not see the names of others' jobs
     """
 
     def __init__(self, state: PreemptionState) -> None:
@@ -39,7 +39,7 @@ class Messenger:
         self.is_private = False
 
     def warn(self, victim: Victim, deadline: float, queue: str | None) -> None:
-        """Warn a job that it will be ended at `deadline` (seconds since the epoch), for a job of a
+        """Warn a job that it will be ended at `deadline` (seconds since the epoch) for a job of a
         queue."""
         when = time.strftime("%H:%M:%S", time.localtime(deadline))
         self._raise(victim.jobid, 1, f"will end at {when} for a job{_of(queue)}")
@@ -65,7 +65,7 @@ class Messenger:
             taker: id of the job that it is ended for
             queue: that job's queue
             refused: called if the job manager refuses, and the job continues
-            failed: called before that, and also if the job has ended by itself meanwhile
+            failed: called before that, and also if the job has already ended
         """
         jobid, now = victim.jobid, self._host.now()
         ran = duration_text(max(0.0, now - victim.start), 2)
@@ -88,7 +88,7 @@ class Messenger:
         self._raise(jobid, 0, f"preempted for {for_whom}{of_queue}; ran {ran}", done)
 
     def name_for_users(self, jobid: int, queue: str | None) -> str:
-        """The name of a job of a queue in texts for other users."""
+        """Return the name of a job of a queue in texts for other users."""
         return f"a job{_of(queue)}" if self.is_private else name_of(jobid)
 
     def _raise(
@@ -104,8 +104,8 @@ class Messenger:
         payload: dict[str, Any],
         done: Callable[[int], Any] | None = None,
     ) -> None:
-        """Send a request; ``done`` is called with 0, with ``errno.ENOENT`` if the job has ended
-        already, or with the error number of a refusal, which is reported."""
+        """Send a request; ``done`` is called with 0, ``errno.ENOENT`` if the job has already ended,
+        or the errno of a refusal, which is reported."""
 
         def answered(future: Any) -> None:
             error = 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flux.scheduler.host import Timer
     from flux.scheduler.rule_host import RuleHost
 
-#: The KVS key of the record, and the version of its format.
+#: KVS key of the record, and version of its format.
 KEY = "checkpoint.sched-preemptions"
 VERSION = 1
 
@@ -52,7 +52,7 @@ RUNS = "runs"
 ENDED = "ended"
 
 
-#: The type of the exceptions (RFC 21 leaves the list of types open).
+#: Type of the exceptions (RFC 21 permits any type).
 EXCEPTION = "preempt"
 
 
@@ -60,11 +60,11 @@ class Victim(NamedTuple):
     """A job that gives way.
 
     Attributes:
-        jobid: its id
+        jobid: the job id
         cls: name of its class
-        nodes: the number that it used when it was chosen
+        nodes: number of nodes that it used when it was chosen
         start: its start, seconds since the epoch
-        userid: its user; None: not known
+        userid: its user, or None if unknown
     """
 
     jobid: int
@@ -74,11 +74,11 @@ class Victim(NamedTuple):
     userid: int | None
 
     def node_hours(self, now: float) -> float:
-        """The node-hours that are lost if it ends now."""
+        """Return the node-hours lost if it ends now."""
         return self.nodes * max(0.0, now - self.start) / 3600.0
 
     def to_dict(self) -> dict[str, Any]:
-        """As it is stored."""
+        """Return the stored form."""
         return {
             "id": self.jobid,
             "class": self.cls,
@@ -89,7 +89,7 @@ class Victim(NamedTuple):
 
     @classmethod
     def from_dict(cls, stored: Any) -> Victim:
-        """One that was stored; raises as `Preemption.from_dict`."""
+        """Restore from the stored form; raises as `Preemption.from_dict`."""
         return cls(
             int(stored["id"]),
             str(stored["class"]),
@@ -100,13 +100,13 @@ class Victim(NamedTuple):
 
 
 def jobs_of_classes(victims: Iterable[Victim]) -> str:
-    """``2 jobs of standby and 1 job of scavenger``."""
+    """Return ``2 jobs of standby and 1 job of scavenger``."""
     counts = Counter(one.cls for one in victims)
     return " and ".join(f"{counted(number, 'job')} of {cls}" for cls, number in counts.items())
 
 
 class Preemption:
-    """One preemption.
+    """A preemption.
 
     Times are in seconds since the epoch.
 
@@ -114,18 +114,18 @@ class Preemption:
         taker (int): id of the job that is to start
         queue (str or None): the taker's queue
         userid (int or None): the taker's user
-        victims (dict): by id, the jobs that give way
-        ranks (int): mask of the ranks that are kept for the taker
-        decided, deadline (float): when the victims were chosen, and when they are ended
+        victims (dict): id -> job that gives way
+        ranks (int): mask of the ranks kept for the taker
+        decided, deadline (float): when the victims were chosen, and when they are to be ended
         expected (float): the expected start of the taker
         state (str): one of `PREEMPTION`
-        request: the taker's resource request; None: it has not come back yet after a reload
+        request: the taker's resource request; None: it has not come back after a reload
         held (set): ids of the victims that still hold resources
-        ended (set): ids of those on which an exception of severity 0 was raised
-        placeholders (list): the ids of the allocations that keep free parts of `ranks` for the job
-        withheld (list): the ids of the allocations that keep other free parts of `ranks` from the
-            job, once the victims are being ended
-        timer (Timer or None): for the deadline
+        ended (set): ids of those ended by an exception of severity 0
+        placeholders (list): ids of the allocations that keep free parts of `ranks` for the job
+        withheld (list): ids of the allocations that keep other free parts of `ranks` from the job,
+            while the victims are being ended
+        timer (Timer or None): timer for the deadline
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Preemption:
         self.state = PREEMPTION.after(self.state, event)
 
     def reason(self) -> Reason:
-        """Why the taker waits, in a sentence."""
+        """Return why the taker waits, in a sentence."""
         classes = jobs_of_classes(self.victims.values())
         if self.state == ENDING:
             return Reason(f"waits for {classes} to end", "waits for resources that are given back")
@@ -174,7 +174,7 @@ class Preemption:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As it is stored."""
+        """Return the stored form."""
         return {
             "taker": self.taker,
             "queue": self.queue,
@@ -188,10 +188,10 @@ class Preemption:
 
     @classmethod
     def from_dict(cls, stored: Any) -> Preemption:
-        """One that was stored.
+        """Restore from the stored form.
 
         Raises:
-            ValueError, KeyError, TypeError: it cannot be read
+            ValueError, KeyError, TypeError: it is unreadable
         """
         return cls(
             int(stored["taker"]),
@@ -213,20 +213,19 @@ class Borrower:
     Attributes:
         victim (Victim): the job
         taker (int): id of the job that was promised the time
-        queue (str or None): the taker's
-        until (float): when the promised time begins
-        limit (float): the borrower's end by its own limit; infinite: it has none
-        request: its request; None: not known, since it was started before a reload
+        queue (str or None): the taker's queue
+        until (float): start of the promised time
+        limit (float): the borrower's end by its own limit; infinite if it has none
+        request: its request; None if unknown, since it started before a reload
         rest (tuple or None): the promise in the plan that keeps its resources after the promised
-            time: id, request, and start
+            time: (id, request, start)
         awaits (bool): whether the taker must come back first, after a reload
         state (str): `RUNS`, `WARNED` or `ENDED`
-        stored (bool): whether it is recorded in the KVS, without which it is not ended
-        timer (Timer or None): for the next step
-        began (float): when it was ended
-        ranks (int): mask of the ranks it held when it was ended
-        kept (tuple or None): the resources it has freed since, kept for the taker: the id in the
-            pool, and R
+        stored (bool): whether it is recorded in the KVS, a condition for ending it
+        timer (Timer or None): timer for the next step
+        began (float): time at which it was ended
+        ranks (int): mask of the ranks that it held when it was ended
+        kept (tuple or None): resources freed since then and kept for the taker: (id in the pool, R)
     """
 
     def __init__(
@@ -254,7 +253,7 @@ class Borrower:
         self.kept: tuple[int, dict[str, Any]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As it is stored."""
+        """Return the stored form."""
         return {
             **self.victim.to_dict(),
             "taker": self.taker,
@@ -266,7 +265,7 @@ class Borrower:
 
     @classmethod
     def from_dict(cls, stored: Any) -> Borrower:
-        """One that was stored; raises as `Preemption.from_dict`."""
+        """Restore from the stored form; raises as `Preemption.from_dict`."""
         limit = float(stored["limit"]) or inf
         taker, until = int(stored["taker"]), float(stored["until"])
         found = cls(Victim.from_dict(stored), taker, stored["queue"], until, limit)
@@ -276,15 +275,14 @@ class Borrower:
 
 
 class Record:
-    """The current preemptions and borrowers. It is stored in the KVS before any job is warned or
-    ended.
+    """The current preemptions and borrowers. Stored in the KVS before any job is warned or ended.
 
     Args:
         host (RuleHost): the scheduler
 
     Attributes:
-        active (dict): the preemptions, by the taker's id
-        borrowers (dict): by id, the jobs that run in time promised to others
+        active (dict): id of the taker -> preemption
+        borrowers (dict): id -> job in time promised to others
     """
 
     def __init__(self, host: RuleHost) -> None:
@@ -293,7 +291,7 @@ class Record:
         self.borrowers: dict[int, Borrower] = {}
 
     def store(self, stored: Callable[[], None] = lambda: None) -> None:
-        """Store it, then call ``stored()``."""
+        """Store the record, then call ``stored()``."""
         entries = [one.to_dict() for one in self.active.values()]
         record: dict[str, Any] = {"version": VERSION, "preemptions": entries}
         if self.borrowers:
@@ -301,10 +299,10 @@ class Record:
         self._host.store(KEY, json.dumps(record), stored)
 
     def load(self) -> None:
-        """Load the record that the last scheduler has stored, if any.
+        """Load the record stored by the previous scheduler, if any.
 
         Raises:
-            ValueError: it cannot be read; the record is empty then
+            ValueError: it is unreadable; the record is then empty
         """
 
         def parse(stored: Any) -> tuple[list[Preemption], list[Borrower]]:

@@ -1,27 +1,26 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Preemption: ending running jobs of a low class so that a waiting job of a higher one can start.
+"""Preemption: running jobs of a low class are ended for a waiting job of a higher class to start.
 
 Procedure
 =========
 
 *Search.* After a change, or when a job has waited long enough, victims are chosen for the first
-pending jobs that may preempt others. The job manager is queried whether these victims still run,
-since only it knows that a job is being cleaned up; if one does not, the choice is made again.
+pending jobs that may preempt others. The job manager is asked whether these victims still run,
+since only it knows which jobs are being cleaned up; if one does not, the choice is repeated.
 
-*Decision.* The free part of the ranks for the job is given to a placeholder, an allocation that
-belongs to no job. In the plan this and the resources of the victims are in use until the job will
-have ended, so that no job is promised resources that a kill may fail to free. All this is recorded
-in the KVS, and no victim is warned before the record is stored.
+*Decision.* The free part of the job's ranks is allocated to a placeholder, which belongs to no job.
+In the plan this and the victims' resources are in use until the job will have ended, so that no job
+is promised resources that a kill may fail to free. All this is recorded in the KVS, and no victim
+is warned before the record is stored.
 
-*Warning.* The victims are warned by an exception of severity 1 and a signal. During the grace the
+*Warning.* The victims are warned with an exception of severity 1 and a signal. During the grace the
 job starts elsewhere if it can; if it does, or is gone, no victim is ended.
 
-*End.* At the deadline, victims that are no longer needed, because others have made room meanwhile,
-are spared and told so; the rest get an exception of severity 0. The placeholder takes their
-resources as they are freed, and when the job fits into it, it starts there. Resources that other
-jobs free on the same ranks from then on are not for the job: it could start without those cleared
-for it, and a victim would have been ended for nothing. A second placeholder keeps them until the
-job has started.
+*End.* At the deadline, victims that are no longer needed, because others have made room, are spared
+and told so; the rest get an exception of severity 0. The placeholder takes their resources as they
+are freed, and when the job fits into it, it starts there. Resources freed by other jobs on the same
+ranks are not for the job: it could start without those cleared for it, and a victim would have been
+ended for nothing. A second placeholder keeps them until the job has started.
 
 After a reload of the scheduler, preemptions continue from the record. Without a record no job is
 ended.
@@ -32,14 +31,14 @@ class, and are ended before it.
 Files
 =====
 
-State: `state` has the running jobs and counts, `classes` reads the table, `record` has the current
-preemptions and stores them.
+State: `state` has the running jobs and counts, `classes` reads the table, `record` stores the
+current preemptions.
 
 Actions: `takers` finds jobs that may preempt others, and `chooser` chooses their victims, with
 `victims`; `under_way` carries out a preemption, `borrowed_time` starts jobs into promised time and
-ends them. Both keep resources by placeholders (`state`), and notify jobs by the `messenger`.
+ends them. Both keep resources with placeholders (`state`), and notify jobs with the `messenger`.
 
-Queries: `answers` answers those of ``flux sched``.
+Queries: `answers` has the answers for ``flux sched``.
 """
 
 from __future__ import annotations
@@ -72,12 +71,12 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
 
-#: Seconds after the start within which a job of the record must come back.
+#: Seconds after the start within which a recorded job must come back.
 COME_BACK_S = 5.0
 
 
 class PreemptionRule(TableRule):
-    """Ends running jobs for pending ones, according to the table ``[preemption]``.
+    """Ends running jobs for pending ones, by the table ``[preemption]``.
 
     Args:
         host (RuleHost): the scheduler
@@ -85,8 +84,8 @@ class PreemptionRule(TableRule):
 
     Attributes:
         classes (Classes): the classes in force
-        borrowed (BorrowedTime): the jobs that run in time promised to others
-        answers (PreemptionAnswers): answers questions
+        borrowed (BorrowedTime): the jobs in time promised to others
+        answers (PreemptionAnswers): answers queries
     """
 
     name = "preemption"
@@ -148,7 +147,7 @@ class PreemptionRule(TableRule):
         if standing is None or standing.of is None:
             return None
         cls = standing.of
-        # Its undisturbed run time decides whether it may start into promised time.
+        # Its undisturbed run time affects whether it may start into promised time.
         return (cls.name, standing.after) if cls.into_promises else cls.name
 
     def cancel(self, jobid: int) -> None:
@@ -231,8 +230,8 @@ class PreemptionRule(TableRule):
         self._takers.look_soon()
 
     def _start_takers(self) -> None:
-        """Start the jobs for which borrowers have given up promised time, as soon as they fit: the
-        kept resources are not free for passes."""
+        """Start the jobs for which borrowers have given up promised time, as soon as they fit:
+        passes do not see the kept resources."""
         for jobid in self.borrowed.waited_for():
             job = self.host.pending(jobid)
             if job is not None and jobid not in self.host.admission.deferred:
@@ -278,7 +277,7 @@ class PreemptionRule(TableRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """The job's possible victims, and the borrowers of its promised time; or None."""
+        """Return the job's possible victims, and the borrowers of its promised time, or None."""
         return {
             "preemption": self.answers.could_take(job),
             "borrowers": self.answers.borrowers(job),

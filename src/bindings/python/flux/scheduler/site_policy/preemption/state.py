@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The shared state of preemption: the running jobs and which of them may be ended, the allocations
-that keep resources for a taker, and counts since the scheduler was loaded."""
+"""The shared state of preemption: the running jobs that may be ended, the allocations that keep
+resources for takers, and counts since the scheduler was loaded."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
     from flux.scheduler.site_policy.preemption.record import Preemption, Victim
 
-#: Seconds to wait for a job that is being cleaned up before others are ended.
+#: Maximum seconds to wait for a job that is being cleaned up before others are ended.
 CLEAN_UP_WAIT_S = 60.0
 
-#: Weight of a new sample in the average time that cleaning up takes.
+#: Weight of a new sample in the average clean-up time.
 CLEAN_UP_WEIGHT = 0.25
 
 
@@ -30,15 +30,16 @@ class Running:
     """A running job.
 
     Attributes:
-        jobid (int): its id
+        jobid (int): the job id
         standing (Standing): its standing among the classes
         start (float): its start, seconds since the epoch
-        userid (int or None): its user; None: not known
-        gives_way_to (Preemption or None): the preemption that it is a victim of
+        userid (int or None): its user, or None if unknown
+        gives_way_to (Preemption or None): the preemption in which it is a victim
         scheduling (dict or None): while it gives way, its memory and other amounts
             (`flux.scheduler.site_policy.holdings.amounts_held`)
-        ending (float or None): since when it is known to end by itself, seconds since the epoch
-        left_alone (bool): whether it could not be queried, or could not be ended
+        ending (float or None): time since which it is known to be ending by itself, seconds since
+            the epoch
+        left_alone (bool): whether it could not be queried or ended
         was_ended (bool): whether it was found at the start with the exception that ends it for another
     """
 
@@ -60,7 +61,7 @@ class Running:
 
     @property
     def is_spared(self) -> bool:
-        """Whether it cannot give way: it is ending already, or cannot be ended."""
+        """Whether it cannot give way: it is already ending, or cannot be ended."""
         return self.gives_way_to is not None or self.ending is not None or self.left_alone
 
 
@@ -71,8 +72,8 @@ class RunningJobs:
         host (RuleHost): the scheduler
 
     Attributes:
-        jobs (dict): by id, the jobs
-        kill_timeout (float): seconds that the tasks of a job have between SIGTERM and SIGKILL
+        jobs (dict): id -> job
+        kill_timeout (float): seconds between SIGTERM and SIGKILL for the tasks of a job
     """
 
     def __init__(self, host: RuleHost) -> None:
@@ -82,11 +83,11 @@ class RunningJobs:
         self._clean_up: float | None = None
 
     def start(self, job: PendingJob, standing: Standing) -> None:
-        """A job starts."""
+        """Add a job that starts."""
         self.jobs[job.jobid] = Running(job.jobid, standing, self._host.now(), job.userid)
 
     def hello(self, job: RunningJob, standing: Standing) -> None:
-        """A job was found running, or the classes have changed."""
+        """Add a job found running, or update it after the classes have changed."""
         found, now = self._host.running.get(job.jobid), self._host.now()
         one = self.jobs.get(job.jobid)
         if one is None:
@@ -104,13 +105,13 @@ class RunningJobs:
         )
 
     def ends(self, jobid: int) -> None:
-        """Note that a job, if it is running, is ending by itself."""
+        """Note that a running job is ending by itself."""
         one = self.jobs.get(jobid)
         if one is not None and one.ending is None:
             one.ending = self._host.now()
 
     def about_to_end(self) -> list[int]:
-        """Ids of the jobs whose clean-up has begun not long ago.  O(running jobs)."""
+        """Return the ids of jobs whose clean-up began recently.  O(running jobs)."""
         since = self._host.now() - CLEAN_UP_WAIT_S
         return [
             one.jobid
@@ -119,8 +120,8 @@ class RunningJobs:
         ]
 
     def classes(self, now: float) -> tuple[dict[str, PreemptionClass], float]:
-        """The classes of the jobs that may give way at `now`, and when the next one may (seconds since
-        the epoch; infinite: none).  O(running jobs)."""
+        """Return the classes of the jobs that may give way at `now`, and the time at which the next
+        job may (seconds since the epoch; infinite: none).  O(running jobs)."""
         classes: dict[str, PreemptionClass] = {}
         aging = inf
         for one in self.jobs.values():
@@ -137,17 +138,18 @@ class RunningJobs:
     # -- duration of clean-ups ---------------------------------------------------------------------
 
     def clean_up(self) -> float:
-        """Seconds between the deadline and the final free of an ended job: an average, initially
-        the time that its tasks have before they are killed."""
+        """Return the seconds between the deadline and an ended job's final free: an average,
+        initially `kill_timeout`."""
         return self.kill_timeout if self._clean_up is None else self._clean_up
 
     def kill_time(self) -> float:
-        """Seconds before a promised time at which a job in the way is ended: the time that its
-        tasks have, plus the clean-up time observed so far."""
+        """Return the seconds before a promised time at which a job in the way is ended:
+        `kill_timeout` plus the average clean-up time so far."""
         return self.kill_timeout + (self._clean_up or 0.0)
 
     def was_cleaned_up(self, began: float) -> None:
-        """A job that was to end at `began` (seconds since the epoch) has freed all."""
+        """Add the clean-up time of a job, to be ended at `began` (seconds since the epoch), that
+        has freed all resources."""
         seconds, before = max(0.0, self._host.now() - began), self._clean_up
         self._clean_up = (
             seconds if before is None else before + CLEAN_UP_WEIGHT * (seconds - before)
@@ -155,7 +157,7 @@ class RunningJobs:
 
 
 def has_ended(eventlog: list[dict[str, Any]]) -> bool:
-    """Whether a job's events say that it has ended, or was ended."""
+    """Whether a job's events show that it has ended, or was ended."""
     for event in eventlog:
         name, context = event.get("name"), event.get("context") or {}
         if name in ("finish", "free", "clean") or (
@@ -165,7 +167,7 @@ def has_ended(eventlog: list[dict[str, Any]]) -> bool:
     return False
 
 
-#: Ids in the pool and the plan that are no job's, downwards from here, apart from reservations'.
+#: First id in the pool and the plan that no job has, downwards from here, apart from reservations'.
 FIRST_ID = -(1 << 40)
 
 
@@ -181,12 +183,12 @@ class Placeholders:
         self._ids = itertools.count(FIRST_ID, -1)
 
     def next_id(self) -> int:
-        """Return an id in the pool and the plan that is no job's."""
+        """Return an id in the pool and the plan that no job has."""
         return next(self._ids)
 
     def hold(self, R: dict[str, Any], until: float) -> int | None:
-        """Allocate `R`, which was just freed, until a time in seconds since the epoch. Returns the
-        id of the allocation; None: a reservation that was short of nodes has taken some of it."""
+        """Allocate `R`, just freed, until a time in seconds since the epoch. Return the id of the
+        allocation, or None: a reservation that was short of nodes has taken some of it."""
         jobid, pool = self.next_id(), self._host.resources
         try:
             pool.register_alloc(jobid, R)
@@ -196,8 +198,8 @@ class Placeholders:
         return jobid
 
     def hold_free(self, ranks: int, until: float, pool: Any = None) -> int | None:
-        """Allocate the free part of some ranks (a mask) until a time (0: none). Returns the id of
-        the allocation; None: nothing is free.
+        """Allocate the free part of some ranks (a mask) until a time (0: no end). Return the id of
+        the allocation, or None if none is free.
 
         Args:
             pool: a copy of the scheduler's pool to use instead
@@ -206,13 +208,13 @@ class Placeholders:
         return jobid if pool.hold_free(jobid, ranks, until) else None
 
     def free(self, jobids: list[int]) -> None:
-        """Free allocations, and empty the list of their ids."""
+        """Free allocations, and clear the list of their ids."""
         for jobid in jobids:
             self._host.resources.free(jobid)
         jobids.clear()
 
 
-#: Why a job was ended for another that did not start in its place.
+#: Cause for which a job was ended for another that did not start in its place -> text.
 CAUSES = {
     "gone": "the job that was to start was canceled, held or withdrawn",
     "node": "a node that was kept for it went down or was drained",
@@ -226,11 +228,11 @@ class ClassCounts:
     """Counts of one class.
 
     Attributes:
-        victims (int): jobs that were ended
-        node_hours (float): their loss
-        useless (dict): the number of them that were ended for nothing, by cause
-        logged (int): jobs that would have been ended, with mode="log"
-        borrowing (int): jobs that started in time promised to others
+        victims (int): number of jobs ended
+        node_hours (float): node-hours lost
+        useless (dict): cause -> number of jobs ended for nothing
+        logged (int): number of jobs that would have been ended, with mode="log"
+        borrowing (int): number of jobs that started in time promised to others
     """
 
     __slots__ = ("borrowing", "logged", "node_hours", "useless", "victims")
@@ -247,7 +249,7 @@ class PreemptionCounts:
     """Counts by class.
 
     Attributes:
-        takers (int): jobs that started where others were ended for them
+        takers (int): number of jobs that started where others were ended for them
     """
 
     def __init__(self) -> None:
@@ -258,37 +260,37 @@ class PreemptionCounts:
         return self._classes.setdefault(cls, ClassCounts())
 
     def ended(self, victim: Victim, now: float) -> None:
-        """A job was ended."""
+        """Count an ended job."""
         counts = self._of(victim.cls)
         counts.victims += 1
         counts.node_hours += victim.node_hours(now)
 
     def only_logged(self, victims: Iterable[Victim]) -> None:
-        """Jobs would have been ended."""
+        """Count jobs that would have been ended."""
         for victim in victims:
             self._of(victim.cls).logged += 1
 
     def borrows(self, victim: Victim) -> None:
-        """A job has started in time that is promised to another."""
+        """Count a job that started in time promised to another."""
         self._of(victim.cls).borrowing += 1
 
     def served(self, preemption: Preemption) -> None:
-        """The job for which others were ended has started."""
+        """Count a job that started where others were ended for it."""
         if preemption.ended:
             self.takers += 1
 
     def useless(self, preemption: Preemption, cause: str) -> None:
-        """The job has not started, for a cause of `CAUSES`."""
+        """Count the victims of a job that did not start, by a cause in `CAUSES`."""
         self.ended_uselessly([preemption.victims[jobid] for jobid in preemption.ended], cause)
 
     def ended_uselessly(self, victims: Iterable[Victim], cause: str) -> None:
-        """Jobs were ended for one that has not started, for a cause of `CAUSES`."""
+        """Count jobs ended for one that did not start, by a cause in `CAUSES`."""
         for victim in victims:
             by_cause = self._of(victim.cls).useless
             by_cause[cause] = by_cause.get(cause, 0) + 1
 
     def by_class(self) -> Iterator[dict[str, Any]]:
-        """An object for each class of which a job was ended, or would have been."""
+        """Yield an object per class with jobs that were, or would have been, ended."""
         for name, counts in sorted(self._classes.items()):
             yield {
                 "class": name,

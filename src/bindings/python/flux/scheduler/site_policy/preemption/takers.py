@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.classes import Standing
     from flux.scheduler.site_policy.preemption.state import PreemptionState
 
-#: Seconds between two searches: one covers all events since the last, after the pass that may start
+#: Seconds between searches: each covers all events since the last, after the pass that may start
 #: jobs without ending others.
 LOOK_INTERVAL_S = 1.0
 
-#: The maximum number of jobs, with different requests, considered in one search; each costs a copy
-#: of the pool.
+#: Maximum number of jobs with different requests considered per search; each costs a copy of the
+#: pool.
 JOBS_PER_LOOK = 8
 
-#: The maximum number of preemptions for a job: one, and two more if its ranks are lost or a victim
+#: Maximum number of preemptions for a job: one, and two more if its ranks are lost or a victim
 #: cannot be ended.
 MOST_TRIES = 3
 
@@ -37,7 +37,7 @@ class Waiting:
     Attributes:
         job (PendingJob): the job
         standing (Standing): its standing among the classes
-        tries (int): the number of choices of victims for it
+        tries (int): number of choices of victims for it
         logged (tuple): ids of the victims that were last logged
     """
 
@@ -56,10 +56,10 @@ class Takers:
     Args:
         state (PreemptionState): the shared state
         chooser (Chooser): chooses victims
-        decide: called with a `Waiting` job and its `Choice` of victims, which are known to run
+        decide: called with a `Waiting` job and its `Choice`, whose victims are known to run
 
     Attributes:
-        waiting (dict): the pending jobs, by id
+        waiting (dict): id -> pending job
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class Takers:
         self._left: list[Waiting] = []
 
     def standing_of(self, jobid: int) -> Standing | None:
-        """The standing of a pending job; None: it is not pending."""
+        """Return the standing of a pending job, or None."""
         found = self.waiting.get(jobid)
         return None if found is None else found.standing
 
     def enter(self, job: PendingJob, standing: Standing) -> Waiting:
-        """Enter a pending job, also when the classes have changed."""
+        """Add a pending job, or update it after the classes have changed."""
         one = self.waiting.setdefault(job.jobid, Waiting(job, standing))
         one.standing = standing
         return one
@@ -128,8 +128,8 @@ class Takers:
         self._consider_next()
 
     def _who_could_start(self) -> Iterable[Waiting]:
-        """The pending jobs that would start if there were room; if no job may start ahead of
-        waiting ones, the first."""
+        """Return the pending jobs that would start if there were room; if no job may pass a waiting
+        one, the heads."""
         if self._host.decision.looks_past_heads:
             return list(self.waiting.values())
         heads = [self.waiting.get(job.jobid) for job, _ in self._host.queue_order.heads()]
@@ -146,7 +146,7 @@ class Takers:
         )
 
     def _consider_next(self) -> None:
-        """Consider one job; the next one in another turn of the reactor."""
+        """Consider one job, and schedule the next for another reactor turn."""
         if not self._left:
             return
         jobid = self._left.pop(0).job.jobid
@@ -205,8 +205,7 @@ class Takers:
 
 
 def _different(takers: list[Waiting]) -> list[Waiting]:
-    """The first job of each request, in their order: the choice for it holds for the
-    others."""
+    """Return the first job of each request, in order: the choice for it is valid for the others."""
     seen = set()
     different = []
     for one in takers:

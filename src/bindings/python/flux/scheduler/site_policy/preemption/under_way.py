@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The current preemptions, from the decision to the start of the taker, the job that victims end
-for."""
+"""The current preemptions, from the decision to the start of the taker, the job for which victims
+end."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 class PreemptionsUnderWay:
-    """Ends victims for takers, and keeps the freed resources for these.
+    """Ends victims for takers, and keeps the freed resources for the latter.
 
     Args:
         state (PreemptionState): the shared state
         rule (AdmissionRule): the rule that defers the takers
-        messenger (Messenger): notifies victims, and ends them
+        messenger (Messenger): warns victims, and ends them
         takers (Takers): the pending jobs
-        borrowed (BorrowedTime): the jobs that run in promised time
+        borrowed (BorrowedTime): the jobs in promised time
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class PreemptionsUnderWay:
         self._messenger = messenger
         self._takers = takers
         self._borrowed = borrowed
-        #: whether a job that need not be the next in the queue is being started
+        #: whether a job is being started regardless of its place in the queue
         self._out_of_turn = False
 
     def _is_active(self, preemption: Preemption) -> bool:
@@ -85,7 +85,7 @@ class PreemptionsUnderWay:
         one.tries += 1
         self._borrowed.give_back_all(job.jobid, "the job of that time starts earlier")
         self._enter(preemption)
-        # The plan has another time for this job from now on.
+        # From now on the plan has another time for this job.
         self.set_apart(preemption)
         names = ", ".join(name_of(victim.jobid) for victim in choice.victims)
         host.log.info(f"preemption: {names} are to end for {job.name}: {choice.text()}")
@@ -93,30 +93,30 @@ class PreemptionsUnderWay:
         host.look_again()
 
     def _planned_end(self, preemption: Preemption, end: float) -> float:
-        """The end of a victim in the plan, whose own is `end` (infinite: it has none); 0: none.
+        """Return the planned end of a victim, from its own `end` (infinite: none); 0: none.
 
         If promises are made, they must hold whether the victim ends or not: its resources are in
-        use until its own end or that of the taker, whichever is later. In strict order there are no
-        promises, and the estimate of the taker's start must be right.
+        use until the later of its own end and the taker's. In strict order there are no promises,
+        and the estimate of the taker's start must be right.
         """
         if not self._host.decision.looks_past_heads:
             return min(end, preemption.expected)
         return _as_end(max(end, self._end_of_taker(preemption)))
 
     def _end_of_taker(self, preemption: Preemption) -> float:
-        """The end of the taker; infinite: unknown."""
+        """Return the end of the taker; infinite: unknown."""
         length = getattr(preemption.request, "duration", 0.0)
         # It may start later than expected: a clean-up or a reload of the scheduler takes time.
         return max(preemption.expected, self._host.now()) + length if length > 0 else inf
 
     def _kept_until(self, preemption: Preemption) -> float:
-        """The end, in the plan, of the free resources kept for the taker; 0: none."""
+        """Return the planned end of the free resources kept for the taker; 0: none."""
         if not self._host.decision.looks_past_heads or preemption.request is None:
             return max(preemption.expected, self._host.now() + 1.0)
         return _as_end(max(self._end_of_taker(preemption), self._host.now() + 1.0))
 
     def _keeps_promises(self, preemption: Preemption, job: PendingJob) -> bool:
-        """Whether all promises that hold now would hold even if the victims did not end; found by a
+        """Whether all present promises would hold even if the victims did not end; determined by a
         trial that is undone."""
         plan, pool = self._host.planning.current(), self._host.resources
         if plan is None or not self._host.decision.looks_past_heads:
@@ -154,7 +154,7 @@ class PreemptionsUnderWay:
     def _breaks_a_promise(
         self, preemption: Preemption, prepare: Callable[[], None] = lambda: None
     ) -> bool:
-        """Whether a promise that holds now would break after `prepare` and with the free part of a
+        """Whether a present promise would break after `prepare` and with the free part of a
         preemption's ranks kept. The effects of `prepare` are not undone."""
         plan = self._host.planning.current()
         if plan is None or not self._host.decision.looks_past_heads:
@@ -183,7 +183,8 @@ class PreemptionsUnderWay:
     # -- resources kept for a taker ----------------------------------------------------------------
 
     def _hold(self, preemption: Preemption, held: list[int]) -> None:
-        """Allocate the free part of a preemption's ranks to a placeholder; add its id to `held`."""
+        """Allocate the free part of a preemption's ranks to a placeholder, and append its id to
+        `held`."""
         jobid = self._placeholders.hold_free(preemption.ranks, self._kept_until(preemption))
         if jobid is not None:
             held.append(jobid)
@@ -194,9 +195,9 @@ class PreemptionsUnderWay:
         self._hold(preemption, preemption.placeholders)
 
     def _keep_from_victim(self, preemption: Preemption, victim: Running, R: Any) -> None:
-        """Keep the resources that a victim frees: `R`, and its memory there. Once victims are being
-        ended, other resources that become free on their ranks were promised to others, or are
-        withheld (`_keep_again`): with these the taker might not need all victims."""
+        """Keep the resources freed by a victim: `R`, and its memory there. While victims are being
+        ended, other resources freed on their ranks were promised to others, or are withheld
+        (`_keep_again`): with these the taker might not need all victims."""
         if preemption.state != ENDING:
             self.keep(preemption)
             return
@@ -212,9 +213,9 @@ class PreemptionsUnderWay:
             preemption.placeholders.append(jobid)
 
     def _keep_again(self, preemption: Preemption) -> None:
-        """Resources may have become free that are no victim's: during the grace the taker may have
-        them, unless they were promised to others. Later no job may, so that the taker starts on the
-        kept ones: otherwise the victims might have been ended for nothing."""
+        """Keep resources that may have been freed by other jobs than victims: during the grace for
+        the taker, unless they were promised to others; later from all jobs, so that the taker
+        starts on the kept ones: otherwise the victims might have been ended for nothing."""
         if self._breaks_a_promise(preemption):
             return
         if preemption.state == ENDING:
@@ -223,8 +224,8 @@ class PreemptionsUnderWay:
             self.keep(preemption)
 
     def freed(self, running: Running | None, R: Any, final: bool) -> None:
-        """A running job has freed `R`. Before any job is examined, keep it for the victim's taker,
-        and only the rest for other takers on the same ranks."""
+        """Keep `R`, freed by a running job, for the victim's taker, and only the rest for other
+        takers on the same ranks; called before any job is examined."""
         preemption = None if running is None else running.gives_way_to
         if running is not None and preemption is not None:
             if final:
@@ -239,8 +240,8 @@ class PreemptionsUnderWay:
             self._try_to_start(one)
 
     def extended(self, jobid: int, expiration: float) -> bool:
-        """The end of a running job moves. Returns whether it is a victim, whose end was set in the
-        pool."""
+        """Set the new end of a running job. Return whether it is a victim: its end is then set in
+        the pool."""
         running = self._running.jobs.get(jobid)
         if running is None or running.gives_way_to is None:
             return False
@@ -249,13 +250,13 @@ class PreemptionsUnderWay:
         return True
 
     def ranks_changed(self) -> None:
-        """Ranks came up or went down."""
+        """Update all preemptions after ranks came up or went down."""
         for preemption in self._all():
             if preemption.request is not None and not self._lost_a_node(preemption):
                 self._keep_again(preemption)
 
     def _lost_a_node(self, preemption: Preemption) -> bool:
-        """Whether a node kept for a taker went down: then victims are chosen again."""
+        """Whether a node kept for a taker went down; victims are then chosen again."""
         lost = preemption.ranks & ~self._host.resources.eligible_ranks(preemption.request)
         if lost:
             self._again(preemption, "a node kept for it went down", "node")
@@ -264,7 +265,7 @@ class PreemptionsUnderWay:
     # -- warning and ending ------------------------------------------------------------------------
 
     def _recorded(self, preemption: Preemption) -> None:
-        """The record is stored: the victims may be warned now."""
+        """Warn the victims: the record is stored."""
         if preemption.state != DECIDED:
             return
         now = self._host.now()
@@ -289,7 +290,7 @@ class PreemptionsUnderWay:
         preemption.timer = self._host.call_at(when, lambda: self._deadline(preemption))
 
     def _deadline(self, preemption: Preemption) -> None:
-        """The grace is over."""
+        """End the victims: the grace is over."""
         if preemption.state != WARNED or not self._is_active(preemption):
             return
         if preemption.request is None:
@@ -300,10 +301,11 @@ class PreemptionsUnderWay:
             return
         try:
             self._host.admission.check(job)
-        except (InsufficientResources, InfeasibleRequest) as why:  # the first, if it is deferred
+        except (InsufficientResources, InfeasibleRequest) as why:  # the former, if it is deferred
             self.give_up(preemption, str(why), "rule")
             return
-        # Resources may have become free without a notice to this rule, such as a node that came up.
+        # Resources may have been freed without a notice to this rule, for example when a node came
+        # up.
         self._try_to_start(preemption)
         if not self._is_active(preemption):
             return
@@ -321,7 +323,7 @@ class PreemptionsUnderWay:
         """Spare victims that need not end, since others have made room during the grace.
 
         Returns:
-            False: the job would not fit even if all ended
+            False if the job would not fit even if all ended
         """
         plan = self._host.planning.current()
         if plan is None:
@@ -348,7 +350,7 @@ class PreemptionsUnderWay:
         return True
 
     def _runs_on(self, jobid: int) -> None:
-        """A victim no longer gives way: restore its own end in the plan."""
+        """Restore the planned end of a victim that no longer gives way."""
         self._running.jobs[jobid].gives_way_to = None
         running = self._host.running.get(jobid)
         if running is not None:
@@ -369,24 +371,24 @@ class PreemptionsUnderWay:
     # -- its end -----------------------------------------------------------------------------------
 
     def taker_starts(self, preemption: Preemption) -> None:
-        """The taker starts."""
+        """End the preemption: the taker starts."""
         self._counts.served(preemption)
         self._over(preemption, f"{self._taker_text(preemption)} has started without that")
-        # If it started later than planned, it also ends later.
+        # If it starts later than planned, it also ends later.
         self._host.planning.doubt()
 
     def taker_is_gone(self, preemption: Preemption) -> None:
-        """The taker will not start."""
+        """End the preemption: the taker will not start."""
         self.give_up(preemption, f"{self._taker_text(preemption)} is gone", "gone")
 
     def give_up(self, preemption: Preemption, why: str, cause: str) -> None:
-        """The taker does not start on the kept resources."""
+        """End the preemption: the taker does not start on the kept resources."""
         self._counts.useless(preemption, cause)
         self._host.log.info(f"preemption for {name_of(preemption.taker)} is given up: {why}")
         self._over(preemption, why)
 
     def _over(self, preemption: Preemption, why: str) -> None:
-        """A preemption is over; notify the victims that were warned and not ended."""
+        """End the preemption, and notify victims that were warned but not ended."""
         was = preemption.state
         preemption.move("withdraw")
         if preemption.timer is not None:
@@ -399,7 +401,7 @@ class PreemptionsUnderWay:
             if other.state == ENDING:
                 self._keep_again(other)
         if kept:
-            self._host.look_again()  # this may not be due to a message, so no pass would follow
+            self._host.look_again()  # no pass would follow if this is not due to a message
         for jobid in sorted(preemption.held):
             self._runs_on(jobid)
             if jobid in preemption.ended:
@@ -412,8 +414,8 @@ class PreemptionsUnderWay:
             self._takers.look_soon()
 
     def _again(self, preemption: Preemption, why: str, cause: str) -> None:
-        """The resources kept for a taker are lost: choose victims again, unless it was done too
-        often; at once, before another job gets the kept resources."""
+        """Choose victims again, unless that was done too often: the resources kept for a taker are
+        lost. Done at once, before another job gets the remaining ones."""
         self.give_up(preemption, why, cause)
         self._takers.consider(preemption.taker)
 
@@ -423,7 +425,7 @@ class PreemptionsUnderWay:
     # -- the taker ---------------------------------------------------------------------------------
 
     def allocate(self, job: PendingJob, plan: Plan, preemption: Preemption) -> ResourcePool:
-        """As `AdmissionRule.allocate`, for a taker."""
+        """Implement `AdmissionRule.allocate` for a taker."""
         looks_past_heads = self._host.decision.looks_past_heads
         withheld: list[int] = []
         if preemption.state == ENDING or self._breaks_a_promise(preemption):
@@ -447,8 +449,8 @@ class PreemptionsUnderWay:
     def _alloc(
         self, job: PendingJob, plan: Plan, ranks: int, elsewhere: bool
     ) -> ResourcePool | None:
-        """Allocate to a job on some ranks (a mask), else elsewhere, if it may start there; None: it
-        does not fit."""
+        """Allocate to a job on some ranks (a mask), or elsewhere, if it may start there. Return
+        None if it does not fit."""
         jobid, request = job.jobid, job.resource_request
         try:
             alloc = self._host.resources.alloc_on(
@@ -475,7 +477,7 @@ class PreemptionsUnderWay:
             host.set_apart(job, JobDeferred(self._rule, self._deferral(preemption)))
 
     def _try_to_start(self, preemption: Preemption) -> None:
-        """Start the taker if it fits now; one in the queue is started from there."""
+        """Start the taker if it fits now; a queued one is started from the queue."""
         job = self._host.pending(preemption.taker)
         if job is None or not self._is_active(preemption) or preemption.request is None:
             return
@@ -485,8 +487,8 @@ class PreemptionsUnderWay:
             self.give_up(preemption, str(why), "rule")
 
     def start_out_of_turn(self, job: PendingJob) -> JobDeferred | None:
-        """Start a job if it fits now, regardless of others ahead of it in the queue. Returns why it
-        is deferred, if it is."""
+        """Start a job if it fits now, regardless of others ahead of it. Return its deferral, or
+        None."""
         host, rule = self._host, self._rule
         self._out_of_turn = True
         try:
@@ -499,7 +501,7 @@ class PreemptionsUnderWay:
             pass  # retried at the next event
         else:
             if host.decision.keeps_times and job.jobid not in host.admission.deferred:
-                # So that it loses its promise.
+                # so that it loses its promise
                 host.set_apart(job, JobDeferred(rule, Deferral("it starts", key=job.jobid)))
             host.start_set_apart(rule, job, alloc, selection_type="reserved")
         finally:
@@ -525,11 +527,11 @@ class PreemptionsUnderWay:
             self._enter(preemption)
 
     def came_back(self, preemption: Preemption, one: Waiting) -> None:
-        """The taker has come back after a reload."""
+        """Continue after the taker has come back after a reload."""
         preemption.request = one.job.resource_request
         one.tries = 1
-        self._enter(preemption)  # its run time, so the end of the kept resources, is known now
-        # In another reactor turn, when it is in the queue.
+        self._enter(preemption)  # its run time, and so the end of the kept resources, is known now
+        # in another reactor turn, when it is in the queue
         self._host.call_at(self._host.now(), lambda: self._take_up(preemption))
         if preemption.state == WARNED:
             self._await_deadline(preemption)
@@ -540,12 +542,12 @@ class PreemptionsUnderWay:
             self._try_to_start(preemption)
 
     def not_come_back(self) -> None:
-        """Jobs that have not come back by now will not."""
+        """End the preemptions whose takers have not come back."""
         for preemption in self._all():
             if preemption.request is None:
                 self.taker_is_gone(preemption)
 
 
 def _as_end(end: float) -> float:
-    """The pool's form of an end; 0: none."""
+    """Return an end in the pool's form; 0: none."""
     return end if isfinite(end) else 0.0

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The choice of the running jobs that must end so that a pending one can start.
+"""Selection of the running jobs that must end for a pending one to start.
 
 The rule is deterministic:
 
-1. jobs are added one by one: those of the lowest rank first, then those that lose least (nodes x
-   time run), the youngest, the highest id; until the waiting job fits;
+1. jobs are added one by one until the waiting job fits: the lowest rank first, then the smallest
+   loss (nodes x time run), the youngest, the highest id;
 2. then, from the last added to the first, each is spared if the waiting job still fits.
 
-None of the chosen jobs can be left out, so the choice is *minimal*. It need not have the fewest
-jobs or the least loss: finding that is as hard as set cover. Whether the job fits is not found by
-counting but by a trial: the pool's own allocation on a copy.
+No chosen job can be left out, so the choice is *minimal*. It need not have the minimum number of
+jobs or the minimum loss: finding that is as hard as set cover. Whether the job fits is determined
+by the pool's own allocation on a copy.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Candidate(NamedTuple):
     """A running job that may be ended.
 
     Attributes:
-        jobid: its id
-        rank: its class's
-        nodes: the number of its nodes
+        jobid: the job id
+        rank: rank of its class
+        nodes: number of its nodes
         start: its start, seconds since the epoch
     """
 
@@ -42,12 +42,12 @@ class Candidate(NamedTuple):
     start: float
 
     def loss(self, now: float) -> float:
-        """The node-seconds that are lost if it ends now."""
+        """Return the node-seconds lost if it ends now."""
         return self.nodes * max(0.0, now - self.start)
 
 
 def in_order(candidates: Iterable[Candidate], now: float) -> list[Candidate]:
-    """Candidates in the order in which they are added.
+    """Return candidates in the order in which they are added.
 
     Args:
         now: seconds since the epoch
@@ -56,21 +56,21 @@ def in_order(candidates: Iterable[Candidate], now: float) -> list[Candidate]:
 
 
 def choose(candidates: Iterable[Candidate], trial: Trial, now: float) -> list[Candidate] | None:
-    """The jobs that must end, in the order in which they were added.
+    """Return the jobs that must end, in the order in which they were added.
 
-    Assumes that ending fewer jobs leaves no more room: the last job to add is found by bisection.
-    Costs a sort of the candidates, and about as many trials as jobs are added.
+    Assumes that ending fewer jobs never leaves more room: the last job to add is found by
+    bisection. Costs a sort of the candidates, and about one trial per added job.
 
     Args:
         candidates: the jobs that may end
-        trial: the present state; afterwards, the chosen jobs are taken out of it
+        trial: the present state; afterwards without the chosen jobs
         now: seconds since the epoch
 
     Returns:
-        None if the job would not fit even without all of them; none are taken out of the trial then
+        None if the job would not fit even without all of them; the trial is then unchanged
     """
     ordered = in_order(candidates, now)
-    # It does not fit without the first `low` (0: tried before). They are doubled until it fits,
+    # It does not fit without the first `low` (0: tried before). `high` is doubled until it fits
     # without the first `high`: so the cost grows with the number of needed jobs.
     low = out = 0
     while True:
@@ -108,8 +108,8 @@ def choose(candidates: Iterable[Candidate], trial: Trial, now: float) -> list[Ca
 
 
 def needed(jobids: Sequence[int], trial: Trial) -> set[int]:
-    """The needed ones of the jobs taken out of a trial, in which the job fits: from the last to the
-    first, each is put back if the job still fits."""
+    """Return the needed ones of the jobs taken out of a trial, in which the job fits: from the last
+    to the first, each is put back if the job still fits."""
     left = set(jobids)
     for jobid in reversed(jobids):
         trial.put_back(jobid)
@@ -121,10 +121,10 @@ def needed(jobids: Sequence[int], trial: Trial) -> set[int]:
 
 
 class Trial:
-    """A copy of a pool, from which running jobs can be taken.
+    """A copy of a pool, from which running jobs can be removed.
 
     Args:
-        pool: the copy, which is changed
+        pool: the copy; it is changed
     """
 
     def __init__(self, pool: Any) -> None:
@@ -139,7 +139,7 @@ class Trial:
     def put_back(self, jobid: int) -> None:
         """Restore a job that was taken out."""
         held, end = self._out.pop(jobid)
-        # grant() reads only the duration.
+        # grant() only reads the duration
         self._pool.grant(jobid, ResourceRequest(duration=1.0), held, 0)
         self._pool.update_expiration(jobid, end)
 
@@ -152,11 +152,11 @@ class PoolTrial(Trial):
     """A trial with the promises in the plan.
 
     Args:
-        plan (Plan): through which jobs are started
+        plan (Plan): the plan through which jobs are started
         jobid (int): the job to start
         request: its resource request
-        longer (float): seconds for which resources are kept for it before it runs
-        yielding: ids of the jobs whose promises do not count: its own
+        longer (float): seconds that resources are kept for it before it runs
+        yielding: ids of jobs whose promises do not count, such as its own
 
     Raises:
         NotImplementedError: the pool cannot plan
@@ -179,8 +179,8 @@ class PoolTrial(Trial):
             self._request.duration = request.duration + longer
 
     def offer(self, ask: Callable[[Any, int], Any] | None = None) -> int | None:
-        """Mask of the ranks that the job would get while respecting all promises to others; None:
-        it does not fit. They are allocated, and freed again.
+        """Return the mask of ranks that the job would get with all promises to others kept, or None
+        if it does not fit. They are allocated, and freed again.
 
         Args:
             ask: called with the pool and the id of the allocation, before it is freed
@@ -188,7 +188,7 @@ class PoolTrial(Trial):
         try:
             self._plan.alloc(self._jobid, self._request)
         except (InsufficientResources, InfeasibleRequest):
-            # Ranks that it needs may have left since it was queued.
+            # ranks that it needs may have left since it was queued
             return None
         ranks: int = self._pool.held_ranks(self._jobid)
         if ask is not None:
@@ -204,11 +204,11 @@ class KeptTrial(Trial):
     """A trial on the ranks kept for a job, regardless of promises.
 
     Args:
-        pool: a copy, which is changed
+        pool: a copy; it is changed
         request: the job's resource request
         ranks (int): mask of the ranks kept for it
-        kept: ids of the allocations that keep their free parts
-        claims (ClaimPlan): the claims that keep the job off ranks; None: none
+        kept: ids of the allocations that keep the free parts of these
+        claims (ClaimPlan): claims that exclude the job from ranks, or None
     """
 
     def __init__(

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The two strategies of a plan, and the switch between them.
+
+A plan counts at first, binds promises to ranks as soon as counts do not decide, and counts again
+after a change of the pool if no promise is left.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flux.resource.plan.bound_strategy import BoundStrategy
+from flux.resource.plan.counted_strategy import CountedStrategy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from typing_extensions import Self
+
+    from flux.resource.plan.promise import Promise
+    from flux.resource.plan.strategy import Strategy
+    from flux.resource.pool.view import PoolWithView
+    from flux.resource.request import ResourceRequest
+
+
+class Strategies:
+    """The strategies of a plan.
+
+    Args:
+        pool (PoolWithView): the pool, with a view
+
+    Attributes:
+        current (Strategy): the strategy in force, as of the last call
+    """
+
+    def __init__(self, pool: PoolWithView) -> None:
+        self._pool = pool
+        # each keeps its view of the pool
+        self._counted = CountedStrategy(pool)
+        self._bound: BoundStrategy | None = None
+        self._frozen = False  # promises stay on the ranks that they are bound to
+        self._original: BoundStrategy | None = None  # a copy's bindings, until it makes its own
+        self.current: Strategy = self._counted
+
+    def copy(self) -> Self:
+        """Return an independent copy with the same promises, which stay on their ranks."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__, _frozen=True, _counted=self._counted.copy())
+        new.current, new._bound, new._original = new._counted, None, self._bound or self._original
+        if self._bound is not None and self.current is self._bound:
+            new.current = new._bound = self._bound.copy()
+        return new
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether promises are counted; else they are bound to ranks. O(1)."""
+        return self.current is self._counted
+
+    @property
+    def promises(self) -> Mapping[int, Promise]:
+        """Job id to promise, in the order in which they were made."""
+        return self.current.promises
+
+    def in_step(self) -> Strategy:
+        """Return the strategy in force, after taking in changes of the pool."""
+        strategy = self.current
+        if strategy.seen == self._pool.generation:
+            return strategy
+        if not strategy.promises:
+            strategy = self.current = self._counted
+        return strategy if strategy.sync() else self._bind_all()
+
+    def accepting(self, request: ResourceRequest, is_claimed: bool) -> Strategy:
+        """Return the strategy for a request, in step with the pool.
+
+        Args:
+            is_claimed (bool): whether it matters which jobs are on a rank
+        """
+        strategy = self.current
+        if strategy.seen != self._pool.generation:
+            strategy = self.in_step()
+        if is_claimed and strategy is self._counted:
+            return self._bind_all()
+        return strategy if strategy.accepts(request) else self._bind_all()
+
+    def put_back(self, jobid: int, promise: Promise | None) -> None:
+        """Restore the withdrawn promise of a job, if any."""
+        if promise is not None:
+            self.current.restore(jobid, promise)
+
+    def _bind_all(self) -> Strategy:
+        """Bind all promises to ranks, since counting no longer suffices."""
+        bound = self._bound
+        if bound is None:
+            original = self._original
+            bound = BoundStrategy(self._pool) if original is None else original.copy()
+            bound.frozen = self._frozen
+            bound.clear()
+            self._bound, self._original = bound, None
+        bound.adopt(self._counted.give_up())
+        self.current = bound
+        return bound
