@@ -149,58 +149,6 @@ def job(pool, nodes=None, slots=1, cores=1, duration=10.0, exclusive=False, gpus
 FOUR = [({0, 1, 2, 3}, set())] * 4
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_reservations_are_kept(seed):
-    """Jobs that end on time: every reserved job starts no later than first promised."""
-    rng = random.Random(seed)
-    pool = make_pool([({0, 1, 2, 3}, {0}) for _ in range(6)])
-    clock = [NOW]
-    pool.clock = lambda: clock[0]
-    queue = []
-    for jobid in range(40):
-        nodes = rng.choice([None, None, 1, 2, 4, 6])
-        request = job(
-            pool,
-            nodes,
-            rng.choice([1, 1, 2, 3]),
-            rng.choice([1, 1, 2]) if nodes is None else 1,
-            rng.choice([5.0, 10.0, 25.0]),
-            exclusive=rng.random() < 0.1,
-            gpus=rng.choice([0, 0, 0, 1]) if nodes is None else 0,
-        )
-        try:
-            pool.check_feasibility(request)
-        except InfeasibleRequest:
-            continue
-        queue.append((jobid, request))
-    promised = {}
-    started = {}
-    plan = pool.plan()
-    while queue:
-        waiting = []
-        for jobid, request in queue:
-            try:
-                plan.alloc(jobid, request)
-            except InsufficientResources:
-                plan.cancel(jobid)
-                start = plan.earliest(request)
-                assert start is not None
-                assert start <= promised.get(jobid, start)
-                promised[jobid] = start
-                plan.reserve(jobid, request, start)
-                waiting.append((jobid, request))
-            else:
-                started[jobid] = clock[0]
-                assert clock[0] <= promised.get(jobid, clock[0])
-        assert plan.stale() == []
-        queue = waiting
-        clock[0] = min(end for _, end in pool.job_end_times())
-        for jobid, end in pool.job_end_times():
-            if end <= clock[0]:
-                pool.free(jobid)
-    assert len(started) > 30 and len(promised) > 15
-
-
 def test_backfill_conditions():
     """EASY: end before the reservation, or use what it leaves."""
     pool = make_pool(FOUR)
