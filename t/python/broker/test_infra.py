@@ -2,7 +2,6 @@
 """Log, attributes, events, configuration, ranks: the broker's own services, message by message."""
 
 import errno
-import json
 
 import pytest
 
@@ -67,12 +66,6 @@ def test_attributes(broker):
             errno.EINVAL,
             "attribute may not be updated",
         )
-
-
-@pytest.mark.parametrize("payload", [{}, {"level": "x", "text": "y"}, {"level": 6, "text": 3}])
-def test_any_text_is_an_entry_of_the_log(broker, payload):
-    broker.call("log.append", payload)
-    assert broker.instance.ctx.ring.entries()[-1].text == json.dumps(payload)
 
 
 def test_guests(broker):

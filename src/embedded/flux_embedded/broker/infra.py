@@ -23,7 +23,7 @@ import os
 from flux_engine.formats.levels import LOG_INFO
 from flux_engine.kernel import message
 from flux_engine.kernel.message import Message
-from flux_engine.kernel.service import Malformed, Service, check_form, request
+from flux_engine.kernel.service import Service, check_form, request
 from flux_engine.modules.pymodule import ModuleTask
 
 #: An entry of the log.
@@ -39,14 +39,9 @@ class LogService(Service):
         super().__init__(ctx, *args)
         self.followers = []  # (sender, callback)
 
-    @request("append", form=object)
+    @request("append", form=ENTRY)
     def append(self, msg):
-        try:
-            body = msg.body
-            check_form(body, ENTRY, msg.topic)
-        except (ValueError, RecursionError, Malformed):
-            # A real broker accepts any text as an entry.
-            body = {"text": msg.payload_str or ""}
+        body = msg.body
         self.ctx.ring.append(
             body.get("level", LOG_INFO), body.get("name", "?"), body["text"], body.get("rank", 0)
         )

@@ -246,10 +246,7 @@ class JobManager(Service):
             "active_jobs": len(self.jobs.active),
             "inactive_jobs": len(self.jobs.inactive),
             "max_jobid": self.jobs.max_id,
-            "housekeeping": {
-                "config": self.housekeeping.describe_config(),
-                "running": self.housekeeping.describe(),
-            },
+            "housekeeping": {"running": self.housekeeping.describe()},
         }
         self.respond(msg, body)
 
