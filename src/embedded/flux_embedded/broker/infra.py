@@ -5,7 +5,7 @@
 method                payload -> response
 ====================  ============================================================================
 log.append            ``{level, name, text}`` -> nothing
-log.dmesg (S)         ``{follow?, nobacklog?}`` -> one ``{timestamp, name, rank, level, text}`` an
+log.dmesg (S)         ``{follow?}`` -> one ``{timestamp, name, rank, level, text}`` an
                       entry, oldest first; with ``follow`` later ones too, else ENODATA
 log.clear             -> nothing
 attr.get              ``{name}`` -> ``{value, flags}``; flags 1: never changes
@@ -51,9 +51,8 @@ class LogService(Service):
     def dmesg(self, msg):
         body = msg.body or {}
         ring = self.ctx.ring
-        if not body.get("nobacklog"):
-            for entry in ring.entries():
-                self.respond(msg, entry._asdict())
+        for entry in ring.entries():
+            self.respond(msg, entry._asdict())
         if not body.get("follow"):
             self.respond_error(msg, errno.ENODATA)
             return
