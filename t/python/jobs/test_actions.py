@@ -176,13 +176,6 @@ def annotations(inst, id):
     return inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]["annotations"]
 
 
-def test_volatile_memo(inst):
-    id = inst.submit()
-    inst.rpc("job-manager.memo", {"id": id, "memo": {"tag": "x"}, "volatile": True})
-    assert annotations(inst, id) == {"user": {"tag": "x"}}
-    assert "memo" not in inst.events(id)
-
-
 def test_purge(inst):
     ids = [inst.submit() for _ in range(4)]
     for id in ids[:3]:

@@ -12,7 +12,7 @@ raise                   ``{id, type, severity, note?}``
 raiseall                ``{type, severity, note?, states: mask, userid, dry_run}`` -> ``{count, errors}``
 kill                    ``{id, signum}``: a signal to the tasks of a running job
 urgency                 ``{id, urgency}`` -> ``{old_urgency}``
-memo                    ``{id, memo: {...}, volatile?}``: merged into the annotations under ``user``
+memo                    ``{id, memo: {...}}``: merged into the annotations under ``user``
 update                  ``{id, updates: {...}}`` -> nothing, see `update`
 wait, drain, idle       see `waits`
 queue-status            ``{name?}`` -> status object of RFC 33
@@ -114,8 +114,7 @@ class JobManager(Service):
         add("raiseall", actions.raiseall, guest=True, form=several)
         add("kill", actions.kill, guest=True, form={"id": int, "signum": int})
         add("urgency", actions.urgency, guest=True, form={"id": int, "urgency": int})
-        memo = {"id": int, "memo": object, "volatile?": bool}
-        add("memo", actions.memo, guest=True, form=memo)
+        add("memo", actions.memo, guest=True, form={"id": int, "memo": dict})
         update = Update(self, jobs, events, self.jobtap, self.execution)
         add("update", update.request, guest=True, form={"id": int, "updates": object})
         add("wait", self.waits.wait, form={"id": int})
