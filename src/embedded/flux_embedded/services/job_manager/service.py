@@ -24,8 +24,8 @@ resource-status         -> ``{allocated: R}``
 jobtap                  ``{load?: path, conf?, remove?: name, query_only?}`` -> ``{plugins: [name]}``
 jobtap-query            ``{name}`` -> ``{name, path, ...}``
 journal-batches (S)     see `journal`
-purge                   ``{age_limit: seconds, num_limit: N, batch: N, force: bool}`` -> ``{count}``: at most
-                        a batch of the jobs beyond a limit, -1 for none; without force it only counts
+purge                   ``{num_limit: N, force: bool}`` -> ``{count}``: the jobs beyond a number; without force it
+                        only counts
 getinfo                 -> ``{max_jobid}``
 getattr                 ``{id, attrs}`` -> an object with these of ``jobspec`` (with updates, without its
                         environment), ``R`` and ``eventlog`` of a job
@@ -124,8 +124,7 @@ class JobManager(Service):
         add("jobtap", self.jobtap.request, form=plugin)
         add("jobtap-query", self.jobtap.query)
         add("journal-batches", self.journals.open, streaming=True)
-        limits = {"age_limit": float, "num_limit": int, "batch": int, "force": bool}
-        add("purge", self.purge.request, form=limits)
+        add("purge", self.purge.request, form={"num_limit": int, "force": bool})
 
     def begin(self):
         self.on_response("sched.alloc", self.sched.alloc_response)
