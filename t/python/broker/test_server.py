@@ -129,7 +129,7 @@ def test_only_requests_are_taken(broker, client):
 
 
 def test_services_learn_that_a_client_has_gone(broker, client, server):
-    client.send("log.dmesg", '{"follow":true,"nobacklog":true}', flags=message.FLAG_STREAMING)
+    client.send("log.dmesg", '{"follow":true}', flags=message.FLAG_STREAMING)
     client.send("event.subscribe", '{"topic":"x"}', tag=2)
     client.receive()
     log, events = broker.instance.infra[0], broker.instance.infra[3]

@@ -3,17 +3,9 @@
 
 import pytest
 
-from flux_embedded.cmd.lib.select import state_mask
 from flux_embedded.cmd.lib.tables import Formats
-from flux_engine.command.errors import CommandError, error_text
+from flux_engine.command.errors import error_text
 from flux_engine.command.options import Parser
-from flux_engine.formats import states
-
-
-def test_states():
-    assert state_mask("pending,RUN") == states.PENDING | states.RUN
-    with pytest.raises(CommandError, match="Invalid state foo specified"):
-        state_mask("run,foo")
 
 
 def test_error_texts():

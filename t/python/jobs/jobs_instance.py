@@ -26,10 +26,11 @@ class Scheduler(Service):
     """
 
     name = "sched"
-    also = ("feasibility",)
 
     def __init__(self, ctx, mode="unlimited", limit=None, partial_ok=True, auto=None):
         super().__init__(ctx)
+        self.methods["feasibility.check"] = self.methods["sched.check"]
+        self.kernel.add_service("feasibility", self.task)
         self.seen = []
         self.auto = auto
         self.requests = {}

@@ -176,13 +176,6 @@ def annotations(inst, id):
     return inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]["annotations"]
 
 
-def test_volatile_memo(inst):
-    id = inst.submit()
-    inst.rpc("job-manager.memo", {"id": id, "memo": {"tag": "x"}, "volatile": True})
-    assert annotations(inst, id) == {"user": {"tag": "x"}}
-    assert "memo" not in inst.events(id)
-
-
 def test_purge(inst):
     ids = [inst.submit() for _ in range(4)]
     for id in ids[:3]:
@@ -195,33 +188,12 @@ def test_purge(inst):
     assert inst.eventlog(ids[2])
     assert [job["id"] for job in inst.rpc("job-list.list", ALL)["jobs"]] == [ids[3], ids[2]]
     assert inst.rpc("job-list.job-stats")["inactive_purged"] == 2
-    assert purge(inst, age_limit=100.0, force=True) == 0
-    assert purge(inst, force=True) == 0  # without limits
+    assert error(inst, "purge", {"force": True})[0] == errno.EPROTO
+    assert error(inst, "purge", {"num_limit": -1, "force": True})[0] == errno.EINVAL
 
 
 def purge(inst, **body):
-    limits = {"age_limit": -1.0, "num_limit": -1, "batch": 50, "force": False}
-    return inst.rpc("job-manager.purge", {**limits, **body})["count"]
-
-
-def test_purge_in_batches(inst):
-    for _ in range(3):
-        inst.cancel(inst.submit())
-    assert [purge(inst, force=True, batch=2, num_limit=0) for _ in range(3)] == [2, 1, 0]
-
-
-@pytest.mark.parametrize(
-    "body", [{}, {"jobs": [1], "force": True}, {"age_limit": -1.0, "num_limit": -1, "force": True}]
-)
-def test_purge_takes_all_of_its_limits(inst, body):
-    inst.cancel(inst.submit())
-    assert error(inst, "purge", body)[0] == errno.EPROTO and len(inst.jm.jobs.inactive) == 1
-
-
-@pytest.mark.parametrize("key", ["age_limit", "num_limit", "batch"])
-def test_purge_limits_below_none(inst, key):
-    with pytest.raises(OSError, match="must be >= "):
-        purge(inst, **{key: -2.0 if key == "age_limit" else -2})
+    return inst.rpc("job-manager.purge", {"force": False, **body})["count"]
 
 
 # -- queues -----------------------------------------------------------------------------------------------------

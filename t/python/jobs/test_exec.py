@@ -274,9 +274,9 @@ def test_a_job_whose_shell_is_no_object_cannot_start(real):
 
 def test_files_and_templates(real, tmp_path):
     files = {"d/f": {"mode": 0o100600, "data": "hi\n", "encoding": "utf-8"}}
-    words = "cat {{tmpdir}}/d/f; echo {{task.id}} {{size}} {{nosuch}}; ls $FLUX_JOB_TMPDIR"
+    words = "cat {{tmpdir}}/d/f; echo {{task.id}} {{nosuch}}; ls $FLUX_JOB_TMPDIR"
     id = run_job_to_end(real, words, files=files)
-    assert output(real, id) == ["hi\n0 1 {{nosuch}}\nd\n"]
+    assert output(real, id) == ["hi\n0 {{nosuch}}\nd\n"]
 
 
 def test_output_of_each_task_in_its_file(real, tmp_path):

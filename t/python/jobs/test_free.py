@@ -34,8 +34,8 @@ def four(inst):
 
 
 def visit(inst):
-    """What job-manager.stats-get says of the one job in housekeeping."""
-    (found,) = inst.rpc("job-manager.stats-get")["housekeeping"]["running"].values()
+    """The one job in housekeeping."""
+    (found,) = inst.jm.housekeeping.visits.values()
     return found
 
 
@@ -105,7 +105,8 @@ def test_housekeeping_in_pieces(four):
     assert frees(four) == [("0", False), ("1", False), ("2", False)]
     allocated = four.rpc("job-manager.resource-status")["allocated"]
     assert allocated["execution"]["R_lite"] == [{"rank": "3", "children": {"core": "0-1"}}]
-    assert visit(four)["pending"] == "3"
+    (described,) = four.rpc("job-manager.stats-get")["housekeeping"]["running"].values()
+    assert visit(four).active == {3} and described == {"allocated": "3"}
     four.advance(3)
     assert frees(four)[-1] == ("3", True)
     R = four.sched.of("free")[0]["R"]["execution"]
@@ -176,7 +177,7 @@ def test_housekeeping_kill(four):
     four.advance(100)
     assert frees(four) == []
     four.rpc("job-manager.housekeeping-kill", {"jobid": id + 1, "signum": 15})
-    assert visit(four)["pending"] == "0-3"
+    assert visit(four).active == {0, 1, 2, 3}
     four.rpc("job-manager.housekeeping-kill", {"signum": 15})
     assert frees(four) == [("0-3", True)]
 

@@ -5,9 +5,9 @@ import os
 
 import flux
 from flux.job import JobID, cancel_async
-from flux_embedded.cmd.lib.select import state_mask
 from flux_engine.command.errors import CommandError, wait_each, warn
 from flux_engine.command.options import Parser
+from flux_engine.formats.states import MASKS
 
 
 def _cancel_jobs(args):
@@ -18,10 +18,15 @@ def _cancel_jobs(args):
 
 
 def _cancel_matching(args):
+    mask = 0
+    for name in (args.states or "active").lower().split(","):
+        if name not in MASKS:
+            raise CommandError(f"Invalid state {name} specified")
+        mask |= MASKS[name]
     payload = {
         "type": "cancel",
         "severity": 0,
-        "states": state_mask(args.states or "active"),
+        "states": mask,
         "userid": os.getuid(),
         "dry_run": False,
         "note": args.message or "",

@@ -160,8 +160,6 @@ class Service:
     """
 
     name = ""
-    #: further service names it holds
-    also = ()
 
     def __init__(self, ctx, *args):
         self.ctx = ctx
@@ -178,24 +176,21 @@ class Service:
 
     def add_method(self, method, function, guest=False, streaming=False, form=None):
         """Handle ``NAME.method`` by ``function(msg)``; arguments as for `request`."""
-        for name in (self.name, *self.also):
-            self.methods[f"{name}.{method}"] = (function, guest, streaming)
-            if form is not None:
-                self.forms[f"{name}.{method}"] = form
+        self.methods[f"{self.name}.{method}"] = (function, guest, streaming)
+        if form is not None:
+            self.forms[f"{self.name}.{method}"] = form
 
     def remove_method(self, method):
-        for name in (self.name, *self.also):
-            self.methods.pop(f"{name}.{method}", None)
-            self.forms.pop(f"{name}.{method}", None)
+        self.methods.pop(f"{self.name}.{method}", None)
+        self.forms.pop(f"{self.name}.{method}", None)
 
     def start(self):
-        """Register the service names and start answering.
+        """Register the service's name and start answering.
 
         Raises:
-            FileExistsError: a name is taken
+            FileExistsError: the name is taken
         """
-        for name in (self.name, *self.also):
-            self.kernel.add_service(name, self.task)
+        self.kernel.add_service(self.name, self.task)
         self.task.start()
 
     def begin(self):

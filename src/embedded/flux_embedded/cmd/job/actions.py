@@ -55,11 +55,8 @@ def urgency(args):
 
 def purge(args):
     handle = flux.Flux()
-    limits = {"age_limit": -1.0, "num_limit": args.num_limit, "batch": 50, "force": args.force}
-    count = some = handle.rpc("job-manager.purge", limits).get()["count"]
-    while args.force and some == limits["batch"]:
-        some = handle.rpc("job-manager.purge", limits).get()["count"]
-        count += some
+    limits = {"num_limit": args.num_limit, "force": args.force}
+    count = handle.rpc("job-manager.purge", limits).get()["count"]
     inactive = handle.rpc("job-manager.stats-get").get()["inactive_jobs"]
     if args.force:
         print(f"purged {count} inactive jobs, {inactive} remaining")
@@ -82,7 +79,5 @@ def add_commands(parser):
     one.add_argument("id", metavar="JOBID", type=JobID)
     one.add_argument("urgency", help="0 to 31, HOLD, EXPEDITE or DEFAULT")
     one = parser.command("purge", purge, "remove the oldest inactive jobs")
-    one.add_argument(
-        "--num-limit", metavar="N", type=int, default=-1, help="until so many are left"
-    )
+    one.add_argument("--num-limit", metavar="N", type=int, required=True, help="until N are left")
     one.flag("-f", "--force", text="do it, do not only count")

@@ -6,7 +6,6 @@ import sys
 
 import flux
 from flux.job import JobID
-from flux_embedded.cmd.lib.select import state_mask
 from flux_engine.formats import jobid
 
 #: a flag of job-info.lookup: with the updates applied
@@ -35,8 +34,7 @@ def last(args):
 
 def list_ids(args):
     handle = flux.Flux()
-    extra = {"state": state_mask(args.wait_state)} if args.wait_state else {}
-    payloads = [{"id": id, "attrs": ["all"], **extra} for id in args.ids]
+    payloads = [{"id": id, "attrs": ["all"]} for id in args.ids]
     for future in [handle.rpc("job-list.list-id", payload) for payload in payloads]:
         job = future.get()["job"]
         print(json.dumps(job, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
@@ -55,5 +53,4 @@ def add_commands(parser):
     one.add_argument("ids", metavar="JOBID", nargs="*")
     one = parser.command("last", last, "print the id of the job submitted last")
     one = parser.command("list-ids", list_ids, "print what is known of jobs, in JSON")
-    one.add_argument("-W", "--wait-state", metavar="STATE", help="when they are in this state")
     one.add_argument("ids", metavar="JOBID", nargs="+", type=JobID)

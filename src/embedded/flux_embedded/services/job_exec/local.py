@@ -85,7 +85,7 @@ class LocalJob(base.ExecJob):
         rundir = self.service.ctx.attrs.get("rundir")
         base_name = f"jobtmp-0-{jobid.f58(self.id)}"
         self._directory = shell.Directory(rundir, base_name, system.get("files") or {})
-        self._templates = shell.Templates(self.id, name, self._tasks, self._directory.path)
+        self._templates = shell.Templates(self.id, name, self._directory.path)
 
     def _stdin(self, options, cwd):
         """The file for standard input, which can be read, or None."""

@@ -68,16 +68,12 @@ class Templates:
     Args:
         id (int): the job
         name (str): its name
-        tasks: list of layout.Placed
         tmpdir (str): its directory
     """
 
-    def __init__(self, id, name, tasks, tmpdir):
+    def __init__(self, id, name, tmpdir):
         self._values = {
             "name": name,
-            "nnodes": max(task.node for task in tasks) + 1,
-            "ntasks": len(tasks),
-            "size": len(tasks),
             "tmpdir": tmpdir,
             "id": jobid.f58(id),
         }
@@ -90,22 +86,12 @@ class Templates:
             return text
         values = self._values
         if task is not None:
-            values = {
-                **values,
-                "task.id": task.rank,
-                "task.rank": task.rank,
-                "task.index": task.local_id,
-                "task.localid": task.local_id,
-                "node.id": task.node,
-                "node.name": task.host,
-            }
+            values = {**values, "task.id": task.rank, "task.rank": task.rank}
 
         def replace(match):
             name = match.group(1)
             if name.startswith("jobid"):
                 name = name[len("job") :]
-            elif name == "taskid":
-                name = "task.id"
             return str(values[name]) if name in values else match.group()
 
         return _TEMPLATE.sub(replace, text)

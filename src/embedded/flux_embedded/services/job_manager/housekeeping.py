@@ -125,16 +125,12 @@ class Housekeeping:
             if id in (None, visit.job.id):
                 visit.kill(signum)
 
-    def describe_config(self):
-        """``{command, release-after}`` for ``job-manager.stats-get``."""
-        if not self.is_configured:
-            return {"command": "", "release-after": -1.0}
-        after = -1.0 if self._release_after is None else self._release_after
-        return {"command": " ".join(self._command), "release-after": after}
-
     def describe(self):
-        """{id: {t_start, pending, allocated}} for ``job-manager.stats-get``."""
-        return {jobid.f58(id): visit.describe() for id, visit in self.visits.items()}
+        """``{id: {allocated: ranks}}``, as `flux.resource.resource_status` reads it."""
+        return {
+            jobid.f58(id): {"allocated": idset.text(set(rset.ranks(visit.job.R)) - visit.job.freed)}
+            for id, visit in self.visits.items()
+        }
 
 
 class Visit:
@@ -149,7 +145,6 @@ class Visit:
         self.housekeeping = housekeeping
         self.service = housekeeping.service
         self.job = job
-        self.t_start = self.service.now()
         self.over = False
         self.active = set(rset.ranks(job.R)) - job.freed
         self._command, self._mock = command, mock
@@ -223,10 +218,3 @@ class Visit:
         else:
             request = {"id": self.job.id, "signum": signum}
             self.service.notify("job-exec.script-kill", request)
-
-    def describe(self):
-        return {
-            "t_start": self.t_start,
-            "pending": idset.text(self.active),
-            "allocated": idset.text(set(rset.ranks(self.job.R)) - self.job.freed),
-        }

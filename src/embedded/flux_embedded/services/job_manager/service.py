@@ -12,7 +12,7 @@ raise                   ``{id, type, severity, note?}``
 raiseall                ``{type, severity, note?, states: mask, userid, dry_run}`` -> ``{count, errors}``
 kill                    ``{id, signum}``: a signal to the tasks of a running job
 urgency                 ``{id, urgency}`` -> ``{old_urgency}``
-memo                    ``{id, memo: {...}, volatile?}``: merged into the annotations under ``user``
+memo                    ``{id, memo: {...}}``: merged into the annotations under ``user``
 update                  ``{id, updates: {...}}`` -> nothing, see `update`
 wait, drain, idle       see `waits`
 queue-status            ``{name?}`` -> status object of RFC 33
@@ -24,8 +24,8 @@ resource-status         -> ``{allocated: R}``
 jobtap                  ``{load?: path, conf?, remove?: name, query_only?}`` -> ``{plugins: [name]}``
 jobtap-query            ``{name}`` -> ``{name, path, ...}``
 journal-batches (S)     see `journal`
-purge                   ``{age_limit: seconds, num_limit: N, batch: N, force: bool}`` -> ``{count}``: at most
-                        a batch of the jobs beyond a limit, -1 for none; without force it only counts
+purge                   ``{num_limit: N, force: bool}`` -> ``{count}``: the jobs beyond a number; without force it
+                        only counts
 getinfo                 -> ``{max_jobid}``
 getattr                 ``{id, attrs}`` -> an object with these of ``jobspec`` (with updates, without its
                         environment), ``R`` and ``eventlog`` of a job
@@ -114,8 +114,7 @@ class JobManager(Service):
         add("raiseall", actions.raiseall, guest=True, form=several)
         add("kill", actions.kill, guest=True, form={"id": int, "signum": int})
         add("urgency", actions.urgency, guest=True, form={"id": int, "urgency": int})
-        memo = {"id": int, "memo": object, "volatile?": bool}
-        add("memo", actions.memo, guest=True, form=memo)
+        add("memo", actions.memo, guest=True, form={"id": int, "memo": dict})
         update = Update(self, jobs, events, self.jobtap, self.execution)
         add("update", update.request, guest=True, form={"id": int, "updates": object})
         add("wait", self.waits.wait, form={"id": int})
@@ -125,8 +124,7 @@ class JobManager(Service):
         add("jobtap", self.jobtap.request, form=plugin)
         add("jobtap-query", self.jobtap.query)
         add("journal-batches", self.journals.open, streaming=True)
-        limits = {"age_limit": float, "num_limit": int, "batch": int, "force": bool}
-        add("purge", self.purge.request, form=limits)
+        add("purge", self.purge.request, form={"num_limit": int, "force": bool})
 
     def begin(self):
         self.on_response("sched.alloc", self.sched.alloc_response)
@@ -246,10 +244,7 @@ class JobManager(Service):
             "active_jobs": len(self.jobs.active),
             "inactive_jobs": len(self.jobs.inactive),
             "max_jobid": self.jobs.max_id,
-            "housekeeping": {
-                "config": self.housekeeping.describe_config(),
-                "running": self.housekeeping.describe(),
-            },
+            "housekeeping": {"running": self.housekeeping.describe()},
         }
         self.respond(msg, body)
 
