@@ -19,23 +19,13 @@ CHANGES = ("reserve", "unreserve")
 class CommandError(Exception):
     """An error that ends the command: printed on one line, with exit status 1.
 
-    Attributes:
-        errno (int): errno of a request refused by the scheduler; 0 for other errors
+    Args:
+        errno: errno of a request that the scheduler refused
     """
 
-    errno = 0
-
-    @classmethod
-    def from_refusal(cls, text: str, error: OSError) -> CommandError:
-        """Return the error for a refused request.
-
-        Args:
-            text: the text to print
-            error: the error of the request
-        """
-        refusal = cls(text)
-        refusal.errno = error.errno or 0
-        return refusal
+    def __init__(self, text: str, errno: int | None = None) -> None:
+        super().__init__(text)
+        self.errno = errno
 
 
 class Context:
@@ -64,9 +54,8 @@ class Context:
             try:
                 self._handle = flux.Flux()
             except OSError as exc:
-                raise CommandError(
-                    f"cannot connect to a Flux instance: {exc.strerror or exc}"
-                ) from None
+                text = f"cannot connect to a Flux instance: {exc.strerror or exc}"
+                raise CommandError(text) from None
         return self._handle
 
     def ask(self, method: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -82,12 +71,11 @@ class Context:
         try:
             answer = self.handle.rpc(f"sched.{method}", payload or {}).get()
         except OSError as exc:
-            raise CommandError.from_refusal(self._explain(method, exc), exc) from None
+            raise CommandError(self._explain(method, exc), exc.errno) from None
         return answer if isinstance(answer, dict) else {}
 
     def _explain(self, method: str, exc: OSError) -> str:
         """Explain a request's failure to the user."""
-        text = exc.strerror or str(exc)
         if exc.errno == errno.ENOSYS:
             return (
                 f"no scheduler answers this request ({method}): none is loaded, or the one that is "
@@ -96,7 +84,7 @@ class Context:
         if exc.errno == errno.EPERM:
             who = "" if method in CHANGES else ", and users with the role admin,"
             return f"{method}: only the owner of the instance{who} may do this"
-        return text
+        return exc.strerror or str(exc)
 
     def time(self, when: float | None, now: float) -> str:
         """Format a time; see `format_time`."""

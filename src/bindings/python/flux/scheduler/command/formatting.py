@@ -63,10 +63,8 @@ def format_table(
     Returns:
         list of str: the lines, the header first
     """
-    cells = [
-        list(head),
-        *([printable("" if v is None else v) for v in row] for row in rows),
-    ]
+    cells = [list(head)]
+    cells += [[printable("" if value is None else value) for value in row] for row in rows]
     widths = [max(display_width(row[i]) for row in cells) for i in range(len(head))]
     lines = []
     for row in cells:

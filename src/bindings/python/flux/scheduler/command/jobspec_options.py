@@ -84,10 +84,9 @@ def jobspec_from_options(options: argparse.Namespace) -> dict[str, Any]:
         exclusive=options.exclusive,
         duration=options.time_limit,
     )
-    if options.queue:
-        jobspec.setattr("system.queue", options.queue)
-    if options.bank:
-        jobspec.setattr("system.bank", options.bank)
+    for name in ("queue", "bank"):
+        if getattr(options, name):
+            jobspec.setattr(f"system.{name}", getattr(options, name))
     if options.requires:
         jobspec.setattr("system.constraints", parse_constraint(options.requires))
     for entry in options.setattr:
