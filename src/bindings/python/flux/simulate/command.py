@@ -198,7 +198,7 @@ class Call:
         if options.save_trace:
             if len(cases) > 1:
                 raise OptionError("--save-trace: one value for each option")
-            with _naming_errors(), files.naming(options.save_trace):
+            with _naming_errors():
                 files.write_trace(workload, options.save_trace)
             return 0
         if options.output:

@@ -293,9 +293,7 @@ def write(outcome, summary, policy, settings, directory):
         writers["schedule.swf"] = files.write_swf
     os.makedirs(directory, exist_ok=True)
     for name, write_one in writers.items():
-        path = os.path.join(directory, name)
-        with files.naming(path):
-            write_one(outcome, path)
+        write_one(outcome, os.path.join(directory, name))
     files.write_json(provenance_of(settings, policy), os.path.join(directory, "provenance.json"))
     # Written last: its presence marks a complete result.
     files.write_json(plain(summary), os.path.join(directory, "summary.json"))

@@ -339,12 +339,5 @@ def _judge(found, against, chosen, judging, versions):
             entry[1] += first.start[index] - first.submit[index]
             entry[2] += second.start[index] - second.submit[index]
     found.losses = losses.losses(*starts, jobs)
-    found.classes = {
-        name: {
-            "jobs": classes[name][0],
-            "against": classes[name][1] / classes[name][0],
-            "chosen": classes[name][2] / classes[name][0],
-        }
-        for _, name in metrics.SIZES
-        if name in classes
-    }
+    sizes = [name for _, name in metrics.SIZES]
+    found.classes = metrics.means(classes, sizes, "against", "chosen")

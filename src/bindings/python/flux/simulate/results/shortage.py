@@ -28,12 +28,12 @@ def shortage(job, R):
     shape = job.shape
     if shape is None:
         asked = count_resources(job.extra["jobspec"]["resources"])
-        nodes, cores = asked["node"], asked["core"]
-        found = sum(ranks for ranks, _, _ in parts)
-        if found < nodes:
-            return f"{found} of {nodes} nodes"
-        found = sum(ranks * each for ranks, each, _ in parts)
-        return f"{found} of {cores} cores" if found < cores else None
+        nodes = sum(ranks for ranks, _, _ in parts)
+        cores = sum(ranks * each for ranks, each, _ in parts)
+        for what, found in (("node", nodes), ("core", cores)):
+            if found < asked[what]:
+                return f"{found} of {asked[what]} {what}s"
+        return None
     nodes = slots = 0
     for ranks, cores, gpus in parts:
         fit = cores // shape.cores
