@@ -24,12 +24,13 @@ from flux.simulate.engine.lean import EPOCH, LeanEngine
 from flux.simulate.engine.manager import default_queue
 from flux.simulate.odds import OddsSampler
 from flux.simulate.outages import Outages
-from flux.simulate.policy import plugin_of
-from flux.simulate.results import files, metrics
+from flux.simulate.policy import Policy, plugin_of
+from flux.simulate.results import files, metrics, reading
 from flux.simulate.results.outcome import Outcome
 from flux.simulate.results.picture import picture_data
 from flux.simulate.script import Script
 from flux.simulate.signals import ending
+from flux.simulate.trace import Case
 from flux.simulate.workload.record import OptionError
 from flux.simulate.workload.text import digest
 from flux_engine.kernel import collector
@@ -104,7 +105,6 @@ class Settings:
 
 def make_engine(workload, policy, settings, outcome):
     """Return the engine for one run."""
-    epoch = workload.epoch or EPOCH
     if settings.engine == "instance":
         from flux.simulate.engine.instance import InstanceEngine as Engine
 
@@ -118,16 +118,8 @@ def make_engine(workload, policy, settings, outcome):
             "down": workload.down,
             "entry": policy.entry,
         }
-    engine = Engine(
-        workload.machine,
-        workload.jobs,
-        policy.path,
-        policy.args,
-        outcome,
-        epoch=epoch,
-        forecast=settings.forecast,
-        **more,
-    )
+    what = workload.machine, workload.jobs, policy.path, policy.args, outcome
+    engine = Engine(*what, epoch=workload.epoch or EPOCH, forecast=settings.forecast, **more)
     if settings.script is not None:
         settings.script.install(engine)
     if settings.failures is not None:
@@ -147,19 +139,17 @@ def check_queues(workload, config):
     if not known:
         return
     default = default_queue(config)
-    others = collections.Counter(
-        name for job in workload.jobs if (name := job.queue or default) not in known
-    )
+    queues = (job.queue or default for job in workload.jobs)
+    others = collections.Counter(name for name in queues if name not in known)
     if not others:
         return
-    have = ", ".join(sorted(known))
     parts = [
         f"{count:,} for {name!r}" if name else f"{count:,} that name none"
         for name, count in others.most_common(5)
     ]
     raise ValueError(
         f"{sum(others.values()):,} of {len(workload.jobs):,} jobs are for queues that are not configured"
-        f" ({', '.join(parts)}); [queues] has {have}. Name them there, or a default in"
+        f" ({', '.join(parts)}); [queues] has {', '.join(sorted(known))}. Name them there, or a default in"
         " policy.jobspec.defaults.system.queue"
     )
 
@@ -168,9 +158,6 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
     """Run one policy.
 
     Args:
-        policy (Policy): the policy
-        policy (Policy): what to try
-        settings (Settings): the settings
         tell: None, or called with a dict of progress from time to time
         catch (bool): let SIGINT end the run with the results so far, and report an exception of the
             module in ``failed``
@@ -204,13 +191,9 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
     # A script or failures may remove nodes that jobs wait for, and jobs of the running instance may
     # never start.
     is_excused = engine.interrupted or bool(settings.script or settings.failures or settings.live)
+    refused = [] if is_excused else refusals.refused(outcome, settings)
     failed = failed or failure.reason_of(
-        outcome,
-        engine.log.lines,
-        policy.path,
-        is_excused,
-        engine.ended_at,
-        [] if is_excused else refusals.refused(outcome, settings),
+        outcome, engine.log.lines, policy.path, is_excused, engine.ended_at, refused
     )
     figures = metrics.figures(outcome)
     summary = {
@@ -253,25 +236,19 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
 
 
 def _reporter(outcome, engine, tell):
-    last = [time.perf_counter()]
-    began = last[0]
+    began = last = time.perf_counter()
 
     def report():
+        nonlocal last
         now = time.perf_counter()
-        if now - last[0] < REPORT_EVERY:
+        if now - last < REPORT_EVERY:
             return
-        last[0] = now
-        rate = outcome.done / (now - began)
-        left = len(outcome.submit) - outcome.done
-        tell(
-            {
-                "virtual": outcome.epoch + engine.now,
-                "done": outcome.done,
-                "jobs": len(outcome.submit),
-                "rate": rate,
-                "left": left / rate if rate > 0 else None,
-            }
-        )
+        last = now
+        done, jobs = outcome.done, len(outcome.submit)
+        rate = done / (now - began)
+        left = (jobs - done) / rate if rate > 0 else None
+        virtual = outcome.epoch + engine.now
+        tell({"virtual": virtual, "done": done, "jobs": jobs, "rate": rate, "left": left})
 
     return report
 
@@ -325,26 +302,27 @@ def plain(value):
     return value
 
 
+@dataclass
 class Task:
     """One run.
 
-    Args:
+    Attributes:
         case (Case): the workload, with its number in the study
-        policy (Policy): the policy
-        settings (Settings): the settings
         directory (str or None): directory of its files
         number (int): the policy's number in the study
         keep (bool): whether the result includes its `Outcome`, as ``outcome``
     """
 
-    def __init__(self, case, policy, settings, directory=None, number=1, keep=False):
-        self.case = case
-        self.workload = case.workload
-        self.policy = policy
-        self.settings = settings
-        self.directory = directory
-        self.number = number
-        self.keep = keep
+    case: Case
+    policy: Policy
+    settings: Settings
+    directory: Optional[str]
+    number: int
+    keep: bool
+
+    @property
+    def workload(self):
+        return self.case.workload
 
     @property
     def label(self):
@@ -352,15 +330,11 @@ class Task:
 
     def former_result(self):
         """Return the summary of an earlier run with the same provenance, or None."""
-        if self.directory is None:
-            return None
         try:
-            with open(os.path.join(self.directory, "provenance.json"), encoding="utf-8") as stream:
-                provenance = json.load(stream)
-            with open(os.path.join(self.directory, "summary.json"), encoding="utf-8") as stream:
-                summary = json.load(stream)
-        except (OSError, ValueError):
+            former = reading.Result(self.directory)
+        except ValueError:
             return None
+        provenance, summary = former.provenance, former.summary
         mine = json.loads(json.dumps(provenance_of(self.settings, self.policy)))
         for record in (mine, provenance):
             for key in ("command", "directory", "date", "host"):
@@ -497,19 +471,15 @@ def run_all(tasks, at_once=None, progress=None):
     context = multiprocessing.get_context("fork")
     at_once = at_once or len(os.sched_getaffinity(0))
     results = [None] * len(tasks)
-    waiting = list(range(len(tasks)))
-    waiting.reverse()
+    waiting = list(reversed(range(len(tasks))))
     running = {}
     interrupted = []
 
     def interrupt(signum, frame):
         interrupted.append(signum)
         for _, child in running.values():
-            if child.pid is not None:
-                try:
-                    os.kill(child.pid, signal.SIGINT)
-                except ProcessLookupError:
-                    pass
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGINT)
 
     sys.stdout.flush()
     sys.stderr.flush()

@@ -3,6 +3,7 @@
 
 import csv
 import json
+import math
 import os
 
 from flux.simulate.results.outcome import units_of
@@ -97,6 +98,10 @@ class Result:
     def rows(self):
         """Return the jobs, in order of submission."""
         return self._lines("jobs.csv", Row)
+
+    def starts(self):
+        """Return the starts, in order of submission; NaN: never."""
+        return [math.nan if row.start is None else row.start for row in self.rows()]
 
     def totals(self):
         """Return schedule.json, or None."""
