@@ -109,16 +109,20 @@ def system_of(job):
     return (given and given.get("attributes", {}).get("system")) or {}
 
 
-def max_wait(job):
-    """Return the maximum wait of a job in seconds (``attributes.system.max-wait`` of its jobspec),
-    or None."""
-    value = system_of(job).get("max-wait")
+def seconds_of(value):
+    """Return the seconds of a number or an FSD, or None if it is neither."""
     if isinstance(value, str):
         try:
             return fsd.parse(value)
         except ValueError:
-            return None  # such a job is denied
+            return None
     return None if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
+
+
+def max_wait(job):
+    """Return the maximum wait of a job in seconds (``attributes.system.max-wait`` of its jobspec),
+    or None, also if it is invalid: such a job is denied."""
+    return seconds_of(system_of(job).get("max-wait"))
 
 
 def placement(job):

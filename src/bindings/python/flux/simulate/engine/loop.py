@@ -191,9 +191,8 @@ class Peer(direct.Peer):
     """A service of a simulation."""
 
     def respond(self, msg, obj=None):
-        answer = ObjectMessage(
-            message.RESPONSE, msg.topic, None, obj, msg.matchtag, msg.flags & message.FLAG_STREAMING
-        )
+        tags = msg.matchtag, msg.flags & message.FLAG_STREAMING
+        answer = ObjectMessage(message.RESPONSE, msg.topic, None, obj, *tags)
         self.kernel.respond(msg, answer)
 
     def tell(self, topic, obj, flags=0):

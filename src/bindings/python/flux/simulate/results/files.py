@@ -11,6 +11,7 @@ from flux.scheduler.command.new_file import new_file, replace_file
 from flux.simulate.job import jobspec, max_wait, placement, system_of
 from flux.simulate.results.metrics import mean
 from flux.simulate.results.outcome import FINAL, PREEMPTED, REJECTED, count_units
+from flux.simulate.workload.text import is_number
 from flux_engine.formats import eventlog, states
 from flux_engine.kernel.message import OWNER
 
@@ -32,11 +33,7 @@ def number(value):
 
 def cell(text):
     """Escape a name of a trace for CSV, so that spreadsheets do not evaluate it (CWE-1236)."""
-    try:
-        float(text)
-    except ValueError:
-        return "'" + text if text[:1] in ("=", "+", "-", "@") else text
-    return text
+    return "'" + text if text[:1] in ("=", "+", "-", "@") and not is_number(text) else text
 
 
 def write_jobs(outcome, path):

@@ -45,9 +45,8 @@ def _record(source, job, profiles):
         raise ValueError(f"profile {job['profile']!r} is not there")
     kind = str(profile.get("type", "")).lower()
     if kind not in ("delay", "delayprofile"):
-        source.notes.count(
-            f"jobs left out: profile of type {profile.get('type')}, whose run time is not known"
-        )
+        text = f"profile of type {profile.get('type')}, whose run time is not known"
+        source.notes.count(f"jobs left out: {text}")
         return None
     submit, run, size = float(job["subtime"]), float(profile["delay"]), int(job["res"])
     limit = job.get("walltime")

@@ -95,9 +95,6 @@ class Stream:
         self._slot = int(start // BUCKET)
         self._points = 0.0
 
-    def __iter__(self):
-        return self
-
     def __next__(self):
         submit = self._arrival()
         size = self._size()
@@ -148,9 +145,8 @@ def _weights(shape, scale):
     """Return the relative load of each half hour of a day, 1 on average."""
     weights = [0.0] * BUCKETS
     for i in range(11, 59):
-        weights[(i - 1) % BUCKETS] = _gamma_cdf(shape, scale, i + 0.5) - _gamma_cdf(
-            shape, scale, i - 0.5
-        )
+        low, high = (_gamma_cdf(shape, scale, i + half) for half in (-0.5, 0.5))
+        weights[(i - 1) % BUCKETS] = high - low
     mean = sum(weights) / BUCKETS
     # Half hours without arrivals would stop the clock.
     return tuple(max(weight / mean, 1e-6) for weight in weights)

@@ -23,9 +23,8 @@ def file_of(data, owner):
     """
     rows = data.to_dict("records") if hasattr(data, "to_dict") else data
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise OptionError(
-            f"a trace of type {type(data).__name__}: expected a file, a DataFrame, or a list of dicts"
-        )
+        text = "expected a file, a DataFrame, or a list of dicts"
+        raise OptionError(f"a trace of type {type(data).__name__}: {text}")
     directory = tempfile.mkdtemp(prefix="flux-simulate-")
     weakref.finalize(owner, shutil.rmtree, directory, ignore_errors=True)
     path = os.path.join(directory, "table.csv")

@@ -37,9 +37,8 @@ def lines(source):
                     return
                 number += 1
                 if b"\0" in line:
-                    raise source.error(
-                        number, "binary data: it has none of the formats known that are text"
-                    )
+                    text = "binary data: it has none of the formats known that are text"
+                    raise source.error(number, text)
                 rest = line
                 while len(rest) == LONGEST_LINE and not rest.endswith(b"\n"):
                     rest = stream.readline(LONGEST_LINE)
@@ -71,6 +70,15 @@ def read_text(source):
         return data.decode()
     except UnicodeDecodeError:
         return data.decode("latin-1")
+
+
+def is_number(text):
+    """Whether a text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def digest(path):
