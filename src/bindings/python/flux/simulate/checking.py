@@ -367,15 +367,8 @@ class Schedule:
 
 
 def check_result(result):
-    """Check the result of a simulation.
-
-    Returns:
-        int: number of jobs checked
-
-    Raises:
-        Violation: a rule is violated
-        ResultError: the result cannot be read
-    """
+    """Check the result of a simulation. Return the number of jobs checked. Raises Violation, or
+    ResultError if the result cannot be read."""
     schedule = Schedule(result)
     for rule in schedule.RULES:
         for text in rule(schedule):
@@ -415,14 +408,7 @@ def _check_eventlogs(directory):
 
 
 def check_eventlog(job, events):
-    """Check a job's events (dicts) against RFC 18 and 21.
-
-    Returns:
-        int: the resulting state of the job
-
-    Raises:
-        Violation: an event is out of order
-    """
+    """Check a job's events (dicts) against RFC 18 and 21. Raises Violation if one is out of order."""
     seen, former, state = set(), 0.0, 0
     for number, event in enumerate(events, 1):
         name, when = event["name"], event["timestamp"]
@@ -449,21 +435,11 @@ def check_eventlog(job, events):
             raise Violation(f"{where}: its resources were not freed")
         state = states.next_state(state, name, context)
         seen.add(name)
-    return state
 
 
 def check_R(job, R, inventory=None):
-    """Check a job's R against RFC 20, and that the inventory includes it.
-
-    Args:
-        inventory (dict or None): {rank: {kind: set}}
-
-    Returns:
-        set: (rank, kind, id) of each resource
-
-    Raises:
-        Violation: it is not a valid R, or not part of the inventory
-    """
+    """Check a job's R against RFC 20, and that the inventory ({rank: {kind: set}}, or None) includes
+    it. Return (rank, kind, id) of each resource, as a set. Raises Violation."""
     try:
         Inventory(R)
     except ValueError as exc:
@@ -480,18 +456,8 @@ def check_R(job, R, inventory=None):
 
 
 def check_instance(inventory, jobs):
-    """Check the jobs of an instance.
-
-    Args:
-        inventory (dict): R of the instance
-        jobs (list): (id, events, R or None)
-
-    Returns:
-        int: number of jobs checked
-
-    Raises:
-        Violation: a rule is violated
-    """
+    """Check the jobs of an instance, (id, events, R or None) each; `inventory` is R of the instance.
+    Return the number of jobs checked. Raises Violation."""
     known = {
         rank: {kind: set(idset.ids(text)) for kind, text in children.items()}
         for rank, children in rset.children(inventory).items()

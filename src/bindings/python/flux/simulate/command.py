@@ -119,11 +119,7 @@ def _again(options, argv):
 
 
 def check_usage(options):
-    """Refuse options that would have no effect.
-
-    Raises:
-        OptionError: options do not go together
-    """
+    """Raise OptionError if options do not go together, or would have no effect."""
     if bool(options.traces) + bool(options.model) + options.live != 1:
         raise OptionError("give one of TRACE..., --model and --live")
 

@@ -104,11 +104,7 @@ def _pair(text, results):
 
 def warn_of_others(results):
     """Warn if the results are of different jobs or machines, apart from the varied option of a
-    sweep.
-
-    Raises:
-        ValueError: the numbers of jobs differ, so they are not comparable
-    """
+    sweep. Raises ValueError if the numbers of jobs differ, so they are not comparable."""
     first = results[0]
     for other in results[1:]:
         jobs = [result.provenance.get("jobs") for result in (other, first)]
@@ -138,20 +134,10 @@ def name_workloads(results):
         result.summary["variant"] = {**workload, **result.summary.get("variant", {})}
 
 
-def first_difference(one, other, numbers=(1, 2)):
-    """Describe the first job that starts at different times in two results, and the state at that
-    moment.
-
-    Args:
-        one, other (str): directories
-        numbers ((int, int)): numbers of the two policies, for the text
-
-    Returns:
-        list of str: lines to print
-
-    Raises:
-        ResultError: a result cannot be read, or the jobs differ
-    """
+def first_difference(one, other, numbers):
+    """Describe the first job that starts at different times in the results of two directories, and
+    the state at that moment, as lines of text; `numbers` are those of the policies. Raises
+    ResultError if a result cannot be read, or the jobs differ."""
     results = [reading.Result(one), reading.Result(other)]
     rows = [result.rows() for result in results]
     if [row.id for row in rows[0]] != [row.id for row in rows[1]]:

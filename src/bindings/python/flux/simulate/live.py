@@ -32,11 +32,8 @@ class LiveError(ValueError):
 
 
 def flux_command(option):
-    """Return the path of the enclosing instance's ``flux`` command.
-
-    Raises:
-        LiveError: there is no such command; the text names the option that needs it
-    """
+    """Return the path of the enclosing instance's ``flux`` command. Raises LiveError if there is no
+    such command; the text names the option that needs it."""
     program = getattr(sys.modules["__main__"], "__file__", None) or ""
     # Under the embedded instance's command, this is that command itself; else it is looked up on
     # PATH.
@@ -47,11 +44,8 @@ def flux_command(option):
 
 
 def probe(*args):
-    """Return the answer of `probe.py` run in the instance of ``FLUX_URI``.
-
-    Raises:
-        LiveError: there is no instance, or it does not answer
-    """
+    """Return the answer of `probe.py` run in the instance of ``FLUX_URI``. Raises LiveError if
+    there is no instance, or it does not answer."""
     command = flux_command("--live")
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "probe.py")
     words = [command, "python", script, *args]

@@ -47,11 +47,7 @@ class Machine:
 
 
 def uniform(nodes, cores_per_node=1, gpus_per_node=0, source=""):
-    """Return a machine of equal nodes.
-
-    Raises:
-        ValueError: a count is too small
-    """
+    """Return a machine of equal nodes. Raises ValueError if a count is too small."""
     if nodes < 1 or cores_per_node < 1 or gpus_per_node < 0:
         text = f"{nodes} nodes, {cores_per_node} cores and {gpus_per_node} GPUs a node"
         raise ValueError(f"a machine of {text}: not possible")

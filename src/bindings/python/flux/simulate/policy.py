@@ -43,11 +43,8 @@ class Policy:
 
 
 def of_class(entry):
-    """Return the policy for a class of this program.
-
-    Raises:
-        OptionError: the class is not a scheduler
-    """
+    """Return the policy for a class of this program. Raises OptionError if the class is not a
+    scheduler."""
     from flux.scheduler import Scheduler
 
     if not issubclass(entry, Scheduler):

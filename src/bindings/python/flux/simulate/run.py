@@ -130,10 +130,8 @@ def make_engine(workload, policy, settings, outcome):
 def check_queues(workload, config):
     """Check that the queues of all jobs are configured.
 
-    If the configuration has no ``queues``, the queues of jobs are ignored.
-
-    Raises:
-        ValueError: a queue is not configured; the text has their names and numbers of jobs
+    If the configuration has no ``queues``, the queues of jobs are ignored. Raises ValueError with
+    the names and numbers of jobs of queues that are not configured.
     """
     known = config.get("queues") or workload.queues
     if not known:
@@ -254,11 +252,8 @@ def _reporter(outcome, engine, tell):
 
 
 def write(outcome, summary, policy, settings, directory):
-    """Write the files of one result.
-
-    Raises:
-        OSError: a file cannot be written; ``filename`` is its path
-    """
+    """Write the files of one result. Raises OSError if a file cannot be written; ``filename`` is
+    its path."""
     writers = {
         "jobs.csv": files.write_jobs,
         "schedule.json": files.write_schedule,
@@ -345,16 +340,8 @@ class Task:
 
 
 def result_of(task, tell):
-    """Make one run, and write its files.
-
-    Args:
-        task (Task): the run
-        tell: called with a dict of progress from time to time
-
-    Returns:
-        (str, object): ``done`` and the summary, with ``start`` and perhaps ``outcome``, or
-        ``failed`` and the reason
-    """
+    """Make one run, and write its files; call ``tell(progress)`` from time to time. Return ``done``
+    and the summary, with ``start`` and perhaps ``outcome``, or ``failed`` and the reason."""
     try:
         outcome, summary = simulate(
             task.workload, task.policy, task.settings, tell, catch=True, seed=task.case.drawn

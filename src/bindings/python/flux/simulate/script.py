@@ -89,11 +89,8 @@ class Script:
                 step.time = (step.time - today) % 86400
 
     def install(self, engine):
-        """Schedule the steps in `engine` (a LeanEngine).
-
-        Raises:
-            ScriptError: a job is not in the trace
-        """
+        """Schedule the steps in `engine` (a LeanEngine). Raises ScriptError if a job is not in the
+        trace."""
         known = {job.id for job in engine.jobs}
         for step in self.steps:
             if step.event is None:

@@ -271,15 +271,8 @@ def _asked(workload):
 
 
 def losses_of_first(results):
-    """Return the losses of each policy against the first, on the first workload.
-
-    Args:
-        results (list): (summary, workload, starts or None) per run
-
-    Returns:
-        list of dict: results of `losses.losses`, for each policy but the first; [] if one is not
-        comparable
-    """
+    """Return the losses (`losses.losses`) of each policy against the first, on the first workload,
+    from (summary, workload, starts or None) per run; [] if one is not comparable."""
     work = results[0][1]
     same = [(starts, summary) for summary, other, starts in results if other is work]
     good = [starts for starts, summary in same if not summary.get("failed")]

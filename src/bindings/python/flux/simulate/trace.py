@@ -27,11 +27,7 @@ def sample_path():
 
 
 def read_config(path):
-    """Read a TOML configuration into a dict.
-
-    Raises:
-        ValueError: the file cannot be read
-    """
+    """Read a TOML configuration into a dict. Raises ValueError if the file cannot be read."""
     from flux_engine.formats.config import parse_toml
 
     try:
@@ -42,11 +38,8 @@ def read_config(path):
 
 
 def read_R(path):
-    """Read a file with a resource set (RFC 20) into a `Machine`.
-
-    Raises:
-        ValueError: the file cannot be read, or is not a resource set
-    """
+    """Read a file with a resource set (RFC 20) into a `Machine`. Raises ValueError if the file
+    cannot be read, or is not a resource set."""
     try:
         with open(path, encoding="utf-8") as stream:
             R = json.load(stream)

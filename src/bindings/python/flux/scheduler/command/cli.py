@@ -368,14 +368,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run ``flux sched``.
-
-    Args:
-        argv: the command line without the command; None: sys.argv
-
-    Returns:
-        int: the exit status: 0; 1 if the command failed; 2 for incorrect usage
-    """
+    """Run ``flux sched`` on the words after it (None: sys.argv). Return the exit status: 0; 1 if the
+    command failed; 2 for incorrect usage."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     options = make_parser().parse_args(argv)

@@ -31,9 +31,6 @@ class CommandError(Exception):
 class Context:
     """The context of a subcommand: connection to the instance, and time zone of the output.
 
-    Args:
-        options: the parsed command line
-
     Attributes:
         zone (str): IANA name of the time zone for printed times
     """
@@ -45,11 +42,8 @@ class Context:
 
     @property
     def handle(self) -> Any:
-        """The Flux handle, connected at its first use.
-
-        Raises:
-            CommandError: no instance is reachable
-        """
+        """The Flux handle, connected at its first use. Raises CommandError if no instance is
+        reachable."""
         if self._handle is None:
             try:
                 self._handle = flux.Flux()
@@ -59,15 +53,8 @@ class Context:
         return self._handle
 
     def ask(self, method: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Send a request to the scheduler and return its answer.
-
-        Args:
-            method: the topic after ``sched.``
-            payload: the request; default: empty
-
-        Raises:
-            CommandError: the scheduler has no such service, or refuses
-        """
+        """Send a request to the scheduler and return its answer; `method` is the topic after
+        ``sched.``. Raises CommandError if the scheduler has no such service, or refuses."""
         try:
             answer = self.handle.rpc(f"sched.{method}", payload or {}).get()
         except OSError as exc:

@@ -52,11 +52,8 @@ class Explain(Subcommand):
 
     def explain_job(self, jobid: int, context: Context) -> dict[str, Any]:
         """Return why a job waits: the scheduler's answer or, in the same form, the reason why the
-        job manager has not sent it to the scheduler.
-
-        Raises:
-            CommandError: the job is not pending, or is unknown
-        """
+        job manager has not sent it to the scheduler. Raises CommandError if the job is not pending,
+        or is unknown."""
         handle = context.handle
         name = JobID(jobid).f58
         job = job_status.look_up_job(handle, jobid)

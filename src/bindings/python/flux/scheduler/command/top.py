@@ -67,13 +67,8 @@ class TopView:
         return {"passes": passes / seconds, "starts": starts / seconds}
 
     def lines(self, answer: dict[str, Any], width: int, height: int) -> list[str]:
-        """Return the view as lines of text.
-
-        Args:
-            answer (dict): an answer of ``sched.stats``
-            width (int): maximum number of columns
-            height (int): maximum number of lines
-        """
+        """Return the view of an answer of ``sched.stats``, as lines of text of at most `width`
+        columns and `height` lines."""
         now = answer["now"]
         clock = self._context.time
         rows: list[tuple[object, ...]]
@@ -148,12 +143,8 @@ def state_bar(counts: dict[str, int], width: int) -> str:
 
 
 def watch(context: Context, delay: float) -> None:
-    """Show the view until the user quits; only once with ``--once``.
-
-    Args:
-        context (Context): the connection, and the command line
-        delay (float): seconds between an answer and the next request
-    """
+    """Show the view until the user quits, `delay` seconds between an answer and the next request;
+    only once with ``--once``."""
     view = TopView(context)
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if context.options.once:

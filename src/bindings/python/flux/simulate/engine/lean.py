@@ -130,11 +130,7 @@ class LeanEngine:
         print(f"{self.name} {text}: it is at {where}", file=sys.stderr, flush=True)
 
     def run(self):
-        """Run until all jobs have ended, or no event is left.
-
-        Raises:
-            Exception: raised by the module
-        """
+        """Run until all jobs have ended, or no event is left. Raises what the module raises."""
         while True:
             module = self.name, self.path, self.args
             self.task = Scheduler(self.kernel, *module, self.forecast, self.entry)
@@ -210,11 +206,8 @@ class LeanEngine:
         self.manager.submit(self._other + self._scripted, -1, job)
 
     def extend(self, active, seconds):
-        """Extend the limit of a running job by a number of seconds.
-
-        Raises:
-            ValueError: it is not running, or has no limit
-        """
+        """Extend the limit of a running job by a number of seconds. Raises ValueError if it is not
+        running, or has no limit."""
         job = active.job
         if active.state != states.RUN or not job.limit:
             raise ValueError(f"job {job.id} does not run under a limit")

@@ -50,12 +50,8 @@ _FOR = re.compile(r"preempted for (\S+)")
 
 
 def preempted_for(note, jobs):
-    """Return (note, trace id of the preempting job or None).
-
-    Args:
-        note (str): the note of the exception
-        jobs (dict): job id -> ActiveJob
-    """
+    """Return (note, trace id of the preempting job or None) for the note of an exception; `jobs` is
+    {job id: ActiveJob}."""
     found = _FOR.match(note)
     try:
         return note, jobs[jobid.decode(found.group(1))].job.id if found else None
@@ -224,11 +220,8 @@ class Manager(Peer):
                 self.sched.enqueue(active)
 
     def set_queue(self, name, started):
-        """Start or stop a queue; None: all queues, or the anonymous one.
-
-        Raises:
-            ValueError: the queue does not exist
-        """
+        """Start or stop a queue; None: all queues, or the anonymous one. Raises ValueError if the
+        queue does not exist."""
         table = self.queues.table
         if name is not None and name not in table:
             raise ValueError(f"there is no queue {name!r}")

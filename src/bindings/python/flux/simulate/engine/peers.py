@@ -15,13 +15,8 @@ from flux_engine.resource.state import ResourceState, targets
 
 
 class Resource(Peer):
-    """``resource``: the acquire stream (RFC 28), on the same state class as the instance's service.
-
-    Args:
-        kernel (Loop): the kernel
-        R (dict): the inventory
-        config (dict): the configuration; ``resource.exclude`` and ``queues`` are used
-    """
+    """``resource``: the acquire stream (RFC 28), on the same state class as the instance's service,
+    which uses ``resource.exclude`` and ``queues`` of the configuration."""
 
     name = "resource"
 
@@ -49,11 +44,8 @@ class Resource(Peer):
         self.acquired.close(sender)
 
     def ranks_of(self, text):
-        """Return the bounds of the ranks that an idset or a hostlist names.
-
-        Raises:
-            ValueError: it is neither, or names an unknown rank or host
-        """
+        """Return the bounds of the ranks that an idset or a hostlist names. Raises ValueError if it
+        is neither, or names an unknown rank or host."""
         return targets(text, self.state.base)
 
     def drain(self, ranks, reason=None):

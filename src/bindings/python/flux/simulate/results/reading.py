@@ -158,11 +158,7 @@ def directories(base):
 
 def find(directories):
     """Return the results in directories: each is a result, or contains results (an output
-    directory).
-
-    Raises:
-        ResultError: a directory has no results
-    """
+    directory). Raises ResultError if a directory has no results."""
     found = []
     for directory in directories:
         if os.path.exists(os.path.join(directory, "summary.json")):

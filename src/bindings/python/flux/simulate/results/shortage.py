@@ -13,13 +13,8 @@ def _count(text):
 
 
 def shortage(job, R):
-    """Return the part of the request missing from the allocation, in words, or None. Takes some
-    microseconds per entry of R_lite.
-
-    Args:
-        job (Job): a job of a trace
-        R (dict): its allocation (RFC 20)
-    """
+    """Return the part of a job's request missing from its allocation (RFC 20), in words, or None.
+    Takes some microseconds per entry of R_lite."""
     parts = []
     for entry in R["execution"]["R_lite"]:
         have = entry["children"]

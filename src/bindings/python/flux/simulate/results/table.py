@@ -289,10 +289,7 @@ def seeds_table(groups):
     seed.
 
     A policy that failed on a workload has no mean: the failure would leave out its hardest
-    workloads.
-
-    Args:
-        groups (list): (policy, [summary per seed])
+    workloads. A group is (policy, [summary per seed]).
     """
     headings = ("wait mean", "bsld mean", "util")
     failed = {name for name, some in groups if any(summary.get("failed") for summary in some)}

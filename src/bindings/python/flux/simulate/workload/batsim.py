@@ -9,14 +9,8 @@ from flux.simulate.workload.text import read_text
 
 
 def read(source):
-    """Yield the jobs of a workload.
-
-    Args:
-        source (Source): the file; ``nb_res`` sets its `procs`
-
-    Raises:
-        TraceError: the file is not such a workload
-    """
+    """Yield the jobs of a workload; ``nb_res`` sets the `procs` of the source. Raises TraceError if
+    the file is not such a workload."""
     text = read_text(source)
     try:
         document = json.loads(text)

@@ -110,11 +110,8 @@ class Workload:
 
 
 def build(options):
-    """Read the traces, or run the model, and build a `Workload`.
-
-    Raises:
-        ValueError: an option or a trace is invalid; the text suggests a remedy
-    """
+    """Read the traces, or run the model, and build a `Workload`. Raises ValueError if an option or
+    a trace is invalid; the text suggests a remedy."""
     notes = Notes()
     if options.model:
         records, source = _modelled(options, notes)

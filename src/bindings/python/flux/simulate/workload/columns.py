@@ -50,11 +50,7 @@ def split_header(text):
 
 def seconds(text):
     """Parse a duration: ``[DD-]HH:MM:SS[.f]``, ``D:HH:MM:SS``, ``MM:SS``, seconds, or an FSD
-    (``1h``, ``1.5d``).
-
-    Raises:
-        ValueError: the text is not a duration
-    """
+    (``1h``, ``1.5d``). Raises ValueError if the text is not a duration."""
     days, dash, rest = text.rpartition("-")
     parts = rest.split(":")
     try:
@@ -78,10 +74,7 @@ def seconds(text):
 
 def moment(text):
     """Parse a time to seconds since the epoch: such seconds, or a date and time, in UTC by default.
-
-    Raises:
-        ValueError: the text is not a time
-    """
+    Raises ValueError if the text is not a time."""
     if is_number(text):
         if not math.isfinite(float(text)):
             raise ValueError(f"{text!r} is no time")
@@ -95,11 +88,7 @@ def moment(text):
 
 
 def whole(text):
-    """Parse a count, perhaps with a unit (``4K``).
-
-    Raises:
-        ValueError: the text is not a count
-    """
+    """Parse a count, perhaps with a unit (``4K``). Raises ValueError if the text is not a count."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is no count")
@@ -134,14 +123,8 @@ class _Row(dict):
 
 
 def read(source):
-    """Yield the jobs of a table.
-
-    Args:
-        source (Source): the file
-
-    Raises:
-        TraceError: there is no header, or a row does not match it
-    """
+    """Yield the jobs of a table. Raises TraceError if there is no header, or a row does not match
+    it."""
     names = delimiter = None
     for number, line in lines(source):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -225,11 +208,8 @@ def _kind(text):
 
 
 def _one_kind(source, column, text):
-    """Parse a time of a column in which all times must be of one kind.
-
-    Raises:
-        ValueError: it differs in kind from earlier ones
-    """
+    """Parse a time of a column in which all times must be of one kind. Raises ValueError if it
+    differs in kind from earlier ones."""
     value, kind = moment(text), _kind(text)
     former = source.kinds.setdefault(column, kind)
     if kind != former:

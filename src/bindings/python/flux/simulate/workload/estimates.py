@@ -23,11 +23,8 @@ MOST, EXACT, ROUND = 0.2, 0.1, 0.9
 
 
 def estimator(text):
-    """Return ``limit(run, rng)`` for one of the texts above.
-
-    Raises:
-        OptionError: the text is invalid
-    """
+    """Return ``limit(run, rng)`` for one of the texts above. Raises OptionError if the text is
+    invalid."""
     if text == "run":
         return lambda run, rng: max(run, 1.0)
     if text.startswith("f:"):

@@ -97,11 +97,7 @@ def _listed(source, job):
 
 def read_eventlogs(source):
     """Yield the jobs of a directory or ``flux dump`` archive with ``.../eventlog``, ``jobspec`` and
-    ``R`` per job.
-
-    Raises:
-        TraceError: there are none, or one is damaged
-    """
+    ``R`` per job. Raises TraceError if there are none, or one is damaged."""
     found = 0
     for name, texts in _job_files(source):
         found += 1
@@ -201,11 +197,8 @@ def _requested(source, name, submit, run, jobspec, R, user, urgency, extra):
 
 
 def read_accounting(source):
-    """Yield the jobs of flux-accounting's SQLite database.
-
-    Raises:
-        TraceError: the file is not such a database
-    """
+    """Yield the jobs of flux-accounting's SQLite database. Raises TraceError if the file is not
+    such a database."""
     try:
         database = sqlite3.connect(f"file:{os.path.abspath(source.path)}?mode=ro", uri=True)
         rows = database.execute(

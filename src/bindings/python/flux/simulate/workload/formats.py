@@ -20,16 +20,8 @@ READERS = {
 
 
 def reader(source, form="auto"):
-    """Return the jobs of a trace, as an iterator of `Record`.
-
-    Args:
-        source (Source): the file
-        form (str): a name in `FORMATS`
-
-    Raises:
-        OptionError: `form` is not in `FORMATS`
-        TraceError: the format is unknown, or the file cannot be read
-    """
+    """Return the jobs of a trace, as an iterator of `Record`; `form` is a name in `FORMATS`. Raises
+    OptionError if it is not, TraceError if the format is unknown or the file cannot be read."""
     if form not in FORMATS:
         raise OptionError(f"format {form!r}: expected one of {', '.join(FORMATS)}")
     if not os.path.exists(source.path):
@@ -83,11 +75,7 @@ def _reader(source, form):
 
 
 def detect(source):
-    """Detect the format of a trace from its content.
-
-    Raises:
-        TraceError: the format is unknown
-    """
+    """Detect the format of a trace from its content. Raises TraceError if the format is unknown."""
     if os.path.isdir(source.path):
         return "flux"
     try:

@@ -39,14 +39,8 @@ LONGEST_LOG_ARRIVAL = 13
 
 
 def parameters(text, size):
-    """Parse the parameters of ``lublin[:NAME=VALUE,...]`` for a machine of `size` units.
-
-    Returns:
-        (list of (type, dict), start as seconds of the day)
-
-    Raises:
-        OptionError: a name or value is invalid
-    """
+    """Parse the parameters of ``lublin[:NAME=VALUE,...]`` for a machine of `size` units. Return a
+    list of (type, dict), and the start in seconds of the day. Raises OptionError."""
     kind, start, given = "typeless", 8.0, {}
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
@@ -167,14 +161,8 @@ def _gamma_cdf(shape, scale, x):
 
 
 def generate(text, count, size, seed):
-    """Return `count` jobs as (submit, run, size, type or None), by submission.
-
-    Args:
-        text (str): the part after ``lublin:``, or ""
-        count (int): number of jobs
-        size (int): units of the machine
-        seed (int): seed of the random numbers
-    """
+    """Return `count` jobs as (submit, run, size, type or None), by submission, for a machine of
+    `size` units; `text` is the part after ``lublin:``, or ""."""
     kinds, start = parameters(text, size)
     rng = random.Random(seed)
     if len(kinds) == 1:

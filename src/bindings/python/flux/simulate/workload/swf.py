@@ -25,13 +25,8 @@ _UNSUCCESSFUL = (0, 5)
 def read(source):
     """Yield the jobs of an SWF file.
 
-    The size is the requested one, else the allocated one; the limit is the requested time.
-
-    Args:
-        source (Source): the file; the header sets start, procs, nodes and queues
-
-    Raises:
-        TraceError: a line is not a record
+    The size is the requested one, else the allocated one; the limit is the requested time. The
+    header sets start, procs, nodes and queues of the source. Raises TraceError.
     """
     notes = source.notes
     source.has_statuses = True

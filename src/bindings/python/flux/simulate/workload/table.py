@@ -12,15 +12,8 @@ from flux.simulate.workload.record import OptionError
 
 
 def file_of(data, owner):
-    """Write a table as CSV to a file that is removed with `owner`.
-
-    Args:
-        data (pandas.DataFrame or list of dict): columns as in a file; missing values may be None, NaN or NaT
-        owner (object): object whose lifetime bounds the file's
-
-    Raises:
-        OptionError: `data` is neither
-    """
+    """Write a table (DataFrame or list of dict; missing values may be None, NaN or NaT) as CSV to a
+    file that is removed with the object `owner`. Raises OptionError if it is neither."""
     rows = data.to_dict("records") if hasattr(data, "to_dict") else data
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         text = "expected a file, a DataFrame, or a list of dicts"

@@ -20,13 +20,8 @@ def open_bytes(path):
 def lines(source):
     """Yield (line number, text without newline) of a file.
 
-    Text that is not UTF-8 is read as Latin-1, the encoding of old traces.
-
-    Args:
-        source (Source): the trace, named in errors
-
-    Raises:
-        TraceError: the file cannot be opened, or is damaged or truncated gzip
+    Text that is not UTF-8 is read as Latin-1, the encoding of old traces. Raises TraceError if the
+    file cannot be opened, or is damaged or truncated gzip.
     """
     number = 0
     try:
