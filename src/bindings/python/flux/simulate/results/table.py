@@ -258,15 +258,13 @@ def sweep_table(variants, key, write):
         if summaries is None or any(summary.get("failed") for summary in summaries):
             return "-" if summaries is None else "failed"
         values = values_of(summaries, key)
-        return write(values[0]) if len(values) == 1 else _with_interval(values, write)
+        return write(values[0]) if len(values) == 1 else _with_interval(*interval(values), write)
 
-    return lines(
-        [["", *names], *([text, *map(cell, map(some.get, names))] for text, some in groups)]
-    )
+    rows = [[text, *(cell(some.get(name)) for name in names)] for text, some in groups]
+    return lines([["", *names], *rows])
 
 
-def _with_interval(values, write):
-    middle, width = interval(values)
+def _with_interval(middle, width, write):
     return f"{write(middle)} ± {write(width)}"
 
 
@@ -297,9 +295,8 @@ def seeds_table(groups):
     rows += [[f"{n} (failed)", str(len(some)), "-", "-", "-"] for n, some in groups if n in failed]
     groups = [group for group in groups if group[0] not in failed]
     for name, summaries in groups:
-        means = [
-            _with_interval(values_of(summaries, key), write) for _, key, write in SWEPT_FIGURES
-        ]
+        figures = ((interval(values_of(summaries, key)), write) for _, key, write in SWEPT_FIGURES)
+        means = [_with_interval(*found, write) for found, write in figures]
         rows.append([name, str(len(summaries)), *means])
     text = lines(rows)
     spread = spread_of([summary for _, summaries in groups for summary in summaries])
@@ -312,8 +309,8 @@ def seeds_table(groups):
         row = [name]
         for _, key, write in SWEPT_FIGURES:
             first, second = values_of(reference, key), values_of(summaries, key)
-            said, sign = verdict(first, second), "+" if paired(first, second)[0] > 0 else ""
-            value = sign + _with_interval([b - a for a, b in zip(first, second)], write)
+            said, (middle, width) = verdict(first, second), paired(first, second)
+            value = f"{'+' if middle > 0 else ''}{_with_interval(middle, width, write)}"
             row.append(said if said == "no difference" else value)
         rows.append(row)
     return [*text, "", "Differences, paired by seed, with 95 % intervals:", *lines(rows)]
