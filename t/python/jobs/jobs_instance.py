@@ -163,6 +163,10 @@ class JobsInstance(Instance):
         """Names of a job's events."""
         return [event["name"] for event in self.eventlog(id)]
 
+    def logged(self):
+        """The lines of the log about jobtap plugins."""
+        return [entry.text for entry in self.ctx.ring.entries() if "jobtap" in entry.text]
+
     @property
     def jm(self):
         return self.service("job-manager")

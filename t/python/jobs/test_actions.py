@@ -9,7 +9,7 @@ from jobs_instance import ALL
 from flux.scheduler.testing import make_R
 from flux_engine.kernel.message import OWNER
 
-DEPEND, SCHED, RUN, INACTIVE = 2, 8, 16, 64
+SCHED, RUN, INACTIVE = 8, 16, 64
 
 
 ANY = (1 << 64) - 1
@@ -119,7 +119,7 @@ def test_wait(inst):
         "errstr": "task(s) exited with exit code 1",
     }
     assert error(inst, "wait", {"id": ANY})[1] == "there are no more waitable jobs"
-    assert error(inst, "wait", {}) == (errno.EPROTO, "malformed wait request")
+    assert error(inst, "wait", {})[0] == errno.EPROTO
 
 
 def test_wait_for_any(inst):
@@ -308,14 +308,6 @@ def test_queue_state_survives_a_configuration_change(queues):
     assert status(queues) == {"enable": True, "start": True}
 
 
-def test_no_scheduler(inst):
-    inst.rpc("config.load", CONFIG)
-    switch(inst, True, "b")
-    assert status(inst, "b")["blocked"] == "scheduler" and not status(inst, "b")["start"]
-    inst.load_sched()
-    assert status(inst, "b") == {"enable": True, "start": True}
-
-
 @pytest.mark.parametrize(
     "queues",
     [
@@ -428,6 +420,9 @@ def test_status_without_a_scheduler(inst):
     assert status(inst, "v") == {**offline, "parent": "a"}
     switch(inst, True, "v")
     assert status(inst, "v") == {**offline, "parent": "a", "blocked": "scheduler"}
+    switch(inst, True, "a")
+    inst.load_sched()
+    assert status(inst, "v") == {"enable": True, "start": True, "parent": "a"}
 
 
 def test_a_reload_gives_a_queue_another_parent_and_takes_it(virtual):
@@ -551,7 +546,6 @@ def depends(inst, scheme, id, **kwargs):
     "scheme, ending, met",
     [
         ("afterstart", "start", True), ("afterstart", "cancel-pending", False), ("afterany", "complete", True),
-        ("afterexcept", "cancel", True), ("afterexcept", "fail", False), ("after", "start", True),
         ("afternotok", "cancel-pending", False),
         ("afterany", "fail", True), ("afterok", "complete", True), ("afterok", "fail", False),
         ("afternotok", "fail", True), ("afternotok", "complete", False), ("afterany", "cancel-pending", True),
@@ -594,26 +588,14 @@ def finish(inst, id, ending):
         return
     inst.rpc("job-manager.urgency", {"id": id, "urgency": 16})
     inst.sched.auto = None
-    if ending == "cancel":
-        inst.cancel(id)
-    elif ending != "start":
+    if ending != "start":
         inst.advance(6)
 
 
 LATE = {
     "afterok": "failed or was canceled",
     "afternotok": "succeeded",
-    "afterexcept": "no exception",
 }
-
-
-def test_the_old_name_of_afterstart(inst):
-    first = inst.submit()
-    second = depends(inst, "after", first)
-    [context] = [e["context"] for e in inst.eventlog(second) if e["name"] == "exception"]
-    assert (context["type"], context["severity"]) == ("dependency", 3)
-    assert context["note"] == "dependency scheme 'after' is deprecated, use 'afterstart'"
-    assert inst.state(second) == DEPEND
 
 
 @pytest.mark.parametrize("value", ["1234567", "xyz!", ""])

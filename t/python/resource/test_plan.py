@@ -500,21 +500,27 @@ def test_a_copied_plan_promises_tokens_of_its_own():
     assert (plan.earliest(one), copy.earliest(one)) == (NOW, NOW + 10)
 
 
-@pytest.mark.parametrize("bound", [False, True], ids=["counted", "bound"])
-def test_a_promise_whose_time_has_come_outlasts_a_change_of_ranks(bound):
-    """Its job starts late since another one ends late, and meanwhile a node goes down."""
+@pytest.fixture(params=["counted", "bound"])
+def planned(request):
+    """(pool of four nodes, its plan, its clock) whose plan counts, or binds promises to ranks."""
     pool = make_pool(FOUR)
     now = [NOW]
     pool.clock = lambda: now[0]
-    pool.alloc(1, job(pool, 4, cores=4, duration=10.0))
     plan = pool.plan()
-    if bound:
-        shared = job(pool, slots=1, cores=2)
-        plan.reserve(3, shared, plan.earliest(shared))
-        plan.cancel(3)
+    if request.param == "bound":
+        plan.reserve(9, job(pool, slots=1, cores=2), NOW)
+        plan.cancel(9)
+    assert plan.is_counted == (request.param == "counted")
+    return pool, plan, now
+
+
+def test_a_promise_whose_time_has_come_outlasts_a_change_of_ranks(planned):
+    """Its job starts late since another one ends late, and meanwhile a node goes down."""
+    pool, plan, now = planned
+    pool.alloc(1, job(pool, 4, cores=4, duration=10.0))
     two = job(pool, 2, cores=4, duration=10.0)
     plan.reserve(2, two, NOW + 10)
-    assert (plan.ranks_of(2) is not None) is bound
+    assert (plan.ranks_of(2) is None) == plan.is_counted
     now[0] = NOW + 15
     spare = members(0b1111 & ~(plan.ranks_of(2) or 0b1100))
     pool.mark_down(f"{spare[0]}")
@@ -534,16 +540,8 @@ def test_a_promise_whose_time_has_come_outlasts_a_change_of_ranks(bound):
     assert plan.promises() == {}
 
 
-@pytest.mark.parametrize("bound", [False, True], ids=["counted", "bound"])
-def test_a_promise_that_is_over_is_stale(bound):
-    pool = make_pool(FOUR)
-    now = [NOW]
-    pool.clock = lambda: now[0]
-    plan = pool.plan()
-    if bound:
-        shared = job(pool, slots=1, cores=2)
-        plan.reserve(3, shared, NOW)
-        plan.cancel(3)
+def test_a_promise_that_is_over_is_stale(planned):
+    pool, plan, now = planned
     two = job(pool, 2, cores=4, duration=10.0)
     plan.reserve(2, two, NOW + 10)
     now[0] = NOW + 20
@@ -556,17 +554,9 @@ def test_a_promise_that_is_over_is_stale(bound):
     assert plan.earliest(job(pool, 3, cores=4, duration=10.0)) == NOW + 20
 
 
-@pytest.mark.parametrize("bound", [False, True], ids=["counted", "bound"])
-def test_a_clock_that_is_set_back(bound):
+def test_a_clock_that_is_set_back(planned):
     """A promise from a time on that is before the plan's first one."""
-    pool = make_pool(FOUR)
-    now = [NOW]
-    pool.clock = lambda: now[0]
-    plan = pool.plan()
-    if bound:
-        shared = job(pool, slots=1, cores=2)
-        plan.reserve(9, shared, NOW)
-        plan.cancel(9)
+    pool, plan, now = planned
     two = job(pool, 2, cores=4, duration=10.0)
     assert plan.earliest(two) == NOW
     now[0] = NOW - 5
@@ -713,6 +703,19 @@ def test_fits_says_what_alloc_would_do(seed):
             assert fits == started, (jobid, other)
 
 
+def a_request(pool, chance, nodes):
+    """A request for up to `nodes` nodes, of parts of them, with GPUs, on some ranks only, or of neither."""
+    ask = Ask(
+        ([chance.randint(1, nodes)], 1),
+        ([1], 1),
+        chance.choice([1, 3, 4]),
+        chance.choice([0, 1, 2]),
+        duration=chance.choice([5.0, 20.0, 100.0]),
+        constraint=chance.choice([None, None, {"ranks": ["0-1"]}, {"ranks": ["0,2-3"]}]),
+    )
+    return pool.parse_resource_request(ask.jobspec())
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_fits_leaves_promises_on_the_ranks_that_they_are_bound_to(seed):
     """Others may be bound again for the question where the job's own promise is; not for good."""
@@ -721,16 +724,7 @@ def test_fits_leaves_promises_on_the_ranks_that_they_are_bound_to(seed):
     plan = pool.plan()
     requests = {}
     for jobid in range(1, 30):
-        ask = Ask(
-            ([chance.randint(1, 3)], 1),
-            ([1], 1),
-            chance.choice([1, 3, 4]),
-            chance.choice([0, 1, 2]),
-            False,
-            chance.choice([5.0, 20.0, 100.0]),
-            chance.choice([None, None, {"ranks": ["0-1"]}, {"ranks": ["0,2-3"]}]),
-        )
-        request = requests[jobid] = pool.parse_resource_request(ask.jobspec())
+        request = requests[jobid] = a_request(pool, chance, 3)
         try:
             if chance.random() < 0.3:
                 plan.alloc(jobid, request)
@@ -758,17 +752,7 @@ def test_a_job_that_cannot_start_leaves_promises_on_the_ranks_that_they_are_boun
     for jobid in range(1, 40):
         now = NOW + jobid * 5
         pool.clock = lambda now=now: now
-        where = chance.choice([None, None, {"ranks": ["0-1"]}, {"ranks": ["0,2-3"]}])
-        ask = Ask(
-            ([chance.randint(1, 2)], 1),
-            ([1], 1),
-            chance.choice([1, 3, 4]),
-            chance.choice([0, 1, 2]),
-            False,
-            chance.choice([5.0, 20.0, 100.0]),
-            where,
-        )
-        request = requests[jobid] = pool.parse_resource_request(ask.jobspec())
+        request = requests[jobid] = a_request(pool, chance, 2)
         plan.reserve(jobid, request, plan.earliest(request, after=now))
         for other, (start, _) in plan.promises().items():
             if start > now:

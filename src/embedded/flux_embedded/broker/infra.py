@@ -14,7 +14,6 @@ service.add, .remove  ``{service}`` -> nothing (RFC 5); the sender is the holder
 event.publish         ``{topic, payload?}`` -> ``{seq}``
 event.subscribe       ``{topic}`` -> nothing: every event whose topic begins so; event.unsubscribe
 broker.now            -> ``{now}``: the instance's time, which may be virtual
-state-machine.wait    -> nothing: once the instance runs, which is true for any client
 ====================  ============================================================================
 """
 
@@ -109,16 +108,6 @@ class BrokerService(Service):
     @request("now", guest=True)
     def tell_time(self, msg):
         self.respond(msg, {"now": self.now()})
-
-
-class StateService(Service):
-    """``state-machine``: the broker's state; it answers once the instance runs."""
-
-    name = "state-machine"
-
-    @request("wait", guest=True)
-    def wait(self, msg):
-        self.respond(msg)
 
 
 class NameService(Service):

@@ -50,8 +50,8 @@ class Job:
         group (str or None): its bank, unless its jobspec has one
         urgency (int): 0 to 31
         after ((int, float or None) or None): index of the job that it follows, and the seconds
-        between the end of that job and its own
-            submission; None: it is submitted at that end, but not before `submit`
+            between the end of that job and its own submission; None: it is submitted at that end,
+            but not before `submit`
         extra (dict or None): further attributes from the trace: ``jobspec`` to use unchanged,
             ``constraints``, recorded ``wait`` and ``start``, ``submitted`` if before it was
             eligible, ...

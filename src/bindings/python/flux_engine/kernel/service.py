@@ -40,8 +40,7 @@ def request(method, guest=False, streaming=False, form=None):
     Args:
         method (str): the part of the topic after the service name
         guest (bool): users other than the instance owner may call it
-        streaming (bool or str): a request without the streaming flag is answered EPROTO (RFC 6), with
-            this text if it is one
+        streaming (bool): a request without the streaming flag is answered EPROTO (RFC 6)
         form (dict): the form of the payload, see `formats.form`; without one a payload that is not an
             object counts as none. ``object``: any payload, JSON or not; the method itself checks it
     """
@@ -106,8 +105,7 @@ class ServiceTask(Task):
         if not guest and not msg.rolemask & message.ROLE_OWNER:
             self.refuse(msg, errno.EPERM, GUEST_REFUSED)
         elif streaming and not msg.flags & message.FLAG_STREAMING:
-            text = streaming if isinstance(streaming, str) else os.strerror(errno.EPROTO)
-            self.refuse(msg, errno.EPROTO, text)
+            self.refuse(msg, errno.EPROTO, os.strerror(errno.EPROTO))
         else:
             form = self.service.forms.get(msg.topic)
             if form is not object:

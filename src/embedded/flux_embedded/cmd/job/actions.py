@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Acting on jobs: submit, raise, urgency, purge."""
 
-import json
 import sys
 
 import flux
@@ -27,11 +26,7 @@ def submit(args):
                 text = file.read()
         except OSError as exc:
             raise CommandError(f"{args.jobspec}: {exc.strerror}") from None
-    try:
-        jobspec = json.loads(text)
-    except ValueError as exc:
-        raise CommandError(f"jobspec: invalid JSON: {exc}") from None
-    payload = {"jobspec": jobspec, "urgency": args.urgency, "flags": flags}
+    payload = {"jobspec": text, "urgency": args.urgency, "flags": flags}
     print(JobID(flux.Flux().rpc("job-ingest.submit", payload).get()["id"]))
 
 

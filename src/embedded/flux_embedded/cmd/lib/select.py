@@ -1,26 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Selection of the jobs of a command: users and states."""
-
-import os
-import pwd
+"""Selection of the jobs of a command by their states."""
 
 from flux_engine.command.errors import CommandError
 from flux_engine.formats.states import MASKS
-
-#: the userid that stands for all users
-ANYONE = 0xFFFFFFFF
-
-
-def user_id(text):
-    """The id of a user: the current one for None, `ANYONE` for ``all``."""
-    if text is None:
-        return os.getuid()
-    if text == "all":
-        return ANYONE
-    try:
-        return int(text) if text.isdigit() else pwd.getpwnam(text).pw_uid
-    except KeyError:
-        raise CommandError(f"Invalid user {text} specified") from None
 
 
 def state_mask(text):

@@ -14,7 +14,6 @@ class Placed(NamedTuple):
         rank: its number in the job
         node: index of its node in R; host: the node's name; broker_rank
         local_id: its number on the node
-        gpus, cores: idsets of the job's resources on the node, "" for none
     """
 
     rank: int
@@ -22,8 +21,6 @@ class Placed(NamedTuple):
     host: str
     broker_rank: int
     local_id: int
-    gpus: str
-    cores: str
 
 
 def slot_shape(resources):
@@ -67,10 +64,8 @@ def place(jobspec, R):
             left -= take
     tasks = []
     for index, (broker_rank, host, _) in enumerate(nodes):
-        what = children[broker_rank]
         for local_id in range(shares[index]):
-            there = what.get("gpu", ""), what.get("core", "")
-            tasks.append(Placed(len(tasks), index, host, broker_rank, local_id, *there))
+            tasks.append(Placed(len(tasks), index, host, broker_rank, local_id))
     return tasks
 
 

@@ -11,14 +11,6 @@ import tempfile
 from flux_engine.formats import jobid
 
 _TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
-_ID_FORMS = {
-    "f58": jobid.f58,
-    "f58plain": jobid.f58plain,
-    "dec": str,
-    "hex": hex,
-    "dothex": jobid.dothex,
-    "kvs": jobid.kvs_dir,
-}
 
 
 class Directory:
@@ -89,7 +81,7 @@ class Templates:
             "tmpdir": tmpdir,
             "id": jobid.f58(id),
         }
-        for form, encode in _ID_FORMS.items():
+        for form, encode in jobid.FORMS.items():
             self._values[f"id.{form}"] = encode(id)
 
     def render(self, text, task=None):
@@ -106,8 +98,6 @@ class Templates:
                 "task.localid": task.local_id,
                 "node.id": task.node,
                 "node.name": task.host,
-                "node.cores": task.cores,
-                "node.gpus": task.gpus,
             }
 
         def replace(match):

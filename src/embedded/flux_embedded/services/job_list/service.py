@@ -26,6 +26,13 @@ from flux_engine.kernel.service import Service, request
 ATTRS = ["id", *GETTERS]
 LIST = {"max_entries": int, "attrs": [str], "since?": float, "constraint?": dict}
 LIST_ID = {"id": int, "attrs": [str], "state?": int}
+#: The table ``access`` of a real broker; nothing in it has an effect here.
+_ACCESS = form.Table(
+    {
+        **dict.fromkeys(("allow-guest-user?", "allow-root-owner?", "private-mode?"), bool),
+        "roles?": form.Table({"admin?": dict}),
+    }
+)
 #: The states that a job can be in.
 STATES = states.ACTIVE | INACTIVE
 
@@ -49,10 +56,7 @@ class JobList(Service):
 
     def _configure(self, config):
         policy.validate(config)
-        access = config.get("access", {})
-        where = "error reading [access] config"
-        form.expect(access, "object", where)
-        form.expect(access.get("private-mode", False), "true or false", where)
+        form.check_table(config.get("access"), _ACCESS, "access")
         queues = config.get("queues", {})
         self._parents = {name: one["parent"] for name, one in queues.items() if "parent" in one}
 

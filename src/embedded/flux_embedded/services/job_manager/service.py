@@ -29,7 +29,7 @@ purge                   ``{age_limit: seconds, num_limit: N, batch: N, force: bo
 getinfo                 -> ``{max_jobid}``
 getattr                 ``{id, attrs}`` -> an object with these of ``jobspec`` (with updates, without its
                         environment), ``R`` and ``eventlog`` of a job
-housekeeping-kill       ``{signum, jobid?, ranks?}``
+housekeeping-kill       ``{signum, jobid?}``
 stats-get               -> ``{active_jobs, inactive_jobs, max_jobid, housekeeping}``
 config-reload           the new configuration
 ======================  ====================================================================================
@@ -50,7 +50,7 @@ from flux_embedded.services.job_manager.life import Life
 from flux_embedded.services.job_manager.purge import Purge
 from flux_embedded.services.job_manager.update import Update
 from flux_embedded.services.job_manager.waits import Waits
-from flux_engine.formats import eventlog, idset, policy, rset, states
+from flux_engine.formats import eventlog, policy, rset, states
 from flux_engine.job_manager.job import Jobs
 from flux_engine.job_manager.queues import Queues
 from flux_engine.job_manager.sched import Sched
@@ -118,7 +118,7 @@ class JobManager(Service):
         add("memo", actions.memo, guest=True, form=memo)
         update = Update(self, jobs, events, self.jobtap, self.execution)
         add("update", update.request, guest=True, form={"id": int, "updates": object})
-        add("wait", self.waits.wait, form=object)
+        add("wait", self.waits.wait, form={"id": int})
         add("drain", self.waits.drain)
         add("idle", self.waits.idle)
         plugin = {"load?": str, "conf?": object, "remove?": str, "query_only?": bool}
@@ -132,7 +132,6 @@ class JobManager(Service):
         self.on_response("sched.alloc", self.sched.alloc_response)
         self.on_response("sched.free", self.sched.free_response)
         self._configure(self.config)
-        self.housekeeping.watch()
         self.jobtap.load_builtins()
         self.jobtap.configure_plugins(self.config)
         self.intake.restart()
@@ -232,16 +231,9 @@ class JobManager(Service):
         held += [(visit.job.R, visit.job.freed) for visit in self.housekeeping.visits.values()]
         self.respond(msg, {"allocated": rset.union(held)})
 
-    @request("housekeeping-kill", form={"signum": int, "jobid?": int, "ranks?": str})
+    @request("housekeeping-kill", form={"signum": int, "jobid?": int})
     def _housekeeping_kill(self, msg):
-        body = msg.body
-        ranks = None
-        if "ranks" in body:
-            visits = self.housekeeping.visits.values()
-            active = idset.from_ids(rank for visit in visits for rank in visit.active)
-            # The set may be of any size, so it is intersected before it is expanded.
-            ranks = set(idset.members(idset.intersect(_ranks(body["ranks"]), active)))
-        self.housekeeping.kill(body.get("jobid"), ranks, body["signum"])
+        self.housekeeping.kill(msg.body.get("jobid"), msg.body["signum"])
         self.respond(msg)
 
     @request("getinfo", guest=True)
@@ -284,17 +276,3 @@ class JobManager(Service):
         self.execution.disconnected(sender)
         self.waits.disconnected(sender)
         self.journals.disconnected(sender)
-
-
-def _ranks(text):
-    """The ranks of a request, as bounds.
-
-    Raises:
-        OSError: EINVAL
-    """
-    if not text:
-        raise OSError(errno.EINVAL, "cannot create an empty idset")
-    try:
-        return idset.decode(text)
-    except ValueError:
-        raise OSError(errno.EINVAL, f"error parsing range '{text}'") from None
