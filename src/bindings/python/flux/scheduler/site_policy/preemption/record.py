@@ -125,7 +125,8 @@ class Preemption:
         placeholders (list): ids of the allocations that keep free parts of `ranks` for the job
         withheld (list): ids of the allocations that keep other free parts of `ranks` from the job,
             while the victims are being ended
-        timer (Timer or None): timer for the deadline
+        needs_more (bool): all victims have ended, and the taker did not start on what they freed
+        timer (Timer or None): timer for the deadline, then for the taker's start
     """
 
     def __init__(
@@ -153,7 +154,14 @@ class Preemption:
         self.ended: set[int] = set()
         self.placeholders: list[int] = []
         self.withheld: list[int] = []
+        self.needs_more = False
         self.timer: Timer | None = None
+
+    @property
+    def withholds(self) -> bool:
+        """Whether resources freed by others than victims are kept from the taker, which might
+        otherwise start without those of a victim that was ended for it."""
+        return self.state == ENDING and not self.needs_more
 
     def move(self, event: str) -> None:
         """Apply an event to the state.
@@ -166,6 +174,11 @@ class Preemption:
     def reason(self) -> Reason:
         """Return why the taker waits, in a sentence."""
         classes = jobs_of_classes(self.victims.values())
+        if self.needs_more:
+            return Reason(
+                f"{classes} ended for it; waits for what others hold there",
+                "waits for resources that are given back",
+            )
         if self.state == ENDING:
             return Reason(f"waits for {classes} to end", "waits for resources that are given back")
         when = time.strftime("%H:%M:%S", time.localtime(self.deadline))

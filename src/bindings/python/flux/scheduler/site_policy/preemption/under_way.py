@@ -218,7 +218,7 @@ class PreemptionsUnderWay:
         starts on the kept ones: otherwise the victims might have been ended for nothing."""
         if self._breaks_a_promise(preemption):
             return
-        if preemption.state == ENDING:
+        if preemption.withholds:
             self._hold(preemption, preemption.withheld)
         else:
             self.keep(preemption)
@@ -238,6 +238,23 @@ class PreemptionsUnderWay:
                 self._keep_again(one)
         for one in self._all():
             self._try_to_start(one)
+        if preemption is not None:
+            self._await_rest(preemption)
+
+    def _await_rest(self, preemption: Preemption) -> None:
+        """Try at intervals to start a taker that did not start when its last victim had ended, also
+        on resources freed by others: the release of those that no job holds, such as a
+        reservation's, is not reported."""
+        if preemption.state != ENDING or preemption.held or not self._is_active(preemption):
+            return
+
+        def retry() -> None:
+            preemption.needs_more = True
+            preemption.placeholders += preemption.withheld
+            preemption.withheld = []
+            self._take_up(preemption)
+
+        preemption.timer = self._host.call_at(self._host.now() + LOOK_INTERVAL_S, retry)
 
     def extended(self, jobid: int, expiration: float) -> bool:
         """Set the new end of a running job. Return whether it is a victim: its end is then set in
@@ -428,7 +445,7 @@ class PreemptionsUnderWay:
         """Implement `AdmissionRule.allocate` for a taker."""
         looks_past_heads = self._host.decision.looks_past_heads
         withheld: list[int] = []
-        if preemption.state == ENDING or self._breaks_a_promise(preemption):
+        if preemption.withholds or self._breaks_a_promise(preemption):
             self._hold(preemption, withheld)
         self._placeholders.free(preemption.placeholders)
         elsewhere = preemption.state != ENDING and (looks_past_heads or not self._out_of_turn)
@@ -537,9 +554,12 @@ class PreemptionsUnderWay:
             self._await_deadline(preemption)
 
     def _take_up(self, preemption: Preemption) -> None:
-        """Continue after a reload, during which a node kept for the taker may have gone down."""
+        """Try to start the taker, as after a reload, during which a node kept for it may have gone
+        down."""
         if self._is_active(preemption) and not self._lost_a_node(preemption):
+            self._keep_again(preemption)
             self._try_to_start(preemption)
+            self._await_rest(preemption)
 
     def not_come_back(self) -> None:
         """End the preemptions whose takers have not come back."""
