@@ -37,7 +37,7 @@ class Ruled:
 def load(policy, args, *rules, rig=None, nodes=4):
     rig = rig or Rig(R(nodes, 4))
     cls = type("Site" + policy.__name__, (Ruled, policy), {"make_rules": rules})
-    rig.load(cls, *args, name="sched-site")
+    rig.load(cls, *args)
     return rig
 
 
@@ -80,7 +80,6 @@ def test_nobody_waits_behind_it(policy, args):
     rig.alloc(3, jobspec(2, duration=100))  # of the same shape
     rig.alloc(4, wants(1, slots=1, duration=100))
     rig.alloc(5, jobspec(1, duration=100))
-    rig.settle()
     assert rig.started() == [1, 3, 5]
     check(rig)
 
@@ -94,13 +93,11 @@ def test_a_job_of_the_same_shape_that_does_not_fit_does_not_speak_for_it(policy,
     rig.settle()
     rig.alloc(2, jobspec(4, duration=100))
     rig.alloc(3, wants(1, slots=4, duration=100))
-    rig.settle()
     rig.wait(2)
     assert rig.started() == [1]
     if policy is Backfill:
         assert reason(rig, 3).startswith("licenses: needs 1 of matlab")
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 2, 3]
 
 
@@ -110,16 +107,13 @@ def test_those_that_wait_come_back_in_order_of_priority(policy, args):
     rig.alloc(1, wants(2), priority=31)
     for jobid, priority in ((2, 10), (3, 20), (4, 15)):
         rig.alloc(jobid, wants(1), priority=priority)
-    rig.settle()
     assert rig.started() == [1]
     rig.prioritize((2, 30))
     rig.settle()
     check(rig)
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 2, 3]
     rig.free(3)
-    rig.settle()
     assert rig.started() == [1, 2, 3, 4]
     check(rig)
 
@@ -141,10 +135,8 @@ def test_licences_of_jobs_that_run_when_the_scheduler_comes(policy, args):
     assert any("hello" in text for text in rig.logged(3)), "the third is reported"
     rig.alloc(1, wants(1))
     rig.alloc(2, wants(1))
-    rig.settle()
     assert rig.started() == [1]
     rig.free(8, rig.info.R[8])
-    rig.settle()
     assert rig.started() == [1, 2]
     rig.free(9, rig.info.R[9])
     rig.free(10, rig.info.R[10])
@@ -159,15 +151,12 @@ def test_a_deferred_job_is_withdrawn_and_comes_again(policy, args):
     rig.alloc(2, wants(1))
     rig.settle()
     rig.cancel(2)
-    rig.settle()
     assert rig.answers(2, 3)
     check(rig)
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1]
     assert in_use(rig) == {}
     rig.alloc(2, wants(1))
-    rig.settle()
     assert rig.started() == [1, 2]
     check(rig)
 
@@ -184,27 +173,24 @@ def test_counted_once_when_denied_or_withdrawn(policy, args):
     rig.cancel(3)
     rig.settle()
     rig.free(1)
-    rig.settle()
     assert "need 17" in rig.denied(2)
     (rule,) = [rule for rule in rig.sched.admission.rules if rule.name == "licenses"]
     assert in_use(rig) == {} and rule.asked == {}
 
 
 def test_the_arguments_of_the_example():
-    rig = Rig(R(4, 4))
-    rig.load_file(LICENSES, "licenses=matlab:1,ansys:8", "promises=4")
+    rig = Rig(R(4, 4), LICENSES, "licenses=matlab:1,ansys:8", "promises=4")
     rig.alloc(1, wants(1))
     rig.alloc(2, wants(1))
     rig.alloc(3, wants(8, name="ansys"))
     rig.alloc(4, wants(2))
     rig.alloc(5, wants("2"))
-    rig.settle()
     assert rig.started() == [1, 3]
     assert rig.denied(4) == "licenses: 2 of matlab: there are 1"
     assert rig.denied(5) == "licenses.matlab='2': expected a number, 1 or more"
     for value in ("matlab", ":4", "matlab:x", "matlab:4,"):
         with pytest.raises(ValueError, match="expected NAME:NUMBER"):
-            Rig(R(4, 4)).load_file(LICENSES, f"licenses={value}")
+            Rig(R(4, 4)).load(LICENSES, f"licenses={value}")
 
 
 @POLICIES
@@ -212,13 +198,12 @@ def test_questions_about_a_deferred_job(policy, args):
     rig = licensed(policy, args)
     rig.alloc(1, wants(2, duration=100))
     rig.alloc(2, wants(1, duration=100))
-    rig.settle()
     rig.wait(2)
     (job,) = rig.ask("sched.explain", {"id": 2})[1]["jobs"]
     assert job["reason"] == "licenses: needs 1 of matlab, 0 of 2 are free"
     errnum, stats = rig.ask("sched.stats", {})
     assert errnum == 0 and {"queue": None, "kind": "licenses", "count": 1} in stats["reasons"]
-    assert rig.ask("sched-site.stats-get")[1]["pending_jobs"] == 1
+    assert rig.ask("sched-test.stats-get")[1]["pending_jobs"] == 1
     assert rig.ask("sched.when", {"jobspec": jobspec(1, duration=10)})[1]["verdict"] == "now"
 
 
@@ -263,12 +248,10 @@ def test_a_rule_that_raises_costs_one_job(policy, args, method):
     rig = load(policy, args, type("Broken", (Failing,), {"method": method}))
     rig.alloc(1, jobspec(1), priority=1)
     rig.alloc(2, jobspec(1))
-    rig.settle()
     assert f"a bug in {method}" in rig.denied(1)
     assert rig.started() == [2]
     assert any(f"a bug in {method}" in text for text in rig.logged(3))
     rig.alloc(3, jobspec(14))
-    rig.settle()
     assert rig.started() == [2, 3]
     check(rig)
 
@@ -300,10 +283,8 @@ def test_a_rule_that_raises_when_it_is_told_costs_nothing(policy, args, method):
     rig.alloc(3, jobspec(1))
     rig.settle()
     rig.cancel(2)
-    rig.settle()
     assert rig.answers(2, 3)
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 3]
     assert any(f"a bug in {method}" in text for text in rig.logged(3))
     (rule,) = [rule for rule in rig.sched.admission.rules if rule.name == "hears"]
@@ -329,11 +310,9 @@ def test_a_rule_that_is_not_engaged_is_not_asked(policy, args):
         rig = load(policy, args, *rules)
         rig.alloc(1, jobspec(16, duration=100))
         rig.alloc(2, jobspec(1, duration=100))
-        rig.settle()
         rig.wait(2)
         assert reason(rig, 2).startswith("insufficient resources")
         rig.free(1)
-        rig.settle()
         assert rig.started() == [1, 2] and not rig.logged(3)
 
 
@@ -376,7 +355,6 @@ class Deadline(AdmissionRule):
 def test_a_rule_denies(policy, args):
     rig = load(policy, args, Never)
     rig.alloc(1)
-    rig.settle()
     assert rig.denied(1) == "not on a Sunday"
     assert not rig.logged(3)
 
@@ -390,7 +368,6 @@ def test_a_rule_that_waits_for_a_time(policy, args):
     begin = rig.now
     rig.alloc(1, jobspec(1, duration=1000))
     rig.alloc(2, jobspec(1, duration=10))
-    rig.settle()
     rig.wait(2)
     assert rig.annotations(1)["sched"] == {
         "reason_pending": "too early",
@@ -434,8 +411,8 @@ def test_a_rule_with_the_older_names_of_events_goes_on():
             self.rule = Rule(self)
             self.add_rule(self.rule)
 
-    rig = Rig(R(1, 4))
-    policy = rig.load(Policy)
+    rig = Rig(R(1, 4), Policy)
+    policy = rig.sched
     rig.alloc(1)
     rig.settle()
     rig.free(1)

@@ -16,8 +16,7 @@ from flux.scheduler.policies import Backfill, Fifo
 def test_tables_are_empty_when_all_jobs_have_left(policy, seed, monkeypatch):
     monkeypatch.setattr(forecasts, "QUIET_TIME_S", 1.0)
     rnd = random.Random(f"{policy.__name__} {seed}")
-    rig = Rig(R(4, 2))
-    rig.load(policy, "queue-depth=unlimited", "log-level=err")
+    rig = Rig(R(4, 2), policy, "queue-depth=unlimited", "log-level=err")
     pending = set()
     running = set()
     most = 0
@@ -59,8 +58,7 @@ def test_tables_are_empty_when_all_jobs_have_left(policy, seed, monkeypatch):
 def crowded(monkeypatch, pending, most):
     """Jobs of whole nodes that wait for one another; the first `most` of them are told an expected start."""
     monkeypatch.setattr(forecasts, "QUIET_TIME_S", 0.0)
-    rig = Rig(R(4, 2))
-    rig.load(Backfill, "queue-depth=unlimited", "log-level=err", f"estimate-depth={most}")
+    rig = Rig(R(4, 2), Backfill, "queue-depth=unlimited", "log-level=err", f"estimate-depth={most}")
     for jobid in range(1, pending + 2):
         rig.alloc(jobid, jobspec(4, cores=2, duration=100))
     return rig

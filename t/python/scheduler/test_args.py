@@ -18,7 +18,7 @@ UNKNOWN_HERE = (
 
 def failure(*args, module="sched-fifo"):
     rig = Rig(R(2, 2))
-    rig.load_file(module, *args, wait=False)
+    rig.load(module, *args, wait=False)
     rig.settle()
     assert isinstance(rig.task.failure, ValueError)
     assert not rig.task.running
@@ -81,8 +81,7 @@ def test_a_pool_class_that_is_no_class():
 
 def test_test_hello_nopartial_is_sched_simples():
     assert failure("test-hello-nopartial") == UNKNOWN_HERE.format("test-hello-nopartial")
-    rig = Rig(R(1, 1))
-    rig.load_file("sched-simple", "test-hello-nopartial")
+    rig = Rig(R(1, 1), "sched-simple", "test-hello-nopartial")
     assert rig.manager.hello_request == {"partial-ok": False}
 
 
@@ -98,21 +97,18 @@ def test_test_hello_nopartial_is_sched_simples():
     ],
 )
 def test_queue_depth(args, ready):
-    rig = Rig(R(1, 1))
-    rig.load_file("sched-fifo", *args)
+    rig = Rig(R(1, 1), "sched-fifo", *args)
     assert rig.manager.ready_request == ready
 
 
 @pytest.mark.parametrize("level", ["debug", "DEBUG", "Debug"])
 def test_log_level_in_any_case(level):
-    rig = Rig(R(1, 1))
-    rig.load_file("sched-fifo", "log-level=" + level)
+    rig = Rig(R(1, 1), "sched-fifo", "log-level=" + level)
     assert "log-level=debug" in rig.logged(6)[0]
 
 
 def test_log_level_keeps_the_ready_line_back():
-    rig = Rig(R(1, 1))
-    rig.load_file("sched-fifo", "log-level=warning")
+    rig = Rig(R(1, 1), "sched-fifo", "log-level=warning")
     assert rig.logged() == []
 
 
@@ -166,8 +162,7 @@ class DeepestWithout(Deeper):
     ],
 )
 def test_arguments_of_subclasses(cls, args):
-    rig = Rig(R(1, 1))
-    rig.load(cls, *args)
+    Rig(R(1, 1), cls, *args)
     with pytest.raises(ValueError) as caught:
         Rig(R(1, 1)).load(cls, *args, "typo=1")
     assert str(caught.value) == UNKNOWN.format("typo=1")

@@ -19,7 +19,7 @@ def load(policy=Fifo, args=("queue-depth=unlimited",), rig=None, **budgets):
     rig = rig or Rig(R(4, 4))
     rig.wait((2 * HOUR - rig.now % DAY) % DAY)  # the day begins at two o'clock
     rig.instance.config = {"budgets": budgets or {"bank": BANK}}
-    rig.load(policy, *args, name="sched-site")
+    rig.load(policy, *args)
     return rig
 
 
@@ -103,7 +103,6 @@ def test_a_job_waits_that_could_exceed_it_and_nobody_behind_it(policy, args):
     )
     rig.wait(HOUR)
     rig.free(1)  # it gives back four of its five hours
-    rig.settle()
     assert sorted(rig.started()) == [1, 2, 3, 4]
     check(rig, 8)
 
@@ -134,7 +133,6 @@ def test_all_come_back_with_the_next_period(policy, args):
     assert rig.started() == [1]
     rig.wait(8 * HOUR)
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1]
     assert reason(rig, 2).endswith("has taken 8.0 of 8 node-hours of this day; needs 8.0")
     rig.wait(14 * HOUR)
@@ -151,7 +149,6 @@ def test_a_job_without_a_time_limit_takes_the_rest_of_the_period():
     check(rig, 22)
     rig.wait(13 * HOUR)  # nine hours are left, and 22 of 30 node-hours are taken
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 2]
     check(rig, 22)
 
@@ -165,7 +162,6 @@ def test_more_time_for_a_running_job_counts():
     submit(rig, 2, 3)
     assert rig.started() == [1]
     rig.expire(1, rig.now + 5 * HOUR)
-    rig.settle()
     assert rig.started() == [1, 2]
 
 
@@ -174,11 +170,9 @@ def test_shared_nodes_are_counted_as_the_pool_gives_them():
     rig = load(bank={**BANK, "max": {"node-hours": 3, "core-hours": 100}})
     spec = jobspec(3, cores=3, bank="red", duration=2 * HOUR)
     rig.alloc(1, spec)
-    rig.settle()
     assert rig.started() == []
     assert reason(rig, 1).endswith("needs 6.0")
     rig.alloc(2, jobspec(1, bank="red", duration=HOUR))
-    rig.settle()
     assert rig.started() == [2]
     check(rig, 1)
 
@@ -223,7 +217,7 @@ def test_it_goes_on_over_a_reload():
     rig.wait(HOUR)
     # The second has ended meanwhile, after two of its four hours.
     rig.list.add(2, 2 * HOUR, userid=0, bank="red", cleanup=0.0, nnodes=1)
-    rig.load(Fifo, "queue-depth=unlimited", name="sched-site")
+    rig.load(Fifo, "queue-depth=unlimited")
     rig.settle()
     check(rig, 1 + 2 + 3)
     submit(rig, 4, 3)

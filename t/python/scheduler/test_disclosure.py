@@ -45,7 +45,7 @@ class Machine:
             "queues": {"q": {}, "low": {"parent": "batch"}, "batch": {}, "all": {}},
             "preemption": {"low": {"queues": ["low"], "grace": 60}},
         }
-        rig.load_file(module, "queue-depth=unlimited")
+        rig.load(module, "queue-depth=unlimited")
         later = {"start": rig.now + 1e6, "duration": 10, "nodes": 4, "zone": "UTC", "name": "week"}
         entry = {**later, "users": [self.other], "banks": [self.member]}
         assert rig.ask("sched.reserve", {"reservation": entry})[0] == 0
@@ -55,7 +55,6 @@ class Machine:
         self.alloc(11, GUEST, 4)
         self.alloc(12, GUEST, 1, licenses={"matlab": 2})
         self.alloc(13, GUEST, 1, bank=self.bank)
-        rig.settle()
         rig.wait(5)
         assert rig.started() == [first]
 

@@ -20,7 +20,7 @@ HOUR = 3600.0
 def load(policy=Fifo, args=("queue-depth=unlimited",), rig=None, **table):
     rig = rig or Rig(R(4, 4))
     rig.instance.config = {"fairshare": {"half-life": "1h", "period": "1m", **table}}
-    rig.load(policy, *args, name="sched-site")
+    rig.load(policy, *args)
     return rig
 
 
@@ -112,7 +112,7 @@ def test_faults_of_the_table(key, value, fault):
 def test_an_empty_table_is_doubted():
     rig = Rig(R(1, 1))
     rig.instance.config = {"fairshare": {}}
-    rig.load(Fifo, name="sched-site")
+    rig.load(Fifo)
     assert rig.logged(4) == ["configuration: [fairshare] is empty, and so switches nothing on"]
     assert rig.ask("sched.shares")[1]["half_life"] is None
 
@@ -122,12 +122,10 @@ def test_an_empty_table_is_doubted():
 
 def test_a_table_that_comes_when_no_job_waits():
     """A job was withdrawn: its place in the former order does not matter any more."""
-    rig = Rig(R(4, 4))
-    rig.load(Backfill, name="sched-site")
+    rig = Rig(R(4, 4), Backfill)
     submit(rig, 1, 7)
     submit(rig, 2, 7)
     rig.cancel(2)
-    rig.settle()
     rig.reconfigure({"fairshare": {"half-life": "1h", "period": "1m"}})
     submit(rig, 3, 8)
     assert order(rig) == [3]
@@ -154,7 +152,6 @@ def test_who_has_used_least_goes_first(policy, args):
     for _ in range(4):
         rig.wait(100)
         rig.free(started[-1])
-        rig.settle()
         started = rig.started()
     rig.sched._requests._check()
     assert sorted(started) == [1, 2, 3, 4, 5]
@@ -238,8 +235,7 @@ def test_an_order_of_the_schedulers_own_counts_instead():
 
 @POLICIES
 def test_it_comes_and_goes_with_its_table(policy, args):
-    rig = Rig(R(4, 4))
-    rig.load(policy, *args, name="sched-site")
+    rig = Rig(R(4, 4), policy, *args)
     for jobid, userid in ((1, 500), (2, 500), (3, 600), (4, 600)):
         rig.info.jobspecs[jobid] = jobspec(16, duration=1000)
         submit(rig, jobid, userid)
@@ -260,14 +256,13 @@ def test_it_comes_and_goes_with_its_table(policy, args):
 def test_jobs_that_a_rule_has_set_apart_are_sorted_too(policy, args):
     rig = Rig(R(4, 4))
     rig.instance.config = {"licenses": {"matlab": 1}, "fairshare": {"period": "1m"}}
-    rig.load(policy, *args, name="sched-site")
+    rig.load(policy, *args)
     for jobid, userid in ((1, 500), (2, 500), (3, 600)):
         rig.alloc(jobid, jobspec(4, duration=1000, licenses={"matlab": 1}), userid=userid)
         rig.settle()
     rig.wait(120)
     assert order(rig) == [3, 2]
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 3]
     rig.sched.admission.deferred._check()
 
@@ -289,7 +284,6 @@ def test_what_was_used_is_there_after_a_reload():
     submit(rig, 2, 600, "b", slots=4)
     rig.wait(600)
     rig.free(1)
-    rig.settle()
     before = used(rig)
     assert before["", "500"] > 1
     will_be_found(rig, 2, 600, "b")
@@ -316,7 +310,6 @@ def test_jobs_that_ended_while_no_scheduler_was_there_count():
     rig.list.add(1, 400, userid=501, cleanup=0.0, ncores=4)
     rig.list.add(2, 400, userid=502, cleanup=0.0, ncores=4)  # in housekeeping still
     load(rig=rig)
-    rig.settle()
     after = used(rig)
     assert after["", "501"] == pytest.approx(4 * 400 / HOUR, rel=0.1)
     assert after["", "502"] == pytest.approx(4 * 400 / HOUR, rel=0.1)
@@ -356,7 +349,6 @@ def test_a_job_that_has_ended_uses_nothing_more():
     submit(rig, 1, 500)
     rig.wait(600)
     rig.free(1)
-    rig.settle()
     before = used(rig)["", "500"]
     rig.wait(600)
     assert used(rig)["", "500"] == pytest.approx(before, rel=0.01)

@@ -14,7 +14,6 @@ def play(rig, first, count):
     jobs = range(first, first + count)
     for jobid in jobs:
         rig.alloc(jobid, jobspec(1, nodes=1 + jobid % 3, duration=100 + jobid % 7, exclusive=True))
-    rig.settle()
     rig.wait(2)
     started = set(rig.started())
     for jobid in jobs:
@@ -22,7 +21,6 @@ def play(rig, first, count):
             rig.cancel(jobid)
     for jobid in sorted(started):
         rig.free(jobid)
-    rig.settle()
     rig.wait(2)
     # What the peers have noted is theirs.
     rig.received.clear()
@@ -40,8 +38,7 @@ def only_new_objects():
 
 @pytest.mark.parametrize("module", ["sched-fifo", "sched-simple", "sched-backfill"])
 def test_objects_are_as_many_after_each_round_of_jobs(only_new_objects, module):
-    rig = Rig(R(32, 4))
-    rig.load_file(module, "queue-depth=unlimited")
+    rig = Rig(R(32, 4), module, "queue-depth=unlimited")
     counts = []
     for number in range(5):
         play(rig, 1 + 200 * number, 200)

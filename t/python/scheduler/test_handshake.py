@@ -59,15 +59,12 @@ def test_order_of_business():
 
 
 def test_ranks_not_up_at_first_are_down():
-    rig = Rig(R(4, 1), up="1")
-    rig.load(Guide)
+    rig = Rig(R(4, 1), Guide, up="1")
     for jobid in (1, 2):
         rig.alloc(jobid)
-    rig.settle()
     assert rig.success(1)["R"]["execution"]["R_lite"][0]["rank"] == "1"
     assert rig.answers(2) == []
     rig.resource.update(up="3")
-    rig.settle()
     assert rig.success(2)["R"]["execution"]["R_lite"][0]["rank"] == "3"
 
 
@@ -116,8 +113,7 @@ def test_partial_ok_can_be_turned_off():
     class Whole(Guide):
         hello_partial_ok = False
 
-    rig = Rig(R(1, 1))
-    rig.load(Whole)
+    rig = Rig(R(1, 1), Whole)
     assert rig.manager.hello_request == {"partial-ok": False}
 
 
@@ -248,11 +244,10 @@ def test_a_running_job_is_taken_over_whatever_else_is_said_of_it(module, odd):
         entry = {"id": 1}
     rig.manager.running.append(entry)
     rig.info.R[1] = R("1", 1)
-    rig.load_file(module)
+    rig.load(module)
     assert [job for job, _ in rig.sched.resources.job_end_times()] == [1]
     assert rig.manager.raised == [] and rig.sched.stats_get()["errors"] == (3 if not odd else 1)
     rig.alloc(2, jobspec(1))
-    rig.settle()
     assert rig.success(2)
 
 
@@ -324,7 +319,6 @@ def test_resources_that_are_not_known_yet_are_waited_for_by_a_module_that_runs()
     assert before == [(True, None)]
     assert rig.manager.ready_request == {"mode": "unlimited"}
     rig.alloc(1)
-    rig.settle()
     assert rig.started() == [1]
 
 
@@ -340,8 +334,7 @@ def test_a_pool_that_cannot_be_made_of_late_resources_ends_the_scheduler_in_orde
 
 def test_the_end_of_the_resource_service_ends_the_scheduler_in_order():
     """As administrators ask for it: nothing that is critical."""
-    rig = Rig(R(1, 1))
-    rig.load(Guide)
+    rig = Rig(R(1, 1), Guide)
     rig.resource.fail(errno.ECANCELED, "the resource module was unloaded")
     rig.settle()
     assert rig.task.ended and rig.task.failure is None
@@ -351,8 +344,7 @@ def test_the_end_of_the_resource_service_ends_the_scheduler_in_order():
 
 @pytest.mark.parametrize("errnum", [errno.EIO, errno.ENODATA])
 def test_an_error_of_the_resource_service_ends_the_scheduler_in_order(errnum):
-    rig = Rig(R(1, 1))
-    rig.load(Guide)
+    rig = Rig(R(1, 1), Guide)
     rig.resource.fail(errnum, "disk on fire")
     rig.settle()
     assert rig.task.ended and rig.task.failure is None
@@ -360,11 +352,9 @@ def test_an_error_of_the_resource_service_ends_the_scheduler_in_order(errnum):
 
 
 def test_a_new_end_of_the_instance_is_logged():
-    rig = Rig(R(1, 1))
-    rig.load(Guide)
+    rig = Rig(R(1, 1), Guide)
     rig.resource.update(expiration=1795184365.0123)
     rig.resource.update(expiration=0)
-    rig.settle()
     assert rig.logged(INFO)[-2:] == [
         "resource expiration updated to 1795184365.01",
         "resource expiration updated to 0.00",
@@ -373,8 +363,7 @@ def test_a_new_end_of_the_instance_is_logged():
 
 
 def test_unload_answers_nothing_on_the_way_out():
-    rig = Rig(R(1, 1))
-    rig.load(Guide)
+    rig = Rig(R(1, 1), Guide)
     rig.alloc(1)
     rig.alloc(2)
     rig.settle()
@@ -402,8 +391,7 @@ def test_pool_options_reach_a_pool_that_lists_them():
         pool_class = Blue
         pool_kwargs = {"colour": "blue"}
 
-    rig = Rig(R(1, 1))
-    rig.load(Mine)
+    rig = Rig(R(1, 1), Mine)
     assert rig.sched.resources.impl.colour == "blue"
     assert not rig.logged(WARNING)
 
@@ -415,14 +403,13 @@ def test_making_the_pool_can_be_overridden():
             pool.mine = True
             return pool
 
-    rig = Rig(R(1, 1))
-    rig.load(Mine)
+    rig = Rig(R(1, 1), Mine)
     assert rig.sched.resources.mine
 
 
 def test_the_pools_clock_is_the_schedulers():
-    rig = Rig(R(1, 1))
-    sched = rig.load(Guide)
+    rig = Rig(R(1, 1), Guide)
+    sched = rig.sched
     rig.wait(100)
     assert sched.resources.clock() == sched.now() == rig.now
 
@@ -432,8 +419,7 @@ def test_the_pools_clock_is_the_schedulers():
 )
 def test_unknown_writers_fall_back(writer, warned):
     scheduling = {} if writer is None else {"writer": writer}
-    rig = Rig(R(1, 1, scheduling=scheduling))
-    rig.load(Guide)
+    rig = Rig(R(1, 1, scheduling=scheduling), Guide)
     assert "pool-class=Rv1Pool" in rig.logged(INFO)[-1]
     assert len(rig.logged(INFO)) == 1 + warned
 
@@ -443,8 +429,7 @@ def test_a_known_writer_is_used(tmp_path, monkeypatch):
         "from flux.resource import ResourcePool\nclass RackPool(ResourcePool): pass\npool_class = RackPool\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    rig = Rig(R(1, 1, scheduling={"writer": "rack-pool"}))
-    rig.load(Guide)
+    rig = Rig(R(1, 1, scheduling={"writer": "rack-pool"}), Guide)
     assert type(rig.sched.resources).__name__ == "RackPool"
 
 
@@ -456,13 +441,11 @@ def test_paths_agree_with_the_bindings():
 
 
 def test_base_class_alone_runs_and_starts_nothing():
-    rig = Rig(R(1, 1))
-    rig.load(Scheduler)
+    rig = Rig(R(1, 1), Scheduler)
     rig.alloc(1, jobspec(1))
     rig.settle()
     assert rig.received == []
     rig.cancel(1)
-    rig.settle()
     assert rig.answers(1) == [{"id": 1, "type": 3}]
 
 
@@ -480,8 +463,7 @@ def test_pool_options_reach_a_pool_whose_constructor_names_them():
         pool_class = Racks
         pool_kwargs = {"per_rack": 4, "colour": "blue"}
 
-    rig = Rig(R(1, 1))
-    rig.load(Mine)
+    rig = Rig(R(1, 1), Mine)
     assert (rig.sched.resources.per_rack, rig.sched.resources.others) == (4, {})
     assert rig.logged(WARNING) == ["pool_kwargs: Racks does not know 'colour', ignored"]
 
@@ -529,14 +511,11 @@ def guide_pool():
 @pytest.mark.parametrize("name", ["sched-fifo", "sched-simple"])
 def test_a_pool_that_cannot_explain_costs_reasons_only(name, monkeypatch):
     monkeypatch.setattr(Scheduler, "pool_class", guide_pool())
-    rig = Rig(R(1, 4))
-    rig.load_file(name)
+    rig = Rig(R(1, 4), name)
     for jobid in (1, 2, 3):
         rig.alloc(jobid, jobspec(3, duration=60))
-        rig.settle()
         rig.wait(1)
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 2]
     assert rig.annotations(3)["sched"].keys() == {"t_estimate"}
     assert rig.logged(ERR) == []
@@ -546,7 +525,7 @@ def test_a_pool_that_cannot_explain_costs_reasons_only(name, monkeypatch):
 def test_backfill_ends_in_order_with_a_pool_that_cannot_plan(monkeypatch):
     monkeypatch.setattr(Scheduler, "pool_class", guide_pool())
     rig = Rig(R(1, 4))
-    rig.load_file("sched-backfill", wait=False)
+    rig.load("sched-backfill", wait=False)
     rig.settle()
     rig.alloc(1, jobspec(1))
     rig.settle()

@@ -15,7 +15,7 @@ STRICT = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
 def make(module, *args, cls=Rig, estimates=True, **keys):
     properties = {"a": "0-3", "b": "4-7", "ab": "0-7", "wide": "2-5"}
     rig = cls(R(8, 4, properties=properties), estimates=estimates)
-    rig.load_file(module, *args, **keys)
+    rig.load(module, *args, **keys)
     return rig
 
 
@@ -36,7 +36,6 @@ def test_queues_with_nodes_of_their_own(module):
     fill(rig, "a")
     rig.alloc(3, whole(2, "a", 2000))
     rig.alloc(4, whole(4, "b", 2000))
-    rig.settle()
     assert rig.started() == [1, 4]
 
 
@@ -45,7 +44,6 @@ def test_off_by_default(module):
     rig = make(module, "queue-depth=unlimited")
     fill(rig, "a")
     rig.alloc(3, whole(1, "b"))
-    rig.settle()
     assert rig.started() == [1]
 
 
@@ -56,7 +54,6 @@ def test_sched_backfill_can_be_strict():
         rig.alloc(2, whole(4, "a", 1000))
         # Beyond the promise of 2, but on nodes that it does not want: of no matter to the plan.
         rig.alloc(3, whole(4, "b"))
-        rig.settle()
         assert rig.started() == [1, 3], order
         assert rig.success(3)["annotations"]["sched"]["selection_type"] == (
             "immediate" if order == "queue" else "backfilled"
@@ -69,10 +66,8 @@ def test_queues_that_share_nodes_go_by_priority(module):
     fill(rig, "a")
     rig.alloc(3, whole(1, "wide", 10), priority=16)  # behind 2, with which it shares nodes
     rig.alloc(4, whole(1, "b", 10))  # behind 3, with which it shares nodes
-    rig.settle()
     assert rig.started() == [1]
     rig.alloc(5, whole(1, "wide", 10), priority=20)
-    rig.settle()
     assert rig.started() == [1, 5]
 
 
@@ -94,7 +89,6 @@ def test_estimates_and_reasons_are_each_queues_own(module):
     rig.alloc(4, whole(1, "a", 10))
     rig.alloc(5, whole(1, "b", 10))
     rig.alloc(6, whole(1, "b", 10))
-    rig.settle()
     rig.wait(3)
     shown = {jobid: rig.annotations(jobid)["sched"] for jobid in (3, 4, 5, 6)}
     assert {jobid: one.get("t_estimate") for jobid, one in shown.items()} == {
@@ -114,7 +108,6 @@ def test_questions_know_the_order(module):
     begin = rig.now
     rig.alloc(1, whole(4, "a", 1000))
     rig.alloc(2, whole(4, "a"))
-    rig.settle()
     rig.wait(2)
 
     def when(queue):
@@ -127,7 +120,6 @@ def test_questions_know_the_order(module):
     (kind,) = rig.ask("sched.windows", {"horizon": 3600})[1]["kinds"]
     assert kind["steps"] == [[4, rig.now + 3600]] and kind["total"] == 8
     rig.alloc(3, whole(8, "ab", 10))
-    rig.settle()
     (kind,) = rig.ask("sched.windows", {"horizon": 3600})[1]["kinds"]
     assert kind["steps"] == []
     assert begin < rig.now
@@ -201,8 +193,8 @@ def promises_agree(sched):
 def test_reorder_under_backfill(args, seed):
     """Many jobs have a promise when the order changes, and lose it by their own name only."""
     rnd = random.Random(f"{args} {seed}")
-    rig = Simulation(R(8, 4))
-    sched = rig.load(FairShare, "log-level=err", *args)
+    rig = Simulation(R(8, 4), FairShare, "log-level=err", *args)
+    sched = rig.sched
     for jobid in range(1, 60):
         limit = rnd.choice([50, 200, 500])
         spec = whole(rnd.randint(1, 8), duration=limit)
@@ -230,8 +222,8 @@ def test_reorder_under_backfill(args, seed):
 
 
 def test_reorder_changes_who_is_promised_the_next_start():
-    rig = Rig(R(8, 4))
-    sched = rig.load(FairShare, "promises=1")
+    rig = Rig(R(8, 4), FairShare, "promises=1")
+    sched = rig.sched
     begin = rig.now
     rig.alloc(1, whole(8, duration=100), userid=0)
     rig.settle()
@@ -246,5 +238,4 @@ def test_reorder_changes_who_is_promised_the_next_start():
     assert [job.jobid for job in sched.promises] == [3]
     assert rig.annotations(3)["sched"]["t_estimate"] == begin + 100
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 3]

@@ -25,7 +25,7 @@ START = pytest.mark.parametrize(
 def load(policy=Backfill, args=(), topology=RACKS, rig=None, **config):
     rig = rig or Rig(R(16, 4))
     rig.instance.config = {"topology": topology, **config}
-    rig.load(policy, *args, name="sched-site")
+    rig.load(policy, *args)
     return rig
 
 
@@ -70,7 +70,6 @@ def occupy(rig, ids="1,2,3,4", ranks=(0, 4, 8, 12), duration=1000):
     for jobid, rank in zip(IDset(ids), ranks):
         only = {"ranks": [str(rank)]}
         rig.alloc(jobid, spec(1, constraints=only, duration=duration * (jobid % 10)))
-    rig.settle()
     assert rig.started()[-len(ranks) :] == list(IDset(ids))
 
 
@@ -83,19 +82,15 @@ def test_a_required_job_is_in_one_rack_and_waits_for_it(policy, args):
     rig.alloc(1, spec(3, required()))
     rig.alloc(2, spec(3, required()))
     rig.alloc(3, spec(4, required()))
-    rig.settle()
     assert [len(racks(rig, jobid)) for jobid in (1, 2, 3)] == [1, 1, 1]
     rig.alloc(4, spec(2, required()))
-    rig.settle()
     assert racks(rig, 4) not in (racks(rig, 1), racks(rig, 2)), "one node each is too few"
     rig.alloc(5, spec(3, required()))
-    rig.settle()
     rig.wait(2)
     assert rig.started() == [1, 2, 3, 4]
     assert reason(rig, 5) == ("placement: needs 3 nodes in one rack: 4 free, at most 2 in one rack")
     check(rig)
     rig.free(3)
-    rig.settle()
     assert racks(rig, 5) == racks(rig, 3)
     check(rig)
 
@@ -105,7 +100,6 @@ def test_what_can_never_be_is_denied_with_numbers(policy, args):
     rig = load(policy, args)
     text = "unsatisfiable request: need 5 nodes in one rack, at most 4 in one rack"
     rig.alloc(1, spec(5, required()))
-    rig.settle()
     assert text in rig.denied(1)
     assert text in rig.ask("feasibility.check", {"jobspec": spec(5, required())})[1]
     assert rig.ask("feasibility.check", {"jobspec": spec(4, required())})[0] == 0
@@ -116,7 +110,6 @@ def test_what_can_never_be_is_denied_with_numbers(policy, args):
     rig.alloc(2, spec(6, required(segment=3)))
     rig.alloc(3, spec(20, required(segment=4)))
     rig.alloc(4, spec(15, required(segment=3)))
-    rig.settle()
     assert rig.started() == [2] and len(racks(rig, 2)) == 2
     assert "20" in rig.denied(3)
     assert "need 5 segments of 3 nodes, each in one rack, there is room for 4" in rig.denied(4)
@@ -147,7 +140,6 @@ def test_what_can_never_be_is_denied_with_numbers(policy, args):
 def test_a_bad_attribute_is_denied_with_a_clear_note(placement, text):
     rig = load()
     rig.alloc(1, spec(4, placement))
-    rig.settle()
     assert text in rig.denied(1)
     assert text in rig.ask("feasibility.check", {"jobspec": spec(4, placement)})[1]
     check(rig)
@@ -156,11 +148,9 @@ def test_a_bad_attribute_is_denied_with_a_clear_note(placement, text):
 def test_slots_without_nodes():
     rig = load()
     rig.alloc(1, jobspec(16, duration=9, placement=required()))
-    rig.settle()
     assert len(racks(rig, 1)) == 1
     rig.alloc(2, jobspec(17, duration=9, placement=required()))
     rig.alloc(3, jobspec(2, duration=9, placement=required(segment=2)))
-    rig.settle()
     assert "need 17 slots in one rack, at most 16 in one rack" in rig.denied(2)
     assert "placement.segment: the job has to ask for a number of nodes" in rig.denied(3)
 
@@ -169,7 +159,6 @@ def test_a_range_of_nodes_gets_what_one_rack_has():
     rig = load()
     occupy(rig)
     rig.alloc(5, spec("2-8", required()))
-    rig.settle()
     assert len(on(rig, 5)) == 3 and len(racks(rig, 5)) == 1
 
 
@@ -178,10 +167,8 @@ def test_at_most_so_many_racks():
     occupy(rig)
     rig.alloc(5, spec(6, required(max=2)))
     rig.alloc(6, spec(6, required(max=2)))
-    rig.settle()
     assert len(racks(rig, 5)) == len(racks(rig, 6)) == 2
     rig.alloc(7, spec(9, required(max=2)))
-    rig.settle()
     assert "need 9 nodes in at most 2 of level rack, at most 8 in 2 of them" in rig.denied(7)
 
 
@@ -191,7 +178,6 @@ def test_the_groups_are_annotated_and_r_is_unchanged(policy, args):
     rig.alloc(1, spec(4, required()))
     rig.alloc(2, spec(8, preferred(max=2)))
     rig.alloc(3, spec(1))
-    rig.settle()
     assert rig.annotations(1)["sched"]["placement"] == "rack r0"
     assert rig.annotations(2)["sched"]["placement"] == "rack r1,r2"
     assert "placement" not in rig.annotations(3)["sched"]
@@ -211,7 +197,6 @@ def test_the_earliest_rack_is_promised_and_others_leave_it():
     rig = load()
     occupy(rig)  # racks come free after 1000, 2000, 3000 and 4000 seconds
     rig.alloc(5, spec(4, required(), duration=500))
-    rig.settle()
     rig.wait(2)
     when = rig.annotations(5)["sched"]["t_estimate"]
     assert rig.annotations(5)["sched"]["t_estimate_kind"] == "promised"
@@ -221,12 +206,10 @@ def test_the_earliest_rack_is_promised_and_others_leave_it():
     rig.settle()
     rig.alloc(7, spec(3, duration=900))
     rig.alloc(8, spec(1, duration=5000))
-    rig.settle()
     assert on(rig, 6) == {5, 6, 7, 9, 10, 11, 13, 14, 15}
     assert on(rig, 7) == {1, 2, 3} and 8 not in rig.started()
     for jobid in (7, 1):
         rig.free(jobid)
-    rig.settle()
     assert on(rig, 5) == {0, 1, 2, 3}
     check(rig)
 
@@ -235,18 +218,14 @@ def test_a_rack_that_loses_a_node_is_promised_no_more():
     rig = load()
     occupy(rig)
     rig.alloc(5, spec(4, required(), duration=500))
-    rig.settle()
     rig.wait(2)
     before = rig.annotations(5)["sched"]["t_estimate"]
     rig.resource.update(down="2")
-    rig.settle()
     rig.wait(2)
     assert rig.annotations(5)["sched"]["t_estimate"] > before
     rig.free(1)
-    rig.settle()
     assert 5 not in rig.started()
     rig.free(2)
-    rig.settle()
     assert racks(rig, 5) == [1]
 
 
@@ -256,7 +235,6 @@ def test_when_and_explain_say_why():
     found = rig.ask("sched.when", {"jobspec": spec(4, required())})[1]
     assert found["verdict"] == "later" and found["ranks"] == "0-3"
     rig.alloc(5, spec(4, required(), duration=500))
-    rig.settle()
     (line,) = rig.ask("sched.explain", {"id": 5})[1]["jobs"]
     text = "placement: needs 4 nodes in one rack: 12 free, at most 3 in one rack"
     assert line["reason"] == text
@@ -278,7 +256,6 @@ def test_a_preferred_job_waits_for_a_rack_and_then_takes_any_nodes(policy, args)
     rig = load(policy, args)
     occupy(rig)
     rig.alloc(5, spec(4, preferred(wait="10m"), duration=500))
-    rig.settle()
     rig.wait(300)
     assert 5 not in rig.started()
     assert reason(rig, 5) == "placement: needs 4 nodes in one rack: 12 free, at most 3 in one rack"
@@ -292,10 +269,8 @@ def test_a_preferred_job_takes_a_rack_that_comes_free(policy, args):
     rig = load(policy, args)
     occupy(rig)
     rig.alloc(5, spec(4, preferred(wait=600), duration=500))
-    rig.settle()
     rig.wait(10)
     rig.free(3)
-    rig.settle()
     assert racks(rig, 5) == [2]
     rig.wait(700)
     check(rig)
@@ -306,7 +281,6 @@ def test_without_a_wait_or_a_rack_so_large_it_starts_at_once():
     occupy(rig)
     rig.alloc(5, spec(4, preferred(), duration=500))
     rig.alloc(6, spec(6, preferred(wait="1h"), duration=500))
-    rig.settle()
     assert rig.started() == [1, 2, 3, 4, 5, 6]
 
 
@@ -316,7 +290,6 @@ def test_preferred_segments():
         rig.alloc(jobid, spec(IDset(ranks).count(), constraints={"ranks": [ranks]}))
     rig.settle()
     rig.alloc(4, spec(6, preferred(segment=3)))
-    rig.settle()
     counts = [sum(rank // 4 == rack for rank in on(rig, 4)) for rack in range(4)]
     assert sorted(counts) == [0, 0, 3, 3]
 
@@ -327,13 +300,11 @@ def test_a_promise_is_made_for_a_rack_and_moves_when_the_wait_is_over():
     rig.alloc(5, spec(12, duration=100))
     rig.settle()
     rig.alloc(6, spec(4, preferred(wait=300), duration=500))
-    rig.settle()
     rig.wait(2)
     assert round(rig.annotations(6)["sched"]["t_estimate"] - rig.now) == 298
     rig.wait(310)
     assert rig.annotations(6)["sched"]["t_estimate"] - rig.now < 0 or 6 in rig.started()
     rig.free(5)
-    rig.settle()
     assert 6 in rig.started()
     check(rig)
 
@@ -344,7 +315,6 @@ def test_who_is_withdrawn_is_forgotten():
     rig.alloc(5, spec(4, preferred(wait=300)))
     rig.settle()
     rig.cancel(5)
-    rig.settle()
     rig.wait(400)
     assert rig.sched.admission.rules[-1]._jobs == {} and not rig.sched.admission.rules[-1].engaged
     check(rig)
@@ -360,10 +330,8 @@ def test_others_are_put_into_the_fewest_racks(policy, args):
     rig.alloc(2, spec(2))
     rig.alloc(3, spec(1))
     rig.alloc(4, spec(2))
-    rig.settle()
     assert [racks(rig, jobid) for jobid in (1, 2, 3, 4)] == [[0], [1], [0], [1]]
     rig.alloc(5, spec(7))
-    rig.settle()
     assert racks(rig, 5) == [2, 3]
 
 
@@ -373,7 +341,6 @@ def test_single_cores_fill_a_rack_that_is_begun():
     rig.settle()
     for jobid in range(2, 10):
         rig.alloc(jobid, jobspec(1, duration=100))
-    rig.settle()
     assert set().union(*(on(rig, jobid) for jobid in range(1, 10))) <= {0, 1, 2, 3}
 
 
@@ -384,7 +351,6 @@ def test_two_levels():
     rig.settle()
     rig.alloc(2, spec(2))
     rig.alloc(3, spec(6, {"level": "block"}))
-    rig.settle()
     assert on(rig, 2) <= set(range(8, 12)), "the block and rack that are begun"
     assert on(rig, 3) <= set(range(8))
 
@@ -394,7 +360,6 @@ def test_nodes_of_no_group():
     rig.alloc(1, spec(4))
     rig.alloc(2, spec(4, required()))
     rig.alloc(3, spec(5, required()))
-    rig.settle()
     assert on(rig, 1) <= set(range(8, 16)), "they are of no use to others"
     assert on(rig, 2) == {0, 1, 2, 3}
     assert "need 5 nodes in one rack, at most 4 in one rack" in rig.denied(3)
@@ -427,7 +392,6 @@ def test_a_fault_in_the_table_is_one_line_and_the_old_one_stays(entry, text):
     assert lines == [line for line in lines if f"configuration: [topology.rack] {text}" in line]
     assert len(lines) == 1
     rig.alloc(1, spec(4, required()))
-    rig.settle()
     assert len(racks(rig, 1)) == 1
 
 
@@ -436,11 +400,9 @@ def test_a_table_that_changes_under_jobs_that_wait(policy, args):
     rig = load(policy, args)
     occupy(rig)
     rig.alloc(5, spec(4, required(), duration=500))
-    rig.settle()
     rig.reconfigure({"topology": {"rack": {"groups": {"left": "n[0-7]", "right": "n[8-15]"}}}})
     assert len({rank // 8 for rank in on(rig, 5)}) == 1
     rig.alloc(6, spec(8, required(), duration=500))
-    rig.settle()
     assert 6 not in rig.started()
     check(rig)
     rig.reconfigure({"topology": {}})
@@ -455,7 +417,6 @@ def test_groups_by_properties_follow_the_properties():
     )
     rig.alloc(1, spec(5, required()))
     rig.alloc(2, spec(5, required()))
-    rig.settle()
     assert rig.annotations(1)["sched"]["placement"] == "rack a"
     assert rig.annotations(2)["sched"]["placement"] == "rack b"
 
@@ -526,10 +487,8 @@ def test_a_window_gives_a_rack_to_those_who_need_one():
     rig.settle()
     rig.alloc(1, spec(4, required(), duration=500))
     rig.alloc(2, spec(4, required(), duration=500))
-    rig.settle()
     assert racks(rig, 1) == [3] and 2 not in rig.started(), "others are reserved before its end"
     rig.alloc(3, spec(4, required(), reservation="tuesday", duration=500), userid=7)
-    rig.settle()
     rig.wait(101)
     assert racks(rig, 3) in ([0], [1])
     check(rig)
@@ -726,7 +685,6 @@ def test_a_window_by_count_is_in_few_racks_and_leaves_whole_ones(policy, args, p
     rig = load(policy, args)
     rig.alloc(1, spec(1, constraints={"ranks": ["0"]}, duration=10000))
     rig.alloc(2, spec(2, constraints={"ranks": ["4-5"]}, duration=10000))
-    rig.settle()
     reserve(rig, "four", nodes=4, pin=pin)
     reserve(rig, "two", nodes=2, pin=pin)
     reserve(rig, "three", nodes=3, pin=pin)
@@ -737,7 +695,6 @@ def test_a_window_by_count_is_in_few_racks_and_leaves_whole_ones(policy, args, p
     rig.wait(101)
     assert chosen(rig) == {"four": "8-11", "two": "6-7", "three": "1-3"}
     rig.alloc(3, spec(4, required(), duration=50))
-    rig.settle()
     assert racks(rig, 3) == [3]
     check(rig)
 
@@ -772,10 +729,8 @@ def test_a_node_of_a_pinned_window_that_fails_has_another_in_its_rack():
     reserve(rig, "other", start=5000, nodes=3, pin=True)
     assert chosen(rig)["other"] == "4-6"
     rig.resource.update(down="5")
-    rig.settle()
     assert chosen(rig)["other"] == "4,6-7"
     rig.resource.update(down="4")
-    rig.settle()
     assert chosen(rig)["other"] == "6-8"
     check(rig)
 
@@ -785,7 +740,6 @@ def test_a_window_whose_nodes_the_plan_has_chosen_is_in_few_racks():
     rig = load()
     occupy(rig, ranks=(0, 4, 8, 12), duration=10000)
     rig.alloc(5, spec(4, required(), duration=500))
-    rig.settle()
     reserve(rig, "six", nodes=6)
     rig.wait(101)
     ranks = IDset(chosen(rig)["six"])
@@ -799,7 +753,6 @@ def test_a_window_of_the_configuration_is_in_one_rack(pin):
     rig.alloc(1, spec(1, constraints={"ranks": ["0"]}, duration=10000))
     class_ = {"start": rig.now, "duration": 1000, "nodes": 4, "pin": pin, "zone": "UTC"}
     load(rig=rig, reservations={"class": class_})
-    rig.settle()
     assert len({rank // 4 for rank in IDset(chosen(rig)["class"])}) == 1
     check(rig)
 
@@ -807,8 +760,6 @@ def test_a_window_of_the_configuration_is_in_one_rack(pin):
 def test_whole_nodes_by_a_rule_of_sharing_are_in_one_rack():
     rig = load(sharing={"all": {"mode": "node"}})
     rig.alloc(1, jobspec(7, duration=100, placement=required()))
-    rig.settle()
     assert len(on(rig, 1)) == 2 and len(racks(rig, 1)) == 1
     rig.alloc(2, jobspec(17, duration=100, placement=required()))
-    rig.settle()
     assert "in one rack" in rig.denied(2)

@@ -36,8 +36,7 @@ OWNER = Owner()
 
 def full(policy=Fifo, nodes=2, *args):
     """A machine that one job fills for 100 s."""
-    rig = Rig(R(nodes, 4))
-    rig.load(policy, "queue-depth=unlimited", *args)
+    rig = Rig(R(nodes, 4), policy, "queue-depth=unlimited", *args)
     rig.alloc(1, jobspec(1, nodes=nodes, exclusive=True, duration=100))
     rig.settle()
     return rig
@@ -82,7 +81,6 @@ def test_a_policy_of_a_site_is_asked_in_the_copy():
     rig = full(ShortestFirst, 1)
     for jobid, duration in ((2, 50), (3, 20), (4, 30)):
         rig.alloc(jobid, jobspec(4, duration=duration))
-    rig.settle()
     rig.wait(2)
     begun = rig.success(1)["R"]["execution"]["starttime"]
     shown = {jobid: rig.annotations(jobid)["sched"]["t_estimate"] - begun for jobid in (2, 3, 4)}
@@ -109,10 +107,9 @@ def test_a_rule_of_a_site_is_asked_as_time_goes_on():
             rule.opens = self.now() + 500
             self.add_rule(rule)
 
-    rig = Rig(R(1, 4))
-    sched = rig.load(Shop)
+    rig = Rig(R(1, 4), Shop)
+    sched = rig.sched
     rig.alloc(1, small())
-    rig.settle()
     rig.wait(2)
     opens = sched.loaded_at + 500
     assert rig.annotations(1)["sched"]["t_estimate"] == opens
@@ -142,10 +139,8 @@ def test_a_job_that_is_late_is_expected_to_end_soon():
 
 
 def test_behind_a_job_without_a_limit_nothing_is_known():
-    rig = Rig(R(1, 4))
-    rig.load(Fifo)
+    rig = Rig(R(1, 4), Fifo)
     rig.alloc(1, jobspec(4))
-    rig.settle()
     answer = when(rig, jobspec=small())
     assert (answer["verdict"], answer["start"]) == ("unknown", None)
     assert answer["reason"] == "a job without a time limit is in the way"
@@ -154,12 +149,10 @@ def test_behind_a_job_without_a_limit_nothing_is_known():
 def test_a_newcomer_has_the_default_urgency_unless_priorities_are_no_urgencies():
     rig = full()
     rig.alloc(2, jobspec(8, duration=1000), priority=10)
-    rig.settle()
     begun = rig.success(1)["R"]["execution"]["starttime"]
     assert when(rig, jobspec=small())["start"] == begun + 100
     assert when(rig, jobspec=small(), priority=9)["start"] == begun + 1100
     rig.prioritize((2, 50000))
-    rig.settle()
     assert when(rig, jobspec=small())["start"] == begun + 1100
     assert when(rig, jobspec=small(), priority=50001)["start"] == begun + 100
     errnum, answer = rig.ask("sched.when", {"jobspec": small(), "priority": -1})
@@ -168,11 +161,9 @@ def test_a_newcomer_has_the_default_urgency_unless_priorities_are_no_urgencies()
 
 def test_a_play_ends_when_there_is_no_time_left(monkeypatch):
     monkeypatch.setattr("flux.scheduler.projection.player.PLAY_SECONDS", 0.1)
-    rig = Rig(R(1, 4), estimates=False)
-    rig.load(Fifo, "queue-depth=unlimited")
+    rig = Rig(R(1, 4), Fifo, "queue-depth=unlimited", estimates=False)
     for jobid in range(1, 300):
         rig.alloc(jobid, jobspec(4, duration=10))
-    rig.settle()
     answer = when(rig, jobspec=small())
     assert answer["verdict"] == "unknown" and 0 < answer["unplanned"] < 298
     assert answer["reason"] == "it does not start in the time that was played"

@@ -289,8 +289,7 @@ def test_sched_backfill_makes_no_list_of_all_jobs_as_they_come_move_and_leave(
 ):
     listed = []
     monkeypatch.setattr(OrderedJobs, "to_list", lambda self: listed.append(1) or list(self))
-    rig = Rig(R(2, 4, 2))
-    rig.load_file("sched-backfill", "queue-depth=unlimited", f"promise={promise}")
+    rig = Rig(R(2, 4, 2), "sched-backfill", "queue-depth=unlimited", f"promise={promise}")
     keys = {"cores": 3, "gpus": 1} if gpus else {"exclusive": True}
     for jobid in range(60):
         rig.alloc(jobid, jobspec(1, nodes=2, duration=100 + jobid % 7, **keys))
@@ -304,7 +303,6 @@ def test_sched_backfill_makes_no_list_of_all_jobs_as_they_come_move_and_leave(
     for jobid in range(1, 60):
         rig.cancel(jobid)
         rig.turn()
-    rig.settle()
     assert len(rig.started()) == 2
     assert not listed and not rig.logged(3)
 
@@ -313,14 +311,12 @@ def test_a_policy_that_pops_what_it_starts_may_have_a_backlog():
     class Popping(Guide):
         _queue_class = Backlog
 
-    rig = Rig(R(4, 4))
-    sched = rig.load(Popping, "queue-depth=unlimited")
+    rig = Rig(R(4, 4), Popping, "queue-depth=unlimited")
+    sched = rig.sched
     for jobid in range(1, 7):
         rig.alloc(jobid, jobspec(4), priority=16 + jobid % 2)
-    rig.settle()
     assert rig.started() == [1, 3, 5, 2]
     assert [one.jobid for one in sched._queue] == [4, 6] and len(sched._backlog) == 2
     rig.free(3)
-    rig.settle()
     assert rig.started() == [1, 3, 5, 2, 4]
     assert not rig.logged(3)

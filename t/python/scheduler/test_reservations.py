@@ -22,7 +22,7 @@ def whole(count, duration=0, **keys):
 
 def make(module, nodes=8, cls=Rig, args=("queue-depth=unlimited",), estimates=True, **keys):
     rig = cls(R(nodes, 4, **keys), estimates=estimates)
-    rig.load_file(module, *args)
+    rig.load(module, *args)
     return rig
 
 
@@ -64,15 +64,12 @@ def test_a_job_of_the_group_is_not_refused_with_jobs_outside_that_ask_for_the_sa
     rig = make("sched-backfill")
     reserve(rig, "dat", 100, 1000, nodes=4, users=[0])
     rig.alloc(1, whole(4, 5000))  # before the window begins, on the other half
-    rig.settle()
     rig.wait(101)
     rig.alloc(2, whole(2, 50))  # blocked outside
     rig.alloc(3, whole(2, 50, reservation="dat"))
-    rig.settle()
     assert rig.started() == [1, 3]
     rig.alloc(4, whole(2, 50))
     rig.alloc(5, whole(2, 50, reservation="dat"))
-    rig.settle()
     assert rig.started() == [1, 3, 5]
 
 
@@ -88,13 +85,11 @@ def test_a_reservation_for_a_queue_takes_the_jobs_of_its_virtual_queues(module):
     rig.alloc(3, whole(1, 50, queue="quick", reservation="childs"))
     rig.alloc(4, whole(1, 50, queue="batch", reservation="childs"))
     rig.alloc(5, whole(1, 50, queue="other", reservation="parents"))
-    rig.settle()
     assert rig.started() == [1, 2, 3]
     assert "is not for this job's user, queue and bank" in rig.denied(4)
     # The names are those of the configuration as it is now.
     assert rig.ask(f"{module}.config-reload", {"queues": {"batch": {}, "quick": {}}})[0] == 0
     rig.alloc(6, whole(1, 50, queue="quick", reservation="parents"))
-    rig.settle()
     assert rig.started() == [1, 2, 3] and "is not for" in rig.denied(6)
 
 
@@ -103,10 +98,8 @@ def test_a_job_that_would_run_into_the_window_waits(module):
     rig = make(module)
     reserve(rig, "dat", 100, 50, nodes=8)
     rig.alloc(1, whole(1, 100))  # ends when it begins
-    rig.settle()
     assert rig.started() == [1]
     rig.alloc(2, whole(1, 101))
-    rig.settle()
     rig.wait(2)
     assert rig.started() == [1]
     assert rig.annotations(2)["sched"]["reason_pending"] == (
@@ -123,7 +116,6 @@ def test_a_job_without_a_limit_waits_and_is_told_why(module):
     rig = make(module)
     reserve(rig, "dat", 100, 50, nodes=8)
     rig.alloc(1, whole(1))
-    rig.settle()
     rig.wait(2)
     assert rig.started() == []
     reason = rig.annotations(1)["sched"]["reason_pending"]
@@ -135,10 +127,8 @@ def test_a_number_of_nodes_is_bound_late(module):
     rig = make(module)
     reserve(rig, "dat", 100, 50, nodes=4)
     rig.alloc(1, whole(4, 1000))
-    rig.settle()
     assert rig.started() == [1]
     rig.alloc(2, whole(1, 1000))
-    rig.settle()
     assert rig.started() == [1]
     assert listed(rig)["dat"]["ranks"] is None
     rig.wait(101)
@@ -153,10 +143,8 @@ def test_hosts_and_constraints_bind_at_once(module):
     reserve(rig, "hosts", 100, 50, hosts="n[0-1]")
     reserve(rig, "kind", 100, 50, requires={"properties": ["big"]})
     rig.alloc(1, whole(2, 1000))
-    rig.settle()
     assert ranks(rig, 1) == {2, 3}
     rig.alloc(2, whole(1, 1000))
-    rig.settle()
     rig.wait(120)
     assert rig.started() == [1]
     assert listed(rig)["hosts"]["ranks"] == "0-1"
@@ -168,16 +156,13 @@ def test_the_group_runs_inside_and_nobody_else(module):
     rig = make(module)
     reserve(rig, "dat", 10, 100, nodes=8, users=[1001])
     rig.alloc(1, whole(2, 50, reservation="dat"), userid=1001)
-    rig.settle()
     rig.wait(11)
     rig.alloc(2, whole(2, 50, reservation="dat"), userid=1001)
     rig.alloc(3, whole(2, 50), userid=1001)
-    rig.settle()
     rig.wait(2)
     assert rig.started() == [1, 2]
     # What a job of the group gives back is reserved again.
     rig.free(1)
-    rig.settle()
     rig.wait(1)
     assert rig.started() == [1, 2]
     rig.wait(100)
@@ -189,7 +174,6 @@ def test_a_job_of_the_group_may_use_what_is_idle_outside(module):
     rig = make(module)
     reserve(rig, "dat", 1000, 100, nodes=4, users=[0])
     rig.alloc(1, whole(2, 50, reservation="dat"))
-    rig.settle()
     assert rig.started() == [1]
 
 
@@ -199,7 +183,6 @@ def test_nobody_waits_behind_a_job_that_waits_for_its_window(module):
     reserve(rig, "dat", 100, 100, nodes=8, users=[0])
     rig.alloc(1, whole(8, 150, reservation="dat"))
     rig.alloc(2, whole(4, 50))
-    rig.settle()
     assert rig.started() == [2]
     rig.wait(2)
     (job,) = rig.ask("sched.explain", {"id": 1})[1]["jobs"]
@@ -221,7 +204,6 @@ def test_jobs_of_the_group_are_told_what_they_wait_for(module):
     rig.alloc(1, whole(8, 120, reservation="dat"))
     rig.alloc(2, whole(8, 150, reservation="dat"))
     rig.alloc(3, whole(8, 150, reservation="nothing"))
-    rig.settle()
     rig.wait(3)
     assert rig.annotations(2)["sched"]["reason_pending"].startswith("reservation dat begins at")
     assert rig.annotations(3)["sched"] == {"reason_pending": "reservation nothing does not exist"}
@@ -240,12 +222,10 @@ def test_at_end_run_leaves_the_limit_alone():
     rig = make("sched-backfill")
     reserve(rig, "dat", 0, 100, nodes=8, users=[0], at_end="run")
     rig.alloc(1, whole(1, 500, reservation="dat"))
-    rig.settle()
     assert rig.success(1)["R"]["execution"]["expiration"] == rig.now + 500
     rig.wait(101)
     assert held_by_jobs(rig) == {1: ranks(rig, 1)}
     rig.alloc(2, whole(7, 10))
-    rig.settle()
     assert rig.started() == [1, 2]
 
 
@@ -254,7 +234,6 @@ def test_who_is_not_of_the_group_is_denied(module):
     rig = make(module)
     reserve(rig, "dat", 100, 100, nodes=8, users=[1001])
     rig.alloc(1, whole(1, 10, reservation="dat"))
-    rig.settle()
     assert "reservation dat is not for this job's user" in rig.denied(1)
 
 
@@ -263,12 +242,10 @@ def test_an_unknown_reservation_is_waited_for(module):
     rig = make(module)
     rig.alloc(1, whole(1, 10, reservation="later"))
     rig.alloc(2, whole(1, 10))
-    rig.settle()
     assert rig.started() == [2]
     (job,) = rig.ask("sched.explain", {"id": 1})[1]["jobs"]
     assert job["reason"] == "reservation later does not exist"
     reserve(rig, "later", 0, 100, nodes=1, users=[0])
-    rig.settle()
     assert rig.started() == [2, 1]
 
 
@@ -280,10 +257,8 @@ def test_a_job_aside_can_be_cancelled_and_prioritized(module):
     rig.settle()
     rig.prioritize((2, 20))
     rig.cancel(1)
-    rig.settle()
     assert [payload["type"] for payload in rig.answers(1, 3)] == [3]
     reserve(rig, "later", 0, 100, nodes=8, users=[0])
-    rig.settle()
     assert rig.started() == [2]
 
 
@@ -292,7 +267,6 @@ def test_conflicts_are_told_not_cut(module):
     rig = make(module)
     rig.alloc(1, whole(6, 500))
     rig.alloc(2, whole(1))
-    rig.settle()
     entry = {"name": "dat", "start": rig.now + 100, "duration": 1000, "nodes": 4, "zone": "UTC"}
     errnum, dry = rig.ask("sched.reserve", {"reservation": entry, "dry_run": True})
     assert errnum == 0
@@ -315,12 +289,10 @@ def test_conflicts_are_told_not_cut(module):
 def test_an_extension_into_the_window_is_let(module):
     rig = make(module)
     rig.alloc(1, whole(8, 90))
-    rig.settle()
     reserve(rig, "dat", 100, 100, nodes=8)
     begin, end = rig.now, rig.now + 150
     assert listed(rig)["dat"]["in_the_way"] == []
     rig.expire(1, end)
-    rig.settle()
     named = [{"id": 1, "name": "ƒ2", "nodes": 8, "end": end}]
     assert listed(rig)["dat"]["in_the_way"] == named
     (line,) = [text for text in rig.logged(4) if "ƒ2 ends at" in text]
@@ -330,7 +302,6 @@ def test_an_extension_into_the_window_is_let(module):
     assert listed(rig)["dat"]["in_the_way"] == named
     rig.free(1)
     rig.alloc(2, whole(1, 10))
-    rig.settle()
     rig.wait(1)
     assert rig.started() == [1]
     assert listed(rig)["dat"]["short"] == 0
@@ -355,7 +326,6 @@ def test_what_another_has_for_some_of_the_time_is_kept_for_the_rest(module):
     reserve(rig, "early", 100, 30, nodes=2)
     reserve(rig, "long", 1, 200, nodes=3, users=[0])
     rig.alloc(1, whole(1, 50))
-    rig.settle()
     rig.wait(10)
     assert rig.started() == []
     assert listed(rig)["long"]["short"] == 0
@@ -402,7 +372,6 @@ def test_a_reservation_takes_precedence_over_promises():
     rig = make("sched-backfill", args=("reservations=unlimited",))
     rig.alloc(1, whole(8, 100))
     rig.alloc(2, whole(8, 100))
-    rig.settle()
     reserve(rig, "dat", 150, 100, nodes=8)
     rig.wait(2)
     assert rig.annotations(2)["sched"]["t_estimate"] == pytest.approx(rig.now - 2 + 250, abs=1)
@@ -413,10 +382,8 @@ def test_giving_up_frees_at_once(module):
     rig = make(module)
     reserve(rig, "dat", 0, 1000, nodes=8)
     rig.alloc(1, whole(1, 10))
-    rig.settle()
     assert rig.started() == []
     assert rig.ask("sched.unreserve", {"name": "dat"})[0] == 0
-    rig.settle()
     assert rig.started() == [1]
     assert rig.ask("sched.unreserve", {"name": "dat"})[0] == errno.EINVAL
 
@@ -430,7 +397,6 @@ def test_windows_repeat(module):
         rig.wait(start - rig.now + 10)
         assert listed(rig)["hourly"]["state"] == "active"
         rig.alloc(int(rig.now), whole(1, 10))
-        rig.settle()
         assert int(start) + 10 not in rig.started()
         rig.wait(45)
         assert rig.started()[-1] == int(start + 10)
@@ -443,8 +409,7 @@ def test_a_week_later_by_the_clock_on_the_wall(module):
     # The night to 31 March 2024 the clocks of Berlin went forward, so that this week had an hour
     # less.
     monday = datetime(2024, 3, 25, 7, tzinfo=timezone.utc).timestamp()  # 08:00 there
-    rig = Rig(R(4, 4), clock=VirtualClock(monday - 600))
-    rig.load_file(module, "queue-depth=unlimited")
+    rig = Rig(R(4, 4), module, "queue-depth=unlimited", clock=VirtualClock(monday - 600))
     entry = {"name": "class", "start": "2024-03-25T08:00", "duration": "1h", "nodes": 4}
     errnum, answer = rig.ask(
         "sched.reserve", {"reservation": {**entry, "zone": "Europe/Berlin", "every": "1w"}}
@@ -453,11 +418,9 @@ def test_a_week_later_by_the_clock_on_the_wall(module):
     rig.wait(4300)
     assert listed(rig)["class"]["start"] == monday + 7 * 86400 - 3600
     rig.alloc(1, whole(4, 7 * 86400 - 3600 - 3600))  # up to the next window, and no longer
-    rig.settle()
     assert rig.started() == []
     rig.cancel(1)
     rig.alloc(2, whole(4, 7 * 86400 - 3600 - 3600 - 200))
-    rig.settle()
     assert rig.started() == [2]
 
 
@@ -467,7 +430,6 @@ def test_an_estimate_that_is_no_longer_true_is_taken_back(module):
     begin = rig.now
     rig.alloc(1, whole(8, 100))
     rig.alloc(2, whole(8))  # no limit
-    rig.settle()
     rig.wait(2)
     assert rig.annotations(2)["sched"]["t_estimate"] == pytest.approx(begin + 100, abs=1)
     reserve(rig, "once", 200, 50, nodes=8)
@@ -479,7 +441,6 @@ def test_an_estimate_that_is_no_longer_true_is_taken_back(module):
     assert "t_estimate" not in rig.annotations(2)["sched"]
     rig.ask("sched.unreserve", {"name": "weekly"})
     rig.ask("sched.unreserve", {"name": "once"})
-    rig.settle()
     rig.wait(2)
     assert rig.annotations(2)["sched"]["t_estimate"] == pytest.approx(begin + 100, abs=1)
 
@@ -488,14 +449,11 @@ def test_an_estimate_that_is_no_longer_true_is_taken_back(module):
 def test_ranks_that_go_down_are_replaced(module):
     rig = make(module)
     reserve(rig, "dat", 0, 1000, nodes=4, users=[0])
-    rig.settle()
     chosen = listed(rig)["dat"]["ranks"]
     rig.resource.update(down=chosen.split("-")[0])
-    rig.settle()
     entry = listed(rig)["dat"]
     assert (entry["held"], entry["short"]) == (4, 0)
     rig.resource.update(shrink="0-4")
-    rig.settle()
     assert listed(rig)["dat"]["short"] == 1
     assert any("reservation dat: 1 of 4 nodes are in use or down" in text for text in rig.logged())
 
@@ -512,7 +470,6 @@ def test_maintenance_is_not_short_of_nodes_that_are_down(module):
     assert [listed(rig)[name]["short"] for name in ("maint", "class")] == [0, 1]
     rig.resource.update(up="2-3")  # when it comes back it is kept as well
     rig.alloc(1, whole(4, 10))
-    rig.settle()
     rig.wait(1)
     assert rig.started() == []
 
@@ -528,10 +485,9 @@ def test_stored_before_the_answer_and_restored(module):
     assert stored["version"] == 1
     assert [entry["name"] for entry in stored["reservations"]] == ["dat"]
     rig.unload()
-    rig.load_file(module)
+    rig.load(module)
     assert listed(rig)["dat"]["group"] == "users 1001"
     rig.alloc(1, whole(1, 500))
-    rig.settle()
     assert rig.started() == []
 
 
@@ -548,16 +504,14 @@ def test_a_reload_in_the_middle_of_a_window(module):
     rig = make(module)
     reserve(rig, "dat", 10, 1000, nodes=6, users=[0])
     rig.alloc(1, whole(2, 500))
-    rig.settle()
     rig.wait(11)
     spec = whole(3, 5000, reservation="dat")
     rig.alloc(2, spec)
-    rig.settle()
     assert rig.started() == [1, 2]
     running(rig, 1, 2)
     rig.info.jobspecs[2] = spec
     rig.unload()
-    rig.load_file(module, "queue-depth=unlimited")
+    rig.load(module, "queue-depth=unlimited")
     assert rig.manager.raised == [] and rig.logged(3) == []
     entry = listed(rig)["dat"]
     assert (entry["state"], entry["held"], entry["short"]) == ("active", 6, 0)
@@ -578,7 +532,6 @@ def test_what_is_reserved_is_nobodys_allocation(module):
     reserve(rig, "dat", 0, 1000, nodes=6, users=[0])
     rig.alloc(1, whole(1, 10))
     rig.alloc(2, whole(1, 10, reservation="dat"))
-    rig.settle()
     errnum, status = rig.ask("sched.resource-status", {})
     assert errnum == 0
     (entry,) = status["allocated"]["execution"]["R_lite"]
@@ -591,7 +544,7 @@ def test_what_is_stored_and_cannot_be_read_fails_the_load():
     reserve(rig, "dat", 100, 50, nodes=8)
     rig.unload()
     rig.store(KEY, {"version": 2})
-    rig.load_file("sched-fifo", wait=False)
+    rig.load("sched-fifo", wait=False)
     rig.settle()
     assert isinstance(rig.task.failure, ValueError)
     assert "is not of version 1" in str(rig.task.failure)
@@ -602,13 +555,11 @@ def test_configured_reservations():
     rig.task.aux["conf"] = {}
     table = {"start": rig.now + 50, "duration": "1m", "nodes": 8, "zone": "UTC"}
     rig.send("sched-fifo.config-reload", {"reservations": {"nightly": table, "bad": {}}})
-    rig.settle()
     assert listed(rig)["nightly"]["configured"]
     assert any("configuration: [reservations.bad]: start is missing" in t for t in rig.logged(3))
     errnum, text = rig.ask("sched.unreserve", {"name": "nightly"})
     assert errnum == errno.EINVAL and "comes from the configuration" in text
     rig.send("sched-fifo.config-reload", {})
-    rig.settle()
     assert listed(rig) == {}
 
 
@@ -648,7 +599,6 @@ def test_a_window_that_lasts_is_not_disturbed_by_another_reload():
     table = {"start": rig.now, "duration": "1m", "nodes": 4, "zone": "UTC", "users": 0}
     rig.ask("sched-fifo.config-reload", {"reservations": {"class": table}})
     rig.alloc(1, whole(4, 30, reservation="class"))
-    rig.settle()
     assert rig.started() == [1] and ranks(rig, 1) == {0, 1, 2, 3}
     rig.wait(5)
     rig.ask("sched-fifo.config-reload", {"reservations": {"class": table}, "other": {}})
@@ -668,11 +618,10 @@ def test_after_a_restart_with_fewer_nodes_it_keeps_what_there_is(module, what):
     stored = rig.kvs_value(KEY)
     small = Simulation(R(4, 4))
     small.store(KEY, json.loads(stored))
-    small.load_file(module, "queue-depth=unlimited")
+    small.load(module, "queue-depth=unlimited")
     assert listed(small)["dat"]["state"] == "degraded"
     small.submit(1, whole(1, 200))
     small.submit(2, whole(4, 10))
-    small.settle()
     small.wait(1000)
     assert small.begun[1] - small.now <= -800 and small.begun[1] >= rig.now + 100
     entry = listed(small)
@@ -745,7 +694,6 @@ def test_one_timer_for_all_promises_that_come_due_by_the_clock():
         rig.submit(jobid, whole(jobid % 8 + 1, 60 + jobid))
         rig.settle()
     rig.prioritize(*[(jobid, jobid) for jobid in range(1, 41)])  # all promises anew
-    rig.settle()
     rig.wait(2)
     assert len(rig.task.watchers) <= before + 3
     promised = dict(rig.first_estimate)
@@ -761,7 +709,6 @@ def test_promises_made_before_the_reservation_come_due_too():
     rig.submit(1, whole(2, 0), runtime=0)  # no limit: it goes on
     rig.submit(2, whole(2, 100), runtime=500)  # it overruns
     rig.submit(3, whole(2, 50))
-    rig.settle()
     rig.wait(1)
     reserve(rig, "dat", 1000, 50, nodes=2)
     rig.wait(3000)
@@ -857,11 +804,9 @@ def test_what_the_group_gives_back_is_not_counted_on(module, exclusive):
     reserve(rig, "dat", 0, 1000, nodes=4, users=[0])
     rig.alloc(1, jobspec(1, nodes=1, duration=100, exclusive=exclusive, reservation="dat"))
     rig.alloc(2, whole(3, 200, reservation="dat"))
-    rig.settle()
     assert rig.started() == [1, 2]
     begin = rig.now
     rig.alloc(3, jobspec(1, nodes=1, duration=10))
-    rig.settle()
     rig.wait(2)
     assert rig.started() == [1, 2]
     (job,) = rig.ask("sched.explain", {"id": 3})[1]["jobs"]
@@ -870,7 +815,6 @@ def test_what_the_group_gives_back_is_not_counted_on(module, exclusive):
     running_ends = {one["name"]: one["end"] for one in rig.ask("sched.plan")[1]["running"]}
     assert running_ends == {"ƒ2": begin + 100, "ƒ3": begin + 200}
     rig.expire(2, begin + 300)
-    rig.settle()
     running_ends = {one["name"]: one["end"] for one in rig.ask("sched.plan")[1]["running"]}
     assert running_ends["ƒ3"] == begin + 300
     rig.wait(2)
@@ -906,7 +850,6 @@ def test_a_late_job_starts_no_passes(module, args):
     rig.wait(60)
     assert rig.sched.stats_get()["sched_passes"] - before <= 5
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 2]
 
 
@@ -917,13 +860,10 @@ def test_the_rest_of_a_node_in_use_is_promised_to_nobody():
     begin = rig.now
     rig.alloc(1, jobspec(3, cores=1, duration=50, constraints={"ranks": ["1"]}))
     rig.alloc(2, jobspec(1, nodes=1, cores=4, duration=1000, constraints={"ranks": ["0"]}))
-    rig.settle()
     assert rig.started() == [1, 2]
     rig.alloc(3, jobspec(1, nodes=1, cores=2, duration=10))
-    rig.settle()
     assert rig.annotations(3)["sched"]["t_latest"] == begin + 50
     reserve(rig, "r", 0, 200, hosts="n1")
-    rig.settle()
     assert rig.annotations(3)["sched"]["t_latest"] == begin + 200
     rig.wait(50)
     rig.free(1)
@@ -941,9 +881,7 @@ def test_passes_by_ranks_start_jobs_inside(args):
     rig.alloc(1, whole(1, 10), userid=8)
     rig.alloc(2, whole(1, 10, reservation="r"), userid=7)
     rig.alloc(3, whole(2, 10, reservation="r"), userid=7)
-    rig.settle()
     assert rig.started() == [2]
     assert rig.annotations(3)["sched"]["reason_pending"].startswith("reservation r")
     rig.free(2)
-    rig.settle()
     assert rig.started() == [2, 3]

@@ -20,57 +20,47 @@ def shown(rig, jobid):
 
 @BOTH
 def test_strict_order(module):
-    rig = Rig(R(1, 4))
-    rig.load_file(module, "queue-depth=unlimited")
+    rig = Rig(R(1, 4), module, "queue-depth=unlimited")
     rig.alloc(1, jobspec(3))
     rig.alloc(2, jobspec(4))
     rig.alloc(3, jobspec(1))
-    rig.settle()
     assert rig.started() == [1]
     rig.alloc(4, jobspec(1), priority=17)
-    rig.settle()
     assert rig.started() == [1, 4]
     for jobid in (1, 4):
         rig.free(jobid)
     rig.settle()
     rig.free(2)
-    rig.settle()
     assert rig.started() == [1, 4, 2, 3]
 
 
 @BOTH
 def test_an_infeasible_job_is_denied_and_passed_over(module):
-    rig = Rig(R(1, 4))
-    rig.load_file(module)
+    rig = Rig(R(1, 4), module)
     rig.alloc(1, jobspec(5))
     rig.alloc(2, jobspec(1))
-    rig.settle()
     assert "need 5 slot" in rig.denied(1)
     assert rig.success(2)
 
 
 @BOTH
 def test_times_of_R(module):
-    rig = Rig(R(1, 4))
-    rig.load_file(module)
+    rig = Rig(R(1, 4), module)
     rig.alloc(1, jobspec(1, duration=100))
     rig.alloc(2, jobspec(1))
-    rig.settle()
     first, second = (rig.success(jobid)["R"]["execution"] for jobid in (1, 2))
     assert (first["starttime"], first["expiration"]) == (rig.now, rig.now + 100)
     assert (second["starttime"], second["expiration"]) == (rig.now, 0.0)
     rig.resource.update(expiration=rig.now + 5000)
     rig.settle()
     rig.alloc(3, jobspec(1))
-    rig.settle()
     assert rig.success(3)["R"]["execution"]["expiration"] == rig.now + 5000
     assert rig.success(3)["annotations"] == {"sched": {"resource_summary": "rank0/core2"}}
 
 
 @BOTH
 def test_estimates_in_order(module):
-    rig = Rig(R(1, 4))
-    rig.load_file(module)
+    rig = Rig(R(1, 4), module)
     rig.alloc(1, jobspec(4, duration=100))
     rig.settle()
     start = rig.now
@@ -78,7 +68,6 @@ def test_estimates_in_order(module):
     rig.alloc(3, jobspec(1, duration=10))
     rig.alloc(4, jobspec(1))
     rig.alloc(5, jobspec(1, duration=10))
-    rig.settle()
     assert [shown(rig, i).get("t_estimate") for i in (2, 3, 4, 5)] == [
         start + 100,
         start + 200,
@@ -86,7 +75,6 @@ def test_estimates_in_order(module):
         start + 200,
     ]
     rig.prioritize((4, 31))
-    rig.settle()
     assert [shown(rig, i).get("t_estimate") for i in (4, 2, 3, 5)] == [
         start + 100,
         None,
@@ -94,24 +82,20 @@ def test_estimates_in_order(module):
         None,
     ]
     rig.cancel(4)
-    rig.settle()
     assert [shown(rig, i).get("t_estimate") for i in (2, 3, 5)] == [
         start + 100,
         start + 200,
         start + 200,
     ]
     rig.resource.update(down="0")
-    rig.settle()
     assert [shown(rig, i).get("t_estimate") for i in (2, 3, 5)] == [None, None, None]
 
 
 @BOTH
 def test_unchanged_annotations_are_not_sent_again(module):
-    rig = Rig(R(1, 4))
-    rig.load_file(module)
+    rig = Rig(R(1, 4), module)
     rig.alloc(1, jobspec(4, duration=1000))
     rig.alloc(2, jobspec(4, duration=100))
-    rig.settle()
     before = len(rig.answers(2))
     for jobid in range(10, 15):
         rig.alloc(jobid, jobspec(1, duration=1))
@@ -121,23 +105,19 @@ def test_unchanged_annotations_are_not_sent_again(module):
 
 @BOTH
 def test_reasons(module):
-    rig = Rig(R(4, 4))
-    rig.load_file(module)
+    rig = Rig(R(4, 4), module)
     rig.alloc(1, jobspec(1, nodes=3, exclusive=True))
     rig.alloc(2, jobspec(1, nodes=2, exclusive=True))
     rig.alloc(3, jobspec(1))
-    rig.settle()
     assert (
         shown(rig, 2)["reason_pending"]
         == "insufficient resources: needs 2 nodes (exclusive), 1 free of 4 nodes (3 busy)"
     )
     assert shown(rig, 3)["reason_pending"] == "behind ƒ3"
     rig.resource.update(down="1-3")
-    rig.settle()
     assert shown(rig, 2)["reason_pending"] == "3 of 4 matching nodes are down"
     rig.resource.update(up="1-3")
     rig.free(1)
-    rig.settle()
     assert rig.success(2)["annotations"]["sched"]["reason_pending"] is None
     assert "reason_pending" not in shown(rig, 2)
 
@@ -154,11 +134,9 @@ def test_a_pool_that_breaks_costs_the_job_not_the_scheduler():
     class OddFifo(Fifo):
         pool_class = Odd
 
-    rig = Rig(R(1, 4))
-    rig.load(OddFifo)
+    rig = Rig(R(1, 4), OddFifo)
     rig.alloc(1, jobspec(3))
     rig.alloc(2, jobspec(2))
-    rig.settle()
     assert "bug in the pool" in rig.denied(1)
     assert rig.success(2)
     assert rig.sched.stats_get()["errors"] == 1
@@ -169,8 +147,7 @@ def test_a_pool_that_breaks_costs_the_job_not_the_scheduler():
 
 @pytest.fixture
 def simple():
-    rig = Rig(R(1, 4))
-    rig.load_file("sched-simple", "log-level=debug")
+    rig = Rig(R(1, 4), "sched-simple", "log-level=debug")
     return rig
 
 
@@ -181,11 +158,9 @@ def setbit(rig, bit):
 def test_bit_1_denies_every_request(simple):
     setbit(simple, 1)
     simple.alloc(1)
-    simple.settle()
     assert simple.answers(1) == [{"id": 1, "type": 2, "note": "DEBUG_FAIL_ALLOC"}]
     simple.task.aux["debug_flags"] = 0
     simple.alloc(2)
-    simple.settle()
     assert simple.success(2)
 
 
@@ -201,10 +176,8 @@ def test_bit_2_annotates_jobs_ahead_and_nothing_else(simple):
             "jobs_ahead": ahead,
         }
     simple.prioritize((4, 30))
-    simple.settle()
     assert [shown(simple, jobid)["jobs_ahead"] for jobid in (4, 2, 3)] == [0, 1, 2]
     simple.free(1)
-    simple.settle()
     assert shown(simple, 4) == {"resource_summary": "rank0/core0"}
 
 
@@ -222,7 +195,7 @@ def test_hello_is_logged():
     rig = Rig(R(1, 4))
     rig.manager.running.append({"id": 1, "priority": 20, "userid": 7, "t_submit": 12.345})
     rig.info.R[1] = R(1, 2)
-    rig.load_file("sched-simple", "log-level=debug")
+    rig.load("sched-simple", "log-level=debug")
     assert rig.logged(DEBUG) == [
         "hello: ƒ2: rank0/core[0-1]",
         "hello: id=ƒ2 priority=20 userid=7 t_submit=12.3",
@@ -249,8 +222,7 @@ EVERY = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple", "sched-
 
 @EVERY
 def test_a_job_is_told_nothing_in_its_first_second(module, second):
-    rig = Rig(R(1, 4))
-    rig.load_file(module, "queue-depth=unlimited")
+    rig = Rig(R(1, 4), module, "queue-depth=unlimited")
     rig.alloc(1, jobspec(4, duration=100))
     rig.settle()
     start = rig.now
@@ -269,8 +241,7 @@ def test_a_job_is_told_nothing_in_its_first_second(module, second):
 
 @EVERY
 def test_a_job_that_starts_in_its_first_second_is_answered_only(module, second):
-    rig = Rig(R(1, 4))
-    rig.load_file(module, "queue-depth=unlimited")
+    rig = Rig(R(1, 4), module, "queue-depth=unlimited")
     rig.alloc(1, jobspec(4, duration=100))
     rig.settle()
     rig.alloc(2, jobspec(4, duration=100))
@@ -282,8 +253,7 @@ def test_a_job_that_starts_in_its_first_second_is_answered_only(module, second):
 
 @EVERY
 def test_what_changes_often_is_told_once_a_second(module, second):
-    rig = Rig(R(1, 4))
-    rig.load_file(module, "queue-depth=unlimited", "reason-depth=100")
+    rig = Rig(R(1, 4), module, "queue-depth=unlimited", "reason-depth=100")
     for jobid in range(1, 40):
         rig.alloc(jobid, jobspec(4, duration=100))
     rig.wait(2)
@@ -300,8 +270,7 @@ def test_what_changes_often_is_told_once_a_second(module, second):
 
 @EVERY
 def test_an_empty_queue_is_not_looked_at(module):
-    rig = Rig(R(1, 4))
-    rig.load_file(module)
+    rig = Rig(R(1, 4), module)
     rig.alloc(1, jobspec(4))
     rig.settle()
     before = rig.sched.stats_get()["sched_passes"]

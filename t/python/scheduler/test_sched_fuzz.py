@@ -85,7 +85,7 @@ def message(rnd, rig, ids):
             "jobspec": spec,
         }
     elif topic == "sched.free":
-        held = rig.answers(jobid, 0)
+        held = rig.answers(jobid, 0, settle=False)
         payload = {"id": jobid, "R": held[-1]["R"] if held else R(1, 1), "final": True}
     elif topic == "sched.prioritize":
         payload = {
@@ -110,7 +110,7 @@ def test_random_and_mutated_messages(module, seed):
         if module == "sched-backfill"
         else []
     )
-    rig.load_file(module, "queue-depth=unlimited", *args)
+    rig.load(module, "queue-depth=unlimited", *args)
     for _ in range(150):
         topic, payload = message(rnd, rig, 25)
         if rnd.random() < 0.35:
@@ -140,7 +140,6 @@ def test_random_and_mutated_messages(module, seed):
     rig.settle()
     assert sched._queue == [] and not sched._requests
     rig.alloc(1000, jobspec(1, constraints=None))
-    rig.settle()
     assert rig.answers(1000)
     # One final answer to each request that was taken on, never two in a row without another
     # request.
@@ -150,8 +149,7 @@ def test_random_and_mutated_messages(module, seed):
 @pytest.mark.parametrize("module", ["sched-fifo", "sched-simple", "sched-backfill"])
 def test_one_final_answer_for_each_request(module):
     rnd = random.Random(module)
-    rig = Rig(R(4, 4))
-    rig.load_file(module, "queue-depth=unlimited")
+    rig = Rig(R(4, 4), module, "queue-depth=unlimited")
     opened = {}
     for _ in range(400):
         jobid = rnd.randrange(1, 40)

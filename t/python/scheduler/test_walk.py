@@ -58,13 +58,19 @@ def spec(rng, parts=True):
 def history(seed, parts, *args):
     """What a scheduler starts as jobs come, go, end and change their priorities; and when."""
     rng = random.Random(seed)
-    rig = Rig(R(NODES, CORES, GPUS, properties={"half": "0-5"}), estimates=False)
-    rig.load_file("sched-backfill", "queue-depth=unlimited", "reason-depth=0", *args)
+    rig = Rig(
+        R(NODES, CORES, GPUS, properties={"half": "0-5"}),
+        "sched-backfill",
+        "queue-depth=unlimited",
+        "reason-depth=0",
+        *args,
+        estimates=False,
+    )
     seen = []
     pending, ended = [], set()
     for jobid in range(1, 80 if "promise=unlimited" in args else 200):
         what = rng.random()
-        started = rig.started()
+        started = rig.started(settle=False)
         running = [one for one in started if one not in ended]
         waits = [one for one in pending if one not in started]
         if what < 0.45 or not running:
@@ -94,7 +100,6 @@ def history(seed, parts, *args):
             seen.append(
                 (sorted(rig.started()), [(job.jobid, promises.when(job)) for job in promises])
             )
-    rig.settle()
     assert not rig.logged(3), rig.logged(3)
     return seen, rig.started()
 
@@ -358,8 +363,9 @@ def test_room_is_as_much_as_can_be_allocated(seed):
 def examined_after_an_end(monkeypatch, shapes):
     """How many jobs are examined, and kinds of room counted, after an end while so many shapes of
     jobs are blocked of which one can start."""
-    rig = Rig(R(200, 96), estimates=False)
-    rig.load_file("sched-backfill", "queue-depth=unlimited", "reason-depth=0")
+    rig = Rig(
+        R(200, 96), "sched-backfill", "queue-depth=unlimited", "reason-depth=0", estimates=False
+    )
     rig.alloc(1, jobspec(1, nodes=199, exclusive=True, duration=3600.0))
     rig.alloc(2, jobspec(1, cores=96, duration=7200.0))
     rig.settle()
@@ -367,7 +373,6 @@ def examined_after_an_end(monkeypatch, shapes):
         size = {"nodes": 2 + number // 10, "cores": 50 + number % 10}
         rig.alloc(10 + number, jobspec(1, duration=600.0, **size))
     rig.alloc(9000, jobspec(1, cores=30, duration=60.0))
-    rig.settle()
     assert sorted(rig.started()) == [1, 2]
     examined, counted = [], []
     examine, of = BackfillInOrder.examine, RoomCounts.of
@@ -392,8 +397,7 @@ def test_after_an_end_only_those_are_examined_for_which_there_is_room(monkeypatc
 
 
 def test_the_next_job_is_promised_the_start_as_soon_as_the_one_ahead_has_started():
-    rig = Rig(R(4, 4), estimates=False)
-    rig.load_file("sched-backfill", "queue-depth=unlimited")
+    rig = Rig(R(4, 4), "sched-backfill", "queue-depth=unlimited", estimates=False)
     for jobid in (1, 2):
         rig.alloc(jobid, jobspec(1, nodes=2, exclusive=True, duration=100.0 * jobid))
     rig.settle()
@@ -403,6 +407,5 @@ def test_the_next_job_is_promised_the_start_as_soon_as_the_one_ahead_has_started
     assert list(rig.sched.decision.plan.promises()) == [3]
     rig.free(1)
     rig.free(2)
-    rig.settle()
     assert sorted(rig.started()) == [1, 2, 3]
     assert list(rig.sched.decision.plan.promises()) == [4]

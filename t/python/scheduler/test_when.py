@@ -39,8 +39,14 @@ def job(rnd, mixed):
 def workload(policy, seed, mixed):
     rnd = random.Random(f"{policy} {seed} {mixed}")
     module, args = POLICIES[policy]
-    rig = Simulation(R(8, 4, properties={"left": "0-3", "right": "4-7"}), estimates=False)
-    rig.load_file(module, "queue-depth=unlimited", "log-level=err", *args)
+    rig = Simulation(
+        R(8, 4, properties={"left": "0-3", "right": "4-7"}),
+        module,
+        "queue-depth=unlimited",
+        "log-level=err",
+        *args,
+        estimates=False,
+    )
     if rnd.random() < 0.3:
         rig.resource.update(down=str(rnd.randint(0, 7)))
     if rnd.random() < 0.4:
@@ -56,7 +62,6 @@ def workload(policy, seed, mixed):
         rig.submit(jobid, job(rnd, mixed))
         if rnd.random() < 0.3:
             rig.wait(rnd.uniform(1, 40))
-    rig.settle()
     rig.wait(2)
     return rig, rnd
 
@@ -94,11 +99,9 @@ def test_where_it_matters_which_nodes_jobs_get_it_is_no_later_with_promises_to_a
 
 @pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
 def test_nobody_waits_for_a_job_that_will_be_denied(module):
-    rig = Simulation(R(4, 4))
-    rig.load_file(module, "queue-depth=unlimited")
+    rig = Simulation(R(4, 4), module, "queue-depth=unlimited")
     rig.submit(1, jobspec(1, nodes=4, duration=100, exclusive=True))
     rig.submit(2, jobspec(1, nodes=5, duration=100, exclusive=True))
-    rig.settle()
     rig.wait(2)
     said, begun = outcome(rig, jobspec(1, nodes=1, duration=10, exclusive=True))
     assert begun == pytest.approx(said["start"], abs=0.1)

@@ -183,10 +183,9 @@ def test_whatever_a_rule_answers_the_scheduler_goes_on(name, hook, wrong):
     rig = Rig(R(4, 4), estimates=hook in ("why", "check"))
     rig.manager.running.append({"id": 99, "priority": 16, "userid": 0, "t_submit": 1.0})
     rig.info.R[99] = make_R(ranks="3", cores="0-3", hosts="n3")
-    rig.load(Site, *args, name="sched-site")
+    rig.load(Site, *args)
     for jobid in range(1, 5):
         rig.alloc(jobid, jobspec(8, duration=100 + jobid))
-    rig.settle()
     rig.wait(5)
     answers = [rig.ask(*question) for question in QUESTIONS]
     assert all(errnum == 0 or isinstance(answer, str) for errnum, answer in answers)
