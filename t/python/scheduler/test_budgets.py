@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 
 import pytest
 from each_policy import POLICIES, under
-from peers import R, Rig, jobspec
+from peers import R, Rig, jobspec, part_of
 from test_history import JobList
 
 from flux.scheduler.policies import Backfill, Fifo
@@ -42,8 +42,7 @@ def reason(rig, jobid):
 
 
 def check(rig, hours):
-    rig.sched._requests._check()
-    rig.sched.admission.deferred._check()
+    rig.check()
     found = report(rig)
     assert found["used"]["node-hours"] + found["running"]["node-hours"] == pytest.approx(
         hours, abs=0.01
@@ -119,7 +118,6 @@ def test_what_jobs_do_beyond_its_end_is_of_the_next_period():
     submit(rig, 3, 1)
     assert rig.started() == [1, 2]
     rig.free(1)
-    rig.settle()
     check(rig, 5)
     assert rig.started() == [1, 2, 3]
 
@@ -137,7 +135,7 @@ def test_all_come_back_with_the_next_period(policy, args):
     assert reason(rig, 2).endswith("has taken 8.0 of 8 node-hours of this day; needs 8.0")
     rig.wait(14 * HOUR)
     assert rig.started() == [1, 2]
-    rig.sched.admission.deferred._check()
+    rig.check()
     assert not rig.logged(3)
 
 
@@ -157,7 +155,6 @@ def test_more_time_for_a_running_job_counts():
     rig = load()
     submit(rig, 1, 2)
     rig.expire(1, rig.now + 6 * HOUR)
-    rig.settle()
     check(rig, 6)
     submit(rig, 2, 3)
     assert rig.started() == [1]
@@ -181,12 +178,7 @@ def test_parts_that_come_back_early_are_not_counted_any_more():
     rig = load()
     submit(rig, 1, 4, nodes=2)
     rig.wait(HOUR)
-    whole = rig.success(1)["R"]
-    part = {**whole, "execution": {**whole["execution"]}}
-    part["execution"]["R_lite"] = [{**whole["execution"]["R_lite"][0], "rank": "0"}]
-    part["execution"]["nodelist"] = ["n0"]
-    rig.free(1, part, final=False)
-    rig.settle()
+    rig.free(1, part_of(rig.success(1)["R"], "0"), final=False)
     check(rig, 5)
 
 
@@ -197,7 +189,7 @@ def test_a_promise_is_one_only_if_the_budget_will_let_the_job_start(waiting, kin
     for jobid in range(2, 2 + waiting):
         submit(rig, jobid, 2, nodes=4)
     rig.wait(5)
-    assert rig.annotations(2)["sched"]["t_estimate_kind"] == kind
+    assert rig.shown(2)["t_estimate_kind"] == kind
 
 
 def test_it_goes_on_over_a_reload():
@@ -209,16 +201,13 @@ def test_it_goes_on_over_a_reload():
     submit(rig, 3, 1)
     rig.wait(HOUR)
     rig.free(3)
-    rig.settle()
     check(rig, 8)
-    rig.info.R[1] = rig.success(1)["R"]
-    rig.manager.running.append({"id": 1, "priority": 16, "userid": 0, "t_submit": rig.now})
+    rig.will_be_found(1)
     rig.unload()
     rig.wait(HOUR)
     # The second has ended meanwhile, after two of its four hours.
     rig.list.add(2, 2 * HOUR, userid=0, bank="red", cleanup=0.0, nnodes=1)
     rig.load(Fifo, "queue-depth=unlimited")
-    rig.settle()
     check(rig, 1 + 2 + 3)
     submit(rig, 4, 3)
     submit(rig, 5, 2)

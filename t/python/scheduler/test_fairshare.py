@@ -13,7 +13,6 @@ from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.site_policy.fairshare import read_entry
 from flux.scheduler.site_policy.usage import Usage
 
-KEY = "checkpoint.sched-fairshare"
 HOUR = 3600.0
 
 
@@ -153,7 +152,7 @@ def test_who_has_used_least_goes_first(policy, args):
         rig.wait(100)
         rig.free(started[-1])
         started = rig.started()
-    rig.sched._requests._check()
+    rig.check()
     assert sorted(started) == [1, 2, 3, 4, 5]
     if policy is Fifo:
         assert started[:2] == [1, 4]
@@ -248,7 +247,7 @@ def test_it_comes_and_goes_with_its_table(policy, args):
     rig.reconfigure({})
     assert order(rig) == [2, 3, 4]
     assert rig.ask("sched.shares")[1]["shares"] == []
-    rig.sched._requests._check()
+    rig.check()
     assert not rig.logged(3)
 
 
@@ -264,18 +263,10 @@ def test_jobs_that_a_rule_has_set_apart_are_sorted_too(policy, args):
     assert order(rig) == [3, 2]
     rig.free(1)
     assert rig.started() == [1, 3]
-    rig.sched.admission.deferred._check()
+    rig.check()
 
 
 # -- over reloads ----------------------------------------------------------------------------------
-
-
-def will_be_found(rig, jobid, userid, bank=None):
-    """A running job is there when the next scheduler is loaded."""
-    rig.info.R[jobid] = rig.success(jobid)["R"]
-    rig.info.jobspecs[jobid] = jobspec(4, duration=1000, **({"bank": bank} if bank else {}))
-    entry = {"id": jobid, "priority": 16, "userid": userid, "t_submit": rig.now}
-    rig.manager.running.append(entry)
 
 
 def test_what_was_used_is_there_after_a_reload():
@@ -286,7 +277,7 @@ def test_what_was_used_is_there_after_a_reload():
     rig.free(1)
     before = used(rig)
     assert before["", "500"] > 1
-    will_be_found(rig, 2, 600, "b")
+    rig.will_be_found(2, spec=jobspec(4, duration=1000, bank="b"), userid=600)
     rig.unload()
     load(rig=rig)
     after = used(rig)
@@ -304,7 +295,7 @@ def test_jobs_that_ended_while_no_scheduler_was_there_count():
     for jobid in (1, 2):
         submit(rig, jobid, 500 + jobid, slots=4)
     rig.wait(100)
-    will_be_found(rig, 2, 502)
+    rig.will_be_found(2, spec=jobspec(4, duration=1000), userid=502)
     rig.unload()
     rig.wait(300)
     rig.list.add(1, 400, userid=501, cleanup=0.0, ncores=4)

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Limits of users, banks and queues: ``[limits.NAME]``."""
 
-import random
-
 import pytest
 from each_policy import POLICIES
-from peers import R, Rig, jobspec
-from shared import seeds
+from peers import R, Rig, jobspec, part_of
 
-from flux.idset import IDset
 from flux.scheduler.policies import Backfill, Fifo, Simple
 from flux.scheduler.policies.by_latest_start import LET_IN
 from flux.scheduler.site_policy import counts
@@ -25,8 +21,8 @@ def users(monkeypatch):
     monkeypatch.setattr(counts, "_names", {0: "root", 7: "ann", 8: "bob", 9: "cid"})
 
 
-def load(policy, args, limits, rig=None, nodes=4, cores=4, **config):
-    rig = rig or Rig(R(nodes, cores))
+def load(policy, args, limits, rig=None, nodes=4, **config):
+    rig = rig or Rig(R(nodes, 4))
     rig.instance.config = {"limits": limits, **config}
     rig.load(policy, *args)
     return rig
@@ -41,29 +37,16 @@ def nodes(count, **keys):
     return spec(count, nodes=count, exclusive=True, **keys)
 
 
-def rule(rig):
-    (found,) = [rule for rule in rig.sched.admission.rules if rule.name == "limit"]
-    return found
-
-
 def used(rig, name="one"):
     """What is in use, by key."""
-    return {
-        use.key: tuple(use.used) for use in rule(rig)._uses.values() if use.limit.name == name
-    }  # fmt: skip
-
-
-def reason(rig, jobid):
-    return rig.annotations(jobid).get("sched", {}).get("reason_pending")
+    uses = rig.rule("limit")._uses.values()
+    return {use.key: tuple(use.used) for use in uses if use.limit.name == name}
 
 
 def check(rig):
-    rig.sched._requests._check()
-    rig.sched.admission.deferred._check()
-    uses = rule(rig)._uses.values()
-    assert not [
-        use.key for use in uses if not use.limit.soft and use.over((0, 0, 0, 0)) is not None
-    ]
+    rig.check()
+    firm = [use for use in rig.rule("limit")._uses.values() if not use.limit.soft]
+    assert not [use.key for use in firm if use.over((0, 0, 0, 0)) is not None]
 
 
 PER_USER = {"one": {"per": "user", "max": {"nodes": 2}}}
@@ -76,10 +59,9 @@ def test_nobody_gets_more_nodes_than_the_limit(policy, args):
     rig = load(policy, args, PER_USER)
     for jobid, userid in ((1, 7), (2, 7), (3, 7), (4, 8)):
         rig.alloc(jobid, nodes(1), userid=userid)
-    rig.wait(2)
     assert rig.started() == [1, 2, 4]
     assert used(rig) == {(7,): (2, 8, 0, 2), (8,): (1, 4, 0, 1)}
-    assert reason(rig, 3) == "limit one: ann has 2 of 2 nodes; needs 1"
+    assert rig.reason(3) == "limit one: ann has 2 of 2 nodes; needs 1"
     check(rig)
     rig.free(4)
     assert rig.started() == [1, 2, 4]  # not his count
@@ -115,9 +97,8 @@ def test_what_the_pool_offers_counts_not_what_is_asked(policy, args):
     rig.settle()
     rig.alloc(5, spec(6), userid=7)
     rig.alloc(6, spec(1), userid=8)
-    rig.wait(2)
     assert rig.started() == [1, 2, 3, 4, 6]
-    assert reason(rig, 5) == "limit one: ann has 0 of 2 nodes; needs 3 as nodes are free now"
+    assert rig.reason(5) == "limit one: ann has 0 of 2 nodes; needs 3 as nodes are free now"
     check(rig)
     rig.free(1)
     rig.free(6)
@@ -212,10 +193,9 @@ def test_a_child_counts_as_its_parent_and_its_own_limit_is_its_own(policy, args)
     rig = load(policy, args, limits, queues={"batch": {}, "expedite": {"parent": "batch"}})
     for jobid, queue in ((1, "expedite"), (2, "expedite"), (3, "batch"), (4, "batch")):
         rig.alloc(jobid, spec(1, queue=queue), userid=jobid)
-    rig.wait(2)
     assert rig.started() == [1, 3]
-    assert reason(rig, 4) == "limit both: queue batch has 2 of 2 jobs in batch; needs 1"
-    assert reason(rig, 2).startswith("limit both: ")
+    assert rig.reason(4) == "limit both: queue batch has 2 of 2 jobs in batch; needs 1"
+    assert rig.reason(2).startswith("limit both: ")
     rig.free(3)
     assert rig.started() == [1, 3, 4]
 
@@ -229,10 +209,9 @@ def test_all_that_apply_must_hold(policy, args):
     rig = load(policy, args, limits)
     for jobid, userid, cores in ((1, 7, 2), (2, 7, 1), (3, 8, 2), (4, 9, 1)):
         rig.alloc(jobid, spec(cores, bank="red"), userid=userid)
-    rig.wait(2)
     assert rig.started() == [1, 4]
-    assert reason(rig, 2) == "limit user: ann has 1 of 1 jobs; needs 1"
-    assert reason(rig, 3) == "limit bank: bank red has 3 of 3 cores; needs 2"
+    assert rig.reason(2) == "limit user: ann has 1 of 1 jobs; needs 1"
+    assert rig.reason(3) == "limit bank: bank red has 3 of 3 cores; needs 2"
     rig.free(1)
     assert rig.started() == [1, 4, 2]  # two cores of the bank are left, one is used then
     check(rig)
@@ -250,38 +229,7 @@ def test_nobody_waits_behind_it_and_no_node_is_kept(policy, args):
     rig.alloc(3, nodes(2), userid=8)
     assert rig.started() == [1, 3]
     begun = rig.now
-    assert rig.annotations(2)["sched"]["t_estimate"] == begun + 100  # when the other ends
-
-
-@POLICIES
-def test_one_that_does_not_fit_lets_others_use_the_allowance(policy, args):
-    """All of a user's jobs wait for the limit. When it falls, one comes back that waits for nodes
-    then; what it does not use is not lost."""
-    rig = load(policy, args, {"one": {"per": "user", "max": {"jobs": 1}}})
-    rig.alloc(1, nodes(1), userid=7)
-    rig.alloc(2, nodes(1), userid=8)
-    rig.settle()
-    for jobid in (3, 4):
-        rig.alloc(jobid, nodes(3, duration=10 + jobid), userid=7, priority=20)
-    rig.alloc(5, nodes(1, duration=5), userid=7)
-    rig.alloc(6, nodes(3, duration=5), userid=9)
-    assert rig.started() == [1, 2]
-    rig.free(1)
-    rig.settle()
-    if policy is Backfill:
-        assert 5 in rig.started() or 3 in rig.started() or 6 in rig.started()
-    rig.wait(200)
-    for jobid in (2,):
-        rig.free(jobid)
-    rig.settle()
-    for _ in range(8):
-        for jobid in set(rig.started(settle=False)) - getattr(rig, "over", {1, 2}):
-            rig.over = getattr(rig, "over", {1, 2}) | {jobid}
-            rig.free(jobid)
-            rig.settle()
-    assert set(rig.started()) == {1, 2, 3, 4, 5, 6}
-    assert used(rig) == {}
-    check(rig)
+    assert rig.shown(2)["t_estimate"] == begun + 100  # when the other ends
 
 
 @POLICIES
@@ -295,10 +243,9 @@ def test_a_job_larger_than_its_limit_waits_or_is_denied(policy, args):
     rig.alloc(2, nodes(3, queue="b"), userid=7)
     rig.alloc(3, spec(2, queue="b"), userid=7)
     rig.alloc(4, spec(3, nodes=3, queue="a"), userid=7)  # not whole nodes, but three
-    rig.wait(2)
     assert rig.started() == []
-    assert reason(rig, 1) == "limit one: needs 3 nodes, at most 2 are allowed"
-    assert reason(rig, 4) == "limit one: needs 3 nodes, at most 2 are allowed"
+    assert rig.reason(1) == "limit one: needs 3 nodes, at most 2 are allowed"
+    assert rig.reason(4) == "limit one: needs 3 nodes, at most 2 are allowed"
     assert rig.denied(2) == "limit two: needs 3 nodes, at most 2 are allowed"
     assert rig.denied(3) == "limit two: needs 2 cores, at most 1 is allowed"
     check(rig)
@@ -306,7 +253,10 @@ def test_a_job_larger_than_its_limit_waits_or_is_denied(policy, args):
 
 @POLICIES
 def test_a_range_takes_no_more_than_is_left(policy, args):
-    limits = {"one": {"per": "user", "max": {"nodes": 3, "cores": 9}}}
+    limits = {
+        "one": {"per": "user", "max": {"nodes": 3, "cores": 9}},
+        "soft": {"per": "user", "max": {"nodes": 1}, "soft": True},
+    }
     rig = load(policy, args, limits)
     slot = {"type": "slot", "count": 1, "label": "x", "with": [{"type": "core", "count": 4}]}
     ranged = spec(1)
@@ -329,9 +279,8 @@ def test_order_strict_keeps_the_allowance_for_the_first(policy, args):
     rig.alloc(3, nodes(3), userid=7)
     rig.alloc(4, nodes(1), userid=7)
     rig.alloc(5, nodes(1), userid=8)
-    rig.wait(2)
     assert rig.started() == [1, 2, 5]
-    assert reason(rig, 4) == "limit one: behind ƒ4, which waits for it"
+    assert rig.reason(4) == "limit one: behind ƒ4, which waits for it"
     rig.free(1)
     assert rig.started() == [1, 2, 5]
     rig.free(2)
@@ -370,7 +319,7 @@ def test_over_a_soft_limit_a_job_goes_behind_all_others(policy, args):
     assert rig.started() == [1, 2, 4]
     rig.free(4)
     assert rig.started() == [1, 2, 4, 3]
-    rig.sched.admission.deferred._check()
+    rig.check()
 
 
 @POLICIES
@@ -418,13 +367,11 @@ def test_a_start_that_a_limit_may_prevent_is_planned(jobs, kind):
     rig.settle()
     rig.alloc(2, nodes(2, duration=50), userid=7)
     rig.alloc(3, nodes(2, duration=50), userid=7)
-    rig.wait(3)
-    assert rig.annotations(2)["sched"]["t_estimate_kind"] == kind
+    assert rig.shown(2)["t_estimate_kind"] == kind
     # It is told again when a pass looks at it again.
     rig.expire(9, rig.now + 500)
     rig.expire(8, rig.now + 500)
-    rig.wait(3)
-    assert rig.annotations(2)["sched"]["t_estimate_kind"] == kind
+    assert rig.shown(2)["t_estimate_kind"] == kind
 
 
 def test_a_planned_start_is_not_called_promised_when_it_moves():
@@ -434,11 +381,9 @@ def test_a_planned_start_is_not_called_promised_when_it_moves():
     rig.settle()
     rig.alloc(3, jobspec(8, duration=50), userid=7)  # on how many nodes nobody knows
     rig.alloc(4, nodes(4, duration=50), userid=9)
-    rig.wait(3)
-    kinds = {rig.annotations(3)["sched"]["t_estimate_kind"]}
+    kinds = {rig.shown(3)["t_estimate_kind"]}
     rig.expire(1, rig.now + 20)
-    rig.wait(3)
-    kinds.add(rig.annotations(3)["sched"]["t_estimate_kind"])
+    kinds.add(rig.shown(3)["t_estimate_kind"])
     assert kinds == {"planned"}
 
 
@@ -449,8 +394,7 @@ def test_jobs_that_come_later_leave_a_promised_one_what_it_needs(duration, start
     rig.alloc(1, nodes(3, duration=100), userid=8)
     rig.settle()
     rig.alloc(2, nodes(3, duration=100), userid=7)
-    rig.wait(3)
-    assert rig.annotations(2)["sched"]["t_estimate_kind"] == "promised"
+    assert rig.shown(2)["t_estimate_kind"] == "promised"
     rig.alloc(3, nodes(1, duration=40), userid=7)
     assert rig.started() == [1, 3]
     rig.alloc(4, jobspec(1, duration=duration), userid=7)
@@ -504,31 +448,13 @@ def test_what_a_window_has_given_comes_back_to_it(policy, args):
     check(rig)
 
 
-def part_of(whole, ranks):
-    """An R of some of its ranks."""
-    part = {"version": 1, "execution": dict(whole["execution"])}
-    part["execution"]["R_lite"] = [{"rank": str(ranks), "children": {"core": "0-3"}}]
-    part["execution"]["nodelist"] = [f"n{rank}" for rank in IDset(str(ranks))]
-    return part
-
-
-def runs(rig, jobid, node, userid=7, **keys):
-    """A job runs on a node, or some (an idset), when the scheduler is loaded."""
-    rig.manager.running.append(
-        {"id": jobid, "priority": 16, "userid": userid, "t_submit": 1.0, "free": ""}
-    )
-    rig.info.R[jobid] = part_of(R(4, 4), node)
-    if keys is not None:
-        rig.info.jobspecs[jobid] = nodes(1, **keys)
-
-
 @POLICIES
 @pytest.mark.parametrize("free, left", [(None, 0), ("0", 1)], ids=["ended", "partly"])
 def test_what_comes_back_while_a_scheduler_asks_about_running_jobs(policy, args, free, left):
     """The job manager announces nothing between hello and ready."""
     rig = Rig(R(4, 4))
-    runs(rig, 8, "0-1")
-    runs(rig, 9, 2)
+    rig.will_be_found(8, R("0-1", 4), nodes(1), userid=7, free="")
+    rig.will_be_found(9, R("2", 4), nodes(1), userid=7)
     answer = rig.info.answer_attributes
 
     def comes_back(*asked):
@@ -544,7 +470,7 @@ def test_what_comes_back_while_a_scheduler_asks_about_running_jobs(policy, args,
     rig.alloc(1, nodes(3 - left), userid=7)
     assert rig.started() == [1]
     if left:
-        rig.free(8, part_of(rig.info.R[8], 1))
+        rig.free(8, part_of(rig.info.R[8], "1"))
         rig.settle()
     assert used(rig) == {("",): (4 - left, 4 * (4 - left), 0, 2)}
     check(rig)
@@ -553,10 +479,9 @@ def test_what_comes_back_while_a_scheduler_asks_about_running_jobs(policy, args,
 @POLICIES
 def test_jobs_that_run_when_the_scheduler_is_loaded(policy, args):
     rig = Rig(R(4, 4))
-    runs(rig, 8, 0, bank="red")
-    runs(rig, 9, 1, bank="blue")
-    runs(rig, 10, 2, bank="red")
-    del rig.info.jobspecs[10]
+    rig.will_be_found(8, R("0", 4), nodes(1, bank="red"), userid=7)
+    rig.will_be_found(9, R("1", 4), nodes(1, bank="blue"), userid=7)
+    rig.will_be_found(10, R("2", 4), userid=7)
     limits = {
         "bank": {"per": "bank", "max": {"nodes": 1}},
         "user": {"per": "user", "max": {"nodes": 4}},
@@ -580,7 +505,7 @@ def test_jobs_that_run_when_the_scheduler_is_loaded(policy, args):
 
 def test_without_a_limit_that_needs_it_nothing_is_looked_up():
     rig = Rig(R(4, 4))
-    runs(rig, 8, 0)
+    rig.will_be_found(8, R("0", 4), userid=7)
     rig.manager.methods["getattr"] = None
     load(Backfill, (), PER_USER, rig)
     assert used(rig) == {(7,): (1, 4, 0, 1)}
@@ -624,10 +549,10 @@ def test_a_table_after_a_rank_has_left(policy, args, first):
     assert used(rig) == {(7,): (2, 8, 0, 1)}
     rig.alloc(2, nodes(1), userid=7)
     assert rig.started() == [1]
-    rig.free(1, part_of(whole, 1), final=False)
+    rig.free(1, part_of(whole, "1"), final=False)
     assert rig.started() == [1, 2]
     assert used(rig) == {(7,): (2, 8, 0, 2)}
-    rig.free(1, part_of(whole, 0))
+    rig.free(1, part_of(whole, "0"))
     rig.reconfigure({"limits": {"one": {"per": "user", "max": {"nodes": 3}}}})
     assert used(rig) == {(7,): (1, 4, 0, 1)}
     check(rig)
@@ -640,7 +565,7 @@ def test_a_rank_of_a_running_job_that_had_left_when_the_scheduler_was_loaded(
 ):
     """Such a job is ended; until it is freed, it counts for what it holds."""
     rig = Rig(R(4, 4))
-    runs(rig, 8, on)
+    rig.will_be_found(8, R(on, 4), userid=7)
     load(policy, args, PER_USER, rig)
     assert used(rig) == {(7,): (left + 1, 4 * (left + 1), 0, 1)}
     rig.alloc(1, nodes(2), userid=7)
@@ -659,19 +584,10 @@ def test_a_straggler_of_housekeeping_a_new_queue_and_a_reload(policy, args):
     rig = load(policy, args, limits, nodes=2)
     rig.alloc(1, nodes(2), userid=7)
     whole = rig.success(1)["R"]
-    parts = []
-    for rank in (0, 1):
-        part = {"version": 1, "execution": dict(whole["execution"])}
-        part["execution"]["R_lite"] = [{"rank": str(rank), "children": {"core": "0-3"}}]
-        part["execution"]["nodelist"] = [f"n{rank}"]
-        del part["execution"]["nslots"]
-        parts.append(part)
-    rig.free(1, parts[0], final=False)
+    rig.free(1, part_of(whole, "0"), final=False)
     rig.settle()
     rig.unload()
-    entry = {"id": 1, "priority": 16, "userid": 7, "t_submit": rig.now, "free": "0"}
-    rig.manager.running.append(entry)
-    rig.info.R[1] = whole
+    rig.will_be_found(1, userid=7, free="0")
     rig.resource.R = R(2, 4, properties={"new": "0-1"})
     load(policy, args, limits, rig, queues={"new": {"requires": ["new"]}})
     assert used(rig) == {(7,): (1, 4, 0, 1)}
@@ -679,11 +595,9 @@ def test_a_straggler_of_housekeeping_a_new_queue_and_a_reload(policy, args):
         asked = nodes(1, queue="new", constraints={"properties": ["new"]})
         rig.alloc(jobid, asked, userid=7)
     rig.alloc(4, nodes(1), userid=8)
-    assert rig.started() == [1, 2]
-    assert rig.success(2)["R"]["execution"]["R_lite"][0]["rank"] == "0"
-    rig.free(1, parts[1])
-    assert rig.started() == [1, 2, 3]
-    assert rig.success(3)["R"]["execution"]["R_lite"][0]["rank"] == "1"
+    assert rig.started() == [1, 2] and rig.ranks(2) == {0}
+    rig.free(1, part_of(whole, "1"))
+    assert rig.started() == [1, 2, 3] and rig.ranks(3) == {1}
     check(rig)
 
 
@@ -810,79 +724,3 @@ def test_a_newcomer_is_told_of_its_limit():
     assert errnum == 0
     assert (answer["verdict"], answer["start"]) == ("later", rig.now + 100)
     assert answer["reason"] == "limit one: root has 2 of 2 nodes; needs 1"
-
-
-# -- random jobs -----------------------------------------------------------------------------------
-
-
-@POLICIES
-@pytest.mark.parametrize("seed", seeds(2, 4))
-def test_at_every_moment_no_limit_is_exceeded(policy, args, seed):
-    """Random jobs of three users and two banks come, end, are withdrawn; counts are compared with a
-    plain count of what the scheduler has answered."""
-    draw = random.Random(seed)
-    limits = {
-        "user": {"per": "user", "max": {"nodes": 3, "cores": 9}},
-        "bank": {"per": "bank", "max": {"jobs": 3}, "order": draw.choice(["pass", "strict"])},
-        "soft": {"per": "user", "max": {"jobs": 1}, "soft": True},
-    }
-    rig = load(policy, args, limits, nodes=6)
-    whose, running = {}, set()
-    for jobid in range(1, 80):
-        userid, bank = draw.randrange(3), draw.choice(["red", "blue"])
-        whose[jobid] = userid, bank
-        kind = draw.random()
-        count = draw.randrange(1, 4)
-        if kind < 0.4:
-            asked = nodes(count, bank=bank, duration=draw.choice([10, 50, 200]))
-        elif kind < 0.7:
-            asked = spec(count * 2, bank=bank)
-        else:
-            asked = spec(count, nodes=count, bank=bank, duration=draw.choice([10, 50]))
-        rig.alloc(jobid, asked, userid=userid, priority=draw.randrange(31))
-        if draw.random() < 0.1:
-            rig.cancel(draw.randrange(1, jobid + 1))
-        if running and draw.random() < 0.5:
-            done = draw.choice(sorted(running))
-            running.discard(done)
-            rig.free(done)
-        if draw.random() < 0.6:
-            rig.settle()
-        over = rig.__dict__.setdefault("over", set())
-        for started in rig.started(settle=False):
-            if started not in over:
-                over.add(started)
-                running.add(started)
-        if not draw.random() < 0.3:
-            continue
-        rig.settle()
-        for started in set(rig.started(settle=False)) - over:
-            over.add(started)
-            running.add(started)
-        check(rig)
-        ranks, cores = {}, {}
-        jobs = {"red": 0, "blue": 0}
-        for job in running:
-            userid, bank = whose[job]
-            jobs[bank] += 1
-            for entry in rig.success(job)["R"]["execution"]["R_lite"]:
-                its = set(IDset(entry["rank"]))
-                ranks.setdefault(userid, set()).update(its)
-                each = IDset(entry["children"]["core"]).count()
-                cores[userid] = cores.get(userid, 0) + each * len(its)
-        assert all(len(its) <= 3 for its in ranks.values())
-        assert all(count <= 9 for count in cores.values())
-        assert all(count <= 3 for count in jobs.values())
-    for _ in range(100):
-        rig.settle()
-        for job in set(rig.started(settle=False)) - over:
-            over.add(job)
-            running.add(job)
-        if not running:
-            break
-        rig.free(running.pop())
-    rig.wait(1)
-    waiting = list(rig.sched.pending_jobs())
-    # What is left asks for more than its limit.
-    assert all("at most" in (rig.sched.why(job) or "") for job in waiting)
-    check(rig)

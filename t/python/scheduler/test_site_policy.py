@@ -99,18 +99,16 @@ def test_a_queue_that_is_not_configured_is_doubted():
     ],
 )
 def test_a_wrong_amount_is_named_once_and_the_others_are_counted(key, value, text):
-    rig = Rig(R(4, 4))
-    rig.instance.config = {"amounts": {key: value, "fpga": 2}}
-    rig.load("sched-fifo")
+    rig = Rig(R(4, 4), "sched-fifo", config={"amounts": {key: value, "fpga": 2}})
     assert rig.logged(3) == [f"configuration: {text}"]
     assert [one["amount"] for one in rig.sched.resources.amounts_in_use()] == ["fpga"]
 
 
 def test_a_configuration_is_checked_before_it_is_loaded():
     limit = {"per": "user", "max": {"jobs": 2}}
-    rig = Rig(R(4, 4))
-    rig.instance.config = {"limits": {"a": limit, "b": limit}, "license": {"matlab": 3}}
-    rig.load("sched-fifo")
+    rig = Rig(
+        R(4, 4), "sched-fifo", config={"limits": {"a": limit, "b": limit}, "license": {"matlab": 3}}
+    )
     assert "configuration: [license] is read by nobody: is [licenses] meant?" in rig.logged(4)
     config = {
         "limits": {"b": {"per": "user", "max": {"jobs": 3}}, "c": {"per": "uesr"}},
@@ -419,11 +417,8 @@ def toys(monkeypatch):
     Toy.made.clear()
 
 
-def load(policy, args, config=None, rig=None):
-    rig = rig or Rig(R(4, 4))
-    rig.instance.config = config or {}
-    rig.load(policy, *args)
-    return rig
+def load(policy, args, config=None):
+    return Rig(R(4, 4), policy, *args, config=config)
 
 
 def of(bank, slots=1, **keys):
@@ -478,9 +473,7 @@ def test_a_table_that_comes_later_counts_the_jobs_there_are(policy, args, toys):
         rig.free(jobid)
     for jobid in set(rig.started()) - set(started):
         rig.free(jobid)
-    rig.settle()
-    rig.sched._requests._check()
-    rig.sched.admission.deferred._check()
+    rig.check()
     assert set(rig.started()) == {1, 2, 3, 4, 6}
 
 
@@ -510,8 +503,7 @@ def test_a_table_that_goes_lets_its_jobs_go(policy, args, toys):
     assert [rule.name for rule in rig.sched.admission.rules] == ["reservation", "max-wait"]
     for jobid in (1, 2, 3):
         rig.free(jobid)
-    rig.settle()
-    rig.sched.admission.deferred._check()
+    rig.check()
 
 
 # -- rules of a site's own -------------------------------------------------------------------------
@@ -608,8 +600,7 @@ def test_a_rule_of_a_sites_own_comes_and_goes_with_the_configuration(policy, arg
         assert sorted(rig.started()) == [1, 2, 3]
     rig.free(3)
     assert sorted(rig.started()) == [1, 2, 3, 4]
-    rig.sched._requests._check()
-    rig.sched.admission.deferred._check()
+    rig.check()
     assert not rig.logged(3)
 
 
@@ -725,9 +716,7 @@ def test_one_that_raises_keeps_no_other_table_from_its_force(method, curfew):
 def test_the_place_of_a_job_that_is_withdrawn_goes_to_the_next_that_waits_for_the_same(
     policy, args, tables, says
 ):
-    rig = Rig(R(4, 4))
-    rig.instance.config = tables
-    rig.load(policy, *args)
+    rig = Rig(R(4, 4), policy, *args, config=tables)
     for jobid, count in ((1, 1), (2, 1), (4, 2), (5, 2)):
         keys = {**says, "duration": 7200 if jobid < 3 else 3600}
         rig.alloc(jobid, jobspec(count, nodes=count, exclusive=True, **keys), userid=7)
@@ -739,7 +728,7 @@ def test_the_place_of_a_job_that_is_withdrawn_goes_to_the_next_that_waits_for_th
     rig.cancel(4)
     rig.free(3)
     assert rig.started() == [1, 2, 3, 5]
-    rig.sched.admission.deferred._check()
+    rig.check()
 
 
 PER_USER = {"per": "user", "max": {"jobs": 1}}
@@ -791,4 +780,4 @@ def test_the_place_of_a_job_that_another_rule_defers_goes_to_the_next(policy, ar
     rig.wait(1200)
     rig.free(1)
     assert last in rig.started()
-    rig.sched.admission.deferred._check()
+    rig.check()
