@@ -72,6 +72,39 @@ def test_bad_arguments(arg, text, module):
     assert failure(arg, module=module) == text
 
 
+NUMBER = "expected a number, 'head', 'unlimited' or 'all'"
+JOBS = "expected a number of jobs, 0 for none"
+
+
+@pytest.mark.parametrize(
+    "name, values, text",
+    [
+        ("reservations", ["-1", "x", "", "1.5", "Unlimited"], NUMBER),
+        ("promises", ["-1", "x", ""], NUMBER),
+        ("promise", ["some"], NUMBER),
+        ("guarantee", ["", "Kept", "1", "all"], "expected 'kept' or 'none'"),
+        ("order", ["", "both", "queue=1"], "expected 'queue' or 'strict'"),
+        ("odds-depth", ["-1", "x", "1.5", ""], JOBS),
+        ("rank", ["slowest"], "expected fcfs, shortest, area"),
+        ("rank", ["/nowhere/x.py:f"], "FileNotFoundError"),
+        ("candidates", ["x"], "or FILE:FUNCTION"),
+        ("predict", ["users"], "expected limits, class, last2 or FILE:FUNCTION"),
+        ("profile", ["best"], "expected 'short-waits'"),
+        ("within", ["soon"], "expected a length of time"),
+    ],
+)
+def test_bad_arguments_of_sched_backfill(name, values, text):
+    for value in values:
+        said = failure(f"{name}={value}", module="sched-backfill")
+        assert said.startswith(f"{name}={value!r}") and text in said
+
+
+def test_an_unknown_argument_of_sched_backfill():
+    also = "profile, reservations, promises, promise, guarantee, rank, candidates, predict, within"
+    said = failure("bogus=1", module="sched-backfill")
+    assert said == f"{UNKNOWN_HERE.format('bogus=1')}, {also}"
+
+
 def test_a_pool_class_that_is_no_class():
     text = failure("pool-class=json:loads")
     assert text.startswith(

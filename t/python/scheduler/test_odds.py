@@ -116,8 +116,6 @@ def test_memory_is_bounded_and_keeps_the_users_whose_jobs_ended_last(monkeypatch
 
 # -- calibration -----------------------------------------------------------------------------------
 
-HOUR = 3600.0
-
 
 def calibrated(*misses):
     """One that has learnt misses, of a user each. All odds have a width of 1000 s."""
@@ -296,8 +294,7 @@ def test_what_was_said_first_is_compared_with_the_start():
 def test_a_promise_is_kept_so_odds_are_not_beyond_it():
     rig = busy(Backfill)
     rig.alloc(2, SPEC, userid=7)
-    rig.wait(2)  # it is told its promise
-    assert rig.annotations(2)["sched"]["t_estimate_kind"] == "promised"
+    assert rig.shown(2)["t_estimate_kind"] == "promised"
     for userid in range(9):  # they started long after they were said to
         rig.sched.odds.calibration.learn(userid, 0.0, Played(0.0, 0.0), 100 * LEAST_WIDTH_S)
     job = explained(rig, 2)
@@ -305,23 +302,19 @@ def test_a_promise_is_kept_so_odds_are_not_beyond_it():
     assert job["odds"]["t_p90"] == rig.begun + 50
 
 
-def sched_annotations(rig, jobid):
-    return rig.annotations(jobid).get("sched", {})
-
-
 def test_pending_jobs_are_told():
     rig = busy(Fifo, "odds-depth=2")
     for jobid in (2, 3, 4):
         rig.alloc(jobid, SPEC, userid=7)
     rig.wait(30)
-    told = [sched_annotations(rig, jobid).get("t_likely") for jobid in (2, 3, 4)]
+    told = [rig.shown(jobid).get("t_likely") for jobid in (2, 3, 4)]
     assert told == [rig.begun + 50, rig.begun + 100, None]
-    assert sched_annotations(rig, 2)["t_p90"] == rig.begun + 100
+    assert rig.shown(2)["t_p90"] == rig.begun + 100
     # One that is not among the first any more is not told old odds for ever.
     rig.prioritize((4, 31))
     rig.wait(30)
-    assert sched_annotations(rig, 4)["t_likely"] is not None
-    assert sched_annotations(rig, 3).get("t_likely") is None
+    assert rig.shown(4)["t_likely"] is not None
+    assert rig.shown(3).get("t_likely") is None
 
 
 @pytest.mark.parametrize("args", [(), ("odds-depth=0",)])
@@ -329,7 +322,7 @@ def test_where_time_is_virtual_they_are_told_only_if_that_was_asked_for(args):
     rig = busy(Fifo, *args)
     rig.alloc(2, SPEC, userid=7)
     rig.wait(30)
-    assert "t_likely" not in sched_annotations(rig, 2) and "t_estimate" in sched_annotations(rig, 2)
+    assert "t_likely" not in rig.shown(2) and "t_estimate" in rig.shown(2)
 
 
 def test_off_nothing_is_learnt_kept_or_answered():
@@ -344,12 +337,6 @@ def test_off_nothing_is_learnt_kept_or_answered():
     assert rig.sched.odds.shares.stored() == before
     rig.unload()
     assert odds_service.KEY not in rig.kvs.values
-
-
-@pytest.mark.parametrize("value", ["-1", "x", "1.5", ""])
-def test_an_odds_depth_that_is_none_is_refused(value):
-    with pytest.raises(ValueError, match="expected a number of jobs, 0 for none"):
-        Rig(R(1, 4)).load(Fifo, f"odds-depth={value}")
 
 
 # -- over a reload ---------------------------------------------------------------------------------

@@ -219,40 +219,6 @@ def test_a_backlog_is_in_order_for_who_reads_it(steps, jobs):
     assert sum(one.count for one in backlog.groups.values()) == len(there)
 
 
-def test_jobs_are_neither_compared_nor_listed_when_many_come_leave_and_move(monkeypatch):
-    """A job that comes, moves or leaves costs a search for its place, however many there are, and
-    whoever looks at the queue in between."""
-    compared, listed = [], []
-    before = PendingJob.__lt__
-    monkeypatch.setattr(PendingJob, "__lt__", lambda a, b: compared.append(1) or before(a, b))
-    for name in ("to_list", "__iter__"):
-        method = getattr(OrderedJobs, name)
-        monkeypatch.setattr(
-            OrderedJobs, name, lambda self, method=method: listed.append(1) or method(self)
-        )
-    backlog = Backlog()
-    jobs = [job(jobid) for jobid in range(4000)]
-
-    def look():
-        assert len(backlog) and backlog and backlog.has_priorities in (False, True)
-        assert next(backlog.in_order(8)) is backlog.jobs.first
-        backlog.wake(0.0)
-
-    for one in jobs:
-        one.signature = one.jobid % 20
-        backlog.push(one)
-        look()
-    for one in jobs:
-        backlog.move_all({one: 16 + one.jobid % 5})
-        look()
-    backlog.move_all({one: 16 + one.jobid // 20 % 5 for one in jobs[::20]})
-    for one in jobs[1:]:
-        backlog.remove(one)
-        look()
-    assert not compared and not listed
-    assert backlog.jobs.to_list() == jobs[:1]
-
-
 @given(
     st.lists(
         st.tuples(st.sampled_from("add add remove head since".split()), st.integers(0, 60)),

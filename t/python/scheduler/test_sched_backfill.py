@@ -1,30 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """sched-backfill: the conditions of EASY, reservations and what they promise, queues."""
 
-import random
-
 import pytest
-from peers import R, Rig, Simulation, jobspec
+from peers import R, Rig, jobspec
 
 from flux.resource.pool import remembered
-
-UNKNOWN = (
-    "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class, pool-OPTION, jobspec-bytes, jobspec-values;"
-    " this scheduler also has rule, reason-depth, estimate-depth, odds-depth, order, profile, reservations, promises, promise, guarantee, rank, candidates, predict, within"
-)
-
-
-def sched(rig):
-    return {
-        jobid: rig.annotations(jobid).get("sched", {})
-        for jobid in range(1, 20)
-        if rig.answers(jobid)
-    }
 
 
 def promised(rig, jobid):
     """When a job was promised to start, or None."""
-    found = sched(rig).get(jobid, {})
+    found = rig.shown(jobid)
     return found["t_estimate"] if found.get("t_estimate_kind") == "promised" else None
 
 
@@ -35,24 +20,6 @@ def rig():
     rig.alloc(1, jobspec(1, nodes=3, cores=4, duration=100))
     rig.settle()
     return rig
-
-
-NUMBER = "expected a number, 'head', 'unlimited' or 'all'"
-
-
-@pytest.mark.parametrize(
-    "name, values, expected",
-    [
-        ("reservations", ["-1", "x", "", "1.5", "Unlimited"], NUMBER),
-        ("promises", ["-1", "x", ""], NUMBER),
-        ("guarantee", ["", "Kept", "1", "all"], "expected 'kept' or 'none'"),
-    ],
-)
-def test_bad_arguments(name, values, expected):
-    for value in values:
-        with pytest.raises(ValueError) as caught:
-            Rig(R(1, 1)).load("sched-backfill", f"{name}={value}")
-        assert str(caught.value) == f"{name}={value!r} is invalid: {expected}"
 
 
 @pytest.mark.parametrize(
@@ -78,8 +45,8 @@ def test_no_promises_whatever_fits_starts():
     rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
     rig.alloc(3, jobspec(1, nodes=1, cores=4))
     assert rig.started() == [1, 3]
-    assert sched(rig)[3]["selection_type"] == "immediate"
-    assert list(sched(rig)[2]) == ["reason_pending"]
+    assert rig.shown(3)["selection_type"] == "immediate"
+    assert list(rig.shown(2)) == ["reason_pending"]
     rig.free(1)
     assert rig.started() == [1, 3]
     rig.free(3)
@@ -89,9 +56,6 @@ def test_no_promises_whatever_fits_starts():
 def test_queue_depth_is_unlimited():
     rig = Rig(R(1, 1), "sched-backfill")
     assert rig.manager.ready_request == {"mode": "unlimited"}
-    with pytest.raises(ValueError) as caught:
-        Rig(R(1, 1)).load("sched-backfill", "bogus=1")
-    assert str(caught.value) == UNKNOWN.format("bogus=1")
 
 
 def test_first_condition_ends_by_the_shadow_time(rig):
@@ -99,21 +63,12 @@ def test_first_condition_ends_by_the_shadow_time(rig):
     rig.alloc(3, jobspec(1, nodes=1, cores=4, duration=100))
     rig.alloc(4, jobspec(1, nodes=1, cores=4, duration=100))
     assert rig.started() == [1, 3]
-    assert sched(rig)[2]["t_estimate"] == rig.now + 100
-    assert sched(rig)[3] == {
+    assert rig.shown(2)["t_estimate"] == rig.now + 100
+    assert rig.shown(3) == {
         "resource_summary": "rank3/core[0-3]",
         "backfill": "ƒ3",
         "selection_type": "backfilled",
     }
-
-
-def test_a_job_without_a_limit_is_not_backfilled_where_it_could_delay(rig):
-    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
-    rig.alloc(3, jobspec(1, nodes=1, cores=1))
-    assert rig.started() == [1]
-    rig.cancel(2)
-    assert rig.started() == [1, 3]
-    assert sched(rig)[3]["selection_type"] == "immediate"
 
 
 def test_reserved_then_started(rig):
@@ -134,22 +89,13 @@ def test_reserved_then_started(rig):
 def test_an_urgent_job_takes_the_reservation_and_the_estimate(rig):
     rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
     start = rig.now
-    assert sched(rig)[2]["t_estimate"] == start + 100
+    assert rig.shown(2)["t_estimate"] == start + 100
     rig.alloc(3, jobspec(1, nodes=4, cores=4, duration=70), priority=30)
     assert promised(rig, 3) == start + 100
     assert promised(rig, 2) is None
     rig.prioritize((2, 31))
     assert promised(rig, 2) == start + 100
     assert promised(rig, 3) is None
-
-
-def test_an_urgent_job_is_not_held_up_by_a_promise_to_a_lesser_one(rig):
-    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
-    rig.settle()
-    rig.alloc(3, jobspec(1, nodes=1, cores=4, duration=5000), priority=30)
-    assert rig.started() == [1, 3]
-    assert sched(rig)[3]["selection_type"] == "immediate"
-    assert sched(rig)[2]["t_estimate"] == rig.now + 5000
 
 
 def test_reservations_for_more_than_one(rig):
@@ -164,12 +110,12 @@ def test_reservations_for_more_than_one(rig):
     assert [promised(rig, i) for i in (2, 3, 4)] == [start + 100, None, None]
     assert [promised(other, i) for i in (2, 3, 4)] == [start + 100, start + 150, None]
     for one in (rig, other):  # the others are told what follows from it
-        assert [sched(one)[i]["t_estimate"] for i in (2, 3, 4)] == [
+        assert [one.shown(i)["t_estimate"] for i in (2, 3, 4)] == [
             start + 100,
             start + 150,
             start + 200,
         ]
-        assert sched(one)[4]["t_estimate_kind"] == "planned"
+        assert one.shown(4)["t_estimate_kind"] == "planned"
     assert other.sched.stats_get()["reserved"] == 2
 
 
@@ -179,21 +125,21 @@ def test_promises_are_made_anew_when_ranks_are_lost():
     rig.alloc(2, jobspec(1, nodes=2, cores=4, duration=200))
     rig.alloc(3, jobspec(1, nodes=2, cores=4, duration=50))
     start = rig.now
-    assert sched(rig)[3]["t_estimate"] == start + 100
+    assert rig.shown(3)["t_estimate"] == start + 100
     rig.resource.update(down="0")
-    assert sched(rig)[3]["t_estimate"] == start + 200
+    assert rig.shown(3)["t_estimate"] == start + 200
     rig.resource.update(down="2-3")
-    assert "t_estimate" not in sched(rig)[3]
+    assert "t_estimate" not in rig.shown(3)
     assert rig.sched.stats_get()["parked"] == 1
     rig.resource.update(up="0,2-3")
-    assert sched(rig)[3]["t_estimate"] == start + 100
+    assert rig.shown(3)["t_estimate"] == start + 100
 
 
 def test_reasons(rig):
     rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
     rig.alloc(3, jobspec(1, nodes=1, cores=4, duration=500))
     rig.alloc(4, jobspec(1, nodes=2, cores=4, duration=500))
-    reasons = {jobid: sched(rig)[jobid]["reason_pending"] for jobid in (2, 3, 4)}
+    reasons = {jobid: rig.shown(jobid)["reason_pending"] for jobid in (2, 3, 4)}
     assert reasons == {
         2: "insufficient resources: needs 4 nodes with 4 cores, 1 free of 4 nodes (3 busy)",
         3: "behind ƒ3",
@@ -206,10 +152,7 @@ def test_reason_depth(depth, told):
     rig = Rig(R(1, 1), "sched-backfill", "reason-depth=" + depth)
     for jobid in range(1, 7):
         rig.alloc(jobid, jobspec(1))
-    assert (
-        sum("reason_pending" in rig.annotations(jobid).get("sched", {}) for jobid in range(2, 7))
-        == told
-    )
+    assert sum("reason_pending" in rig.shown(jobid) for jobid in range(2, 7)) == told
 
 
 # -- queues ----------------------------------------------------------------------------------------
@@ -232,7 +175,7 @@ def test_queues_without_a_node_in_common_do_not_stop_one_another():
     # Each queue's first blocked job has a reservation of its own.
     rig.alloc(4, queued("debug", nodes=2, cores=4, duration=10))
     rig.alloc(5, queued("debug", nodes=1, cores=4, duration=10))
-    assert "t_estimate" in sched(rig)[1]
+    assert "t_estimate" in rig.shown(1)
     assert rig.answers(5, 0) == []
     assert rig.sched.stats_get()["reserved"] == 2
 
@@ -265,73 +208,7 @@ def test_nor_one_that_a_candidate_ahead_would_have_to_break():
     assert [jobid for jobid in (3, 4, 5) if promised(rig, jobid)] == [3]
 
 
-def test_where_queues_share_nodes_priority_decides():
-    rig = Rig(R(4, 4, properties={"+batch": "0-2", "+debug": "2-3"}), "sched-backfill")
-    rig.alloc(1, queued("batch", nodes=2, cores=4, duration=100))
-    rig.settle()
-    rig.alloc(2, queued("batch", nodes=3, cores=4, duration=100), priority=30)
-    rig.settle()
-    rig.alloc(3, queued("debug", nodes=2, cores=4, duration=1000))
-    assert rig.answers(3, 0) == []
-    rig.cancel(2)
-    assert rig.success(3)
-
-
 # -- the guarantee ---------------------------------------------------------------------------------
-
-
-def workload(seed, jobs=50, nodes=8, early=False):
-    """A random run: every job submitted at a random time; all end on time, or earlier."""
-    rnd = random.Random(seed)
-    sim = Simulation(R(nodes, 4))
-    return (
-        rnd,
-        sim,
-        [
-            (
-                rnd.choice([0, 0, rnd.uniform(0, 400)]),
-                jobspec(
-                    rnd.choice([1, 1, 2]),
-                    nodes=rnd.choice([None, 1, 1, 2, 3, nodes // 2, nodes]),
-                    cores=rnd.choice([1, 2, 4] if rnd.random() < 0.5 else [1, 2]),
-                    duration=rnd.choice([5, 20, 60, 100, 300]),
-                ),
-                rnd.random() if early else 1.0,
-            )
-            for _ in range(jobs)
-        ],
-    )
-
-
-@pytest.mark.parametrize("reservations", ["1", "3", "unlimited"])
-@pytest.mark.parametrize("early", [False, True])
-@pytest.mark.parametrize("seed", range(3))
-def test_no_reserved_job_starts_later_than_its_first_estimate(reservations, early, seed):
-    rnd, sim, jobs = workload(seed, early=early)
-    sim.load("sched-backfill", "reservations=" + reservations)
-    promised = {}
-    for jobid, (when, spec, share) in enumerate(sorted(jobs, key=lambda job: job[0]), 1):
-        spec["resources"] = fitting(spec)["resources"]
-        runtime = spec["attributes"]["system"]["duration"] * share
-        sim.reactor.call_later(when, lambda a=(jobid, spec, runtime): sim.submit(*a))
-    sim.wait(20000)
-    assert sorted(sim.begun) == list(range(1, len(jobs) + 1))
-    promised.update(sim.first_estimate)
-    assert promised
-    for jobid, estimate in promised.items():
-        assert sim.begun[jobid] <= estimate + 1e-3, (
-            f"job {jobid}: promised {estimate:f}, began {sim.begun[jobid]:f}"
-        )
-    sim.sched.resources._check()
-    assert sim.sched.stats_get()["errors"] == 0
-
-
-def fitting(spec):
-    """No more slots a node than it has cores for."""
-    vertex = spec["resources"][0]
-    slot = vertex["with"][0] if vertex["type"] == "node" else vertex
-    slot["count"] = min(slot["count"], 4 // slot["with"][0]["count"])
-    return spec
 
 
 def test_what_is_remembered_of_shapes_does_not_grow_with_their_number(rig, monkeypatch):
@@ -380,7 +257,7 @@ def test_a_job_behind_one_without_a_limit_gets_no_estimate(rig):
     rig.alloc(4, jobspec(1, nodes=4, cores=4))  # nobody knows how long
     rig.alloc(5, jobspec(1, nodes=4, cores=4, duration=50))
     start = rig.now
-    estimates = [sched(rig)[i].get("t_estimate") for i in (2, 3, 4, 5)]
+    estimates = [rig.shown(i).get("t_estimate") for i in (2, 3, 4, 5)]
     assert estimates == [start + 100, start + 150, start + 200, None]
 
 
@@ -388,26 +265,12 @@ def test_an_estimate_that_is_no_longer_true_is_taken_back(rig):
     rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
     rig.alloc(3, jobspec(1, nodes=4, cores=4, duration=50))
     start = rig.now
-    assert sched(rig)[3]["t_estimate"] == start + 150
+    assert rig.shown(3)["t_estimate"] == start + 150
     rig.expire(1, 0)  # the running job may take for ever
-    assert "t_estimate" not in sched(rig)[2] and "t_estimate" not in sched(rig)[3]
+    assert "t_estimate" not in rig.shown(2) and "t_estimate" not in rig.shown(3)
     rig.free(1)
     assert rig.started() == [1, 2]
     assert promised(rig, 3) == rig.now + 50
-
-
-def test_estimates_are_right_if_nothing_else_comes():
-    """With all ends at the limits and no other job, jobs start when estimated, or before."""
-    sim = Simulation(R(8, 4), "sched-backfill", "reservations=2", estimates=True)
-    chance = random.Random(5)
-    for jobid in range(1, 25):
-        size = chance.choice([1, 2, 4, 8])
-        sim.submit(jobid, jobspec(1, nodes=size, cores=4, duration=chance.choice([10, 50, 200])))
-    sim.wait(1)  # a forecast takes its time
-    told = {i: sched(sim)[i]["t_estimate"] for i in range(1, 20) if not sim.answers(i, 0)}
-    assert {sched(sim)[i]["t_estimate_kind"] for i in told} == {"promised", "planned"}
-    sim.wait(10000)
-    assert all(sim.begun[jobid] <= when for jobid, when in told.items())
 
 
 # -- what is taken back wakes others ---------------------------------------------------------------
@@ -461,23 +324,6 @@ def test_a_promise_that_comes_due_in_vain_keeps_its_place():
 
 
 # -- guarantees ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("guarantee, first", [("kept", 4), ("none", 3)])
-def test_what_is_guaranteed_after_two_ends_at_once(guarantee, first):
-    """Job 4 was promised the time at which one of them was to end: it keeps that, or the order of
-    the queue decides anew."""
-    rig = Rig(R(4, 1), "sched-backfill", "reservations=unlimited", "guarantee=" + guarantee)
-    rig.alloc(1, jobspec(1, nodes=2, duration=100))
-    rig.alloc(2, jobspec(1, nodes=2, duration=10))
-    rig.alloc(3, jobspec(1, nodes=4, duration=10))
-    rig.alloc(4, jobspec(1, nodes=2, duration=50))
-    start = rig.now
-    assert [promised(rig, i) for i in (3, 4)] == [start + 100, start + 10]
-    rig.wait(10)
-    rig.free(1)
-    rig.free(2)
-    assert rig.started() == [1, 2, first]
 
 
 def test_a_promise_made_while_a_rank_was_down_outlives_its_return():

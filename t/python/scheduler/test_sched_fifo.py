@@ -14,26 +14,6 @@ DEBUG = 7
 BOTH = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
 
 
-def shown(rig, jobid):
-    return rig.annotations(jobid).get("sched", {})
-
-
-@BOTH
-def test_strict_order(module):
-    rig = Rig(R(1, 4), module, "queue-depth=unlimited")
-    rig.alloc(1, jobspec(3))
-    rig.alloc(2, jobspec(4))
-    rig.alloc(3, jobspec(1))
-    assert rig.started() == [1]
-    rig.alloc(4, jobspec(1), priority=17)
-    assert rig.started() == [1, 4]
-    for jobid in (1, 4):
-        rig.free(jobid)
-    rig.settle()
-    rig.free(2)
-    assert rig.started() == [1, 4, 2, 3]
-
-
 @BOTH
 def test_an_infeasible_job_is_denied_and_passed_over(module):
     rig = Rig(R(1, 4), module)
@@ -68,27 +48,27 @@ def test_estimates_in_order(module):
     rig.alloc(3, jobspec(1, duration=10))
     rig.alloc(4, jobspec(1))
     rig.alloc(5, jobspec(1, duration=10))
-    assert [shown(rig, i).get("t_estimate") for i in (2, 3, 4, 5)] == [
+    assert [rig.shown(i).get("t_estimate") for i in (2, 3, 4, 5)] == [
         start + 100,
         start + 200,
         start + 200,
         start + 200,
     ]
     rig.prioritize((4, 31))
-    assert [shown(rig, i).get("t_estimate") for i in (4, 2, 3, 5)] == [
+    assert [rig.shown(i).get("t_estimate") for i in (4, 2, 3, 5)] == [
         start + 100,
         None,
         None,
         None,
     ]
     rig.cancel(4)
-    assert [shown(rig, i).get("t_estimate") for i in (2, 3, 5)] == [
+    assert [rig.shown(i).get("t_estimate") for i in (2, 3, 5)] == [
         start + 100,
         start + 200,
         start + 200,
     ]
     rig.resource.update(down="0")
-    assert [shown(rig, i).get("t_estimate") for i in (2, 3, 5)] == [None, None, None]
+    assert [rig.shown(i).get("t_estimate") for i in (2, 3, 5)] == [None, None, None]
 
 
 @BOTH
@@ -110,16 +90,16 @@ def test_reasons(module):
     rig.alloc(2, jobspec(1, nodes=2, exclusive=True))
     rig.alloc(3, jobspec(1))
     assert (
-        shown(rig, 2)["reason_pending"]
+        rig.shown(2)["reason_pending"]
         == "insufficient resources: needs 2 nodes (exclusive), 1 free of 4 nodes (3 busy)"
     )
-    assert shown(rig, 3)["reason_pending"] == "behind ƒ3"
+    assert rig.shown(3)["reason_pending"] == "behind ƒ3"
     rig.resource.update(down="1-3")
-    assert shown(rig, 2)["reason_pending"] == "3 of 4 matching nodes are down"
+    assert rig.shown(2)["reason_pending"] == "3 of 4 matching nodes are down"
     rig.resource.update(up="1-3")
     rig.free(1)
     assert rig.success(2)["annotations"]["sched"]["reason_pending"] is None
-    assert "reason_pending" not in shown(rig, 2)
+    assert "reason_pending" not in rig.shown(2)
 
 
 def test_a_pool_that_breaks_costs_the_job_not_the_scheduler():
@@ -171,14 +151,14 @@ def test_bit_2_annotates_jobs_ahead_and_nothing_else(simple):
         simple.alloc(jobid, jobspec(1, duration=10))
     simple.settle()
     for jobid, ahead in ((2, 0), (3, 1), (4, 2)):
-        assert shown(simple, jobid) == {
+        assert simple.shown(jobid) == {
             "reason_pending": "insufficient resources",
             "jobs_ahead": ahead,
         }
     simple.prioritize((4, 30))
-    assert [shown(simple, jobid)["jobs_ahead"] for jobid in (4, 2, 3)] == [0, 1, 2]
+    assert [simple.shown(jobid)["jobs_ahead"] for jobid in (4, 2, 3)] == [0, 1, 2]
     simple.free(1)
-    assert shown(simple, 4) == {"resource_summary": "rank0/core0"}
+    assert simple.shown(4) == {"resource_summary": "rank0/core0"}
 
 
 def test_bit_4_refuses_expiration_updates(simple):
@@ -193,20 +173,12 @@ def test_bit_4_refuses_expiration_updates(simple):
 
 def test_hello_is_logged():
     rig = Rig(R(1, 4))
-    rig.manager.running.append({"id": 1, "priority": 20, "userid": 7, "t_submit": 12.345})
-    rig.info.R[1] = R(1, 2)
+    rig.will_be_found(1, R(1, 2), priority=20, userid=7, t_submit=12.345)
     rig.load("sched-simple", "log-level=debug")
     assert rig.logged(DEBUG) == [
         "hello: ƒ2: rank0/core[0-1]",
         "hello: id=ƒ2 priority=20 userid=7 t_submit=12.3",
     ]
-
-
-def test_no_pass_over_an_empty_queue(simple):
-    simple.resource.update(down="0")
-    simple.resource.update(up="0")
-    simple.settle()
-    assert simple.sched.stats_get()["sched_passes"] == 0
 
 
 # -- when users are told ---------------------------------------------------------------------------
@@ -232,8 +204,8 @@ def test_a_job_is_told_nothing_in_its_first_second(module, second):
     assert not rig.answers(2) and not rig.answers(3)
     rig.cancel(3)
     rig.wait(0.7)  # and no event: its age is enough
-    assert shown(rig, 2)["t_estimate"] == start + 100
-    assert shown(rig, 2)["reason_pending"].startswith("insufficient resources")
+    assert rig.shown(2)["t_estimate"] == start + 100
+    assert rig.shown(2)["reason_pending"].startswith("insufficient resources")
     assert [answer["type"] for answer in rig.answers(3)] == [3]
     rig.wait(10)
     assert len(rig.sched._annotator) == 0
@@ -264,16 +236,5 @@ def test_what_changes_often_is_told_once_a_second(module, second):
     assert len(rig.answers(39)) - before <= 10  # it would be sixty
     rig.wait(2)
     if module != "sched-backfill":
-        assert shown(rig, 39)["reason_pending"] == f"behind {JobID(32).f58}"
-        assert shown(rig, 39)["t_estimate"] > rig.now
-
-
-@EVERY
-def test_an_empty_queue_is_not_looked_at(module):
-    rig = Rig(R(1, 4), module)
-    rig.alloc(1, jobspec(4))
-    rig.settle()
-    before = rig.sched.stats_get()["sched_passes"]
-    rig.free(1)
-    rig.settle()
-    assert rig.sched.stats_get()["sched_passes"] == before
+        assert rig.shown(39)["reason_pending"] == f"behind {JobID(32).f58}"
+        assert rig.shown(39)["t_estimate"] > rig.now

@@ -15,7 +15,7 @@ from flux.resource.plan.room_counts import RoomCounts
 from flux.scheduler import PendingJob, walk
 from flux.scheduler.policies.in_order import BackfillInOrder
 from flux.scheduler.queue import Backlog
-from flux.scheduler.walk import EFFORT_PER_TURN, JobGroup, Walk
+from flux.scheduler.walk import EFFORT_PER_TURN, Walk
 
 NODES, CORES, GPUS = 12, 8, 2
 HALF = {"constraints": {"properties": ["half"]}}
@@ -163,38 +163,6 @@ def looks(backlog, refuse=lambda backlog, one: backlog.block(one, alike=True)):
     return found
 
 
-def test_a_refused_job_speaks_for_those_behind_it_that_ask_for_the_same():
-    asked = [("a", 60), ("b", 60), ("a", 60), ("a", 30), ("a", 0), ("b", 0), ("a", 30), ("c", 1)]
-    backlog = backlog_of(*[job(jobid, *one) for jobid, one in enumerate(asked, 1)])
-    assert looks(backlog) == [1, 2, 4, 8]
-    assert looks(backlog) == []
-    backlog.push(job(9, priority=31))
-    assert looks(backlog) == [9]
-    backlog.wake(1.0)
-    assert looks(backlog) == [9, 2, 4, 8]
-    assert backlog.stats(5.0)["unlooked"] == 0
-    # A promised job is not among those that ask for the same.
-    backlog.set_promised(backlog.settle()[1], True)
-    backlog.wake(1.0)
-    assert looks(backlog) == [9, 2, 4, 8]
-    backlog.again(backlog.settle()[1])
-    assert looks(backlog) == [1]
-
-
-def test_where_there_is_no_room_a_refused_job_speaks_for_its_family():
-    """Signatures of which the first letter is the same are a family here."""
-    asked = [("a1", 60), ("b1", 60), ("a2", 30), ("a2", 10), ("b2", 10), ("a1", 10), ("c1", 60)]
-    backlog = Backlog()
-    backlog.family_of = lambda signature: signature[0]
-    for jobid, one in enumerate(asked, 1):
-        backlog.push(job(jobid, *one))
-
-    def refuse(backlog, one):
-        backlog.block(one, alike=True, family=one.signature[0] != "b")
-
-    assert looks(backlog, refuse) == [1, 2, 5, 7]
-
-
 def test_what_was_found_of_others_does_not_hold_when_something_is_not_kept_free_any_more():
     backlog = backlog_of(*[job(jobid) for jobid in range(1, 7)])
     looks(backlog)
@@ -282,28 +250,6 @@ def test_a_walk_passes_over_no_job_that_is_not_refused(ops):
         assert backlog.stats(5.0)["unlooked"] == 0
         waiting = [one for one in jobs.values() if not one.promised]
         assert sum(group.count for group in backlog.groups.values()) == len(waiting)
-
-
-@pytest.mark.parametrize("size", [1000, 4000])
-def test_a_walk_over_a_deep_queue_looks_at_few_jobs_of_each_group(monkeypatch, size):
-    """What is looked at grows with the shapes in the queue, not with its jobs."""
-    backlog = backlog_of(
-        *[job(jobid, "abcdefgh"[jobid % 8], jobid % 97) for jobid in range(1, size)]
-    )
-
-    def refuse(backlog, one):
-        backlog.block(one, alike=True, limit=0.0)
-
-    looks(backlog, refuse)
-    searched = []
-    for name in ("first_since", "shorter_since"):
-        search = getattr(JobGroup, name)
-        monkeypatch.setattr(
-            JobGroup, name, lambda *args, search=search: searched.append(1) or search(*args)
-        )
-    backlog.wake(1.0)
-    assert looks(backlog, refuse) == list(range(1, 9))
-    assert len(searched) <= 3 * 8
 
 
 @pytest.mark.parametrize("size", [1000, 4000])
