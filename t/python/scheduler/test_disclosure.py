@@ -14,8 +14,6 @@ from flux.scheduler.host import name_of
 
 GUEST = 9999
 
-QUESTIONS = ("explain", "when", "windows", "reservations", "limits", "preempt", "preemptions")
-
 
 class Machine:
     """Four nodes, of which another user's jobs hold all, and jobs of a guest that wait for each
@@ -172,7 +170,7 @@ def test_when_tells_what_others_hold_where_flux_does(machine, private):
 def test_why_a_job_waits_is_told_with_the_job(machine, private):
     """Flux shows annotations to all, and in private mode to the job's owner."""
     told = {
-        why: machine.rig.annotations(jobid).get("sched", {}).get("reason_pending", "")
+        why: machine.rig.shown(jobid).get("reason_pending", "")
         for why, jobid in machine.mine.items()
     }
     if told["bank"] != "behind ƒC":  # as the order of the queue has it without backfilling

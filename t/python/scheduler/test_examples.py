@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from peers import R, Rig, jobspec
+from peers import R, Rig, jobspec, part_of
 
 DOC = Path(__file__).resolve().parents[3] / "doc"
 EXAMPLES = DOC / "examples"
@@ -45,18 +45,6 @@ def test_python_in_the_guide_is_valid(page):
         ast.parse(code)
 
 
-def test_first():
-    rig = load("first")
-    rig.alloc(1, jobspec(10))
-    rig.alloc(2, jobspec(17))
-    rig.alloc(3, jobspec(10))
-    rig.alloc(4, jobspec(1))
-    assert rig.started() == [1]
-    assert "need 17 slot" in rig.denied(2)
-    rig.free(1)
-    assert rig.started() == [1, 3, 4]
-
-
 def test_stepping():
     rig = load("stepping")
     assert rig.manager.ready_request == {"mode": "limited", "limit": 64}
@@ -80,12 +68,7 @@ def test_limits():
     assert rig.started() == [1, 3]
     assert rig.denied(4) == "a time limit is required"
     assert rig.ask("limits.stats-get")[1]["nodes_by_user"] == {"500": 2, "600": 1}
-    whole = rig.success(1)["R"]
-    part = {"version": 1, "execution": dict(whole["execution"])}
-    part["execution"]["R_lite"] = [{"rank": "0", "children": {"core": "0-3"}}]
-    part["execution"]["nodelist"] = ["n0"]
-    del part["execution"]["nslots"]
-    rig.free(1, part, final=False)
+    rig.free(1, part_of(rig.success(1)["R"], "0"), final=False)
     assert rig.started() == [1, 3, 2]
     rig.cancel(2)
     assert not rig.logged(3)
@@ -93,8 +76,7 @@ def test_limits():
 
 def test_limits_follow_a_reload():
     rig = Rig(R(4, 4))
-    rig.manager.running.append({"id": 9, "priority": 16, "userid": 500, "t_submit": 1.0})
-    rig.info.R[9] = R(2, 4)
+    rig.will_be_found(9, R(2, 4), userid=500)
     rig.load(EXAMPLES / "limits.py", "max-nodes=3")
     rig.alloc(1, jobspec(1, nodes=2, duration=10), userid=500)
     assert rig.started() == []
@@ -123,19 +105,14 @@ def test_widest():
     start = rig.now
     assert rig.started() == [3]
     assert rig.denied(2) == "no jobs of less than 2 cores here"
-    assert rig.annotations(3)["sched"]["width"] == 15
-    assert rig.annotations(1)["sched"]["reason_pending"].startswith(
-        "insufficient resources: needs 2 slots"
-    )
+    assert rig.shown(3)["width"] == 15
+    assert rig.reason(1).startswith("insufficient resources: needs 2 slots")
     # One that comes later and is wider goes ahead, in what users are told too.
     rig.alloc(4, jobspec(16, duration=1000))
-    rig.wait(1)
-    assert rig.annotations(1)["sched"]["reason_pending"] == "behind ƒ5"
-    assert rig.annotations(4)["sched"]["reason_pending"].startswith(
-        "insufficient resources: needs 16 slots"
-    )
-    assert rig.annotations(4)["sched"]["t_estimate"] == start + 100
-    assert rig.annotations(1)["sched"]["t_estimate"] == start + 1100
+    assert rig.reason(1) == "behind ƒ5"
+    assert rig.reason(4).startswith("insufficient resources: needs 16 slots")
+    assert rig.shown(4)["t_estimate"] == start + 100
+    assert rig.shown(1)["t_estimate"] == start + 1100
     rig.free(3)
     assert rig.started() == [3, 4]
 
@@ -187,7 +164,7 @@ def test_aging():
     assert [job.jobid for job in rig.sched.pending_jobs()] == [4, 3, 2]
     rig.wait(2)
     assert [job.jobid for job in rig.sched.pending_jobs()] == [4, 2, 3]
-    assert rig.annotations(3)["sched"]["reason_pending"] == "behind ƒ5"
+    assert rig.reason(3) == "behind ƒ5"
     rig.cancel(4)
     rig.free(1)
     assert rig.started() == [1, 2]
@@ -270,7 +247,7 @@ def test_debugfirst():
     rig.settle()
     rig.alloc(2, jobspec(1, duration=3600, **whole))
     rig.alloc(3, jobspec(1, duration=1800, **whole))
-    latest = [rig.annotations(jobid)["sched"]["t_latest"] - start for jobid in (2, 3)]
+    latest = [rig.shown(jobid)["t_latest"] - start for jobid in (2, 3)]
     assert latest == [86400, 7200]
     rig.free(1)
     assert rig.started() == [1, 3]
@@ -283,9 +260,8 @@ def test_curfew():
     rig.load("sched-backfill")
     for jobid, keys in ((1, {"noisy": True}), (2, {"noisy": True}), (3, {})):
         rig.alloc(jobid, jobspec(16, duration=100, **keys))
-    rig.wait(2)
     assert rig.started() == [3]
-    reason = rig.annotations(1)["sched"]["reason_pending"]
+    reason = rig.reason(1)
     assert reason == "curfew: it is quiet here until 8:00 UTC"
     rig.free(3)
     rig.cancel(2)

@@ -7,6 +7,7 @@ import pytest
 from peers import R, Rig, jobspec
 
 from flux.resource.pool import remembered
+from flux.scheduler import forecasts
 
 
 def play(rig, first, count):
@@ -36,8 +37,12 @@ def only_new_objects():
     gc.unfreeze()
 
 
+@pytest.mark.parametrize("quiet_time", [0.0, 1.0])
 @pytest.mark.parametrize("module", ["sched-fifo", "sched-simple", "sched-backfill"])
-def test_objects_are_as_many_after_each_round_of_jobs(only_new_objects, module):
+def test_objects_are_as_many_after_each_round_of_jobs(
+    only_new_objects, monkeypatch, module, quiet_time
+):
+    monkeypatch.setattr(forecasts, "QUIET_TIME_S", quiet_time)
     rig = Rig(R(32, 4), module, "queue-depth=unlimited")
     counts = []
     for number in range(5):

@@ -17,26 +17,6 @@ from flux.scheduler.policies.backfill import Backfill
 CRIT, ERR, WARNING, INFO, DEBUG = 2, 3, 4, 6, 7
 
 
-def part(rank, cores, expiration=0.0):
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": rank, "children": {"core": cores}}],
-            "starttime": 1.0,
-            "expiration": expiration,
-            "nslots": 1,
-            "nodelist": ["n" + rank],
-        },
-    }
-
-
-def running(rig, jobid, R, **keys):
-    rig.manager.running.append(
-        dict({"id": jobid, "priority": 16, "userid": 0, "t_submit": 1.5}, **keys)
-    )
-    rig.info.R[jobid] = R
-
-
 def test_order_of_business():
     rig = Rig(R(2, 4))
     seen = []
@@ -70,8 +50,8 @@ def test_ranks_not_up_at_first_are_down():
 
 def test_hello_marks_what_jobs_hold():
     rig = Rig(R(2, 4))
-    running(rig, 1, part("0", "0-2", expiration=5000.0))
-    running(rig, 2, part("1", "0-3"))
+    rig.will_be_found(1, R("0", "0-2", expiration=5000.0))
+    rig.will_be_found(2, R("1", "0-3"))
     rig.load(Guide, "log-level=debug")
     assert rig.sched.resources.copy_allocated().to_dict()["execution"]["R_lite"] == [
         {"rank": "0", "children": {"core": "0-2"}},
@@ -86,8 +66,8 @@ def test_hello_marks_what_jobs_hold():
 def test_hello_is_one_line_however_many_jobs_run():
     rig = Rig(R(100, 1))
     for rank in range(100):
-        running(rig, rank + 1, part(str(rank), "0"))
-    running(rig, 101, part("7", "0"))  # held by job 8
+        rig.will_be_found(rank + 1, R(str(rank), "0"))
+    rig.will_be_found(101, R("7", "0"))  # held by job 8
     rig.load(Guide)
     lines = [text for text in rig.logged(INFO) if text.startswith("hello")]
     assert lines == ["hello: 100 jobs found running, 1 job could not be taken over"]
@@ -95,16 +75,12 @@ def test_hello_is_one_line_however_many_jobs_run():
 
 def test_hello_leaves_out_ranks_already_freed():
     rig = Rig(R(4, 2))
-    whole = part("0-3", "0-1")
-    whole["execution"]["nodelist"] = ["n[0-3]"]
-    running(rig, 1, whole, free="0-1")
+    rig.will_be_found(1, R("0-3", 2), free="0-1")
     rig.load(Guide)
     assert rig.sched.resources.copy_allocated().to_dict()["execution"]["R_lite"] == [
         {"rank": "2-3", "children": {"core": "0-1"}}
     ]
-    rest = part("2-3", "0-1")
-    rest["execution"]["nodelist"] = ["n[2-3]"]
-    rig.free(1, rest)
+    rig.free(1, R("2-3", 2))
     rig.settle()
     assert rig.sched.resources.job_end_times() == []
 
@@ -121,16 +97,16 @@ def test_hello_lookups_are_issued_together():
     """Trap 7: one lookup a job, one after the other."""
     rig = Rig(R(40, 1))
     for rank in range(40):
-        running(rig, rank + 1, part(str(rank), "0"))
+        rig.will_be_found(rank + 1, R(str(rank), "0"))
     rig.load(Guide)
     assert rig.info.most_waiting == 40
     assert len(rig.sched.resources.job_end_times()) == 40
 
 
 BAD = {
-    "rank not in the inventory": part("9", "0"),
-    "core not in the inventory": part("0", "77"),
-    "held by another job": part("0", "0"),
+    "rank not in the inventory": R("9", "0"),
+    "core not in the inventory": R("0", "77"),
+    "held by another job": R("0", "0"),
     "no lookup": None,
     "no R": "junk",
     "wrong version": {"version": 9},
@@ -140,9 +116,10 @@ BAD = {
 @pytest.mark.parametrize("what", sorted(BAD))
 def test_a_job_that_cannot_be_accounted_for_gets_an_exception(what):
     rig = Rig(R(2, 1))
-    running(rig, 1, part("0", "0"))
-    running(rig, 2, BAD[what])
-    running(rig, 3, part("1", "0"))
+    rig.will_be_found(1, R("0", "0"))
+    rig.will_be_found(2, R("0", "0"))
+    rig.info.R[2] = BAD[what]
+    rig.will_be_found(3, R("1", "0"))
     rig.load(Guide)
     assert rig.manager.raised == [
         {
@@ -173,8 +150,8 @@ def test_a_hello_override_that_raises_costs_its_job_only():
             super().hello(jobid, priority, userid, t_submit, R)
 
     rig = Rig(R(2, 1))
-    running(rig, 1, part("0", "0"))
-    running(rig, 2, part("1", "0"))
+    rig.will_be_found(1, R("0", "0"))
+    rig.will_be_found(2, R("1", "0"))
     rig.load(Picky)
     assert [e["id"] for e in rig.manager.raised] == [1]
     # Until its resources come back, job 1 is on them.
@@ -183,8 +160,8 @@ def test_a_hello_override_that_raises_costs_its_job_only():
 
 def test_a_job_on_a_lost_rank_keeps_its_other_ranks_until_they_come_back():
     rig = Rig(R(2, 1))
-    whole = part("1,9", "0")
-    running(rig, 1, whole)
+    whole = R("1,9", "0")
+    rig.will_be_found(1, whole)
     rig.load(Guide)
     assert [e["id"] for e in rig.manager.raised] == [1]
     assert rig.sched.resources.copy_allocated().dumps() == "rank1/core0"
@@ -203,7 +180,7 @@ def test_without_job_info_the_kvs_is_read_with_updates_applied():
         if not events:
             continue
         txn = rig.handle.kvs_transaction()
-        txn.put(r_key(jobid), part(str(jobid - 1), "0", expiration=100.0))
+        txn.put(r_key(jobid), R(str(jobid - 1), "0", expiration=100.0))
         lines = [
             '{"timestamp":1.0,"name":"submit"}\n',
             '{"timestamp":2.0,"name":"resource-update","context":{"expiration":900.0}}\n',
@@ -517,7 +494,7 @@ def test_a_pool_that_cannot_explain_costs_reasons_only(name, monkeypatch):
         rig.wait(1)
     rig.free(1)
     assert rig.started() == [1, 2]
-    assert rig.annotations(3)["sched"].keys() == {"t_estimate"}
+    assert rig.shown(3).keys() == {"t_estimate"}
     assert rig.logged(ERR) == []
     assert len(rig.logged(WARNING)) == 1
 
@@ -560,7 +537,7 @@ def test_what_running_jobs_hold_is_not_a_pool_each_while_a_scheduler_starts(requ
     for jobs in (8, 32):
         rig = Rig(R(33, 4))
         for jobid in range(1, jobs + 1):
-            running(rig, jobid, part(str(jobid), "0"))
+            rig.will_be_found(jobid, R(str(jobid), "0"))
         rig.load(Mine)
         assert len(rig.sched.resources.job_end_times()) == jobs
         del rig

@@ -226,17 +226,6 @@ def test_it_is_saved_rarely():
     assert len(json.loads(rig.kvs_value(KEY))["classes"]) == len(history) == 3
 
 
-@pytest.mark.parametrize(
-    "stored", [7, "x", {"version": 1}, {"version": 1, "classes": 3, "by": "x"}]
-)
-def test_a_history_that_cannot_be_read_is_an_error_in_the_log_only(stored):
-    rig = Rig(R(4, 4))
-    rig.store(KEY, stored)
-    rig.load("sched-backfill", "rank=shortest", "predict=class")
-    run_job(rig, 1, 20)
-    assert rig.started() == [1]
-
-
 def test_cleanup_is_not_run_time(listed):
     results = []
 

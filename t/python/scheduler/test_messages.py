@@ -2,13 +2,12 @@
 """Every row of the allocation protocol (RFC 27), at the message level: well formed, mutated, out of
 order."""
 
-import copy
 import errno
 import json
 import sys
 
 import pytest
-from peers import Guide, R, Rig, jobspec
+from peers import Guide, R, Rig, jobspec, part_of
 
 ERR = 3
 
@@ -31,7 +30,7 @@ def healthy(rig, jobid=4242):
         rig.cancel(jobid)
     rig.settle()
     assert len(rig.sched._queue) == before
-    rig.sched.resources._check()
+    rig.sched.resources.check()
 
 
 # -- sched.alloc -----------------------------------------------------------------------------------
@@ -53,18 +52,6 @@ def test_R_is_stored_before_success_is_sent(rig):
     assert rig.success(100)
 
 
-def test_two_requests_answered_in_reverse_order_reach_the_right_jobs(rig):
-    rig.alloc(1, jobspec(16))
-    rig.settle()
-    rig.alloc(2, jobspec(2))
-    rig.alloc(3, jobspec(1))
-    rig.prioritize((3, 20))
-    rig.free(1)
-    assert rig.started() == [1, 3, 2]
-    assert rig.success(2)["R"]["execution"]["nslots"] == 2
-    assert rig.success(3)["R"]["execution"]["nslots"] == 1
-
-
 def test_several_starts_of_a_turn_share_a_commit(rig):
     for jobid in range(1, 13):
         rig.alloc(jobid)
@@ -83,20 +70,13 @@ def test_deny_carries_the_note(rig):
     ]
 
 
-def test_cannot_parse_is_denied_and_logged(rig):
-    spec = jobspec(1)
-    del spec["resources"]
-    rig.alloc(1, spec)
-    assert rig.denied(1) == "cannot parse jobspec: jobspec has no resources"
-    assert rig.logged(ERR) == ["alloc: cannot parse jobspec for ƒ2: jobspec has no resources"]
-
-
-@pytest.mark.parametrize("spec", [None, [], "text", 7, True])
-def test_a_jobspec_that_is_no_object_is_denied(rig, spec):
+@pytest.mark.parametrize("spec", [None, [], "text", 7, True, {"version": 1}])
+def test_a_jobspec_that_cannot_be_parsed_is_denied_and_logged(rig, spec):
     rig.send(
         "sched.alloc", {"id": 1, "priority": 16, "userid": 0, "t_submit": 1.0, "jobspec": spec}
     )
-    assert rig.denied(1).startswith("cannot parse jobspec: ")
+    reason = rig.denied(1).partition("cannot parse jobspec: ")[2]
+    assert rig.logged(ERR) == [f"alloc: cannot parse jobspec for ƒ2: {reason}"]
     healthy(rig)
 
 
@@ -212,15 +192,6 @@ def test_an_alloc_override_that_raises_loses_its_job_only():
 # -- sched.cancel ----------------------------------------------------------------------------------
 
 
-def test_cancel_of_a_pending_job(rig):
-    rig.alloc(1, jobspec(16))
-    rig.alloc(2)
-    rig.settle()
-    rig.cancel(2)
-    assert rig.answers(2) == [{"id": 2, "type": 3}]
-    assert rig.sched._queue == []
-
-
 def test_cancel_clears_annotations_first(rig):
     rig.alloc(1, jobspec(16))
     rig.alloc(2)
@@ -243,15 +214,6 @@ def test_cancel_of_what_is_not_pending_gets_no_message(rig, jobid):
     rig.settle()
     assert rig.received == before
     healthy(rig)
-
-
-def test_cancel_twice_is_answered_once(rig):
-    rig.alloc(1, jobspec(16))
-    rig.alloc(2)
-    rig.settle()
-    rig.cancel(2)
-    rig.cancel(2)
-    assert len(rig.answers(2)) == 1
 
 
 def test_cancel_while_R_is_stored_is_too_late(rig):
@@ -329,11 +291,8 @@ def test_free_in_pieces(rig):
     rig.alloc(2, jobspec(1, nodes=3, cores=4))
     whole = rig.success(1)["R"]
     for rank in range(4):
-        part = copy.deepcopy(whole)
-        part["execution"]["R_lite"][0]["rank"] = str(rank)
-        part["execution"]["nodelist"] = [f"n{rank}"]
+        part = part_of(whole, str(rank))
         part["execution"].update(starttime=0.0, expiration=0.0)
-        del part["execution"]["nslots"]
         rig.free(1, part, final=rank == 3)
         assert rig.started() == ([1] if rank < 2 else [1, 2])
     healthy(rig)

@@ -84,6 +84,11 @@ def test_nothing_is_requested_while_the_queue_is_empty():
     rig.resource.update(up="0")
     rig.settle()
     assert rig.sched.stats_get()["sched_passes"] == 0
+    rig.alloc(1)
+    rig.settle()
+    rig.free(1)
+    rig.settle()
+    assert rig.sched.stats_get()["sched_passes"] == 1
 
 
 def test_a_class_with_its_own_queue_is_always_called():

@@ -72,10 +72,6 @@ def whole(nodes, duration):
     return jobspec(1, nodes=nodes, cores=4, duration=duration)
 
 
-def drain(rig):
-    rig.resource.update(down="7")
-
-
 def come_back(rig):
     rig.resource.update(down="7")
     rig.settle()

@@ -218,20 +218,6 @@ def test_of_withdrawn_requests_not_too_many_are_remembered():
     assert len(one._withdrawn) == WITHDRAWN_REMEMBERED and 2 in one._withdrawn
 
 
-@POLICIES
-def test_among_many_each_is_denied_in_its_time(policy, args):
-    rig = load(policy, args)
-    rig.alloc(1, whole(4, duration=100000))
-    for jobid in range(2, 62):
-        rig.alloc(jobid, whole(1 + jobid % 4, max_wait=1 + jobid % 10))
-    rig.settle()
-    for second in range(1, 11):
-        rig.wait(1.05 if second == 1 else 1)
-        gone = [jobid for jobid in range(2, 62) if 1 + jobid % 10 <= second]
-        assert sorted(denials(rig)) == gone
-    assert not rule(rig).engaged and not rule(rig)._due
-
-
 def test_what_has_started_leaves_nothing_behind():
     rig = load(Fifo)
     for jobid in range(1, 301):
