@@ -67,7 +67,7 @@ class Campaign:
         self.lines = 0  # of the log, checked so far
         self.rig = Rig(R(NODES, 4, 1, properties={"a": "0-1"}))
         self._running_jobs()
-        self.rig.load_file(module, *MODULES[module])
+        self.rig.load(module, *MODULES[module])
         self.rig.settle()
         if self.rig.task.ended:
             raise Violation(f"{module} has ended while it was loaded: {self.rig.task.failure}")
@@ -219,15 +219,17 @@ class Campaign:
     def _check(self):
         rig = self.rig
         if rig.task.ended:
-            raise Violation(f"{self.module} has ended: {rig.task.failure!r}; {rig.logged()[-3:]}")
+            raise Violation(
+                f"{self.module} has ended: {rig.task.failure!r}; {rig.logged(settle=False)[-3:]}"
+            )
         rig.sched.resources._check()
         rig.sched._requests._check()
         rig.sched.admission.deferred._check()
-        for line in rig.logged()[self.lines :]:
+        for line in rig.logged(settle=False)[self.lines :]:
             # R in hello and a policy's own code may have any fault, which is logged in full.
             if "\nTraceback" in line and line.split("\n")[0] in payloads.SCHEMAS:
                 raise Violation(f"not foreseen: {line}")
-        self.lines = len(rig.logged())
+        self.lines = len(rig.logged(settle=False))
         if not math.isfinite(rig.now):
             raise Violation(f"the clock shows {rig.now}")
 

@@ -53,7 +53,7 @@ def test_payloads_are_as_they_should_be_before_they_are_bent():
     """A scheduler takes all of them, so that what is refused is refused for how it was bent."""
     chance = random.Random(1)
     rig = messages.Rig(messages.R(4, 4, 1, properties={"a": "0-1"}))
-    rig.load_file("sched-backfill")
+    rig.load("sched-backfill")
     for topic in sorted(set(payloads.SCHEMAS) - {"NAME.no-such-method"}):
         for _ in range(20):
             text = payloads.make(chance, topic)

@@ -177,7 +177,7 @@ def play(case, jobs, ask):
     module, args, _ = POLICIES[case.policy]
     rig = Enforced(machine(case))
     rig.instance.config = config_of(case)
-    rig.load_file(module, "queue-depth=unlimited", "log-level=err", "estimate-depth=0", *args)
+    rig.load(module, "queue-depth=unlimited", "log-level=err", "estimate-depth=0", *args)
     rig.settle()
     begin, said = rig.now, None
     if "reservation" in case.features:

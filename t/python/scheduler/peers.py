@@ -4,11 +4,11 @@
 `Rig` is a `flux.scheduler.testing.FakeInstance` whose job manager sends no requests by itself: a
 test sends each one, including those that no job manager would send, and sees each answer.
 
-    rig = Rig(R(4, 4))
-    sched = rig.load(MyScheduler, "queue-depth=8")
+    rig = Rig(R(4, 4), MyScheduler, "queue-depth=8")
     rig.alloc(1, jobspec(1))
-    rig.settle()
     assert rig.success(1)["R"] ...
+
+What the scheduler has answered is read when it has nothing left to do without time passing.
 """
 
 import errno
@@ -16,6 +16,7 @@ import json
 import runpy
 from pathlib import Path
 
+from flux.idset import IDset
 from flux.scheduler.testing import FakeInstance, jobspec
 from flux.scheduler.testing import make_R as R
 from flux.scheduler.testing.handle import ROLE_OWNER, FakeHandle
@@ -23,12 +24,37 @@ from flux.scheduler.testing.job_manager import JobManager
 from flux.scheduler.testing.reactor import START_TIME, VirtualClock
 from flux_engine.job_manager.sched import merge_annotations
 
-__all__ = ["EXAMPLES", "START_TIME", "Guide", "R", "Rig", "Simulation", "VirtualClock", "jobspec"]
+__all__ = [
+    "EXAMPLES",
+    "START_TIME",
+    "Guide",
+    "R",
+    "Rig",
+    "Simulation",
+    "VirtualClock",
+    "jobspec",
+    "part_of",
+    "whole",
+]
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "doc" / "examples"
 
 #: The policy in README.md and at the beginning of the guide.
 Guide = runpy.run_path(str(EXAMPLES / "first.py"))["MyScheduler"]
+
+
+def whole(nodes, duration=0, **keys):
+    """A jobspec for whole nodes."""
+    return jobspec(1, nodes=nodes, duration=duration, exclusive=True, **keys)
+
+
+def part_of(R, ranks):
+    """What a job holds of some ranks (an idset), of its R."""
+    execution = {key: value for key, value in R["execution"].items() if key != "nslots"}
+    (children,) = (entry["children"] for entry in execution["R_lite"])
+    execution["R_lite"] = [{"rank": ranks, "children": children}]
+    execution["nodelist"] = [f"n{rank}" for rank in IDset(ranks)]
+    return {"version": 1, "execution": execution}
 
 
 class ScriptedJobManager(JobManager):
@@ -126,6 +152,8 @@ class Rig:
 
     Args:
         R (dict): the inventory
+        *scheduler: a class, or the name or path of a module, and its arguments: it is loaded at once
+        config (dict): the instance's configuration
         up (str): ranks up at first; default: all
         job_info (bool): whether there is a job-info service
         clock: see `flux.scheduler.testing.reactor.VirtualClock`
@@ -135,9 +163,11 @@ class Rig:
         received (list): (topic, errnum, payload) of every response
     """
 
-    def __init__(self, R, up=None, job_info=True, clock=None, estimates=True):
+    def __init__(
+        self, R, *scheduler, config=None, up=None, job_info=True, clock=None, estimates=True
+    ):
         self.instance = instance = ScriptedInstance(
-            R=R, up=up, clock=clock, check_errors=False, estimates=estimates
+            R=R, config=config, up=up, clock=clock, check_errors=False, estimates=estimates
         )
         self.reactor = instance.reactor
         self.names = instance.broker
@@ -153,6 +183,8 @@ class Rig:
         self.task = Task(instance)
         #: for a test's own requests to the peers
         self.handle = FakeHandle(instance, "test")
+        if scheduler:
+            self.load(*scheduler)
 
     # -- the module --------------------------------------------------------------------------------
 
@@ -160,19 +192,16 @@ class Rig:
     def sched(self):
         return self.instance.scheduler
 
-    def load(self, policy, *args, name="sched-test", wait=True):
-        """Start a scheduler of a class; returns it. With ``wait=False`` a start may fail: see
-        `Task.failure`."""
+    def load(self, policy, *args, wait=True):
+        """Start a scheduler: a class, one of src/modules by its name, or a file by its path. Returns
+        it. With ``wait=False`` a start may fail: see `Task.failure`."""
+        name = "sched-test" if isinstance(policy, type) else None
         try:
             return self.instance.load(policy, *args, name=name)
         except Exception:
             if wait:
                 raise
             return None
-
-    def load_file(self, policy, *args, wait=True):
-        """Start one of the schedulers of src/modules by its name, or a file by its path."""
-        return self.load(policy, *args, name=None, wait=wait)
 
     def unload(self):
         self.instance.unload()
@@ -237,7 +266,7 @@ class Rig:
     def free(self, jobid, R=None, final=True):
         """Free a job's resources (default: all of its allocation)."""
         if R is None:
-            R = self.success(jobid)["R"]
+            R = self.success(jobid, settle=False)["R"]
         self.send("sched.free", {"id": jobid, "R": R, "final": final}, respond=False)
 
     def expire(self, jobid, expiration):
@@ -245,6 +274,7 @@ class Rig:
 
     def ask(self, topic, payload=None):
         """A request with one response: returns (errnum, payload or error text)."""
+        self.settle()
         before = len(self.received)
         self.send(topic, payload)
         self.settle()
@@ -253,12 +283,29 @@ class Rig:
                 return errnum, answer
         raise AssertionError(f"no answer to {topic}")
 
-    def reconfigure(self, config, module="sched-site"):
+    def reserve(self, name, start, duration, **keys):
+        """Reserve from `start` seconds from now on; returns the answer."""
+        entry = {"name": name, "start": self.now + start, "duration": duration, "zone": "UTC"}
+        errnum, answer = self.ask("sched.reserve", {"reservation": {**entry, **keys}})
+        assert errnum == 0, answer
+        return answer
+
+    def reconfigure(self, config):
         """The instance's configuration is reloaded."""
+        self.settle()
         self.instance.config = config
-        errnum, answer = self.ask(f"{module}.config-reload", config)
+        errnum, answer = self.ask(f"{self.sched.name}.config-reload", config)
         assert errnum == 0, answer
         self.settle()
+
+    def will_be_found(self, jobid, R=None, spec=None, **keys):
+        """The scheduler that is loaded next finds a job running: with R, by default that which this
+        one gave it."""
+        entry = {"id": jobid, "priority": 16, "userid": 0, "t_submit": 1.5, **keys}
+        self.manager.running.append(entry)
+        self.info.R[jobid] = self.success(jobid)["R"] if R is None else R
+        if spec is not None:
+            self.info.jobspecs[jobid] = spec
 
     def kvs_value(self, key):
         """The text stored under a key."""
@@ -268,10 +315,12 @@ class Rig:
         """Store a value in the KVS."""
         self.kvs.values[key] = json.dumps(value)
 
-    # -- the scheduler's answers -------------------------------------------------------------------
+    # -- the scheduler's answers: when all has settled, or, with ``settle=False``, until now ---------
 
-    def answers(self, jobid, *types):
+    def answers(self, jobid, *types, settle=True):
         """The payloads of all responses to sched.alloc for this job (of these types)."""
+        if settle:
+            self.settle()
         return [
             payload
             for topic, errnum, payload in self.received
@@ -280,14 +329,21 @@ class Rig:
             and (not types or payload["type"] in types)
         ]
 
-    def success(self, jobid):
-        found = self.answers(jobid, 0)
+    def success(self, jobid, settle=True):
+        found = self.answers(jobid, 0, settle=settle)
         assert len(found) == 1, f"job {jobid}: {len(found)} successes"
         return found[0]
 
-    def started(self):
+    def started(self, settle=True):
         """Ids of the jobs that got resources, in order."""
+        if settle:
+            self.settle()
         return [p["id"] for t, e, p in self.received if t == "sched.alloc" and p["type"] == 0]
+
+    def ranks(self, jobid):
+        """The ranks of a job that got resources, a set."""
+        R_lite = self.success(jobid)["R"]["execution"]["R_lite"]
+        return {rank for entry in R_lite for rank in IDset(entry["rank"])}
 
     def denied(self, jobid):
         found = self.answers(jobid, 2)
@@ -303,8 +359,37 @@ class Rig:
             merged = merge_annotations(merged, payload.get("annotations", {}))
         return merged
 
-    def logged(self, level=None):
+    def shown(self, jobid):
+        """Those of the scheduler."""
+        return self.annotations(jobid).get("sched", {})
+
+    def estimate(self, jobid):
+        """The start that a job's user is told, in seconds from the start of the clock, and its kind;
+        None: none."""
+        shown = self.shown(jobid)
+        when = shown.get("t_estimate")
+        return None if when is None else (round(when - START_TIME), shown.get("t_estimate_kind"))
+
+    def reason(self, jobid):
+        """What a job waits for, as its user is told; None: nothing is told."""
+        return self.shown(jobid).get("reason_pending")
+
+    def logged(self, level=None, settle=True):
+        if settle:
+            self.settle()
         return [text for number, text in self.instance.log if level is None or number == level]
+
+    def rule(self, name):
+        """An admission rule in force."""
+        (found,) = [rule for rule in self.sched.admission.rules if rule.name == name]
+        return found
+
+    def check(self):
+        """All tables of the scheduler agree, and have no entry of a job that is gone."""
+        self.settle()
+        self.sched._requests._check()
+        self.sched.admission.deferred._check()
+        self.sched.resources.check()
 
 
 class Simulation(Rig):

@@ -2,7 +2,7 @@
 """Admission rules: what keeps a job from starting although it fits, with the guide's counter of
 licences."""
 
-import types
+import runpy
 from pathlib import Path
 
 import pytest
@@ -14,13 +14,8 @@ from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill
 
 LICENSES = Path(__file__).resolve().parents[3] / "doc" / "examples" / "licenses.py"
+Licenses = runpy.run_path(str(LICENSES))["Licenses"]
 POLICIES = under("fifo", "fifo-by-queue", "simple", "easy", "conservative", "no-guarantee")
-
-
-def example():
-    module = types.ModuleType("licenses")
-    exec(compile(LICENSES.read_text(), str(LICENSES), "exec"), module.__dict__)
-    return module
 
 
 class Ruled:
@@ -34,36 +29,17 @@ class Ruled:
             self.add_rule(make(self))
 
 
-def load(policy, args, *rules, rig=None, nodes=4):
-    rig = rig or Rig(R(nodes, 4))
+def load(policy, args, *rules):
     cls = type("Site" + policy.__name__, (Ruled, policy), {"make_rules": rules})
-    rig.load(cls, *args, name="sched-site")
-    return rig
+    return Rig(R(4, 4), cls, *args)
 
 
-def licensed(policy, args, rig=None, **total):
-    cls = example().Licenses
-    return load(policy, args, lambda host: cls(host, total or {"matlab": 2}), rig=rig)
+def licensed(policy, args):
+    return load(policy, args, lambda host: Licenses(host, {"matlab": 2}))
 
 
 def wants(count, slots=1, name="matlab", **keys):
     return jobspec(slots, licenses={name: count}, **keys)
-
-
-def reason(rig, jobid):
-    return rig.annotations(jobid).get("sched", {}).get("reason_pending")
-
-
-def check(rig):
-    """All tables of the scheduler agree, and have no entry of a job that is gone."""
-    sched = rig.sched
-    sched._requests._check()
-    sched.admission.deferred._check()
-
-
-def in_use(rig):
-    (rule,) = [rule for rule in rig.sched.admission.rules if rule.name == "licenses"]
-    return {name: count for name, count in rule.in_use.items() if count}
 
 
 # -- licences --------------------------------------------------------------------------------------
@@ -80,9 +56,8 @@ def test_nobody_waits_behind_it(policy, args):
     rig.alloc(3, jobspec(2, duration=100))  # of the same shape
     rig.alloc(4, wants(1, slots=1, duration=100))
     rig.alloc(5, jobspec(1, duration=100))
-    rig.settle()
     assert rig.started() == [1, 3, 5]
-    check(rig)
+    rig.check()
 
 
 @POLICIES
@@ -94,13 +69,10 @@ def test_a_job_of_the_same_shape_that_does_not_fit_does_not_speak_for_it(policy,
     rig.settle()
     rig.alloc(2, jobspec(4, duration=100))
     rig.alloc(3, wants(1, slots=4, duration=100))
-    rig.settle()
-    rig.wait(2)
     assert rig.started() == [1]
     if policy is Backfill:
-        assert reason(rig, 3).startswith("licenses: needs 1 of matlab")
+        assert rig.reason(3).startswith("licenses: needs 1 of matlab")
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 2, 3]
 
 
@@ -110,46 +82,14 @@ def test_those_that_wait_come_back_in_order_of_priority(policy, args):
     rig.alloc(1, wants(2), priority=31)
     for jobid, priority in ((2, 10), (3, 20), (4, 15)):
         rig.alloc(jobid, wants(1), priority=priority)
-    rig.settle()
     assert rig.started() == [1]
     rig.prioritize((2, 30))
-    rig.settle()
-    check(rig)
+    rig.check()
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 2, 3]
     rig.free(3)
-    rig.settle()
     assert rig.started() == [1, 2, 3, 4]
-    check(rig)
-
-
-@POLICIES
-def test_licences_of_jobs_that_run_when_the_scheduler_comes(policy, args):
-    rig = Rig(R(4, 4))
-    for jobid, licenses in ((8, {"matlab": 1}), (9, None), (10, "nonsense")):
-        rig.manager.running.append(
-            {"id": jobid, "priority": 16, "userid": 500, "t_submit": 1.0, "free": ""}
-        )
-        held = R(4, 4)
-        held["execution"]["R_lite"] = [{"rank": str(jobid - 8), "children": {"core": "0-3"}}]
-        held["execution"]["nodelist"] = [f"n{jobid - 8}"]
-        rig.info.R[jobid] = held
-        rig.info.jobspecs[jobid] = jobspec(4, **({"licenses": licenses} if licenses else {}))
-    licensed(policy, args, rig=rig)
-    assert in_use(rig) == {"matlab": 1}
-    assert any("hello" in text for text in rig.logged(3)), "the third is reported"
-    rig.alloc(1, wants(1))
-    rig.alloc(2, wants(1))
-    rig.settle()
-    assert rig.started() == [1]
-    rig.free(8, rig.info.R[8])
-    rig.settle()
-    assert rig.started() == [1, 2]
-    rig.free(9, rig.info.R[9])
-    rig.free(10, rig.info.R[10])
-    rig.settle()
-    assert in_use(rig) == {"matlab": 2}
+    rig.check()
 
 
 @POLICIES
@@ -159,17 +99,14 @@ def test_a_deferred_job_is_withdrawn_and_comes_again(policy, args):
     rig.alloc(2, wants(1))
     rig.settle()
     rig.cancel(2)
-    rig.settle()
     assert rig.answers(2, 3)
-    check(rig)
+    rig.check()
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1]
-    assert in_use(rig) == {}
+    assert not any(rig.rule("licenses").in_use.values())
     rig.alloc(2, wants(1))
-    rig.settle()
     assert rig.started() == [1, 2]
-    check(rig)
+    rig.check()
 
 
 @POLICIES
@@ -184,42 +121,28 @@ def test_counted_once_when_denied_or_withdrawn(policy, args):
     rig.cancel(3)
     rig.settle()
     rig.free(1)
-    rig.settle()
     assert "need 17" in rig.denied(2)
-    (rule,) = [rule for rule in rig.sched.admission.rules if rule.name == "licenses"]
-    assert in_use(rig) == {} and rule.asked == {}
+    rule = rig.rule("licenses")
+    assert not any(rule.in_use.values()) and rule.asked == {}
 
 
-def test_the_arguments_of_the_example():
+def test_the_arguments_of_the_example_and_a_job_that_runs_when_it_is_loaded():
     rig = Rig(R(4, 4))
-    rig.load_file(LICENSES, "licenses=matlab:1,ansys:8", "promises=4")
+    rig.will_be_found(8, R("3", 4), wants(1, name="ansys"))
+    rig.load(LICENSES, "licenses=matlab:1,ansys:8", "promises=4")
     rig.alloc(1, wants(1))
     rig.alloc(2, wants(1))
     rig.alloc(3, wants(8, name="ansys"))
     rig.alloc(4, wants(2))
     rig.alloc(5, wants("2"))
-    rig.settle()
+    assert rig.started() == [1]
+    rig.free(8, R("3", 4))
     assert rig.started() == [1, 3]
     assert rig.denied(4) == "licenses: 2 of matlab: there are 1"
     assert rig.denied(5) == "licenses.matlab='2': expected a number, 1 or more"
     for value in ("matlab", ":4", "matlab:x", "matlab:4,"):
         with pytest.raises(ValueError, match="expected NAME:NUMBER"):
-            Rig(R(4, 4)).load_file(LICENSES, f"licenses={value}")
-
-
-@POLICIES
-def test_questions_about_a_deferred_job(policy, args):
-    rig = licensed(policy, args)
-    rig.alloc(1, wants(2, duration=100))
-    rig.alloc(2, wants(1, duration=100))
-    rig.settle()
-    rig.wait(2)
-    (job,) = rig.ask("sched.explain", {"id": 2})[1]["jobs"]
-    assert job["reason"] == "licenses: needs 1 of matlab, 0 of 2 are free"
-    errnum, stats = rig.ask("sched.stats", {})
-    assert errnum == 0 and {"queue": None, "kind": "licenses", "count": 1} in stats["reasons"]
-    assert rig.ask("sched-site.stats-get")[1]["pending_jobs"] == 1
-    assert rig.ask("sched.when", {"jobspec": jobspec(1, duration=10)})[1]["verdict"] == "now"
+            Rig(R(4, 4)).load(LICENSES, f"licenses={value}")
 
 
 # -- rules that misbehave, and rules that are not asked --------------------------------------------
@@ -263,14 +186,12 @@ def test_a_rule_that_raises_costs_one_job(policy, args, method):
     rig = load(policy, args, type("Broken", (Failing,), {"method": method}))
     rig.alloc(1, jobspec(1), priority=1)
     rig.alloc(2, jobspec(1))
-    rig.settle()
     assert f"a bug in {method}" in rig.denied(1)
     assert rig.started() == [2]
     assert any(f"a bug in {method}" in text for text in rig.logged(3))
     rig.alloc(3, jobspec(14))
-    rig.settle()
     assert rig.started() == [2, 3]
-    check(rig)
+    rig.check()
 
 
 class Hears(AdmissionRule):
@@ -300,15 +221,12 @@ def test_a_rule_that_raises_when_it_is_told_costs_nothing(policy, args, method):
     rig.alloc(3, jobspec(1))
     rig.settle()
     rig.cancel(2)
-    rig.settle()
     assert rig.answers(2, 3)
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 3]
     assert any(f"a bug in {method}" in text for text in rig.logged(3))
-    (rule,) = [rule for rule in rig.sched.admission.rules if rule.name == "hears"]
-    assert rule.heard == [("started", 1), ("forget", 2), ("freed", 1), ("started", 3)]
-    check(rig)
+    assert rig.rule("hears").heard == [("started", 1), ("forget", 2), ("freed", 1), ("started", 3)]
+    rig.check()
 
 
 class Idle(AdmissionRule):
@@ -329,11 +247,8 @@ def test_a_rule_that_is_not_engaged_is_not_asked(policy, args):
         rig = load(policy, args, *rules)
         rig.alloc(1, jobspec(16, duration=100))
         rig.alloc(2, jobspec(1, duration=100))
-        rig.settle()
-        rig.wait(2)
-        assert reason(rig, 2).startswith("insufficient resources")
+        assert rig.reason(2).startswith("insufficient resources")
         rig.free(1)
-        rig.settle()
         assert rig.started() == [1, 2] and not rig.logged(3)
 
 
@@ -376,7 +291,6 @@ class Deadline(AdmissionRule):
 def test_a_rule_denies(policy, args):
     rig = load(policy, args, Never)
     rig.alloc(1)
-    rig.settle()
     assert rig.denied(1) == "not on a Sunday"
     assert not rig.logged(3)
 
@@ -390,13 +304,12 @@ def test_a_rule_that_waits_for_a_time(policy, args):
     begin = rig.now
     rig.alloc(1, jobspec(1, duration=1000))
     rig.alloc(2, jobspec(1, duration=10))
-    rig.settle()
     rig.wait(2)
-    assert rig.annotations(1)["sched"] == {
+    assert rig.shown(1) == {
         "reason_pending": "too early",
         "t_estimate": begin + 100,
         "t_estimate_kind": "planned",
-    } or rig.annotations(1)["sched"] == {"reason_pending": "too early", "t_estimate": begin + 100}
+    } or rig.shown(1) == {"reason_pending": "too early", "t_estimate": begin + 100}
     rig.wait(97)
     assert rig.started() == []
     rig.wait(2)
@@ -406,8 +319,7 @@ def test_a_rule_that_waits_for_a_time(policy, args):
     assert begin + 110 <= ends[1] < begin + 112
     rig.expire(1, begin + 500)
     rig.settle()
-    (rule,) = [rule for rule in rig.sched.admission.rules if rule.name == "deadline"]
-    assert rule.told == [(1, begin + 500)]
+    assert rig.rule("deadline").told == [(1, begin + 500)]
     assert rig.sched.resources.job_end(1) == begin + 500
 
 
@@ -434,8 +346,8 @@ def test_a_rule_with_the_older_names_of_events_goes_on():
             self.rule = Rule(self)
             self.add_rule(self.rule)
 
-    rig = Rig(R(1, 4))
-    policy = rig.load(Policy)
+    rig = Rig(R(1, 4), Policy)
+    policy = rig.sched
     rig.alloc(1)
     rig.settle()
     rig.free(1)

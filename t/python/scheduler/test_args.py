@@ -18,7 +18,7 @@ UNKNOWN_HERE = (
 
 def failure(*args, module="sched-fifo"):
     rig = Rig(R(2, 2))
-    rig.load_file(module, *args, wait=False)
+    rig.load(module, *args, wait=False)
     rig.settle()
     assert isinstance(rig.task.failure, ValueError)
     assert not rig.task.running
@@ -72,6 +72,39 @@ def test_bad_arguments(arg, text, module):
     assert failure(arg, module=module) == text
 
 
+NUMBER = "expected a number, 'head', 'unlimited' or 'all'"
+JOBS = "expected a number of jobs, 0 for none"
+
+
+@pytest.mark.parametrize(
+    "name, values, text",
+    [
+        ("reservations", ["-1", "x", "", "1.5", "Unlimited"], NUMBER),
+        ("promises", ["-1", "x", ""], NUMBER),
+        ("promise", ["some"], NUMBER),
+        ("guarantee", ["", "Kept", "1", "all"], "expected 'kept' or 'none'"),
+        ("order", ["", "both", "queue=1"], "expected 'queue' or 'strict'"),
+        ("odds-depth", ["-1", "x", "1.5", ""], JOBS),
+        ("rank", ["slowest"], "expected fcfs, shortest, area"),
+        ("rank", ["/nowhere/x.py:f"], "FileNotFoundError"),
+        ("candidates", ["x"], "or FILE:FUNCTION"),
+        ("predict", ["users"], "expected limits, class, last2 or FILE:FUNCTION"),
+        ("profile", ["best"], "expected 'short-waits'"),
+        ("within", ["soon"], "expected a length of time"),
+    ],
+)
+def test_bad_arguments_of_sched_backfill(name, values, text):
+    for value in values:
+        said = failure(f"{name}={value}", module="sched-backfill")
+        assert said.startswith(f"{name}={value!r}") and text in said
+
+
+def test_an_unknown_argument_of_sched_backfill():
+    also = "profile, reservations, promises, promise, guarantee, rank, candidates, predict, within"
+    said = failure("bogus=1", module="sched-backfill")
+    assert said == f"{UNKNOWN_HERE.format('bogus=1')}, {also}"
+
+
 def test_a_pool_class_that_is_no_class():
     text = failure("pool-class=json:loads")
     assert text.startswith(
@@ -81,8 +114,7 @@ def test_a_pool_class_that_is_no_class():
 
 def test_test_hello_nopartial_is_sched_simples():
     assert failure("test-hello-nopartial") == UNKNOWN_HERE.format("test-hello-nopartial")
-    rig = Rig(R(1, 1))
-    rig.load_file("sched-simple", "test-hello-nopartial")
+    rig = Rig(R(1, 1), "sched-simple", "test-hello-nopartial")
     assert rig.manager.hello_request == {"partial-ok": False}
 
 
@@ -98,21 +130,18 @@ def test_test_hello_nopartial_is_sched_simples():
     ],
 )
 def test_queue_depth(args, ready):
-    rig = Rig(R(1, 1))
-    rig.load_file("sched-fifo", *args)
+    rig = Rig(R(1, 1), "sched-fifo", *args)
     assert rig.manager.ready_request == ready
 
 
 @pytest.mark.parametrize("level", ["debug", "DEBUG", "Debug"])
 def test_log_level_in_any_case(level):
-    rig = Rig(R(1, 1))
-    rig.load_file("sched-fifo", "log-level=" + level)
+    rig = Rig(R(1, 1), "sched-fifo", "log-level=" + level)
     assert "log-level=debug" in rig.logged(6)[0]
 
 
 def test_log_level_keeps_the_ready_line_back():
-    rig = Rig(R(1, 1))
-    rig.load_file("sched-fifo", "log-level=warning")
+    rig = Rig(R(1, 1), "sched-fifo", "log-level=warning")
     assert rig.logged() == []
 
 
@@ -166,8 +195,7 @@ class DeepestWithout(Deeper):
     ],
 )
 def test_arguments_of_subclasses(cls, args):
-    rig = Rig(R(1, 1))
-    rig.load(cls, *args)
+    Rig(R(1, 1), cls, *args)
     with pytest.raises(ValueError) as caught:
         Rig(R(1, 1)).load(cls, *args, "typo=1")
     assert str(caught.value) == UNKNOWN.format("typo=1")

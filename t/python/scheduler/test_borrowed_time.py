@@ -6,7 +6,18 @@ import json
 import random
 
 import pytest
-from test_preemption import KEY, OTHER, batch, exceptions, make, reloaded, standby, stats, tables
+from test_preemption import (
+    KEY,
+    OTHER,
+    batch,
+    check,
+    exceptions,
+    make,
+    reloaded,
+    standby,
+    stats,
+    tables,
+)
 
 from flux.idset import IDset
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
@@ -65,12 +76,12 @@ def test_a_borrower_is_ended_and_the_promise_is_kept(policy):
     assert stats(instance)["standby"]["useless"] == 0
     assert not borrowed(instance)
     assert json.loads(instance.kvs.values[KEY]).get("borrowers") is None
-    instance.scheduler.resources.check()
-    instance.scheduler.admission.deferred._check()
+    check(instance)
 
 
-def test_without_the_key_nobody_starts_in_promised_time():
-    instance = make(config=config(**{"into-promises": False}))
+@pytest.mark.parametrize("key", [{"into-promises": False}, {"mode": "log"}])
+def test_nobody_starts_in_promised_time(key):
+    instance = make(config=config(**key))
     _, taker, borrower = lend(instance)
     assert borrower.state == taker.state == "pending"
 
@@ -138,8 +149,7 @@ def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
         if cancels and waiting and chance.random() < 0.2:
             chance.choice(waiting).cancel()
         instance.run_until_idle()
-        instance.scheduler.resources.check()
-        instance.scheduler.admission.deferred._check()
+        check(instance)
     instance.advance(100000)
     assert lent, "nobody has borrowed: this shows nothing"
     late = {
@@ -185,12 +195,6 @@ def test_where_no_promise_is_kept_at_its_time_nobody_borrows(policy):
     assert not borrowed(instance)
     instance.advance(900)
     assert first.state == "running" and exceptions(job) == []
-
-
-def test_with_mode_log_nobody_borrows():
-    instance = make(config=config(mode="log"))
-    _, taker, job = lend(instance)
-    assert job.state == taker.state == "pending"
 
 
 def test_a_job_that_would_not_run_for_long_enough_does_not_borrow():
@@ -316,10 +320,9 @@ def test_equals_are_promised_nothing_that_only_its_end_leaves():
 def test_a_borrower_is_not_ended_if_others_make_room():
     instance = make(config=config(), nodes=6)
     early = batch(instance, 4, duration=1000)
-    taker = batch(instance, 4, duration=4000, constraints=None)
-    taker_two = None
+    taker = batch(instance, 4, duration=4000)
     borrower = standby(instance, 2)
-    assert taker.state == "pending" and taker_two is None and borrower.state == "running"
+    assert taker.state == "pending" and borrower.state == "running"
     early.end()
     instance.advance(10)
     assert taker.state == "running" and borrower.state == "running"
@@ -376,8 +379,7 @@ def test_what_a_borrower_has_given_back_is_kept_for_whom_it_was_ended(early):
     assert taker.t_start < when - 1 if early else taker.t_start <= when + 1
     assert IDset(borrower.ranks).intersect(IDset(taker.ranks))
     assert stats(instance)["standby"]["useless"] == 0
-    instance.scheduler.resources.check()
-    instance.scheduler.admission.deferred._check()
+    check(instance)
 
 
 def test_what_is_kept_is_for_all_if_the_job_is_gone_or_waits_too_long():

@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 
 import pytest
 from each_policy import POLICIES, under
-from peers import R, Rig, jobspec
+from peers import R, Rig, jobspec, part_of
 from test_history import JobList
 
 from flux.scheduler.policies import Backfill, Fifo
@@ -19,7 +19,7 @@ def load(policy=Fifo, args=("queue-depth=unlimited",), rig=None, **budgets):
     rig = rig or Rig(R(4, 4))
     rig.wait((2 * HOUR - rig.now % DAY) % DAY)  # the day begins at two o'clock
     rig.instance.config = {"budgets": budgets or {"bank": BANK}}
-    rig.load(policy, *args, name="sched-site")
+    rig.load(policy, *args)
     return rig
 
 
@@ -42,8 +42,7 @@ def reason(rig, jobid):
 
 
 def check(rig, hours):
-    rig.sched._requests._check()
-    rig.sched.admission.deferred._check()
+    rig.check()
     found = report(rig)
     assert found["used"]["node-hours"] + found["running"]["node-hours"] == pytest.approx(
         hours, abs=0.01
@@ -103,7 +102,6 @@ def test_a_job_waits_that_could_exceed_it_and_nobody_behind_it(policy, args):
     )
     rig.wait(HOUR)
     rig.free(1)  # it gives back four of its five hours
-    rig.settle()
     assert sorted(rig.started()) == [1, 2, 3, 4]
     check(rig, 8)
 
@@ -120,7 +118,6 @@ def test_what_jobs_do_beyond_its_end_is_of_the_next_period():
     submit(rig, 3, 1)
     assert rig.started() == [1, 2]
     rig.free(1)
-    rig.settle()
     check(rig, 5)
     assert rig.started() == [1, 2, 3]
 
@@ -134,12 +131,11 @@ def test_all_come_back_with_the_next_period(policy, args):
     assert rig.started() == [1]
     rig.wait(8 * HOUR)
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1]
     assert reason(rig, 2).endswith("has taken 8.0 of 8 node-hours of this day; needs 8.0")
     rig.wait(14 * HOUR)
     assert rig.started() == [1, 2]
-    rig.sched.admission.deferred._check()
+    rig.check()
     assert not rig.logged(3)
 
 
@@ -151,7 +147,6 @@ def test_a_job_without_a_time_limit_takes_the_rest_of_the_period():
     check(rig, 22)
     rig.wait(13 * HOUR)  # nine hours are left, and 22 of 30 node-hours are taken
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 2]
     check(rig, 22)
 
@@ -160,12 +155,10 @@ def test_more_time_for_a_running_job_counts():
     rig = load()
     submit(rig, 1, 2)
     rig.expire(1, rig.now + 6 * HOUR)
-    rig.settle()
     check(rig, 6)
     submit(rig, 2, 3)
     assert rig.started() == [1]
     rig.expire(1, rig.now + 5 * HOUR)
-    rig.settle()
     assert rig.started() == [1, 2]
 
 
@@ -174,11 +167,9 @@ def test_shared_nodes_are_counted_as_the_pool_gives_them():
     rig = load(bank={**BANK, "max": {"node-hours": 3, "core-hours": 100}})
     spec = jobspec(3, cores=3, bank="red", duration=2 * HOUR)
     rig.alloc(1, spec)
-    rig.settle()
     assert rig.started() == []
     assert reason(rig, 1).endswith("needs 6.0")
     rig.alloc(2, jobspec(1, bank="red", duration=HOUR))
-    rig.settle()
     assert rig.started() == [2]
     check(rig, 1)
 
@@ -187,12 +178,7 @@ def test_parts_that_come_back_early_are_not_counted_any_more():
     rig = load()
     submit(rig, 1, 4, nodes=2)
     rig.wait(HOUR)
-    whole = rig.success(1)["R"]
-    part = {**whole, "execution": {**whole["execution"]}}
-    part["execution"]["R_lite"] = [{**whole["execution"]["R_lite"][0], "rank": "0"}]
-    part["execution"]["nodelist"] = ["n0"]
-    rig.free(1, part, final=False)
-    rig.settle()
+    rig.free(1, part_of(rig.success(1)["R"], "0"), final=False)
     check(rig, 5)
 
 
@@ -203,7 +189,7 @@ def test_a_promise_is_one_only_if_the_budget_will_let_the_job_start(waiting, kin
     for jobid in range(2, 2 + waiting):
         submit(rig, jobid, 2, nodes=4)
     rig.wait(5)
-    assert rig.annotations(2)["sched"]["t_estimate_kind"] == kind
+    assert rig.shown(2)["t_estimate_kind"] == kind
 
 
 def test_it_goes_on_over_a_reload():
@@ -215,16 +201,13 @@ def test_it_goes_on_over_a_reload():
     submit(rig, 3, 1)
     rig.wait(HOUR)
     rig.free(3)
-    rig.settle()
     check(rig, 8)
-    rig.info.R[1] = rig.success(1)["R"]
-    rig.manager.running.append({"id": 1, "priority": 16, "userid": 0, "t_submit": rig.now})
+    rig.will_be_found(1)
     rig.unload()
     rig.wait(HOUR)
     # The second has ended meanwhile, after two of its four hours.
     rig.list.add(2, 2 * HOUR, userid=0, bank="red", cleanup=0.0, nnodes=1)
-    rig.load(Fifo, "queue-depth=unlimited", name="sched-site")
-    rig.settle()
+    rig.load(Fifo, "queue-depth=unlimited")
     check(rig, 1 + 2 + 3)
     submit(rig, 4, 3)
     submit(rig, 5, 2)

@@ -15,8 +15,7 @@ CRIT, ERR, INFO = 2, 3, 6
 
 @pytest.fixture
 def rig():
-    rig = Rig(R(4, 4))
-    rig.load(Guide)
+    rig = Rig(R(4, 4), Guide)
     return rig
 
 
@@ -69,7 +68,6 @@ def test_what_comes_during_a_commit_goes_into_the_next(rig):
         rig.alloc(jobid)
         rig.settle()
     rig.kvs.release()
-    rig.settle()
     assert rig.started() == list(range(1, 10))
     assert len(rig.kvs.commits) == 2
     assert rig.sched.stats_get()["commits"] == 2
@@ -161,7 +159,6 @@ def test_the_guides_answers_work_from_outside_too(rig):
     rig.sched.alloc_deny(msgs[1], "no")
     rig.sched.alloc_cancel(msgs[2])
     rig.sched.alloc_success(msgs[3], {"version": 1}, {"sched": {"y": 2}})
-    rig.settle()
     assert rig.answers(1) == [
         {"id": 1, "type": 1, "annotations": {"sched": {"x": 1}}},
         {"id": 1, "type": 2, "note": "no"},
@@ -177,8 +174,7 @@ def test_the_guides_answers_work_from_outside_too(rig):
 
 def test_a_pool_without_times_gets_them():
     """A policy that stamps nothing must not leave its jobs without a time limit."""
-    rig = Rig(R(1, 4, expiration=9e9))
-    rig.load(Guide)
+    rig = Rig(R(1, 4, expiration=9e9), Guide)
     rig.alloc(1, jobspec(1, duration=60))
     rig.alloc(2, jobspec(1, duration=0))
     began = rig.now
@@ -198,8 +194,7 @@ def test_times_that_a_policy_sets_and_R_objects_are_left_alone():
                     alloc.set_starttime(5.0)
                 job.request.success(alloc if job.jobid == 1 else alloc.to_dict())
 
-    rig = Rig(R(1, 4))
-    rig.load(Mine)
+    rig = Rig(R(1, 4), Mine)
     rig.alloc(1, jobspec(1, duration=60))
     rig.alloc(2, jobspec(1, duration=60))
     rig.settle()
@@ -214,11 +209,9 @@ def test_times_for_a_policy_with_a_queue_of_its_own():
             wanted = self.resources.parse_resource_request(jobspec)
             request.success(self.resources.alloc(jobid, wanted))
 
-    rig = Rig(R(1, 4))
-    rig.load(Mine)
+    rig = Rig(R(1, 4), Mine)
     rig.alloc(1, jobspec(1, duration=60))
     began = rig.now
-    rig.settle()
     execution = rig.success(1)["R"]["execution"]
     assert (execution["starttime"], execution["expiration"]) == (began, began + 60)
 
@@ -243,8 +236,7 @@ def test_bindings_that_take_no_raw_text_are_given_the_object(monkeypatch):
 
     put = FakeTransaction.put
     monkeypatch.setattr(FakeTransaction, "put", lambda self, key, value: put(self, key, value))
-    rig = Rig(R(4, 4))
-    rig.load(Guide)
+    rig = Rig(R(4, 4), Guide)
     for jobid in (1, 2):
         rig.alloc(jobid, jobspec(1))
         rig.settle()

@@ -14,8 +14,6 @@ from flux.scheduler.host import name_of
 
 GUEST = 9999
 
-QUESTIONS = ("explain", "when", "windows", "reservations", "limits", "preempt", "preemptions")
-
 
 class Machine:
     """Four nodes, of which another user's jobs hold all, and jobs of a guest that wait for each
@@ -45,7 +43,7 @@ class Machine:
             "queues": {"q": {}, "low": {"parent": "batch"}, "batch": {}, "all": {}},
             "preemption": {"low": {"queues": ["low"], "grace": 60}},
         }
-        rig.load_file(module, "queue-depth=unlimited")
+        rig.load(module, "queue-depth=unlimited")
         later = {"start": rig.now + 1e6, "duration": 10, "nodes": 4, "zone": "UTC", "name": "week"}
         entry = {**later, "users": [self.other], "banks": [self.member]}
         assert rig.ask("sched.reserve", {"reservation": entry})[0] == 0
@@ -55,7 +53,6 @@ class Machine:
         self.alloc(11, GUEST, 4)
         self.alloc(12, GUEST, 1, licenses={"matlab": 2})
         self.alloc(13, GUEST, 1, bank=self.bank)
-        rig.settle()
         rig.wait(5)
         assert rig.started() == [first]
 
@@ -173,7 +170,7 @@ def test_when_tells_what_others_hold_where_flux_does(machine, private):
 def test_why_a_job_waits_is_told_with_the_job(machine, private):
     """Flux shows annotations to all, and in private mode to the job's owner."""
     told = {
-        why: machine.rig.annotations(jobid).get("sched", {}).get("reason_pending", "")
+        why: machine.rig.shown(jobid).get("reason_pending", "")
         for why, jobid in machine.mine.items()
     }
     if told["bank"] != "behind ƒC":  # as the order of the queue has it without backfilling

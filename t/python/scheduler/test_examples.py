@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from peers import R, Rig, jobspec
+from peers import R, Rig, jobspec, part_of
 
 DOC = Path(__file__).resolve().parents[3] / "doc"
 EXAMPLES = DOC / "examples"
@@ -19,8 +19,7 @@ PAGES = [
 
 
 def load(name, *args, inventory=None):
-    rig = Rig(inventory or R(4, 4))
-    rig.load_file(EXAMPLES / (name + ".py"), *args)
+    rig = Rig(inventory or R(4, 4), EXAMPLES / (name + ".py"), *args)
     return rig
 
 
@@ -46,27 +45,12 @@ def test_python_in_the_guide_is_valid(page):
         ast.parse(code)
 
 
-def test_first():
-    rig = load("first")
-    rig.alloc(1, jobspec(10))
-    rig.alloc(2, jobspec(17))
-    rig.alloc(3, jobspec(10))
-    rig.alloc(4, jobspec(1))
-    rig.settle()
-    assert rig.started() == [1]
-    assert "need 17 slot" in rig.denied(2)
-    rig.free(1)
-    rig.settle()
-    assert rig.started() == [1, 3, 4]
-
-
 def test_stepping():
     rig = load("stepping")
     assert rig.manager.ready_request == {"mode": "limited", "limit": 64}
     rig.alloc(1, jobspec(10))
     rig.alloc(2, jobspec(10))
     rig.alloc(3, jobspec(1))
-    rig.settle()
     assert rig.started() == [1, 3]
     assert rig.sched.stats_get()["sched_yields"] >= 3
 
@@ -81,17 +65,10 @@ def test_limits():
     submit(2, 500, 1)
     submit(3, 600, 1)
     submit(4, 600, 1, duration=0)
-    rig.settle()
     assert rig.started() == [1, 3]
     assert rig.denied(4) == "a time limit is required"
     assert rig.ask("limits.stats-get")[1]["nodes_by_user"] == {"500": 2, "600": 1}
-    whole = rig.success(1)["R"]
-    part = {"version": 1, "execution": dict(whole["execution"])}
-    part["execution"]["R_lite"] = [{"rank": "0", "children": {"core": "0-3"}}]
-    part["execution"]["nodelist"] = ["n0"]
-    del part["execution"]["nslots"]
-    rig.free(1, part, final=False)
-    rig.settle()
+    rig.free(1, part_of(rig.success(1)["R"], "0"), final=False)
     assert rig.started() == [1, 3, 2]
     rig.cancel(2)
     assert not rig.logged(3)
@@ -99,11 +76,9 @@ def test_limits():
 
 def test_limits_follow_a_reload():
     rig = Rig(R(4, 4))
-    rig.manager.running.append({"id": 9, "priority": 16, "userid": 500, "t_submit": 1.0})
-    rig.info.R[9] = R(2, 4)
-    rig.load_file(EXAMPLES / "limits.py", "max-nodes=3")
+    rig.will_be_found(9, R(2, 4), userid=500)
+    rig.load(EXAMPLES / "limits.py", "max-nodes=3")
     rig.alloc(1, jobspec(1, nodes=2, duration=10), userid=500)
-    rig.settle()
     assert rig.started() == []
     with pytest.raises(ValueError, match="max-nodes='x': expected a number of nodes"):
         load("limits", "max-nodes=x")
@@ -117,10 +92,8 @@ def test_estimates():
     rig.settle()
     start = rig.now
     rig.alloc(2, jobspec(1, duration=100))
-    rig.settle()
     assert rig.annotations(2) == {"sched": {"t_estimate": start + 100}}
     rig.free(1)
-    rig.settle()
     assert rig.annotations(2) == {"sched": {"resource_summary": "rank0/core0"}}
 
 
@@ -129,25 +102,18 @@ def test_widest():
     rig.alloc(1, jobspec(2, duration=10), priority=31)
     rig.alloc(2, jobspec(1))
     rig.alloc(3, jobspec(15, duration=100))
-    rig.settle()
     start = rig.now
     assert rig.started() == [3]
     assert rig.denied(2) == "no jobs of less than 2 cores here"
-    assert rig.annotations(3)["sched"]["width"] == 15
-    assert rig.annotations(1)["sched"]["reason_pending"].startswith(
-        "insufficient resources: needs 2 slots"
-    )
+    assert rig.shown(3)["width"] == 15
+    assert rig.reason(1).startswith("insufficient resources: needs 2 slots")
     # One that comes later and is wider goes ahead, in what users are told too.
     rig.alloc(4, jobspec(16, duration=1000))
-    rig.wait(1)
-    assert rig.annotations(1)["sched"]["reason_pending"] == "behind ƒ5"
-    assert rig.annotations(4)["sched"]["reason_pending"].startswith(
-        "insufficient resources: needs 16 slots"
-    )
-    assert rig.annotations(4)["sched"]["t_estimate"] == start + 100
-    assert rig.annotations(1)["sched"]["t_estimate"] == start + 1100
+    assert rig.reason(1) == "behind ƒ5"
+    assert rig.reason(4).startswith("insufficient resources: needs 16 slots")
+    assert rig.shown(4)["t_estimate"] == start + 100
+    assert rig.shown(1)["t_estimate"] == start + 1100
     rig.free(3)
-    rig.settle()
     assert rig.started() == [3, 4]
 
 
@@ -160,10 +126,8 @@ def test_policies_keep_reservations(name):
     whole = {"nodes": 4, "exclusive": True}
     rig.alloc(1, jobspec(1, duration=200, **whole))
     rig.alloc(2, jobspec(1, duration=50, **whole, reservation="later"))
-    rig.settle()
     assert rig.started() == []
     rig.alloc(3, jobspec(4, nodes=2, exclusive=True, duration=20, reservation="dat"), priority=17)
-    rig.settle()
     rig.wait(101)
     assert rig.started() == [3]
     rig.free(3)
@@ -200,10 +164,9 @@ def test_aging():
     assert [job.jobid for job in rig.sched.pending_jobs()] == [4, 3, 2]
     rig.wait(2)
     assert [job.jobid for job in rig.sched.pending_jobs()] == [4, 2, 3]
-    assert rig.annotations(3)["sched"]["reason_pending"] == "behind ƒ5"
+    assert rig.reason(3) == "behind ƒ5"
     rig.cancel(4)
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 2]
     rig.wait(1000)
     assert not rig.logged(3)
@@ -215,7 +178,6 @@ def test_lookahead():
     rig.alloc(2, jobspec(2))
     rig.alloc(3, jobspec(17))
     rig.alloc(4, jobspec(1))
-    rig.settle()
     assert rig.started() == [1, 4]
     assert "need 17 slot" in rig.denied(3)
     examined = []
@@ -227,7 +189,6 @@ def test_lookahead():
     rig.settle()
     assert examined == [5]
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 4, 2, 5]
     assert rig.ask("lookahead.stats-get")[1]["unlooked"] == 0.0
 
@@ -241,7 +202,7 @@ def test_elsewhere():
 
     rig = Rig(R(4, 4))
     rig.instance.add_service("oracle", {"choose": choose})
-    rig.load_file(EXAMPLES / "elsewhere.py")
+    rig.load(EXAMPLES / "elsewhere.py")
     for jobid in (1, 2, 3):
         rig.alloc(jobid)
     rig.settle()
@@ -254,15 +215,12 @@ def test_elsewhere():
 
 def test_rackpool(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    rig = Rig(R(8, 4))
-    rig.load_file("sched-fifo", "pool-class=rackpool", "queue-depth=unlimited")
+    rig = Rig(R(8, 4), "sched-fifo", "pool-class=rackpool", "queue-depth=unlimited")
     for jobid in (1, 2, 3, 4):
         rig.alloc(jobid, jobspec(4, duration=10))
-    rig.settle()
     ranks = [rig.success(jobid)["R"]["execution"]["R_lite"][0]["rank"] for jobid in (1, 2, 3, 4)]
     assert ranks == ["0", "1", "2", "3"]
     rig.alloc(5, jobspec(1, nodes=4, duration=10))
-    rig.settle()
     assert rig.success(5)["R"]["execution"]["R_lite"][0]["rank"] == "4-7"
 
 
@@ -272,15 +230,12 @@ def test_the_users_own_minimal_example(shared_data, tmp_path):
     code = text[text.index("import heapq\n") : text.index("Save this as my-sched.py")]
     path = tmp_path / "my-sched.py"
     path.write_text(code)
-    rig = Rig(R(2, 2))
-    rig.load_file(path)
+    rig = Rig(R(2, 2), path)
     for jobid, slots in ((1, 3), (2, 9), (3, 3), (4, 1)):
         rig.alloc(jobid, jobspec(slots))
-    rig.settle()
     assert rig.started() == [1]
     assert "need 9 slot" in rig.denied(2)
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 3, 4]
 
 
@@ -292,11 +247,9 @@ def test_debugfirst():
     rig.settle()
     rig.alloc(2, jobspec(1, duration=3600, **whole))
     rig.alloc(3, jobspec(1, duration=1800, **whole))
-    rig.settle()
-    latest = [rig.annotations(jobid)["sched"]["t_latest"] - start for jobid in (2, 3)]
+    latest = [rig.shown(jobid)["t_latest"] - start for jobid in (2, 3)]
     assert latest == [86400, 7200]
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 3]
 
 
@@ -304,13 +257,11 @@ def test_curfew():
     rig = Rig(R(4, 4))
     rig.wait(22 * 3600 - rig.now % 86400)
     rig.instance.config = {"rules": {"curfew": f"{EXAMPLES / 'curfew.py'}:Curfew"}}
-    rig.load_file("sched-backfill")
+    rig.load("sched-backfill")
     for jobid, keys in ((1, {"noisy": True}), (2, {"noisy": True}), (3, {})):
         rig.alloc(jobid, jobspec(16, duration=100, **keys))
-    rig.settle()
-    rig.wait(2)
     assert rig.started() == [3]
-    reason = rig.annotations(1)["sched"]["reason_pending"]
+    reason = rig.reason(1)
     assert reason == "curfew: it is quiet here until 8:00 UTC"
     rig.free(3)
     rig.cancel(2)

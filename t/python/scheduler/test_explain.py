@@ -109,8 +109,7 @@ def scene(module, seed, uniform=False):
     """
     rnd = random.Random(f"{module} {seed}")
     cluster = Cluster(rnd, uniform)
-    rig = Simulation(cluster.R())
-    rig.load_file(module, "queue-depth=unlimited", "log-level=err")
+    rig = Simulation(cluster.R(), module, "queue-depth=unlimited", "log-level=err")
     jobid = 0
     for _ in range(rnd.randint(5, 15)):
         jobid += 1
@@ -136,7 +135,6 @@ def scene(module, seed, uniform=False):
             rig.ask("sched.reserve", {"reservation": entry})
         elif dice < 0.6:
             rig.wait(rnd.uniform(1, 60))
-    rig.settle()
     rig.wait(2)
     return rig, cluster, rnd
 

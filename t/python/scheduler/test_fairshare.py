@@ -13,14 +13,13 @@ from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.site_policy.fairshare import read_entry
 from flux.scheduler.site_policy.usage import Usage
 
-KEY = "checkpoint.sched-fairshare"
 HOUR = 3600.0
 
 
 def load(policy=Fifo, args=("queue-depth=unlimited",), rig=None, **table):
     rig = rig or Rig(R(4, 4))
     rig.instance.config = {"fairshare": {"half-life": "1h", "period": "1m", **table}}
-    rig.load(policy, *args, name="sched-site")
+    rig.load(policy, *args)
     return rig
 
 
@@ -112,7 +111,7 @@ def test_faults_of_the_table(key, value, fault):
 def test_an_empty_table_is_doubted():
     rig = Rig(R(1, 1))
     rig.instance.config = {"fairshare": {}}
-    rig.load(Fifo, name="sched-site")
+    rig.load(Fifo)
     assert rig.logged(4) == ["configuration: [fairshare] is empty, and so switches nothing on"]
     assert rig.ask("sched.shares")[1]["half_life"] is None
 
@@ -122,12 +121,10 @@ def test_an_empty_table_is_doubted():
 
 def test_a_table_that_comes_when_no_job_waits():
     """A job was withdrawn: its place in the former order does not matter any more."""
-    rig = Rig(R(4, 4))
-    rig.load(Backfill, name="sched-site")
+    rig = Rig(R(4, 4), Backfill)
     submit(rig, 1, 7)
     submit(rig, 2, 7)
     rig.cancel(2)
-    rig.settle()
     rig.reconfigure({"fairshare": {"half-life": "1h", "period": "1m"}})
     submit(rig, 3, 8)
     assert order(rig) == [3]
@@ -154,9 +151,8 @@ def test_who_has_used_least_goes_first(policy, args):
     for _ in range(4):
         rig.wait(100)
         rig.free(started[-1])
-        rig.settle()
         started = rig.started()
-    rig.sched._requests._check()
+    rig.check()
     assert sorted(started) == [1, 2, 3, 4, 5]
     if policy is Fifo:
         assert started[:2] == [1, 4]
@@ -238,8 +234,7 @@ def test_an_order_of_the_schedulers_own_counts_instead():
 
 @POLICIES
 def test_it_comes_and_goes_with_its_table(policy, args):
-    rig = Rig(R(4, 4))
-    rig.load(policy, *args, name="sched-site")
+    rig = Rig(R(4, 4), policy, *args)
     for jobid, userid in ((1, 500), (2, 500), (3, 600), (4, 600)):
         rig.info.jobspecs[jobid] = jobspec(16, duration=1000)
         submit(rig, jobid, userid)
@@ -252,7 +247,7 @@ def test_it_comes_and_goes_with_its_table(policy, args):
     rig.reconfigure({})
     assert order(rig) == [2, 3, 4]
     assert rig.ask("sched.shares")[1]["shares"] == []
-    rig.sched._requests._check()
+    rig.check()
     assert not rig.logged(3)
 
 
@@ -260,27 +255,18 @@ def test_it_comes_and_goes_with_its_table(policy, args):
 def test_jobs_that_a_rule_has_set_apart_are_sorted_too(policy, args):
     rig = Rig(R(4, 4))
     rig.instance.config = {"licenses": {"matlab": 1}, "fairshare": {"period": "1m"}}
-    rig.load(policy, *args, name="sched-site")
+    rig.load(policy, *args)
     for jobid, userid in ((1, 500), (2, 500), (3, 600)):
         rig.alloc(jobid, jobspec(4, duration=1000, licenses={"matlab": 1}), userid=userid)
         rig.settle()
     rig.wait(120)
     assert order(rig) == [3, 2]
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 3]
-    rig.sched.admission.deferred._check()
+    rig.check()
 
 
 # -- over reloads ----------------------------------------------------------------------------------
-
-
-def will_be_found(rig, jobid, userid, bank=None):
-    """A running job is there when the next scheduler is loaded."""
-    rig.info.R[jobid] = rig.success(jobid)["R"]
-    rig.info.jobspecs[jobid] = jobspec(4, duration=1000, **({"bank": bank} if bank else {}))
-    entry = {"id": jobid, "priority": 16, "userid": userid, "t_submit": rig.now}
-    rig.manager.running.append(entry)
 
 
 def test_what_was_used_is_there_after_a_reload():
@@ -289,10 +275,9 @@ def test_what_was_used_is_there_after_a_reload():
     submit(rig, 2, 600, "b", slots=4)
     rig.wait(600)
     rig.free(1)
-    rig.settle()
     before = used(rig)
     assert before["", "500"] > 1
-    will_be_found(rig, 2, 600, "b")
+    rig.will_be_found(2, spec=jobspec(4, duration=1000, bank="b"), userid=600)
     rig.unload()
     load(rig=rig)
     after = used(rig)
@@ -310,13 +295,12 @@ def test_jobs_that_ended_while_no_scheduler_was_there_count():
     for jobid in (1, 2):
         submit(rig, jobid, 500 + jobid, slots=4)
     rig.wait(100)
-    will_be_found(rig, 2, 502)
+    rig.will_be_found(2, spec=jobspec(4, duration=1000), userid=502)
     rig.unload()
     rig.wait(300)
     rig.list.add(1, 400, userid=501, cleanup=0.0, ncores=4)
     rig.list.add(2, 400, userid=502, cleanup=0.0, ncores=4)  # in housekeeping still
     load(rig=rig)
-    rig.settle()
     after = used(rig)
     assert after["", "501"] == pytest.approx(4 * 400 / HOUR, rel=0.1)
     assert after["", "502"] == pytest.approx(4 * 400 / HOUR, rel=0.1)
@@ -356,7 +340,6 @@ def test_a_job_that_has_ended_uses_nothing_more():
     submit(rig, 1, 500)
     rig.wait(600)
     rig.free(1)
-    rig.settle()
     before = used(rig)["", "500"]
     rig.wait(600)
     assert used(rig)["", "500"] == pytest.approx(before, rel=0.01)

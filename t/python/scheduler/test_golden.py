@@ -90,7 +90,7 @@ class Replay:
         for job in rig.manager.running:
             rig.info.R[job["id"]] = looked[r_key(job["id"])]
         rig.client.tell = self.told
-        rig.load_file(module, *args)
+        rig.load(module, *args)
 
     def told(self, payload):
         if payload["type"] != ANNOTATE:
@@ -309,7 +309,7 @@ def occupied():
                 4, 4, 2, properties={"big": "0-1", "small": "2-3"}, scheduling={"mykey": [1, 2]}
             )
             rig = rigs[module, idle] = Rig(inventory)
-            rig.load_file(module)
+            rig.load(module)
             if not idle:
                 rig.alloc(1, jobspec(3, gpus=1))
                 rig.resource.update(down="3")
@@ -370,8 +370,7 @@ def test_log_lines(shared_data):
         wanted.setdefault(line["module"], []).append(line["line"])
     assert len(wanted) == 3
     for module, lines in wanted.items():
-        rig = Rig(R(2, 2))
-        rig.load_file(module, "log-level=debug")
+        rig = Rig(R(2, 2), module, "log-level=debug")
         rig.alloc(1, jobspec(2, nodes=1, duration=3600))
         rig.settle()
         if module == "sched-backfill":

@@ -7,6 +7,7 @@ import pytest
 from peers import R, Rig, jobspec
 
 from flux.resource.pool import remembered
+from flux.scheduler import forecasts
 
 
 def play(rig, first, count):
@@ -14,7 +15,6 @@ def play(rig, first, count):
     jobs = range(first, first + count)
     for jobid in jobs:
         rig.alloc(jobid, jobspec(1, nodes=1 + jobid % 3, duration=100 + jobid % 7, exclusive=True))
-    rig.settle()
     rig.wait(2)
     started = set(rig.started())
     for jobid in jobs:
@@ -22,7 +22,6 @@ def play(rig, first, count):
             rig.cancel(jobid)
     for jobid in sorted(started):
         rig.free(jobid)
-    rig.settle()
     rig.wait(2)
     # What the peers have noted is theirs.
     rig.received.clear()
@@ -38,10 +37,13 @@ def only_new_objects():
     gc.unfreeze()
 
 
+@pytest.mark.parametrize("quiet_time", [0.0, 1.0])
 @pytest.mark.parametrize("module", ["sched-fifo", "sched-simple", "sched-backfill"])
-def test_objects_are_as_many_after_each_round_of_jobs(only_new_objects, module):
-    rig = Rig(R(32, 4))
-    rig.load_file(module, "queue-depth=unlimited")
+def test_objects_are_as_many_after_each_round_of_jobs(
+    only_new_objects, monkeypatch, module, quiet_time
+):
+    monkeypatch.setattr(forecasts, "QUIET_TIME_S", quiet_time)
+    rig = Rig(R(32, 4), module, "queue-depth=unlimited")
     counts = []
     for number in range(5):
         play(rig, 1 + 200 * number, 200)

@@ -17,8 +17,7 @@ from flux.scheduler.testing.reactor import FakeMessage
 
 @pytest.fixture
 def rig():
-    rig = Rig(R(8, 4))
-    rig.load_file("sched-backfill")
+    rig = Rig(R(8, 4), "sched-backfill")
     rig.client.userid, rig.client.rolemask = 9999, 2
     return rig
 
@@ -66,7 +65,6 @@ def test_a_constraint_that_costs_too_much_is_refused(rig, constraint):
     rig.client.userid, rig.client.rolemask = 0, 1
     rig.alloc(1, jobspec(1, constraints=constraint))
     rig.alloc(2, jobspec(1))
-    rig.settle()
     assert "cannot parse jobspec" in rig.denied(1) and rig.started() == [2]
 
 
@@ -83,7 +81,6 @@ def test_a_name_of_any_length_is_refused(rig, name):
     rig.client.userid, rig.client.rolemask = 0, 1
     assert "257 characters" in rig.ask("feasibility.check", {"jobspec": spec})[1]
     rig.alloc(1, spec)
-    rig.settle()
     assert "257 characters" in rig.denied(1)
 
 
@@ -101,7 +98,6 @@ def ask_and_withdraw(rig, first, count):
         rig.alloc(number + 10000, spec)
         rig.settle()
         rig.cancel(number + 10000)
-        rig.settle()
         rig.free(number + 10000) if number + 10000 in rig.started() else None
         rig.settle()
         rig.received.clear()
@@ -109,8 +105,7 @@ def ask_and_withdraw(rig, first, count):
 
 
 def test_what_is_kept_of_requests_is_bounded_in_bytes():
-    rig = Rig(R(8, 4, gpus=1))
-    rig.load_file("sched-backfill")
+    rig = Rig(R(8, 4, gpus=1), "sched-backfill")
     rig.alloc(1, jobspec(8, nodes=8, exclusive=True))
     rig.settle()
     ask_and_withdraw(rig, 100, 1)
@@ -146,18 +141,15 @@ def large(bytes=0, values=0):
     ],
 )
 def test_a_jobspec_that_is_too_large_is_not_parsed(monkeypatch, spec, arg, option):
-    rig = Rig(R(8, 4))
-    rig.load_file("sched-backfill", *([arg] if arg else []))
+    rig = Rig(R(8, 4), "sched-backfill", *([arg] if arg else []))
     rig.alloc(1, spec)
     rig.alloc(2, jobspec(1))
-    rig.settle()
     assert option in rig.denied(1) and rig.started() == [2]
     for topic in ("sched.when", "feasibility.check", "sched.explain"):
         errnum, text = rig.ask(topic, {"jobspec": spec})
         assert errnum and option in text
     # Without an id nobody can be told.
     rig.send("sched.alloc", {"jobspec": spec})
-    rig.settle()
     assert "malformed request" in rig.logged()[-1]
     assert rig.ask("sched.when", {"jobspec": jobspec(1)})[0] == 0
 
@@ -200,10 +192,9 @@ def test_what_is_said_of_a_jobspec_can_change_no_terminal(keys):
         "topology": {"rack": {"groups": {"r0": "n[0-1]"}}},
         "amounts": {"memory": "4G"},
     }
-    rig.load_file("sched-backfill")
+    rig.load("sched-backfill")
     spec = jobspec(1, nodes=1, **keys)
     rig.alloc(1, spec)
-    rig.settle()
     errnum, answer = rig.ask("sched.when", {"jobspec": spec})
     said = [rig.denied(1), answer if errnum else answer["reason"]]
     assert all("[2J" in text for text in said)
@@ -236,8 +227,7 @@ def test_the_process_of_a_module_wakes_the_relay_of_its_messages(monkeypatch, ur
     monkeypatch.setattr(FakeHandle, "rpc", rpc)
     if uri is not None:
         monkeypatch.setenv("FLUX_MODULE_URI", uri)
-    rig = Rig(R(2, 4))
-    rig.load_file("sched-fifo")
+    rig = Rig(R(2, 4), "sched-fifo")
     rig.wait(1)
     woken = sent.count(("broker.ping", FLUX_RPC_NORESPONSE))
     assert woken in ((0,) if uri is None else range(8, 12))

@@ -17,26 +17,6 @@ from flux.scheduler.policies.backfill import Backfill
 CRIT, ERR, WARNING, INFO, DEBUG = 2, 3, 4, 6, 7
 
 
-def part(rank, cores, expiration=0.0):
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": rank, "children": {"core": cores}}],
-            "starttime": 1.0,
-            "expiration": expiration,
-            "nslots": 1,
-            "nodelist": ["n" + rank],
-        },
-    }
-
-
-def running(rig, jobid, R, **keys):
-    rig.manager.running.append(
-        dict({"id": jobid, "priority": 16, "userid": 0, "t_submit": 1.5}, **keys)
-    )
-    rig.info.R[jobid] = R
-
-
 def test_order_of_business():
     rig = Rig(R(2, 4))
     seen = []
@@ -59,22 +39,19 @@ def test_order_of_business():
 
 
 def test_ranks_not_up_at_first_are_down():
-    rig = Rig(R(4, 1), up="1")
-    rig.load(Guide)
+    rig = Rig(R(4, 1), Guide, up="1")
     for jobid in (1, 2):
         rig.alloc(jobid)
-    rig.settle()
     assert rig.success(1)["R"]["execution"]["R_lite"][0]["rank"] == "1"
     assert rig.answers(2) == []
     rig.resource.update(up="3")
-    rig.settle()
     assert rig.success(2)["R"]["execution"]["R_lite"][0]["rank"] == "3"
 
 
 def test_hello_marks_what_jobs_hold():
     rig = Rig(R(2, 4))
-    running(rig, 1, part("0", "0-2", expiration=5000.0))
-    running(rig, 2, part("1", "0-3"))
+    rig.will_be_found(1, R("0", "0-2", expiration=5000.0))
+    rig.will_be_found(2, R("1", "0-3"))
     rig.load(Guide, "log-level=debug")
     assert rig.sched.resources.copy_allocated().to_dict()["execution"]["R_lite"] == [
         {"rank": "0", "children": {"core": "0-2"}},
@@ -89,8 +66,8 @@ def test_hello_marks_what_jobs_hold():
 def test_hello_is_one_line_however_many_jobs_run():
     rig = Rig(R(100, 1))
     for rank in range(100):
-        running(rig, rank + 1, part(str(rank), "0"))
-    running(rig, 101, part("7", "0"))  # held by job 8
+        rig.will_be_found(rank + 1, R(str(rank), "0"))
+    rig.will_be_found(101, R("7", "0"))  # held by job 8
     rig.load(Guide)
     lines = [text for text in rig.logged(INFO) if text.startswith("hello")]
     assert lines == ["hello: 100 jobs found running, 1 job could not be taken over"]
@@ -98,16 +75,12 @@ def test_hello_is_one_line_however_many_jobs_run():
 
 def test_hello_leaves_out_ranks_already_freed():
     rig = Rig(R(4, 2))
-    whole = part("0-3", "0-1")
-    whole["execution"]["nodelist"] = ["n[0-3]"]
-    running(rig, 1, whole, free="0-1")
+    rig.will_be_found(1, R("0-3", 2), free="0-1")
     rig.load(Guide)
     assert rig.sched.resources.copy_allocated().to_dict()["execution"]["R_lite"] == [
         {"rank": "2-3", "children": {"core": "0-1"}}
     ]
-    rest = part("2-3", "0-1")
-    rest["execution"]["nodelist"] = ["n[2-3]"]
-    rig.free(1, rest)
+    rig.free(1, R("2-3", 2))
     rig.settle()
     assert rig.sched.resources.job_end_times() == []
 
@@ -116,8 +89,7 @@ def test_partial_ok_can_be_turned_off():
     class Whole(Guide):
         hello_partial_ok = False
 
-    rig = Rig(R(1, 1))
-    rig.load(Whole)
+    rig = Rig(R(1, 1), Whole)
     assert rig.manager.hello_request == {"partial-ok": False}
 
 
@@ -125,16 +97,16 @@ def test_hello_lookups_are_issued_together():
     """Trap 7: one lookup a job, one after the other."""
     rig = Rig(R(40, 1))
     for rank in range(40):
-        running(rig, rank + 1, part(str(rank), "0"))
+        rig.will_be_found(rank + 1, R(str(rank), "0"))
     rig.load(Guide)
     assert rig.info.most_waiting == 40
     assert len(rig.sched.resources.job_end_times()) == 40
 
 
 BAD = {
-    "rank not in the inventory": part("9", "0"),
-    "core not in the inventory": part("0", "77"),
-    "held by another job": part("0", "0"),
+    "rank not in the inventory": R("9", "0"),
+    "core not in the inventory": R("0", "77"),
+    "held by another job": R("0", "0"),
     "no lookup": None,
     "no R": "junk",
     "wrong version": {"version": 9},
@@ -144,9 +116,10 @@ BAD = {
 @pytest.mark.parametrize("what", sorted(BAD))
 def test_a_job_that_cannot_be_accounted_for_gets_an_exception(what):
     rig = Rig(R(2, 1))
-    running(rig, 1, part("0", "0"))
-    running(rig, 2, BAD[what])
-    running(rig, 3, part("1", "0"))
+    rig.will_be_found(1, R("0", "0"))
+    rig.will_be_found(2, R("0", "0"))
+    rig.info.R[2] = BAD[what]
+    rig.will_be_found(3, R("1", "0"))
     rig.load(Guide)
     assert rig.manager.raised == [
         {
@@ -177,8 +150,8 @@ def test_a_hello_override_that_raises_costs_its_job_only():
             super().hello(jobid, priority, userid, t_submit, R)
 
     rig = Rig(R(2, 1))
-    running(rig, 1, part("0", "0"))
-    running(rig, 2, part("1", "0"))
+    rig.will_be_found(1, R("0", "0"))
+    rig.will_be_found(2, R("1", "0"))
     rig.load(Picky)
     assert [e["id"] for e in rig.manager.raised] == [1]
     # Until its resources come back, job 1 is on them.
@@ -187,8 +160,8 @@ def test_a_hello_override_that_raises_costs_its_job_only():
 
 def test_a_job_on_a_lost_rank_keeps_its_other_ranks_until_they_come_back():
     rig = Rig(R(2, 1))
-    whole = part("1,9", "0")
-    running(rig, 1, whole)
+    whole = R("1,9", "0")
+    rig.will_be_found(1, whole)
     rig.load(Guide)
     assert [e["id"] for e in rig.manager.raised] == [1]
     assert rig.sched.resources.copy_allocated().dumps() == "rank1/core0"
@@ -207,7 +180,7 @@ def test_without_job_info_the_kvs_is_read_with_updates_applied():
         if not events:
             continue
         txn = rig.handle.kvs_transaction()
-        txn.put(r_key(jobid), part(str(jobid - 1), "0", expiration=100.0))
+        txn.put(r_key(jobid), R(str(jobid - 1), "0", expiration=100.0))
         lines = [
             '{"timestamp":1.0,"name":"submit"}\n',
             '{"timestamp":2.0,"name":"resource-update","context":{"expiration":900.0}}\n',
@@ -248,11 +221,10 @@ def test_a_running_job_is_taken_over_whatever_else_is_said_of_it(module, odd):
         entry = {"id": 1}
     rig.manager.running.append(entry)
     rig.info.R[1] = R("1", 1)
-    rig.load_file(module)
+    rig.load(module)
     assert [job for job, _ in rig.sched.resources.job_end_times()] == [1]
     assert rig.manager.raised == [] and rig.sched.stats_get()["errors"] == (3 if not odd else 1)
     rig.alloc(2, jobspec(1))
-    rig.settle()
     assert rig.success(2)
 
 
@@ -324,7 +296,6 @@ def test_resources_that_are_not_known_yet_are_waited_for_by_a_module_that_runs()
     assert before == [(True, None)]
     assert rig.manager.ready_request == {"mode": "unlimited"}
     rig.alloc(1)
-    rig.settle()
     assert rig.started() == [1]
 
 
@@ -340,8 +311,7 @@ def test_a_pool_that_cannot_be_made_of_late_resources_ends_the_scheduler_in_orde
 
 def test_the_end_of_the_resource_service_ends_the_scheduler_in_order():
     """As administrators ask for it: nothing that is critical."""
-    rig = Rig(R(1, 1))
-    rig.load(Guide)
+    rig = Rig(R(1, 1), Guide)
     rig.resource.fail(errno.ECANCELED, "the resource module was unloaded")
     rig.settle()
     assert rig.task.ended and rig.task.failure is None
@@ -351,8 +321,7 @@ def test_the_end_of_the_resource_service_ends_the_scheduler_in_order():
 
 @pytest.mark.parametrize("errnum", [errno.EIO, errno.ENODATA])
 def test_an_error_of_the_resource_service_ends_the_scheduler_in_order(errnum):
-    rig = Rig(R(1, 1))
-    rig.load(Guide)
+    rig = Rig(R(1, 1), Guide)
     rig.resource.fail(errnum, "disk on fire")
     rig.settle()
     assert rig.task.ended and rig.task.failure is None
@@ -360,11 +329,9 @@ def test_an_error_of_the_resource_service_ends_the_scheduler_in_order(errnum):
 
 
 def test_a_new_end_of_the_instance_is_logged():
-    rig = Rig(R(1, 1))
-    rig.load(Guide)
+    rig = Rig(R(1, 1), Guide)
     rig.resource.update(expiration=1795184365.0123)
     rig.resource.update(expiration=0)
-    rig.settle()
     assert rig.logged(INFO)[-2:] == [
         "resource expiration updated to 1795184365.01",
         "resource expiration updated to 0.00",
@@ -373,8 +340,7 @@ def test_a_new_end_of_the_instance_is_logged():
 
 
 def test_unload_answers_nothing_on_the_way_out():
-    rig = Rig(R(1, 1))
-    rig.load(Guide)
+    rig = Rig(R(1, 1), Guide)
     rig.alloc(1)
     rig.alloc(2)
     rig.settle()
@@ -402,8 +368,7 @@ def test_pool_options_reach_a_pool_that_lists_them():
         pool_class = Blue
         pool_kwargs = {"colour": "blue"}
 
-    rig = Rig(R(1, 1))
-    rig.load(Mine)
+    rig = Rig(R(1, 1), Mine)
     assert rig.sched.resources.impl.colour == "blue"
     assert not rig.logged(WARNING)
 
@@ -415,14 +380,13 @@ def test_making_the_pool_can_be_overridden():
             pool.mine = True
             return pool
 
-    rig = Rig(R(1, 1))
-    rig.load(Mine)
+    rig = Rig(R(1, 1), Mine)
     assert rig.sched.resources.mine
 
 
 def test_the_pools_clock_is_the_schedulers():
-    rig = Rig(R(1, 1))
-    sched = rig.load(Guide)
+    rig = Rig(R(1, 1), Guide)
+    sched = rig.sched
     rig.wait(100)
     assert sched.resources.clock() == sched.now() == rig.now
 
@@ -432,8 +396,7 @@ def test_the_pools_clock_is_the_schedulers():
 )
 def test_unknown_writers_fall_back(writer, warned):
     scheduling = {} if writer is None else {"writer": writer}
-    rig = Rig(R(1, 1, scheduling=scheduling))
-    rig.load(Guide)
+    rig = Rig(R(1, 1, scheduling=scheduling), Guide)
     assert "pool-class=Rv1Pool" in rig.logged(INFO)[-1]
     assert len(rig.logged(INFO)) == 1 + warned
 
@@ -443,8 +406,7 @@ def test_a_known_writer_is_used(tmp_path, monkeypatch):
         "from flux.resource import ResourcePool\nclass RackPool(ResourcePool): pass\npool_class = RackPool\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    rig = Rig(R(1, 1, scheduling={"writer": "rack-pool"}))
-    rig.load(Guide)
+    rig = Rig(R(1, 1, scheduling={"writer": "rack-pool"}), Guide)
     assert type(rig.sched.resources).__name__ == "RackPool"
 
 
@@ -456,13 +418,11 @@ def test_paths_agree_with_the_bindings():
 
 
 def test_base_class_alone_runs_and_starts_nothing():
-    rig = Rig(R(1, 1))
-    rig.load(Scheduler)
+    rig = Rig(R(1, 1), Scheduler)
     rig.alloc(1, jobspec(1))
     rig.settle()
     assert rig.received == []
     rig.cancel(1)
-    rig.settle()
     assert rig.answers(1) == [{"id": 1, "type": 3}]
 
 
@@ -480,8 +440,7 @@ def test_pool_options_reach_a_pool_whose_constructor_names_them():
         pool_class = Racks
         pool_kwargs = {"per_rack": 4, "colour": "blue"}
 
-    rig = Rig(R(1, 1))
-    rig.load(Mine)
+    rig = Rig(R(1, 1), Mine)
     assert (rig.sched.resources.per_rack, rig.sched.resources.others) == (4, {})
     assert rig.logged(WARNING) == ["pool_kwargs: Racks does not know 'colour', ignored"]
 
@@ -529,16 +488,13 @@ def guide_pool():
 @pytest.mark.parametrize("name", ["sched-fifo", "sched-simple"])
 def test_a_pool_that_cannot_explain_costs_reasons_only(name, monkeypatch):
     monkeypatch.setattr(Scheduler, "pool_class", guide_pool())
-    rig = Rig(R(1, 4))
-    rig.load_file(name)
+    rig = Rig(R(1, 4), name)
     for jobid in (1, 2, 3):
         rig.alloc(jobid, jobspec(3, duration=60))
-        rig.settle()
         rig.wait(1)
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 2]
-    assert rig.annotations(3)["sched"].keys() == {"t_estimate"}
+    assert rig.shown(3).keys() == {"t_estimate"}
     assert rig.logged(ERR) == []
     assert len(rig.logged(WARNING)) == 1
 
@@ -546,7 +502,7 @@ def test_a_pool_that_cannot_explain_costs_reasons_only(name, monkeypatch):
 def test_backfill_ends_in_order_with_a_pool_that_cannot_plan(monkeypatch):
     monkeypatch.setattr(Scheduler, "pool_class", guide_pool())
     rig = Rig(R(1, 4))
-    rig.load_file("sched-backfill", wait=False)
+    rig.load("sched-backfill", wait=False)
     rig.settle()
     rig.alloc(1, jobspec(1))
     rig.settle()
@@ -581,7 +537,7 @@ def test_what_running_jobs_hold_is_not_a_pool_each_while_a_scheduler_starts(requ
     for jobs in (8, 32):
         rig = Rig(R(33, 4))
         for jobid in range(1, jobs + 1):
-            running(rig, jobid, part(str(jobid), "0"))
+            rig.will_be_found(jobid, R(str(jobid), "0"))
         rig.load(Mine)
         assert len(rig.sched.resources.job_end_times()) == jobs
         del rig

@@ -56,8 +56,7 @@ def traced(function):
 
 
 def test_the_calls_of_the_page_are_made_in_their_order():
-    rig = Rig(R(4, 4), estimates=False)
-    rig.load_file("sched-backfill", "queue-depth=unlimited")
+    rig = Rig(R(4, 4), "sched-backfill", "queue-depth=unlimited", estimates=False)
     rig.alloc(1, jobspec(1, nodes=3, exclusive=True, duration=100))
     rig.settle()
 

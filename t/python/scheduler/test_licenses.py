@@ -5,8 +5,8 @@ import os
 import random
 
 import pytest
-from each_policy import POLICIES
-from peers import START_TIME, R, Rig, jobspec
+from each_policy import IN_ORDER, POLICIES
+from peers import START_TIME, R, Rig, jobspec, part_of
 from shared import seeds
 
 from flux.resource.plan.tokens import TokenPlan
@@ -17,12 +17,8 @@ from flux.scheduler.site_policy.licenses import read_license
 def load(policy, args, rig=None, **licenses):
     rig = rig or Rig(R(4, 4))
     rig.instance.config = {"licenses": licenses or {"matlab": 2}}
-    rig.load(policy, *args, name="sched-site")
+    rig.load(policy, *args)
     return rig
-
-
-def reload(rig, **licenses):
-    rig.reconfigure({"licenses": licenses} if licenses else {})
 
 
 def wants(count, slots=1, name="matlab", **keys):
@@ -30,25 +26,15 @@ def wants(count, slots=1, name="matlab", **keys):
     return jobspec(slots, licenses={name: count}, **keys)
 
 
-def rule(rig):
-    (found,) = [rule for rule in rig.sched.admission.rules if rule.name == "licenses"]
-    return found
-
-
 def used(rig):
     _, answer = rig.ask("sched.limits")
     return {one["name"]: one["used"] for one in answer["licenses"] if one["used"]}
 
 
-def reason(rig, jobid):
-    return rig.annotations(jobid).get("sched", {}).get("reason_pending")
-
-
 def check(rig):
-    rig.sched._requests._check()
-    rig.sched.admission.deferred._check()
-    for name, one in rule(rig)._licenses.items():
-        assert rule(rig)._in_use[name] <= one.usable
+    rig.check()
+    rule = rig.rule("licenses")
+    assert all(rule._in_use[name] <= one.usable for name, one in rule._licenses.items())
 
 
 @POLICIES
@@ -57,16 +43,12 @@ def test_a_job_waits_while_its_licences_are_in_use(policy, args):
     rig.alloc(1, wants(2))
     rig.alloc(2, wants(2))
     rig.alloc(3, jobspec(1, duration=100))
-    rig.settle()
-    rig.wait(2)
     assert rig.started() == [1, 3]
-    assert reason(rig, 2) == "licenses: matlab 2 of 4 in use, 1 reserved; needs 2"
+    assert rig.reason(2) == "licenses: matlab 2 of 4 in use, 1 reserved; needs 2"
     check(rig)
     rig.free(1)
-    rig.settle()
-    assert rig.started() == [1, 3, 2] and reason(rig, 2) is None
+    assert rig.started() == [1, 3, 2] and rig.reason(2) is None
     rig.free(2)
-    rig.settle()
     assert used(rig) == {}
     check(rig)
 
@@ -78,12 +60,10 @@ def test_one_licence_does_not_wait_for_another(policy, args):
     rig.alloc(2, wants(1, name="ansys"))
     rig.alloc(3, wants(1))
     rig.alloc(4, jobspec(1, duration=9, licenses={"matlab": 1, "ansys": 1}))
-    rig.settle()
     assert rig.started() == [1, 2]
     for ended, started in ((2, []), (1, [3]), (3, [4])):
         before = len(rig.started())
         rig.free(ended)
-        rig.settle()
         assert rig.started()[before:] == started
     assert used(rig) == {"matlab": 1, "ansys": 1}
     check(rig)
@@ -97,10 +77,8 @@ def test_one_that_does_not_fit_leaves_its_licences_to_others(policy, args):
     rig.settle()
     rig.alloc(3, wants(2, slots=12, duration=100), priority=20)
     rig.alloc(4, wants(2, slots=1, duration=10))
-    rig.settle()
     assert rig.started() == [1, 2]
     rig.free(1)
-    rig.settle()
     assert rig.started() == ([1, 2, 4] if policy is Backfill else [1, 2])
     check(rig)
     rig.free(2)
@@ -129,7 +107,6 @@ def test_what_can_never_be_had_is_denied(policy, args, licenses, note):
     rig = load(policy, args)
     rig.alloc(1, jobspec(1, licenses=licenses))
     rig.alloc(2, wants(2))
-    rig.settle()
     assert rig.denied(1) == note
     assert rig.started() == [2]
     assert not rig.logged(3)
@@ -140,26 +117,18 @@ def test_what_can_never_be_had_is_denied(policy, args, licenses, note):
 def test_licences_of_jobs_that_run_when_the_scheduler_comes(policy, args):
     rig = Rig(R(4, 4))
     for jobid, licenses in ((8, {"matlab": 1}), (9, None), (10, "nonsense"), (11, {"maple": 1})):
-        rig.manager.running.append(
-            {"id": jobid, "priority": 16, "userid": 500, "t_submit": 1.0, "free": ""}
-        )
-        held = R(4, 4)
-        held["execution"]["R_lite"] = [{"rank": str(jobid - 8), "children": {"core": "0-3"}}]
-        held["execution"]["nodelist"] = [f"n{jobid - 8}"]
-        rig.info.R[jobid] = held
-        rig.info.jobspecs[jobid] = jobspec(4, **({"licenses": licenses} if licenses else {}))
+        spec = jobspec(4, **({"licenses": licenses} if licenses else {}))
+        rig.will_be_found(jobid, R(str(jobid - 8), 4), spec, userid=500)
     load(policy, args, rig)
     assert used(rig) == {"matlab": 1}
     assert not rig.logged(3)
     rig.free(9, rig.info.R[9])
     rig.alloc(1, wants(1))
     rig.alloc(2, wants(1))
-    rig.settle()
     assert rig.started() == [1]
     rig.free(8, rig.info.R[8])
     for jobid in (10, 11):
         rig.free(jobid, rig.info.R[jobid])
-    rig.settle()
     assert rig.started() == [1, 2]
     assert used(rig) == {"matlab": 2}
 
@@ -170,20 +139,18 @@ def test_other_numbers_by_a_reload_of_the_configuration(policy, args):
     for jobid in (1, 2, 3):
         rig.info.jobspecs[jobid] = wants(1)
         rig.alloc(jobid, wants(1))
-    rig.settle()
     assert rig.started() == [1]
-    reload(rig, matlab=2)
+    rig.reconfigure({"licenses": {"matlab": 2}})
     assert rig.started() == [1, 2]
-    reload(rig, matlab={"total": -1})
+    rig.reconfigure({"licenses": {"matlab": {"total": -1}}})
     assert rig.logged(3) == [
         "configuration: [licenses.matlab] total=-1: expected a whole number, 0 or more"
     ]
-    reload(rig, matlab=1)
+    rig.reconfigure({"licenses": {"matlab": 1}})
     assert used(rig) == {"matlab": 2}
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 2]
-    reload(rig)
+    rig.reconfigure({})
     assert rig.started() == [1, 2, 3]
 
 
@@ -192,15 +159,9 @@ def test_a_partial_free_gives_no_licence_back(policy, args):
     rig = load(policy, args)
     rig.alloc(1, jobspec(1, nodes=2, exclusive=True, licenses={"matlab": 2}))
     rig.alloc(2, wants(1))
-    rig.settle()
     whole = rig.success(1)["R"]
-    for rank, final, started in ((0, False, [1]), (1, True, [1, 2])):
-        part = {"version": 1, "execution": dict(whole["execution"])}
-        part["execution"]["R_lite"] = [{"rank": str(rank), "children": {"core": "0-3"}}]
-        part["execution"]["nodelist"] = [f"n{rank}"]
-        del part["execution"]["nslots"]
-        rig.free(1, part, final=final)
-        rig.settle()
+    for rank, final, started in (("0", False, [1]), ("1", True, [1, 2])):
+        rig.free(1, part_of(whole, rank), final=final)
         assert rig.started() == started
         check(rig)
 
@@ -226,7 +187,6 @@ def test_answers():
     rig = load(Backfill, (), matlab={"total": 3, "reserved": 1}, ansys=0)
     rig.alloc(1, wants(2))
     rig.alloc(2, wants(1))
-    rig.settle()
     _, answer = rig.ask("sched.limits")
     assert answer["licenses"] == [
         {"name": "ansys", "total": 0, "reserved": 0, "plan": False, "used": 0, "waiting": 0},
@@ -250,105 +210,43 @@ def test_answers():
         assert answer["verdict"] == verdict and text in answer["reason"]
 
 
-@POLICIES
-@pytest.mark.parametrize("seed", seeds(1, 3))
-def test_at_every_moment_no_licence_is_oversold(policy, args, seed):
-    draw = random.Random(seed)
-    planned = {"total": 5, "plan": bool(seed % 2)}
-    rig = load(policy, args, matlab=planned, ansys={"total": 3, "reserved": 1})
-    total = {"matlab": 5, "ansys": 2}
-    asked, seen, running = {}, set(), set()
-    for jobid in range(1, 80):
-        licenses = {
-            name: draw.randrange(1, most + 1) for name, most in total.items() if draw.random() < 0.6
-        }
-        asked[jobid] = licenses
-        keys = {"licenses": licenses} if licenses else {}
-        spec = jobspec(draw.randrange(1, 8), duration=draw.choice([10, 100]), **keys)
-        rig.alloc(jobid, spec, priority=draw.randrange(31))
-        if draw.random() < 0.1:
-            rig.cancel(draw.randrange(1, jobid + 1))
-        if draw.random() < 0.5:
-            rig.settle()
-        for started in set(rig.started()) - seen:
-            seen.add(started)
-            running.add(started)
-        for name, most in total.items():
-            assert sum(asked[job].get(name, 0) for job in running) <= most
-        if running and draw.random() < 0.6:
-            done = draw.choice(sorted(running))
-            running.discard(done)
-            rig.free(done)
-    for _ in range(100):
-        rig.settle()
-        for started in set(rig.started()) - seen:
-            seen.add(started)
-            running.add(started)
-        check(rig)
-        if not running:
-            break
-        rig.free(running.pop())
-    assert not list(rig.sched.pending_jobs())
-    assert used(rig) == {}
-
-
 # -- in the plan -----------------------------------------------------------------------------------
 
 PLANNED = {"total": 3, "plan": True}
-IN_ORDER = pytest.mark.parametrize(
-    "args",
-    [(), ("promises=unlimited",), ("guarantee=none",)],
-    ids=["easy", "conservative", "no-guarantee"],
-)
-
-
-def told(rig, jobid):
-    sched = rig.annotations(jobid).get("sched", {})
-    when = sched.get("t_estimate")
-    return None if when is None else (round(when - START_TIME), sched.get("t_estimate_kind"))
 
 
 @IN_ORDER
-def test_a_job_is_promised_when_nodes_and_licences_are_there(args):
-    rig = load(Backfill, args, matlab=PLANNED)
+def test_a_job_is_promised_when_nodes_and_licences_are_there(policy, args):
+    rig = load(policy, args, matlab=PLANNED)
     rig.alloc(1, wants(2, duration=100))
     rig.settle()
     rig.alloc(2, wants(3, duration=100))
-    rig.settle()
-    rig.wait(2)
-    assert told(rig, 2) == (100, "promised")
-    assert reason(rig, 2) == "licenses: matlab 2 of 3 in use; needs 3"
+    assert rig.estimate(2) == (100, "promised")
+    assert rig.reason(2) == "licenses: matlab 2 of 3 in use; needs 3"
     rig.alloc(3, wants(1, duration=200))  # would not be back by then
     rig.alloc(4, wants(1, duration=50))
     rig.alloc(5, jobspec(1, duration=1000))
-    rig.settle()
     assert rig.started() == [1, 4, 5]
     rig.free(4)
-    rig.settle()
     assert rig.started() == [1, 4, 5]
     rig.wait(50)
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 4, 5, 2]
     check(rig)
     rig.free(2)
-    rig.settle()
     assert rig.started() == [1, 4, 5, 2, 3]
     check(rig)
 
 
 @IN_ORDER
-def test_nodes_that_come_later_than_licences(args):
-    rig = load(Backfill, args, matlab=PLANNED)
+def test_nodes_that_come_later_than_licences(policy, args):
+    rig = load(policy, args, matlab=PLANNED)
     rig.alloc(1, wants(3, duration=100))
     rig.alloc(2, jobspec(12, duration=150))
     rig.settle()
     rig.alloc(3, wants(2, slots=14, duration=100))
-    rig.settle()
-    rig.wait(2)
-    assert told(rig, 3) == (150, "promised")
+    assert rig.estimate(3) == (150, "promised")
     rig.alloc(4, jobspec(3, duration=120))  # leaves it its nodes
-    rig.settle()
     assert rig.started() == [1, 2, 4]
 
 
@@ -360,14 +258,11 @@ def test_licences_that_never_come_back_keep_no_nodes(duration):
     rig.settle()
     rig.alloc(2, wants(2, slots=15))
     rig.alloc(3, jobspec(15, duration=100 if duration else 0))
-    rig.settle()
-    rig.wait(2)
     assert rig.started() == [1, 3]
-    assert told(rig, 2) == ((500, "promised") if duration else None)
+    assert rig.estimate(2) == ((500, "promised") if duration else None)
     assert (2 in rig.sched.admission.deferred) == (duration == 0)
     rig.free(1)
     rig.free(3)
-    rig.settle()
     assert rig.started() == [1, 3, 2]
     check(rig)
 
@@ -378,10 +273,9 @@ def test_a_running_job_gets_more_time():
     rig.alloc(2, wants(3, duration=100))
     rig.settle()
     rig.expire(1, rig.now + 300)
-    rig.settle()
     rig.wait(120)
     assert rig.started() == [1]
-    assert told(rig, 2) == (300, "promised")
+    assert rig.estimate(2) == (300, "promised")
 
 
 @pytest.mark.parametrize("policy, args", [(Fifo, ()), (Backfill, ("promise=all",))])
@@ -391,7 +285,6 @@ def test_where_no_plan_goes_by_the_queue_it_is_any_licence(policy, args):
     rig.settle()
     rig.alloc(2, wants(3))
     rig.alloc(3, wants(1))
-    rig.settle()
     assert rig.started() == [1, 3]
     assert 2 in rig.sched.admission.deferred
     check(rig)
@@ -469,7 +362,7 @@ def test_what_is_used_elsewhere_is_left_to_others(policy, args, tmp_path):
     rig.settle()
     assert 1 in rig.sched.running and 2 not in rig.sched.running
     rig.wait(10)
-    assert reason(rig, 2) == "licenses: matlab 1 of 4 in use, 3 elsewhere; needs 2"
+    assert rig.reason(2) == "licenses: matlab 1 of 4 in use, 3 elsewhere; needs 2"
     assert (listed(rig)["elsewhere"], listed(rig)["stale"]) == (3, False)
     write(path, "matlab 1\n", rig)
     rig.wait(31)
@@ -484,7 +377,6 @@ def test_the_last_number_holds_and_its_age_is_told(policy, args, tmp_path):
     write(path, "matlab 3\n", age=60)
     rig = load(policy, args, **matlab(path, **{"max-age": "2m"}))
     rig.alloc(1, wants(2))
-    rig.settle()
     assert not listed(rig)["stale"]
     path.unlink()
     rig.wait(100)
@@ -535,20 +427,17 @@ def test_a_new_table_keeps_what_was_read_and_reads_one_file_once(tmp_path):
     write(path, "matlab 2\nansys 1\n")
     rig = load(Fifo, (), **matlab(path))
     path.unlink()
-    reload(
-        rig, matlab={"total": 9, "elsewhere": str(path)}, ansys={"total": 2, "elsewhere": str(path)}
+    elsewhere = {"elsewhere": str(path)}
+    rig.reconfigure(
+        {"licenses": {"matlab": {"total": 9, **elsewhere}, "ansys": {"total": 2, **elsewhere}}}
     )
     assert {one["name"]: one["elsewhere"] for one in rig.ask("sched.limits")[1]["licenses"]} == {
         "matlab": 2,
         "ansys": 1,
     }
-    reload(rig)
+    rig.reconfigure({})
     rig.wait(100)
-    assert rule_is_gone(rig)
-
-
-def rule_is_gone(rig):
-    return "licenses" not in [rule.name for rule in rig.sched.admission.rules]
+    assert "licenses" not in [rule.name for rule in rig.sched.admission.rules]
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,19 @@
 """Every row of the allocation protocol (RFC 27), at the message level: well formed, mutated, out of
 order."""
 
-import copy
 import errno
 import json
 import sys
 
 import pytest
-from peers import Guide, R, Rig, jobspec
+from peers import Guide, R, Rig, jobspec, part_of
 
 ERR = 3
 
 
 @pytest.fixture
 def rig():
-    rig = Rig(R(4, 4))
-    rig.load(Guide)
+    rig = Rig(R(4, 4), Guide)
     return rig
 
 
@@ -32,7 +30,7 @@ def healthy(rig, jobid=4242):
         rig.cancel(jobid)
     rig.settle()
     assert len(rig.sched._queue) == before
-    rig.sched.resources._check()
+    rig.sched.resources.check()
 
 
 # -- sched.alloc -----------------------------------------------------------------------------------
@@ -40,7 +38,6 @@ def healthy(rig, jobid=4242):
 
 def test_success_is_one_message_with_R_as_stored(rig):
     rig.alloc(100, jobspec(2))
-    rig.settle()
     (answer,) = rig.answers(100)
     assert list(answer) == ["id", "type", "R"]
     assert answer["type"] == 0
@@ -50,37 +47,20 @@ def test_success_is_one_message_with_R_as_stored(rig):
 def test_R_is_stored_before_success_is_sent(rig):
     rig.kvs.hold()
     rig.alloc(100)
-    rig.settle()
     assert rig.answers(100) == []
     rig.kvs.release()
-    rig.settle()
     assert rig.success(100)
-
-
-def test_two_requests_answered_in_reverse_order_reach_the_right_jobs(rig):
-    rig.alloc(1, jobspec(16))
-    rig.settle()
-    rig.alloc(2, jobspec(2))
-    rig.alloc(3, jobspec(1))
-    rig.prioritize((3, 20))
-    rig.free(1)
-    rig.settle()
-    assert rig.started() == [1, 3, 2]
-    assert rig.success(2)["R"]["execution"]["nslots"] == 2
-    assert rig.success(3)["R"]["execution"]["nslots"] == 1
 
 
 def test_several_starts_of_a_turn_share_a_commit(rig):
     for jobid in range(1, 13):
         rig.alloc(jobid)
-    rig.settle()
     assert sorted(rig.started()) == list(range(1, 13))
     assert len(rig.kvs.commits) == 1
 
 
 def test_deny_carries_the_note(rig):
     rig.alloc(1, jobspec(17))
-    rig.settle()
     assert rig.answers(1) == [
         {
             "id": 1,
@@ -90,22 +70,13 @@ def test_deny_carries_the_note(rig):
     ]
 
 
-def test_cannot_parse_is_denied_and_logged(rig):
-    spec = jobspec(1)
-    del spec["resources"]
-    rig.alloc(1, spec)
-    rig.settle()
-    assert rig.denied(1) == "cannot parse jobspec: jobspec has no resources"
-    assert rig.logged(ERR) == ["alloc: cannot parse jobspec for ƒ2: jobspec has no resources"]
-
-
-@pytest.mark.parametrize("spec", [None, [], "text", 7, True])
-def test_a_jobspec_that_is_no_object_is_denied(rig, spec):
+@pytest.mark.parametrize("spec", [None, [], "text", 7, True, {"version": 1}])
+def test_a_jobspec_that_cannot_be_parsed_is_denied_and_logged(rig, spec):
     rig.send(
         "sched.alloc", {"id": 1, "priority": 16, "userid": 0, "t_submit": 1.0, "jobspec": spec}
     )
-    rig.settle()
-    assert rig.denied(1).startswith("cannot parse jobspec: ")
+    reason = rig.denied(1).partition("cannot parse jobspec: ")[2]
+    assert rig.logged(ERR) == [f"alloc: cannot parse jobspec for ƒ2: {reason}"]
     healthy(rig)
 
 
@@ -123,7 +94,6 @@ def test_a_jobspec_nested_past_any_depth_is_denied(rig):
     for _ in range(200):
         nested["resources"] = [{"type": "rack", "count": 1, "with": nested["resources"]}]
     rig.alloc(2, nested)
-    rig.settle()
     assert rig.denied(1) == "cannot parse jobspec: jobspec is nested too deeply"
     assert rig.success(2)
     rig.send_text("sched.alloc", f'{{"jobspec": {text}}}')
@@ -133,11 +103,9 @@ def test_a_jobspec_nested_past_any_depth_is_denied(rig):
 
 @pytest.mark.parametrize("attributes", [None, "none", {"system": None}, {"system": []}, {}])
 def test_a_jobspec_without_attributes_names_no_reservation(attributes):
-    rig = Rig(R(4, 4))
-    rig.load_file("sched-fifo")
+    rig = Rig(R(4, 4), "sched-fifo")
     spec = dict(jobspec(1), version=9999, attributes=attributes)
     rig.alloc(7, spec)
-    rig.settle()
     assert rig.success(7)
     assert rig.logged(3) == []
 
@@ -145,7 +113,6 @@ def test_a_jobspec_without_attributes_names_no_reservation(attributes):
 def test_an_unknown_constraint_operator_is_denied(rig):
     rig.alloc(1, jobspec(1, constraints={"foo": ["9"]}))
     rig.alloc(2, jobspec(1, constraints="foo"))
-    rig.settle()
     assert "foo" in rig.denied(1)
     assert rig.denied(2).startswith("cannot parse jobspec: ")
     healthy(rig)
@@ -203,7 +170,6 @@ def test_a_second_request_for_a_pending_job_is_ignored(rig):
     rig.alloc(2, jobspec(1))
     rig.settle()
     rig.free(1)
-    rig.settle()
     assert rig.success(2)
     assert rig.sched.stats_get()["errors"] == 1
 
@@ -215,11 +181,9 @@ def test_an_alloc_override_that_raises_loses_its_job_only():
                 raise RuntimeError("no odd jobs")
             super().alloc(request, jobid, *rest)
 
-    rig = Rig(R(1, 4))
-    rig.load(Odd)
+    rig = Rig(R(1, 4), Odd)
     rig.alloc(1)
     rig.alloc(2)
-    rig.settle()
     assert "no odd jobs" in rig.denied(1)
     assert rig.success(2)
     assert any("Traceback" in line for line in rig.logged(ERR))
@@ -228,23 +192,12 @@ def test_an_alloc_override_that_raises_loses_its_job_only():
 # -- sched.cancel ----------------------------------------------------------------------------------
 
 
-def test_cancel_of_a_pending_job(rig):
-    rig.alloc(1, jobspec(16))
-    rig.alloc(2)
-    rig.settle()
-    rig.cancel(2)
-    rig.settle()
-    assert rig.answers(2) == [{"id": 2, "type": 3}]
-    assert rig.sched._queue == []
-
-
 def test_cancel_clears_annotations_first(rig):
     rig.alloc(1, jobspec(16))
     rig.alloc(2)
     rig.settle()
     rig.sched._queue[0].request.annotate({"sched": {"t_estimate": 90.0, "reason_pending": None}})
     rig.cancel(2)
-    rig.settle()
     assert rig.answers(2) == [
         {"id": 2, "type": 1, "annotations": {"sched": {"t_estimate": 90.0}}},
         {"id": 2, "type": 1, "annotations": {"sched": {"t_estimate": None}}},
@@ -263,16 +216,6 @@ def test_cancel_of_what_is_not_pending_gets_no_message(rig, jobid):
     healthy(rig)
 
 
-def test_cancel_twice_is_answered_once(rig):
-    rig.alloc(1, jobspec(16))
-    rig.alloc(2)
-    rig.settle()
-    rig.cancel(2)
-    rig.cancel(2)
-    rig.settle()
-    assert len(rig.answers(2)) == 1
-
-
 def test_cancel_while_R_is_stored_is_too_late(rig):
     rig.kvs.hold()
     rig.alloc(1)
@@ -280,7 +223,6 @@ def test_cancel_while_R_is_stored_is_too_late(rig):
     rig.cancel(1)
     rig.settle()
     rig.kvs.release()
-    rig.settle()
     assert [p["type"] for p in rig.answers(1)] == [0]
     rig.free(1)
     rig.settle()
@@ -296,7 +238,6 @@ def test_a_cancelled_job_may_come_back(rig):
         rig.alloc(2)
     rig.settle()
     rig.free(1)
-    rig.settle()
     assert [p["type"] for p in rig.answers(2)] == [3, 3, 3, 0]
 
 
@@ -348,16 +289,11 @@ def test_malformed_prioritize_changes_nothing(rig, payload):
 def test_free_in_pieces(rig):
     rig.alloc(1, jobspec(1, nodes=4, cores=4))
     rig.alloc(2, jobspec(1, nodes=3, cores=4))
-    rig.settle()
     whole = rig.success(1)["R"]
     for rank in range(4):
-        part = copy.deepcopy(whole)
-        part["execution"]["R_lite"][0]["rank"] = str(rank)
-        part["execution"]["nodelist"] = [f"n{rank}"]
+        part = part_of(whole, str(rank))
         part["execution"].update(starttime=0.0, expiration=0.0)
-        del part["execution"]["nslots"]
         rig.free(1, part, final=rank == 3)
-        rig.settle()
         assert rig.started() == ([1] if rank < 2 else [1, 2])
     healthy(rig)
 
@@ -405,8 +341,7 @@ def test_a_free_override_gets_a_pool_and_may_raise():
                 raise RuntimeError("mine")
             super().free(jobid, R, final=final)
 
-    rig = Rig(R(1, 2))
-    rig.load(Mine)
+    rig = Rig(R(1, 2), Mine)
     rig.alloc(1)
     rig.alloc(2)
     rig.settle()
@@ -422,7 +357,6 @@ def test_a_free_override_gets_a_pool_and_may_raise():
 
 def test_expiration_reaches_the_pool(rig):
     rig.alloc(1, jobspec(1, duration=100))
-    rig.settle()
     assert rig.ask("sched.expiration", {"id": 1, "expiration": rig.now + 500}) == (0, None)
     assert rig.sched.resources.job_end_times() == [(1, rig.now + 500)]
     assert rig.ask("sched.expiration", {"id": 1, "expiration": 0.0}) == (0, None)
@@ -448,7 +382,6 @@ def test_expiration_reaches_the_pool(rig):
 )
 def test_expiration_payloads(rig, payload, errnum):
     rig.alloc(1)
-    rig.settle()
     got, text = rig.ask("sched.expiration", payload)
     assert got == errnum
     assert bool(text) == bool(errnum)
@@ -459,8 +392,7 @@ def test_an_expiration_override_that_raises_is_answered():
         def expiration(self, msg, jobid, expiration):
             raise RuntimeError("not today")
 
-    rig = Rig(R(1, 1))
-    rig.load(Mine)
+    rig = Rig(R(1, 1), Mine)
     assert rig.ask("sched.expiration", {"id": 1, "expiration": 1.0}) == (
         22,
         "RuntimeError: not today",
@@ -489,7 +421,6 @@ def test_an_expiration_override_that_raises_is_answered():
 def test_feasibility_looks_past_what_is_down_or_busy(rig, spec, text):
     rig.alloc(1, jobspec(16))
     rig.resource.update(down="1-3")
-    rig.settle()
     errnum, answer = rig.ask("feasibility.check", {"jobspec": spec})
     if text is None:
         assert (errnum, answer) == (0, None)
@@ -505,7 +436,6 @@ def test_feasibility_without_a_jobspec(rig, payload):
 def test_resource_status(rig):
     rig.alloc(1, jobspec(6))
     rig.resource.update(down="3")
-    rig.settle()
     errnum, status = rig.ask("sched.resource-status")
     assert errnum == 0
     assert list(status) == ["all", "allocated", "down"]
@@ -538,8 +468,7 @@ def test_resource_status_is_what_a_pool_says_that_has_its_own_account():
     class Mine(Guide):
         pool_class = Own
 
-    rig = Rig(R(4, 1))
-    rig.load(Mine)
+    rig = Rig(R(4, 1), Mine)
     _, status = rig.ask("sched.resource-status")
     for what in ("allocated", "down"):
         assert [entry["rank"] for entry in status[what]["execution"]["R_lite"]] == ["2"]
@@ -621,7 +550,7 @@ class Sending:
 
     def __call__(self):
         self.asked += 1
-        open_now = self.sent - len(self.rig.started())
+        open_now = self.sent - len(self.rig.started(settle=False))
         requests = []
         if self.queue and (self.limit is None or open_now < self.limit):
             # The request comes after the answer, which speaks of it as sent.
@@ -638,8 +567,7 @@ def test_quiescent_waits_for_requests_the_job_manager_has_not_sent_yet(rig):
 
 
 def test_quiescent_in_limited_mode_waits_for_what_is_sent_as_others_start():
-    rig = Rig(R(1, 4))
-    rig.load(Guide, "queue-depth=2")
+    rig = Rig(R(1, 4), Guide, "queue-depth=2")
     rig.manager.alloc_query = Sending(rig, range(1, 10), limit=2)
     assert rig.ask("sched.quiescent") == (0, {"status": 0, "alloc_current": 4})
     assert rig.manager.alloc_query.queue == [7, 8, 9]
@@ -670,11 +598,9 @@ class Forwarding(Guide):
 
 
 def test_a_success_that_cannot_be_sent_denies_the_job_and_frees_its_resources():
-    rig = Rig(R(1, 4))
-    rig.load(Forwarding)
+    rig = Rig(R(1, 4), Forwarding)
     rig.alloc(1, jobspec(4))
     rig.alloc(2, jobspec(4))
-    rig.settle()
     assert rig.denied(1) == "scheduler error: nobody there"
     assert rig.started() == [2]
     assert rig.sched.stats_get()["errors"] == 1
@@ -682,21 +608,17 @@ def test_a_success_that_cannot_be_sent_denies_the_job_and_frees_its_resources():
     rig.sched._requests._check()
     rig.free(2)
     rig.alloc(1, jobspec(1))  # it may be asked for again
-    rig.settle()
     assert [answer["type"] for answer in rig.answers(1)] == [2, 2]
 
 
 def test_an_error_after_a_success_was_sent_changes_nothing_for_the_job():
-    rig = Rig(R(1, 4))
-    rig.load(Forwarding)
+    rig = Rig(R(1, 4), Forwarding)
     rig.sched.early = False
     rig.alloc(1, jobspec(4))
-    rig.settle()
     assert rig.success(1) and len(rig.answers(1)) == 1
     assert rig.sched.stats_get()["errors"] == 1
     rig.free(1)
     rig.alloc(2, jobspec(4))
-    rig.settle()
     assert rig.started() == [1, 2]
 
 
@@ -714,8 +636,8 @@ def test_a_schedule_that_raises_costs_that_pass_and_backs_off():
                 raise RuntimeError("bug in the policy")
             super().schedule()
 
-    rig = Rig(R(1, 4))
-    sched = rig.load(Broken)
+    rig = Rig(R(1, 4), Broken)
+    sched = rig.sched
     delays = []
     for jobid in range(1, 12):
         rig.alloc(jobid)
@@ -742,10 +664,8 @@ def test_a_generator_that_raises_keeps_what_it_answered():
             yield
             raise RuntimeError("bug in the policy")
 
-    rig = Rig(R(1, 4))
-    rig.load(Broken)
+    rig = Rig(R(1, 4), Broken)
     rig.alloc(1)
-    rig.settle()
     assert rig.success(1)
     rig.alloc(2)
     rig.wait(1)
@@ -758,8 +678,7 @@ def test_other_override_points_that_raise_lose_that_event(point):
     def broken(self, *args):
         raise RuntimeError("bug in " + point)
 
-    rig = Rig(R(1, 1))
-    rig.load(type("Broken", (Guide,), {point: broken}))
+    rig = Rig(R(1, 1), type("Broken", (Guide,), {point: broken}))
     rig.alloc(1)
     rig.alloc(2)
     rig.settle()
@@ -779,18 +698,15 @@ def test_other_override_points_that_raise_lose_that_event(point):
 
 
 def test_updates_are_applied_as_a_unit_down_over_up_shrink_over_both():
-    rig = Rig(R(8, 1), up="0-2")
-    rig.load(Guide)
+    rig = Rig(R(8, 1), Guide, up="0-2")
     rig.resource.update(up="3-6", down="2,6", shrink="6")
-    rig.settle()
     status = rig.ask("sched.resource-status")[1]
     assert [e["rank"] for e in status["all"]["execution"]["R_lite"]] == ["0-5,7"]
     assert [e["rank"] for e in status["down"]["execution"]["R_lite"]] == ["2,7"]
 
 
 def test_down_of_an_allocated_rank_sends_nothing():
-    rig = Rig(R(1, 1))
-    rig.load(Guide)
+    rig = Rig(R(1, 1), Guide)
     rig.alloc(1)
     rig.settle()
     before = len(rig.received)
@@ -801,7 +717,6 @@ def test_down_of_an_allocated_rank_sends_nothing():
     rig.settle()
     assert len(rig.received) == before
     rig.resource.update(up="0")
-    rig.settle()
     assert rig.started() == [1, 2]
 
 
@@ -809,10 +724,8 @@ def test_shrink_denies_what_became_infeasible_but_drain_does_not(rig):
     rig.alloc(1, jobspec(1))
     rig.alloc(2, jobspec(1, nodes=4, cores=4))
     rig.resource.update(down="3")
-    rig.settle()
     assert rig.answers(2) == []
     rig.resource.update(down="3", shrink="3")
-    rig.settle()
     assert "need 4 node" in rig.denied(2)
 
 
@@ -822,10 +735,8 @@ def test_property_updates_let_a_job_run(rig):
     rig.resource.update(property_add={"fast": "2"})
     rig.settle()
     rig.alloc(2, jobspec(1, constraints={"properties": ["fast"]}))
-    rig.settle()
     assert rig.success(2)["R"]["execution"]["R_lite"][0]["rank"] == "2"
     rig.resource.update(property_remove={"fast": "2", "nosuch": "1"})
-    rig.settle()
     errnum, _ = rig.ask(
         "feasibility.check", {"jobspec": jobspec(1, constraints={"properties": ["fast"]})}
     )
@@ -871,22 +782,17 @@ def test_a_pool_without_an_operation_warns_once():
     class Mine(Guide):
         pool_class = Plain
 
-    rig = Rig(R(1, 1))
-    rig.load(Mine)
+    rig = Rig(R(1, 1), Mine)
     rig.resource.update(property_add={"x": "0"})
     rig.resource.update(property_add={"y": "0"})
-    rig.settle()
     assert len([line for line in rig.logged(4) if "add_property" in line]) == 1
     healthy(rig)
 
 
 @pytest.mark.parametrize("userid", [{"id": 1}, [], "root", -1, 1.5, None, True, 1 << 70])
 def test_a_userid_that_is_none_is_that_of_nobody(userid):
-    rig = Rig(R(1, 4))
-    rig.load_file("sched-backfill", "predict=class")
+    rig = Rig(R(1, 4), "sched-backfill", "predict=class")
     rig.alloc(1, userid=userid)
-    rig.settle()
     assert rig.started() == [1]
     rig.free(1)
-    rig.settle()
     assert not rig.logged(3) and rig.sched.running == {}

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """What the author of a policy gets wrong is said: what there is to it besides the table of test_mistakes_everywhere.py."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from flux.scheduler import Scheduler
 from flux.scheduler.misspelled import OVERRIDABLE
 from flux.scheduler.policies import Backfill
-from flux.scheduler.testing import EndlessLoop, FakeInstance, SchedulerErrors, make_R
+from flux.scheduler.testing import FakeInstance, SchedulerErrors, make_R
 from flux_engine.kernel import watchdog
 
 
@@ -66,26 +65,6 @@ def test_a_rank_that_is_down():
     instance.run_until_idle()
     instance.submit(1)
     assert "the instance has no rank 1" in errors_of(instance)
-
-
-def test_an_endless_loop_says_in_which_line(monkeypatch):
-    until = (
-        time.process_time() + 30
-    )  # a watchdog that is off fails the test, and does not hold it up
-
-    def loops(self, job):
-        while time.process_time() < until:
-            try:
-                len("here")
-            except Exception:
-                continue
-
-    monkeypatch.setattr(watchdog, "LONGEST_TURN", 0.1)
-    instance = loaded(loops)
-    instance.submit(1)
-    with pytest.raises(EndlessLoop, match=r"test_mistakes\.py:\d+ \(loops\)"):
-        instance.run_until_idle()
-    assert not instance.is_loaded
 
 
 def test_many_short_turns_are_no_endless_loop(monkeypatch):

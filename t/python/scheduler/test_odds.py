@@ -116,8 +116,6 @@ def test_memory_is_bounded_and_keeps_the_users_whose_jobs_ended_last(monkeypatch
 
 # -- calibration -----------------------------------------------------------------------------------
 
-HOUR = 3600.0
-
 
 def calibrated(*misses):
     """One that has learnt misses, of a user each. All odds have a width of 1000 s."""
@@ -189,13 +187,10 @@ SPEC = jobspec(1, nodes=1, exclusive=True, duration=100)
 
 def busy(policy=Fifo, *args, shares=(50.0,) * 8, userid=7, **keys):
     """One node, on which job 1 runs, of 100 s, whose user's jobs took such run times of 100 s before."""
-    rig = Rig(R(1, 4), **keys)
-    load = rig.load_file if isinstance(policy, str) else rig.load
-    load(policy, "queue-depth=unlimited", *args)
+    rig = Rig(R(1, 4), policy, "queue-depth=unlimited", *args, **keys)
     for run in shares:
         rig.sched.odds.shares.learn(userid, 100.0, run)
     rig.alloc(1, SPEC, userid=userid)
-    rig.settle()
     rig.begun = rig.success(1)["R"]["execution"]["starttime"]
     return rig
 
@@ -214,7 +209,6 @@ def explained(rig, jobid):
 def test_when_says_the_likely_start_beside_the_latest(policy):
     rig = busy(policy)
     rig.alloc(2, SPEC, userid=7)
-    rig.settle()
     answer = asked(rig, "when", jobspec=SPEC)
     assert answer["start"] == answer["t_p90"] == rig.begun + 200  # no miss is known yet
     assert answer["t_likely"] == rig.begun + 100
@@ -223,7 +217,6 @@ def test_when_says_the_likely_start_beside_the_latest(policy):
 def test_nine_of_ten():
     rig = busy(shares=(10.0,) * 12 + (60.0,) * 6 + (90.0,) * 2)
     rig.alloc(2, SPEC, userid=7)
-    rig.settle()
     odds = explained(rig, 2)["odds"]
     # Which shares the plays draw is up to their seeds: all odds are among them, the two in this order.
     assert odds["t_likely"] - rig.begun in (10, 60)
@@ -242,19 +235,16 @@ def test_what_has_run_for_long_takes_longer():
 def test_a_job_that_starts_at_once_is_certain_to():
     rig = busy()
     rig.free(1)
-    rig.settle()
     answer = asked(rig, "when", jobspec=SPEC)
     assert answer["verdict"] == "now"
     assert answer["t_likely"] == answer["t_p90"] == answer["start"]
 
 
 def test_behind_a_job_without_a_limit_a_start_may_be_likely():
-    rig = Rig(R(1, 4))
-    rig.load(Fifo)
+    rig = Rig(R(1, 4), Fifo)
     for _ in range(LEAST_JOBS):
         rig.sched.odds.shares.learn(0, math.inf, 40.0)
     rig.alloc(1, jobspec(4))
-    rig.settle()
     begun = rig.success(1)["R"]["execution"]["starttime"]
     answer = asked(rig, "when", jobspec=jobspec(1, duration=10))
     assert (answer["verdict"], answer["start"]) == ("unknown", None)
@@ -265,7 +255,6 @@ def test_behind_a_job_without_a_limit_a_start_may_be_likely():
 def test_before_jobs_have_ended_nothing_is_likely():
     rig = busy(shares=(50.0,) * (LEAST_JOBS - 1))
     rig.alloc(2, SPEC)
-    rig.settle()
     answer = asked(rig, "when", jobspec=SPEC)
     assert answer["start"] == rig.begun + 200 and answer["t_likely"] is answer["t_p90"] is None
     job = explained(rig, 2)
@@ -275,7 +264,6 @@ def test_before_jobs_have_ended_nothing_is_likely():
 def test_explain_says_what_was_played_and_what_it_was_corrected_by():
     rig = busy()
     rig.alloc(2, SPEC, userid=7)
-    rig.settle()
     line = asked(rig, "explain", all=True)["jobs"][0]
     assert line["t_likely"] is line["t_p90"] is None  # nobody has asked about it
     likely = rig.begun + 50
@@ -288,18 +276,15 @@ def test_explain_says_what_was_played_and_what_it_was_corrected_by():
 def test_what_was_said_first_is_compared_with_the_start():
     rig = busy()
     rig.alloc(2, SPEC, userid=7)
-    rig.settle()
     explained(rig, 2)
     rig.wait(70)
     explained(rig, 2)  # by now it is another answer
     rig.free(1)
-    rig.settle()
     start = rig.success(2)["R"]["execution"]["starttime"]
     ((userid, _, miss),) = rig.sched.odds.calibration.stored()
     assert (userid, miss) == (7, round((start - rig.begun - 50) / LEAST_WIDTH_S, 3))
     # A job that leaves without a start says nothing.
     rig.alloc(3, SPEC, userid=8)
-    rig.settle()
     explained(rig, 3)
     rig.cancel(3)
     rig.settle()
@@ -309,9 +294,7 @@ def test_what_was_said_first_is_compared_with_the_start():
 def test_a_promise_is_kept_so_odds_are_not_beyond_it():
     rig = busy(Backfill)
     rig.alloc(2, SPEC, userid=7)
-    rig.settle()
-    rig.wait(2)  # it is told its promise
-    assert rig.annotations(2)["sched"]["t_estimate_kind"] == "promised"
+    assert rig.shown(2)["t_estimate_kind"] == "promised"
     for userid in range(9):  # they started long after they were said to
         rig.sched.odds.calibration.learn(userid, 0.0, Played(0.0, 0.0), 100 * LEAST_WIDTH_S)
     job = explained(rig, 2)
@@ -319,40 +302,32 @@ def test_a_promise_is_kept_so_odds_are_not_beyond_it():
     assert job["odds"]["t_p90"] == rig.begun + 50
 
 
-def sched_annotations(rig, jobid):
-    return rig.annotations(jobid).get("sched", {})
-
-
 def test_pending_jobs_are_told():
     rig = busy(Fifo, "odds-depth=2")
     for jobid in (2, 3, 4):
         rig.alloc(jobid, SPEC, userid=7)
-    rig.settle()
     rig.wait(30)
-    told = [sched_annotations(rig, jobid).get("t_likely") for jobid in (2, 3, 4)]
+    told = [rig.shown(jobid).get("t_likely") for jobid in (2, 3, 4)]
     assert told == [rig.begun + 50, rig.begun + 100, None]
-    assert sched_annotations(rig, 2)["t_p90"] == rig.begun + 100
+    assert rig.shown(2)["t_p90"] == rig.begun + 100
     # One that is not among the first any more is not told old odds for ever.
     rig.prioritize((4, 31))
-    rig.settle()
     rig.wait(30)
-    assert sched_annotations(rig, 4)["t_likely"] is not None
-    assert sched_annotations(rig, 3).get("t_likely") is None
+    assert rig.shown(4)["t_likely"] is not None
+    assert rig.shown(3).get("t_likely") is None
 
 
 @pytest.mark.parametrize("args", [(), ("odds-depth=0",)])
 def test_where_time_is_virtual_they_are_told_only_if_that_was_asked_for(args):
     rig = busy(Fifo, *args)
     rig.alloc(2, SPEC, userid=7)
-    rig.settle()
     rig.wait(30)
-    assert "t_likely" not in sched_annotations(rig, 2) and "t_estimate" in sched_annotations(rig, 2)
+    assert "t_likely" not in rig.shown(2) and "t_estimate" in rig.shown(2)
 
 
 def test_off_nothing_is_learnt_kept_or_answered():
     rig = busy("sched-fifo", "odds-depth=0")
     rig.alloc(2, SPEC, userid=7)
-    rig.settle()
     answer = asked(rig, "when", jobspec=SPEC)
     assert answer["start"] == rig.begun + 200 and answer["t_likely"] is answer["t_p90"] is None
     assert "odds" not in explained(rig, 2)
@@ -364,26 +339,19 @@ def test_off_nothing_is_learnt_kept_or_answered():
     assert odds_service.KEY not in rig.kvs.values
 
 
-@pytest.mark.parametrize("value", ["-1", "x", "1.5", ""])
-def test_an_odds_depth_that_is_none_is_refused(value):
-    with pytest.raises(ValueError, match="expected a number of jobs, 0 for none"):
-        Rig(R(1, 4)).load(Fifo, f"odds-depth={value}")
-
-
 # -- over a reload ---------------------------------------------------------------------------------
 
 
 def test_what_was_learnt_is_there_after_a_reload():
     rig = busy("sched-fifo")
     rig.alloc(2, SPEC, userid=7)
-    rig.settle()
     explained(rig, 2)
     rig.wait(80)
     rig.free(1)
     rig.settle()
     kept = list(rig.sched.odds.text())
     rig.unload()
-    rig.load_file("sched-fifo")
+    rig.load("sched-fifo")
     assert list(rig.sched.odds.text()) == kept
     stored = json.loads("".join(kept))
     assert stored["misses"] == [
@@ -425,7 +393,6 @@ def plays(monkeypatch):
 def test_a_question_costs_so_many_plays_and_the_same_again_none(plays):
     rig = busy()
     rig.alloc(2, SPEC, userid=7)
-    rig.settle()
     explained(rig, 2)
     (question, answer) = [one for one in plays if one != ("estimates", False)][-2:]
     assert question == ("estimates", True) and len(answer["plays"]) == PLAYS
@@ -453,7 +420,6 @@ def test_a_play_makes_so_many_steps_at_most(monkeypatch, plays):
     rig = busy(estimates=False)
     for jobid in range(2, 300):
         rig.alloc(jobid, SPEC, userid=7)
-    rig.settle()
     answer = asked(rig, "when", jobspec=SPEC)
     assert answer["start"] is not None and answer["t_likely"] is answer["t_p90"] is None
     # The job does not start in any: three are enough to know that there are no odds.

@@ -15,7 +15,7 @@ STRICT = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
 def make(module, *args, cls=Rig, estimates=True, **keys):
     properties = {"a": "0-3", "b": "4-7", "ab": "0-7", "wide": "2-5"}
     rig = cls(R(8, 4, properties=properties), estimates=estimates)
-    rig.load_file(module, *args, **keys)
+    rig.load(module, *args, **keys)
     return rig
 
 
@@ -36,7 +36,6 @@ def test_queues_with_nodes_of_their_own(module):
     fill(rig, "a")
     rig.alloc(3, whole(2, "a", 2000))
     rig.alloc(4, whole(4, "b", 2000))
-    rig.settle()
     assert rig.started() == [1, 4]
 
 
@@ -45,7 +44,6 @@ def test_off_by_default(module):
     rig = make(module, "queue-depth=unlimited")
     fill(rig, "a")
     rig.alloc(3, whole(1, "b"))
-    rig.settle()
     assert rig.started() == [1]
 
 
@@ -56,7 +54,6 @@ def test_sched_backfill_can_be_strict():
         rig.alloc(2, whole(4, "a", 1000))
         # Beyond the promise of 2, but on nodes that it does not want: of no matter to the plan.
         rig.alloc(3, whole(4, "b"))
-        rig.settle()
         assert rig.started() == [1, 3], order
         assert rig.success(3)["annotations"]["sched"]["selection_type"] == (
             "immediate" if order == "queue" else "backfilled"
@@ -69,10 +66,8 @@ def test_queues_that_share_nodes_go_by_priority(module):
     fill(rig, "a")
     rig.alloc(3, whole(1, "wide", 10), priority=16)  # behind 2, with which it shares nodes
     rig.alloc(4, whole(1, "b", 10))  # behind 3, with which it shares nodes
-    rig.settle()
     assert rig.started() == [1]
     rig.alloc(5, whole(1, "wide", 10), priority=20)
-    rig.settle()
     assert rig.started() == [1, 5]
 
 
@@ -94,9 +89,7 @@ def test_estimates_and_reasons_are_each_queues_own(module):
     rig.alloc(4, whole(1, "a", 10))
     rig.alloc(5, whole(1, "b", 10))
     rig.alloc(6, whole(1, "b", 10))
-    rig.settle()
-    rig.wait(3)
-    shown = {jobid: rig.annotations(jobid)["sched"] for jobid in (3, 4, 5, 6)}
+    shown = {jobid: rig.shown(jobid) for jobid in (3, 4, 5, 6)}
     assert {jobid: one.get("t_estimate") for jobid, one in shown.items()} == {
         3: begin + 1000,
         4: None,  # behind a job without a limit
@@ -114,7 +107,6 @@ def test_questions_know_the_order(module):
     begin = rig.now
     rig.alloc(1, whole(4, "a", 1000))
     rig.alloc(2, whole(4, "a"))
-    rig.settle()
     rig.wait(2)
 
     def when(queue):
@@ -127,17 +119,9 @@ def test_questions_know_the_order(module):
     (kind,) = rig.ask("sched.windows", {"horizon": 3600})[1]["kinds"]
     assert kind["steps"] == [[4, rig.now + 3600]] and kind["total"] == 8
     rig.alloc(3, whole(8, "ab", 10))
-    rig.settle()
     (kind,) = rig.ask("sched.windows", {"horizon": 3600})[1]["kinds"]
     assert kind["steps"] == []
     assert begin < rig.now
-
-
-@pytest.mark.parametrize("value", ["", "both", "queue=1"])
-def test_bad_order(value):
-    with pytest.raises(ValueError) as caught:
-        make("sched-fifo", f"order={value}")
-    assert str(caught.value) == f"order={value!r} is invalid: expected 'queue' or 'strict'"
 
 
 @STRICT
@@ -182,56 +166,9 @@ class FairShare(Backfill):
         return (self.used[job.userid], -job.priority)
 
 
-def promises_agree(sched):
-    """The queue and the promise book are in order, and the plan has exactly what the book has."""
-    heap = sched._backlog.jobs.to_list()
-    assert all(one < next_one for one, next_one in zip(heap, heap[1:]))
-    promised = list(sched.promises)
-    assert promised == sorted(promised)
-    plan = sched.planning.current()
-    assert {job.jobid for job in promised} == {key for key in plan.promises() if key >= 0}
-    assert all(sched.pending(job.jobid) is job for job in promised)
-    assert all(list(line) == sorted(line) for line in sched._backlog.lines.values())
-
-
-@pytest.mark.parametrize(
-    "args", [(), ("promises=4",), ("promises=unlimited",), ("guarantee=none",)]
-)
-@pytest.mark.parametrize("seed", range(3))
-def test_reorder_under_backfill(args, seed):
-    """Many jobs have a promise when the order changes, and lose it by their own name only."""
-    rnd = random.Random(f"{args} {seed}")
-    rig = Simulation(R(8, 4))
-    sched = rig.load(FairShare, "log-level=err", *args)
-    for jobid in range(1, 60):
-        limit = rnd.choice([50, 200, 500])
-        spec = whole(rnd.randint(1, 8), duration=limit)
-        rig.submit(jobid, spec, runtime=rnd.randint(1, limit), userid=rnd.randint(0, 4))
-    rig.settle()
-    gone = set()
-    for _ in range(60):
-        for user in sched.used:
-            sched.used[user] = rnd.random()
-        sched.reorder()
-        promises_agree(sched)
-        waiting = [job.jobid for job in sched.pending_jobs()]
-        what = rnd.random()
-        if waiting and what < 0.3:
-            gone.add(waiting[rnd.randrange(len(waiting))])
-            rig.cancel(max(gone & set(waiting)))
-        elif waiting and what < 0.6:
-            rig.prioritize((rnd.choice(waiting), rnd.randint(0, 31)))
-        rig.wait(rnd.choice([0, 10, 100]))
-        promises_agree(sched)
-    rig.wait(30000)
-    assert sorted(rig.started()) == sorted(set(range(1, 60)) - gone)
-    assert not rig.logged(3), rig.logged(3)
-    assert len(sched.promises) == 0 and not sched.planning.current().promises()
-
-
 def test_reorder_changes_who_is_promised_the_next_start():
-    rig = Rig(R(8, 4))
-    sched = rig.load(FairShare, "promises=1")
+    rig = Rig(R(8, 4), FairShare, "promises=1")
+    sched = rig.sched
     begin = rig.now
     rig.alloc(1, whole(8, duration=100), userid=0)
     rig.settle()
@@ -244,7 +181,6 @@ def test_reorder_changes_who_is_promised_the_next_start():
     sched.look_again()
     rig.wait(2)
     assert [job.jobid for job in sched.promises] == [3]
-    assert rig.annotations(3)["sched"]["t_estimate"] == begin + 100
+    assert rig.shown(3)["t_estimate"] == begin + 100
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 3]

@@ -71,8 +71,7 @@ def test_simultaneous_events_alone_make_no_delay():
 
 
 def test_events_of_a_turn_share_a_pass():
-    rig = Rig(R(4, 4))
-    rig.load(Guide)
+    rig = Rig(R(4, 4), Guide)
     for jobid in range(1, 9):
         rig.alloc(jobid)
     rig.settle()
@@ -80,12 +79,16 @@ def test_events_of_a_turn_share_a_pass():
 
 
 def test_nothing_is_requested_while_the_queue_is_empty():
-    rig = Rig(R(2, 1))
-    rig.load(Guide)
+    rig = Rig(R(2, 1), Guide)
     rig.resource.update(down="0")
     rig.resource.update(up="0")
     rig.settle()
     assert rig.sched.stats_get()["sched_passes"] == 0
+    rig.alloc(1)
+    rig.settle()
+    rig.free(1)
+    rig.settle()
+    assert rig.sched.stats_get()["sched_passes"] == 1
 
 
 def test_a_class_with_its_own_queue_is_always_called():
@@ -98,8 +101,7 @@ def test_a_class_with_its_own_queue_is_always_called():
         def schedule(self):
             calls.append("pass")
 
-    rig = Rig(R(2, 1))
-    rig.load(Own)
+    rig = Rig(R(2, 1), Own)
     rig.resource.update(down="0")
     rig.settle()
     rig.alloc(5)
@@ -121,12 +123,11 @@ def test_start_schedule_can_be_replaced():
             self._sched_pending = False
             self.schedule()
 
-    rig = Rig(R(2, 1))
-    sched = rig.load(Remote)
+    rig = Rig(R(2, 1), Remote)
+    sched = rig.sched
     rig.alloc(1)
     rig.alloc(2)
-    rig.settle()
-    assert (sched.asked, rig.started()) == (2, [])
+    assert (rig.started(), sched.asked) == ([], 2)
     rig.wait(5)
     assert rig.started() == [1, 2]
     assert sched._sched_interval_ewma == 0.0
@@ -136,8 +137,8 @@ def test_start_schedule_can_be_replaced():
 
 
 def test_one_step_a_turn_and_an_event_starts_afresh():
-    rig = Rig(R(4, 4))
-    sched = rig.load(Stepping)
+    rig = Rig(R(4, 4), Stepping)
+    sched = rig.sched
     for jobid in (1, 2, 3):
         rig.alloc(jobid)
     while len(sched.notes) < 2:
@@ -164,8 +165,8 @@ def test_a_pass_over_a_queue_that_emptied_is_closed():
             finally:
                 self.ended = True
 
-    rig = Rig(R(1, 1))
-    sched = rig.load(Slow)
+    rig = Rig(R(1, 1), Slow)
+    sched = rig.sched
     rig.alloc(1)
     rig.settle()
     rig.cancel(1)
@@ -181,8 +182,8 @@ def test_a_yielded_number_is_a_wait():
                 yield pause
                 self.times.append(self.now())
 
-    rig = Rig(R(1, 1))
-    sched = rig.load(Patient)
+    rig = Rig(R(1, 1), Patient)
+    sched = rig.sched
     rig.alloc(1)
     rig.wait(10)
     steps = [later - sooner for sooner, later in zip(sched.times, sched.times[1:])]
@@ -203,8 +204,8 @@ def test_a_generator_that_will_not_close_is_counted():
                     self.refusals -= 1
                     yield 2
 
-    rig = Rig(R(1, 1))
-    sched = rig.load(Stubborn)
+    rig = Rig(R(1, 1), Stubborn)
+    sched = rig.sched
     rig.alloc(1)
     rig.settle()
     rig.alloc(2)
@@ -228,8 +229,8 @@ class Forecasting(Guide):
 
 
 def test_a_forecast_runs_to_its_end_and_then_once_more():
-    rig = Rig(R(1, 1))
-    sched = rig.load(Forecasting)
+    rig = Rig(R(1, 1), Forecasting)
+    sched = rig.sched
     rig.alloc(1, jobspec(1))
     rig.alloc(2)
     rig.settle()
@@ -249,8 +250,8 @@ def test_synchronous_forecasts_count_too():
         def forecast(self):
             pass
 
-    rig = Rig(R(1, 1))
-    sched = rig.load(Plain)
+    rig = Rig(R(1, 1), Plain)
+    sched = rig.sched
     rig.alloc(1)
     rig.settle()
     assert sched.stats_get()["forecast_passes"] == 0  # nothing was left to forecast
@@ -271,8 +272,8 @@ def test_a_costly_forecast_rests_nine_times_as_long():
     class Watch:
         reading = 0.0
 
-    rig = Rig(R(1, 1))
-    sched = rig.load(Costly)
+    rig = Rig(R(1, 1), Costly)
+    sched = rig.sched
     sched._passes.forecasts.stopwatch = lambda: Watch.reading
     rig.alloc(1)
     rig.alloc(2)
@@ -288,8 +289,7 @@ def test_stale_annotations_after_the_answer_are_dropped(answer):
             yield 5
             job.request.annotate({"sched": {"t_estimate": 1.0}})
 
-    rig = Rig(R(1, 1))
-    rig.load(Late)
+    rig = Rig(R(1, 1), Late)
     rig.alloc(1)
     rig.alloc(2, jobspec(1))
     rig.wait(1)

@@ -74,10 +74,8 @@ def test_a_bug_of_the_pool_in_parsing_is_counted_and_traced():
     class Mine(Guide):
         pool_class = Buggy
 
-    rig = Rig(R(4, 4))
-    rig.load(Mine)
+    rig = Rig(R(4, 4), Mine)
     rig.alloc(1, jobspec(1, colour=7))
-    rig.settle()
     assert (
         rig.denied(1)
         == "cannot parse jobspec: AttributeError: 'int' object has no attribute 'lower'"
@@ -87,7 +85,6 @@ def test_a_bug_of_the_pool_in_parsing_is_counted_and_traced():
     assert "Traceback" in logged and "ƒ2" in logged
     # What the jobspec lacks, or has of the wrong kind, is its user's mistake.
     rig.alloc(2, {"version": 1})
-    rig.settle()
     assert rig.denied(2)
     assert rig.sched.stats_get()["errors"] == 1
 
@@ -100,8 +97,7 @@ def test_a_bug_of_the_pool_in_a_feasibility_check_is_counted_and_traced():
     class Mine(Guide):
         pool_class = Buggy
 
-    rig = Rig(R(4, 4))
-    rig.load(Mine)
+    rig = Rig(R(4, 4), Mine)
     assert rig.ask("feasibility.check", {"jobspec": jobspec()}) == (
         22,
         "ZeroDivisionError: division by zero",

@@ -43,18 +43,29 @@ def make(*policy, nodes=4, cores=4, config=None, tree=False, **keys):
     return instance
 
 
-def standby(instance, nodes=1, duration=10000, **keys):
-    keys = {"queue": "standby", "exclusive": True, **keys}
+def standby(instance, nodes=1, duration=10000, queue="standby", exclusive=True, **keys):
+    keys.update(queue=queue, exclusive=exclusive)
     job = instance.submit(nodes=nodes, duration=duration, **keys)
     instance.run_until_idle()
     return job
 
 
-def batch(instance, nodes=1, duration=1000, **keys):
-    keys = {"queue": "batch", "exclusive": True, **keys}
-    job = instance.submit(nodes=nodes, duration=duration, **keys)
-    instance.run_until_idle()
-    return job
+def batch(instance, nodes=1, duration=1000, queue="batch", **keys):
+    return standby(instance, nodes, duration, queue, **keys)
+
+
+def warned(instance):
+    """A job on the only node, and one that is to have it, 30 s later."""
+    victim = standby(instance)
+    taker = batch(instance)
+    instance.advance(30)
+    assert [severity for severity, _ in exceptions(victim)] == [1]
+    return victim, taker
+
+
+def check(instance):
+    instance.scheduler.resources.check()
+    instance.scheduler.admission.deferred._check()
 
 
 def exceptions(job):
@@ -104,18 +115,7 @@ def test_a_victim_is_warned_and_ended_and_the_job_starts_there(policy, tree):
     assert counted["victims"] == 2
     assert counted["useless"] == 0
     assert counted["node_hours"] == pytest.approx(2 * 3721 / 3600, abs=0.02)
-    instance.scheduler.resources.check()
-    instance.scheduler.admission.deferred._check()
-
-
-def test_nothing_is_asked_and_nothing_told_without_a_table():
-    instance = make(config={})
-    jobs = [standby(instance) for _ in range(4)]
-    taker = batch(instance)
-    instance.advance(100)
-    assert taker.state == "pending" and all(job.state == "running" for job in jobs)
-    assert not instance.scheduler.admission.engaged
-    assert "preemption" not in [rule.name for rule in instance.scheduler.admission.rules]
+    check(instance)
 
 
 # -- who may take ----------------------------------------------------------------------------------
@@ -199,14 +199,6 @@ def test_a_job_whose_turn_comes_within_the_grace_takes_nothing(policy):
     assert victim.state == "running" and exceptions(victim) == []
 
 
-def test_a_job_that_an_admission_rule_defers_takes_nothing():
-    instance = make(nodes=1)
-    victim = standby(instance)
-    taker = batch(instance, reservation="none")
-    instance.advance(200)
-    assert taker.state == "pending" and victim.state == "running"
-
-
 @pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
 def test_in_strict_order_only_the_next_job_takes(module):
     instance = make(module, nodes=2)
@@ -257,42 +249,6 @@ def test_a_job_of_the_class_may_offer_itself_earlier_but_not_later():
 # -- whom ------------------------------------------------------------------------------------------
 
 
-def test_the_lowest_class_goes_first_then_who_loses_least():
-    config = tables(
-        queues={"batch": {}, "standby": {}, "scavenger": {}},
-        standby={"rank": 1, "queues": ["standby"]},
-        scavenger={"rank": 0, "queues": ["scavenger"]},
-    )
-    instance = make(config=config, nodes=3)
-    old = standby(instance, queue="scavenger")
-    instance.advance(1000)
-    young = standby(instance)
-    middle = standby(instance, queue="scavenger")
-    instance.advance(10)
-    batch(instance)
-    instance.advance(10)
-    assert middle.result == "failed"
-    batch(instance)
-    instance.advance(10)
-    assert old.result == "failed"
-    batch(instance)
-    instance.advance(10)
-    assert young.result == "failed"
-
-
-def test_a_job_that_is_not_needed_is_spared():
-    """The small ones are added first; when the large one has made room, they are spared."""
-    instance = make(nodes=6)
-    small = [standby(instance), standby(instance)]
-    large = standby(instance, 4)
-    instance.advance(100)
-    taker = batch(instance, 4)
-    instance.advance(130)
-    assert taker.state == "running"
-    assert large.result == "failed"
-    assert [job.state for job in small] == ["running", "running"]
-
-
 @pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
 def test_on_shared_nodes_as_many_end_as_make_room_in_one_place(tree):
     """Four cores are free if two jobs of two cores end, but for a job that wants a whole node only
@@ -327,8 +283,7 @@ def test_on_a_claimed_node_all_end_who_keep_the_job_off(policy, tree):
     assert [job.result for job in jobs] == ["failed", "failed"]
     assert taker.state == "running"
     assert stats(instance)["standby"]["useless"] == 0
-    instance.scheduler.resources.check()
-    instance.scheduler.admission.deferred._check()
+    check(instance)
 
 
 def test_a_node_with_a_stranger_who_cannot_be_ended_is_no_use():
@@ -456,10 +411,7 @@ def test_a_job_whose_end_is_not_known_is_left_alone():
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
 def test_if_the_job_is_canceled_nobody_ends(policy):
     instance = make(*policy, nodes=1)
-    victim = standby(instance)
-    taker = batch(instance)
-    instance.advance(30)
-    assert len(exceptions(victim)) == 1
+    victim, taker = warned(instance)
     taker.cancel()
     instance.advance(300)
     assert victim.state == "running"
@@ -507,7 +459,7 @@ def test_what_others_free_after_the_victim_was_ended_is_not_for_the_job(policy, 
     assert victim.ranks in taker.ranks.replace("-", ",").split(",")
     instance.advance(10)
     assert standby(instance, None, slots=3, exclusive=False).state == "running"
-    instance.scheduler.resources.check()
+    check(instance)
 
 
 @pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
@@ -534,7 +486,7 @@ def test_a_victim_is_spared_if_others_make_room_in_the_grace(policy, tree):
     assert spared.expiration == instance.scheduler.resources.job_end(spared.id)
     assert stored(instance) == []
     assert stats(instance)["standby"]["victims"] == 1
-    instance.scheduler.resources.check()
+    check(instance)
 
 
 @pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
@@ -557,29 +509,21 @@ def test_what_another_preemption_gives_up_is_not_for_the_job(tree):
     assert second.result == "failed" and taker.state == "pending"
     instance.advance(60)
     assert taker.state == "running" and taker.ranks == "0-1"
-    instance.scheduler.resources.check()
+    check(instance)
 
 
-def test_more_time_that_a_victim_is_given_changes_nothing():
+@pytest.mark.parametrize("given_up", [False, True])
+def test_more_time_for_a_victim_counts_when_the_preemption_is_given_up(given_up):
     instance = make(nodes=1)
-    victim = standby(instance)
-    taker = batch(instance)
-    instance.advance(30)
+    victim, taker = warned(instance)
     victim.set_expiration(instance.now() + 100000)
-    instance.advance(100)
-    assert taker.state == "running"
-    assert victim.result == "failed"
-
-
-def test_more_time_counts_again_when_the_preemption_is_given_up():
-    instance = make(nodes=1)
-    victim = standby(instance)
-    taker = batch(instance)
-    instance.advance(30)
-    victim.set_expiration(instance.now() + 100000)
-    taker.cancel()
-    instance.advance(1)
-    assert instance.scheduler.resources.job_end(victim.id) == victim.expiration
+    if given_up:
+        taker.cancel()
+        instance.advance(1)
+        assert instance.scheduler.resources.job_end(victim.id) == victim.expiration
+    else:
+        instance.advance(100)
+        assert taker.state == "running" and victim.result == "failed"
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
@@ -673,7 +617,7 @@ def test_when_a_node_goes_down_the_job_looks_again_at_most_twice():
     assert len(ended) == 3
     assert taker.state == "pending"
     assert stats(instance)["standby"]["useless_by"] == {"node": 3}
-    instance.scheduler.resources.check()
+    check(instance)
 
 
 def test_a_node_that_goes_down_in_the_grace_costs_nobody_an_end():
@@ -758,8 +702,7 @@ def test_a_reload_in_the_grace(policy, wait):
     assert spared.state == "running" and exceptions(spared) == []
     assert [severity for severity, _ in exceptions(warned)] == [1, 0]
     assert stored(instance) == []
-    instance.scheduler.resources.check()
-    instance.scheduler.admission.deferred._check()
+    check(instance)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
@@ -833,9 +776,7 @@ def test_a_job_that_cannot_run_on_what_is_left_takes_nothing():
 
 def test_if_the_job_does_not_come_back_nobody_is_ended():
     instance = make(nodes=1)
-    victim = standby(instance)
-    taker = batch(instance)
-    instance.advance(30)
+    victim, taker = warned(instance)
     instance.unload()
     taker.cancel()
     instance.advance(500)
@@ -876,9 +817,7 @@ def test_a_victim_that_is_gone_after_a_reload_is_done():
 
 def test_a_record_that_cannot_be_read_ends_nobody():
     instance = make(nodes=1, check_errors=False)
-    victim = standby(instance)
-    batch(instance)
-    instance.advance(30)
+    victim, _ = warned(instance)
     instance.unload()
     instance.kvs.values[KEY] = '{"version": 1, "preemptions": [{"taker": 2}]}'
     instance.load("sched-backfill")
@@ -934,21 +873,18 @@ def test_a_table_that_comes_later_counts_for_jobs_that_run_and_wait():
 
 def test_when_the_table_goes_nobody_is_ended():
     instance = make(nodes=1)
-    victim, taker = standby(instance), batch(instance)
-    instance.advance(30)
-    assert len(exceptions(victim)) == 1
+    victim, taker = warned(instance)
     reconfigure(instance, {})
     instance.advance(300)
     assert victim.state == "running" and taker.state == "pending"
     assert "the table was removed" in exceptions(victim)[1][1]
     assert stored(instance) == []
-    instance.scheduler.admission.deferred._check()
+    check(instance)
 
 
 def test_a_table_that_changes_leaves_what_is_under_way():
     instance = make(nodes=1)
-    victim, taker = standby(instance), batch(instance)
-    instance.advance(30)
+    victim, taker = warned(instance)
     reconfigure(instance, tables(standby={**STANDBY, "grace": "10m"}))
     instance.advance(100)
     assert victim.result == "failed" and taker.state == "running"
@@ -1072,8 +1008,7 @@ def test_a_limit_that_is_reached_in_the_grace_costs_nobody_an_end():
     assert "limit batch: " in exceptions(victim)[1][1]
     instance.advance(700)
     assert taker.state == "running" and victim.result == "failed"
-    instance.scheduler.resources.check()
-    instance.scheduler.admission.deferred._check()
+    check(instance)
 
 
 @pytest.mark.parametrize("plan", [False, True], ids=["counted", "planned"])
@@ -1091,5 +1026,4 @@ def test_a_job_that_lacks_a_licence_takes_nothing_and_one_that_has_it_does(plan)
     instance.advance(60)
     assert has.state == "running"
     assert sum(job.result == "failed" for job in victims) == 1
-    instance.scheduler.resources.check()
-    instance.scheduler.admission.deferred._check()
+    check(instance)

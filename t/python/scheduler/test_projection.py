@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Projections: a forked scheduler that is played forward (`flux.scheduler.projection`).
 
-That answers are exact is shown by ``test_when.py`` and ``t/bench/answers``; here, what becomes of children, and what a policy of a site
+That answers are exact is shown by ``test_answers.py`` and ``t/bench/answers``; here, what becomes of children, and what a policy of a site
 may do in them.
 """
 
@@ -20,8 +20,11 @@ from flux.scheduler.projection import fork
 from flux.scheduler.projection.fork import ProjectionFailed, Projections
 
 
-class Owner:
-    userid, private = 0, False
+class Caller:
+    private = False
+
+    def __init__(self, userid=0):
+        self.userid = userid
 
     @property
     def sees_all(self):
@@ -31,13 +34,12 @@ class Owner:
         return True
 
 
-OWNER = Owner()
+OWNER = Caller()
 
 
 def full(policy=Fifo, nodes=2, *args):
     """A machine that one job fills for 100 s."""
-    rig = Rig(R(nodes, 4))
-    rig.load(policy, "queue-depth=unlimited", *args)
+    rig = Rig(R(nodes, 4), policy, "queue-depth=unlimited", *args)
     rig.alloc(1, jobspec(1, nodes=nodes, exclusive=True, duration=100))
     rig.settle()
     return rig
@@ -82,10 +84,8 @@ def test_a_policy_of_a_site_is_asked_in_the_copy():
     rig = full(ShortestFirst, 1)
     for jobid, duration in ((2, 50), (3, 20), (4, 30)):
         rig.alloc(jobid, jobspec(4, duration=duration))
-    rig.settle()
-    rig.wait(2)
     begun = rig.success(1)["R"]["execution"]["starttime"]
-    shown = {jobid: rig.annotations(jobid)["sched"]["t_estimate"] - begun for jobid in (2, 3, 4)}
+    shown = {jobid: rig.shown(jobid)["t_estimate"] - begun for jobid in (2, 3, 4)}
     assert shown == {3: 100, 4: 120, 2: 150}
     assert when(rig, jobspec=jobspec(4, duration=40))["start"] == begun + 150
     assert rig.started() == [1]
@@ -109,13 +109,12 @@ def test_a_rule_of_a_site_is_asked_as_time_goes_on():
             rule.opens = self.now() + 500
             self.add_rule(rule)
 
-    rig = Rig(R(1, 4))
-    sched = rig.load(Shop)
+    rig = Rig(R(1, 4), Shop)
+    sched = rig.sched
     rig.alloc(1, small())
-    rig.settle()
     rig.wait(2)
     opens = sched.loaded_at + 500
-    assert rig.annotations(1)["sched"]["t_estimate"] == opens
+    assert rig.shown(1)["t_estimate"] == opens
     answer = when(rig, jobspec=small())
     assert (answer["verdict"], answer["start"]) == ("later", opens)
     assert answer["reason"] == "the shop opens late"
@@ -142,10 +141,8 @@ def test_a_job_that_is_late_is_expected_to_end_soon():
 
 
 def test_behind_a_job_without_a_limit_nothing_is_known():
-    rig = Rig(R(1, 4))
-    rig.load(Fifo)
+    rig = Rig(R(1, 4), Fifo)
     rig.alloc(1, jobspec(4))
-    rig.settle()
     answer = when(rig, jobspec=small())
     assert (answer["verdict"], answer["start"]) == ("unknown", None)
     assert answer["reason"] == "a job without a time limit is in the way"
@@ -154,12 +151,10 @@ def test_behind_a_job_without_a_limit_nothing_is_known():
 def test_a_newcomer_has_the_default_urgency_unless_priorities_are_no_urgencies():
     rig = full()
     rig.alloc(2, jobspec(8, duration=1000), priority=10)
-    rig.settle()
     begun = rig.success(1)["R"]["execution"]["starttime"]
     assert when(rig, jobspec=small())["start"] == begun + 100
     assert when(rig, jobspec=small(), priority=9)["start"] == begun + 1100
     rig.prioritize((2, 50000))
-    rig.settle()
     assert when(rig, jobspec=small())["start"] == begun + 1100
     assert when(rig, jobspec=small(), priority=50001)["start"] == begun + 100
     errnum, answer = rig.ask("sched.when", {"jobspec": small(), "priority": -1})
@@ -168,11 +163,9 @@ def test_a_newcomer_has_the_default_urgency_unless_priorities_are_no_urgencies()
 
 def test_a_play_ends_when_there_is_no_time_left(monkeypatch):
     monkeypatch.setattr("flux.scheduler.projection.player.PLAY_SECONDS", 0.1)
-    rig = Rig(R(1, 4), estimates=False)
-    rig.load(Fifo, "queue-depth=unlimited")
+    rig = Rig(R(1, 4), Fifo, "queue-depth=unlimited", estimates=False)
     for jobid in range(1, 300):
         rig.alloc(jobid, jobspec(4, duration=10))
-    rig.settle()
     answer = when(rig, jobspec=small())
     assert answer["verdict"] == "unknown" and 0 < answer["unplanned"] < 298
     assert answer["reason"] == "it does not start in the time that was played"
@@ -220,12 +213,10 @@ def test_guests_take_turns_and_come_last(monkeypatch, option):
     projections = Projections(rig.sched, waits=False)
     asked = {}
     for user, number in ((0, 0), (7, 0), (7, 1), (7, 2), (8, 0), (0, 1)):
-        caller = Owner()
-        caller.userid = user
         if option == "ODDS_PER_CHILD":
-            steps = projections.ask("estimates", True, caller, most=1)
+            steps = projections.ask("estimates", True, Caller(user), most=1)
         else:
-            steps = projections.ask("newcomer", jobspec=small(), caller=caller, priority=None)
+            steps = projections.ask("newcomer", jobspec=small(), caller=Caller(user), priority=None)
         next(steps)
         asked[user, number] = steps
     answered = []
@@ -247,9 +238,7 @@ def test_of_many_questions_of_a_guest_some_have_odds(monkeypatch):
     projections = Projections(full().sched, waits=False)
     asked = []
     for user in (7, 7, 7, 8, 0):
-        caller = Owner()
-        caller.userid = user
-        asked.append(projections.ask("estimates", True, caller, most=1))
+        asked.append(projections.ask("estimates", True, Caller(user), most=1))
         next(asked[-1])
     # The first is being answered.
     assert [one.odds for one in projections._waiting] == [True, False, True, True]
@@ -260,9 +249,7 @@ def test_many_questions_that_wait_for_a_child_look_as_often_as_few():
     projections = Projections(full().sched, waits=False)
 
     def asked_by(user):
-        caller = Owner()
-        caller.userid = user
-        return projections.ask("newcomer", jobspec=small(), caller=caller, priority=None)
+        return projections.ask("newcomer", jobspec=small(), caller=Caller(user), priority=None)
 
     projections._next_fork = math.inf  # no child yet
     guests = [asked_by(1 + number) for number in range(400)]
@@ -288,9 +275,9 @@ def test_an_answer_waits_for_no_other_of_its_child():
     projections = Projections(full(Hangs).sched, waits=False)
     asked = []
     for user in (0, 7, 8):
-        caller = Owner()
-        caller.userid = user
-        asked.append(projections.ask("newcomer", jobspec=small(), caller=caller, priority=None))
+        asked.append(
+            projections.ask("newcomer", jobspec=small(), caller=Caller(user), priority=None)
+        )
         next(asked[-1])
     assert [finish(steps)["denied"] for steps in asked[:2]] == [False, False]
     assert projections._pid

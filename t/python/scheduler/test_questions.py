@@ -278,8 +278,7 @@ def test_nothing_holds_a_question_that_was_refused():
 
 
 def test_questions_of_a_client_that_has_disconnected_are_forgotten():
-    rig = Rig(R(4, 4))
-    rig.load_file("sched-backfill")
+    rig = Rig(R(4, 4), "sched-backfill")
     first, second = Client(), Client()
     for client in (first, second, first):
         client.userid, client.rolemask = 9999, 2
@@ -292,8 +291,7 @@ def test_questions_of_a_client_that_has_disconnected_are_forgotten():
 
 
 def test_a_job_behind_many_questions_starts_and_most_of_them_are_refused():
-    rig = Rig(R(4, 4))
-    rig.load_file("sched-backfill")
+    rig = Rig(R(4, 4), "sched-backfill")
     guest, owner = Client(), rig.client
     guest.userid, guest.rolemask = 9999, 2
     rig.client = guest

@@ -219,40 +219,6 @@ def test_a_backlog_is_in_order_for_who_reads_it(steps, jobs):
     assert sum(one.count for one in backlog.groups.values()) == len(there)
 
 
-def test_jobs_are_neither_compared_nor_listed_when_many_come_leave_and_move(monkeypatch):
-    """A job that comes, moves or leaves costs a search for its place, however many there are, and
-    whoever looks at the queue in between."""
-    compared, listed = [], []
-    before = PendingJob.__lt__
-    monkeypatch.setattr(PendingJob, "__lt__", lambda a, b: compared.append(1) or before(a, b))
-    for name in ("to_list", "__iter__"):
-        method = getattr(OrderedJobs, name)
-        monkeypatch.setattr(
-            OrderedJobs, name, lambda self, method=method: listed.append(1) or method(self)
-        )
-    backlog = Backlog()
-    jobs = [job(jobid) for jobid in range(4000)]
-
-    def look():
-        assert len(backlog) and backlog and backlog.has_priorities in (False, True)
-        assert next(backlog.in_order(8)) is backlog.jobs.first
-        backlog.wake(0.0)
-
-    for one in jobs:
-        one.signature = one.jobid % 20
-        backlog.push(one)
-        look()
-    for one in jobs:
-        backlog.move_all({one: 16 + one.jobid % 5})
-        look()
-    backlog.move_all({one: 16 + one.jobid // 20 % 5 for one in jobs[::20]})
-    for one in jobs[1:]:
-        backlog.remove(one)
-        look()
-    assert not compared and not listed
-    assert backlog.jobs.to_list() == jobs[:1]
-
-
 @given(
     st.lists(
         st.tuples(st.sampled_from("add add remove head since".split()), st.integers(0, 60)),
@@ -289,8 +255,7 @@ def test_sched_backfill_makes_no_list_of_all_jobs_as_they_come_move_and_leave(
 ):
     listed = []
     monkeypatch.setattr(OrderedJobs, "to_list", lambda self: listed.append(1) or list(self))
-    rig = Rig(R(2, 4, 2))
-    rig.load_file("sched-backfill", "queue-depth=unlimited", f"promise={promise}")
+    rig = Rig(R(2, 4, 2), "sched-backfill", "queue-depth=unlimited", f"promise={promise}")
     keys = {"cores": 3, "gpus": 1} if gpus else {"exclusive": True}
     for jobid in range(60):
         rig.alloc(jobid, jobspec(1, nodes=2, duration=100 + jobid % 7, **keys))
@@ -304,7 +269,6 @@ def test_sched_backfill_makes_no_list_of_all_jobs_as_they_come_move_and_leave(
     for jobid in range(1, 60):
         rig.cancel(jobid)
         rig.turn()
-    rig.settle()
     assert len(rig.started()) == 2
     assert not listed and not rig.logged(3)
 
@@ -313,14 +277,12 @@ def test_a_policy_that_pops_what_it_starts_may_have_a_backlog():
     class Popping(Guide):
         _queue_class = Backlog
 
-    rig = Rig(R(4, 4))
-    sched = rig.load(Popping, "queue-depth=unlimited")
+    rig = Rig(R(4, 4), Popping, "queue-depth=unlimited")
+    sched = rig.sched
     for jobid in range(1, 7):
         rig.alloc(jobid, jobspec(4), priority=16 + jobid % 2)
-    rig.settle()
     assert rig.started() == [1, 3, 5, 2]
     assert [one.jobid for one in sched._queue] == [4, 6] and len(sched._backlog) == 2
     rig.free(3)
-    rig.settle()
     assert rig.started() == [1, 3, 5, 2, 4]
     assert not rig.logged(3)

@@ -106,28 +106,6 @@ def test_the_group():
     assert make(banks="physics").admits(Asker(7, None, "physics"), names)
 
 
-def test_a_reservation_for_a_queue_is_for_its_virtual_queues():
-    names = QueueNames()
-    names.read({"queues": {"batch": {}, "quick": {"parent": "batch"}, "slow": {"parent": "batch"}}})
-    for_parent, for_child = make(queues=["batch"]), make(queues=["quick"])
-    admitted = {
-        queue: (
-            for_parent.admits(Asker(0, queue, None), names),
-            for_child.admits(Asker(0, queue, None), names),
-        )
-        for queue in ("batch", "quick", "slow", "gone", None)
-    }
-    assert admitted == {
-        "batch": (True, False),
-        "quick": (True, True),
-        "slow": (True, False),
-        "gone": (False, False),
-        None: (False, False),
-    }
-    names.read({})
-    assert not for_parent.admits(Asker(0, "quick", None), names)
-
-
 def test_windows_follow_each_other():
     one = make(every="1d")
     first = one.window_at(NOW)

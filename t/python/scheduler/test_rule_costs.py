@@ -48,16 +48,14 @@ def calls_of_an_end(module, tables, says, asks, pending, users=6):
     and what they start."""
     rig = Rig(R(16, 16))
     rig.instance.config = tables
-    rig.load_file(module, "queue-depth=unlimited", "reason-depth=0")
+    rig.load(module, "queue-depth=unlimited", "reason-depth=0")
     for jobid in range(1, 17 + pending):
         user = jobid % users + 1
         wants = asks[jobid * jobid % len(asks)] if isinstance(asks, tuple) else asks
         spec = jobspec(1, duration=600, bank=f"b{user}", **wants, **says)
         rig.alloc(jobid, spec, userid=user)
-    rig.settle()
     ended = rig.started()[:4]
     rig.free(ended[0])  # what is made once is made
-    rig.settle()
     before = len(rig.started())
     gc.collect()  # what other tests left has callbacks, which would be counted
     profile = cProfile.Profile()

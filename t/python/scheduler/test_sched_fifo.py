@@ -14,63 +14,33 @@ DEBUG = 7
 BOTH = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
 
 
-def shown(rig, jobid):
-    return rig.annotations(jobid).get("sched", {})
-
-
-@BOTH
-def test_strict_order(module):
-    rig = Rig(R(1, 4))
-    rig.load_file(module, "queue-depth=unlimited")
-    rig.alloc(1, jobspec(3))
-    rig.alloc(2, jobspec(4))
-    rig.alloc(3, jobspec(1))
-    rig.settle()
-    assert rig.started() == [1]
-    rig.alloc(4, jobspec(1), priority=17)
-    rig.settle()
-    assert rig.started() == [1, 4]
-    for jobid in (1, 4):
-        rig.free(jobid)
-    rig.settle()
-    rig.free(2)
-    rig.settle()
-    assert rig.started() == [1, 4, 2, 3]
-
-
 @BOTH
 def test_an_infeasible_job_is_denied_and_passed_over(module):
-    rig = Rig(R(1, 4))
-    rig.load_file(module)
+    rig = Rig(R(1, 4), module)
     rig.alloc(1, jobspec(5))
     rig.alloc(2, jobspec(1))
-    rig.settle()
     assert "need 5 slot" in rig.denied(1)
     assert rig.success(2)
 
 
 @BOTH
 def test_times_of_R(module):
-    rig = Rig(R(1, 4))
-    rig.load_file(module)
+    rig = Rig(R(1, 4), module)
     rig.alloc(1, jobspec(1, duration=100))
     rig.alloc(2, jobspec(1))
-    rig.settle()
     first, second = (rig.success(jobid)["R"]["execution"] for jobid in (1, 2))
     assert (first["starttime"], first["expiration"]) == (rig.now, rig.now + 100)
     assert (second["starttime"], second["expiration"]) == (rig.now, 0.0)
     rig.resource.update(expiration=rig.now + 5000)
     rig.settle()
     rig.alloc(3, jobspec(1))
-    rig.settle()
     assert rig.success(3)["R"]["execution"]["expiration"] == rig.now + 5000
     assert rig.success(3)["annotations"] == {"sched": {"resource_summary": "rank0/core2"}}
 
 
 @BOTH
 def test_estimates_in_order(module):
-    rig = Rig(R(1, 4))
-    rig.load_file(module)
+    rig = Rig(R(1, 4), module)
     rig.alloc(1, jobspec(4, duration=100))
     rig.settle()
     start = rig.now
@@ -78,40 +48,34 @@ def test_estimates_in_order(module):
     rig.alloc(3, jobspec(1, duration=10))
     rig.alloc(4, jobspec(1))
     rig.alloc(5, jobspec(1, duration=10))
-    rig.settle()
-    assert [shown(rig, i).get("t_estimate") for i in (2, 3, 4, 5)] == [
+    assert [rig.shown(i).get("t_estimate") for i in (2, 3, 4, 5)] == [
         start + 100,
         start + 200,
         start + 200,
         start + 200,
     ]
     rig.prioritize((4, 31))
-    rig.settle()
-    assert [shown(rig, i).get("t_estimate") for i in (4, 2, 3, 5)] == [
+    assert [rig.shown(i).get("t_estimate") for i in (4, 2, 3, 5)] == [
         start + 100,
         None,
         None,
         None,
     ]
     rig.cancel(4)
-    rig.settle()
-    assert [shown(rig, i).get("t_estimate") for i in (2, 3, 5)] == [
+    assert [rig.shown(i).get("t_estimate") for i in (2, 3, 5)] == [
         start + 100,
         start + 200,
         start + 200,
     ]
     rig.resource.update(down="0")
-    rig.settle()
-    assert [shown(rig, i).get("t_estimate") for i in (2, 3, 5)] == [None, None, None]
+    assert [rig.shown(i).get("t_estimate") for i in (2, 3, 5)] == [None, None, None]
 
 
 @BOTH
 def test_unchanged_annotations_are_not_sent_again(module):
-    rig = Rig(R(1, 4))
-    rig.load_file(module)
+    rig = Rig(R(1, 4), module)
     rig.alloc(1, jobspec(4, duration=1000))
     rig.alloc(2, jobspec(4, duration=100))
-    rig.settle()
     before = len(rig.answers(2))
     for jobid in range(10, 15):
         rig.alloc(jobid, jobspec(1, duration=1))
@@ -121,25 +85,21 @@ def test_unchanged_annotations_are_not_sent_again(module):
 
 @BOTH
 def test_reasons(module):
-    rig = Rig(R(4, 4))
-    rig.load_file(module)
+    rig = Rig(R(4, 4), module)
     rig.alloc(1, jobspec(1, nodes=3, exclusive=True))
     rig.alloc(2, jobspec(1, nodes=2, exclusive=True))
     rig.alloc(3, jobspec(1))
-    rig.settle()
     assert (
-        shown(rig, 2)["reason_pending"]
+        rig.shown(2)["reason_pending"]
         == "insufficient resources: needs 2 nodes (exclusive), 1 free of 4 nodes (3 busy)"
     )
-    assert shown(rig, 3)["reason_pending"] == "behind ƒ3"
+    assert rig.shown(3)["reason_pending"] == "behind ƒ3"
     rig.resource.update(down="1-3")
-    rig.settle()
-    assert shown(rig, 2)["reason_pending"] == "3 of 4 matching nodes are down"
+    assert rig.shown(2)["reason_pending"] == "3 of 4 matching nodes are down"
     rig.resource.update(up="1-3")
     rig.free(1)
-    rig.settle()
     assert rig.success(2)["annotations"]["sched"]["reason_pending"] is None
-    assert "reason_pending" not in shown(rig, 2)
+    assert "reason_pending" not in rig.shown(2)
 
 
 def test_a_pool_that_breaks_costs_the_job_not_the_scheduler():
@@ -154,11 +114,9 @@ def test_a_pool_that_breaks_costs_the_job_not_the_scheduler():
     class OddFifo(Fifo):
         pool_class = Odd
 
-    rig = Rig(R(1, 4))
-    rig.load(OddFifo)
+    rig = Rig(R(1, 4), OddFifo)
     rig.alloc(1, jobspec(3))
     rig.alloc(2, jobspec(2))
-    rig.settle()
     assert "bug in the pool" in rig.denied(1)
     assert rig.success(2)
     assert rig.sched.stats_get()["errors"] == 1
@@ -169,8 +127,7 @@ def test_a_pool_that_breaks_costs_the_job_not_the_scheduler():
 
 @pytest.fixture
 def simple():
-    rig = Rig(R(1, 4))
-    rig.load_file("sched-simple", "log-level=debug")
+    rig = Rig(R(1, 4), "sched-simple", "log-level=debug")
     return rig
 
 
@@ -181,11 +138,9 @@ def setbit(rig, bit):
 def test_bit_1_denies_every_request(simple):
     setbit(simple, 1)
     simple.alloc(1)
-    simple.settle()
     assert simple.answers(1) == [{"id": 1, "type": 2, "note": "DEBUG_FAIL_ALLOC"}]
     simple.task.aux["debug_flags"] = 0
     simple.alloc(2)
-    simple.settle()
     assert simple.success(2)
 
 
@@ -196,16 +151,14 @@ def test_bit_2_annotates_jobs_ahead_and_nothing_else(simple):
         simple.alloc(jobid, jobspec(1, duration=10))
     simple.settle()
     for jobid, ahead in ((2, 0), (3, 1), (4, 2)):
-        assert shown(simple, jobid) == {
+        assert simple.shown(jobid) == {
             "reason_pending": "insufficient resources",
             "jobs_ahead": ahead,
         }
     simple.prioritize((4, 30))
-    simple.settle()
-    assert [shown(simple, jobid)["jobs_ahead"] for jobid in (4, 2, 3)] == [0, 1, 2]
+    assert [simple.shown(jobid)["jobs_ahead"] for jobid in (4, 2, 3)] == [0, 1, 2]
     simple.free(1)
-    simple.settle()
-    assert shown(simple, 4) == {"resource_summary": "rank0/core0"}
+    assert simple.shown(4) == {"resource_summary": "rank0/core0"}
 
 
 def test_bit_4_refuses_expiration_updates(simple):
@@ -220,20 +173,12 @@ def test_bit_4_refuses_expiration_updates(simple):
 
 def test_hello_is_logged():
     rig = Rig(R(1, 4))
-    rig.manager.running.append({"id": 1, "priority": 20, "userid": 7, "t_submit": 12.345})
-    rig.info.R[1] = R(1, 2)
-    rig.load_file("sched-simple", "log-level=debug")
+    rig.will_be_found(1, R(1, 2), priority=20, userid=7, t_submit=12.345)
+    rig.load("sched-simple", "log-level=debug")
     assert rig.logged(DEBUG) == [
         "hello: ƒ2: rank0/core[0-1]",
         "hello: id=ƒ2 priority=20 userid=7 t_submit=12.3",
     ]
-
-
-def test_no_pass_over_an_empty_queue(simple):
-    simple.resource.update(down="0")
-    simple.resource.update(up="0")
-    simple.settle()
-    assert simple.sched.stats_get()["sched_passes"] == 0
 
 
 # -- when users are told ---------------------------------------------------------------------------
@@ -249,8 +194,7 @@ EVERY = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple", "sched-
 
 @EVERY
 def test_a_job_is_told_nothing_in_its_first_second(module, second):
-    rig = Rig(R(1, 4))
-    rig.load_file(module, "queue-depth=unlimited")
+    rig = Rig(R(1, 4), module, "queue-depth=unlimited")
     rig.alloc(1, jobspec(4, duration=100))
     rig.settle()
     start = rig.now
@@ -260,8 +204,8 @@ def test_a_job_is_told_nothing_in_its_first_second(module, second):
     assert not rig.answers(2) and not rig.answers(3)
     rig.cancel(3)
     rig.wait(0.7)  # and no event: its age is enough
-    assert shown(rig, 2)["t_estimate"] == start + 100
-    assert shown(rig, 2)["reason_pending"].startswith("insufficient resources")
+    assert rig.shown(2)["t_estimate"] == start + 100
+    assert rig.shown(2)["reason_pending"].startswith("insufficient resources")
     assert [answer["type"] for answer in rig.answers(3)] == [3]
     rig.wait(10)
     assert len(rig.sched._annotator) == 0
@@ -269,8 +213,7 @@ def test_a_job_is_told_nothing_in_its_first_second(module, second):
 
 @EVERY
 def test_a_job_that_starts_in_its_first_second_is_answered_only(module, second):
-    rig = Rig(R(1, 4))
-    rig.load_file(module, "queue-depth=unlimited")
+    rig = Rig(R(1, 4), module, "queue-depth=unlimited")
     rig.alloc(1, jobspec(4, duration=100))
     rig.settle()
     rig.alloc(2, jobspec(4, duration=100))
@@ -282,8 +225,7 @@ def test_a_job_that_starts_in_its_first_second_is_answered_only(module, second):
 
 @EVERY
 def test_what_changes_often_is_told_once_a_second(module, second):
-    rig = Rig(R(1, 4))
-    rig.load_file(module, "queue-depth=unlimited", "reason-depth=100")
+    rig = Rig(R(1, 4), module, "queue-depth=unlimited", "reason-depth=100")
     for jobid in range(1, 40):
         rig.alloc(jobid, jobspec(4, duration=100))
     rig.wait(2)
@@ -294,17 +236,5 @@ def test_what_changes_often_is_told_once_a_second(module, second):
     assert len(rig.answers(39)) - before <= 10  # it would be sixty
     rig.wait(2)
     if module != "sched-backfill":
-        assert shown(rig, 39)["reason_pending"] == f"behind {JobID(32).f58}"
-        assert shown(rig, 39)["t_estimate"] > rig.now
-
-
-@EVERY
-def test_an_empty_queue_is_not_looked_at(module):
-    rig = Rig(R(1, 4))
-    rig.load_file(module)
-    rig.alloc(1, jobspec(4))
-    rig.settle()
-    before = rig.sched.stats_get()["sched_passes"]
-    rig.free(1)
-    rig.settle()
-    assert rig.sched.stats_get()["sched_passes"] == before
+        assert rig.shown(39)["reason_pending"] == f"behind {JobID(32).f58}"
+        assert rig.shown(39)["t_estimate"] > rig.now

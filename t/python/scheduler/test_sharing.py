@@ -1,25 +1,21 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Who may be on a node together: ``[sharing.NAME]``."""
 
-import random
-
 import pytest
-from each_policy import POLICIES
-from peers import START_TIME, R, Rig, Simulation, jobspec
-from shared import seeds
+from each_policy import IN_ORDER, POLICIES
+from peers import R, Rig, jobspec, part_of
 
 from flux.idset import IDset
 from flux.resource.request import ResourceRequest
 from flux.resource.Rv1Pool import Rv1Pool
 from flux.scheduler.policies import Backfill
-from flux.scheduler.policies.in_order import BackfillInOrder
 from flux.scheduler.site_policy.sharing import whole_nodes
 
 
 def load(policy, args, sharing, rig=None, nodes=4, cores=4, **config):
     rig = rig or Rig(R(nodes, cores, properties={"shared": "0-1"}))
     rig.instance.config = {"sharing": sharing, **config}
-    rig.load(policy, *args, name="sched-site")
+    rig.load(policy, *args)
     return rig
 
 
@@ -28,28 +24,11 @@ def spec(slots=1, **keys):
     return jobspec(slots, **keys)
 
 
-def on(rig, jobid):
-    ranks = set()
-    for entry in rig.success(jobid)["R"]["execution"]["R_lite"]:
-        ranks |= set(IDset(entry["rank"]))
-    return ranks
-
-
 def cores(rig, jobid):
     return sum(
         IDset(entry["children"]["core"]).count() * IDset(entry["rank"]).count()
         for entry in rig.success(jobid)["R"]["execution"]["R_lite"]
     )
-
-
-def reason(rig, jobid):
-    return rig.annotations(jobid).get("sched", {}).get("reason_pending")
-
-
-def check(rig):
-    rig.sched._requests._check()
-    rig.sched.admission.deferred._check()
-    rig.sched.resources.check()
 
 
 USER = {"all": {"mode": "user"}}
@@ -62,14 +41,12 @@ def test_the_jobs_on_a_node_are_one_users(policy, args):
         rig.alloc(jobid, spec(1), userid=7)
     for jobid in range(5, 8):
         rig.alloc(jobid, spec(1), userid=8)
-    rig.settle()
     assert rig.started() == list(range(1, 8))
-    assert set().union(*(on(rig, jobid) for jobid in (1, 2, 3, 4))) == {0}, "own nodes are filled"
-    assert len(set().union(*(on(rig, jobid) for jobid in (5, 6, 7)))) == 1
+    assert set().union(*(rig.ranks(jobid) for jobid in (1, 2, 3, 4))) == {0}, "own nodes are filled"
+    assert len(set().union(*(rig.ranks(jobid) for jobid in (5, 6, 7)))) == 1
     for jobid in (8, 9):
         rig.alloc(jobid, spec(4), userid=9)
     rig.alloc(10, spec(1), userid=9)
-    rig.settle()
     rig.wait(2)
     assert rig.started() == list(range(1, 10))
     rig.alloc(11, spec(1, duration=20), userid=8)  # it delays nobody
@@ -77,11 +54,10 @@ def test_the_jobs_on_a_node_are_one_users(policy, args):
     passes = policy is Backfill
     assert (11 in rig.started()) == passes
     if passes:
-        assert on(rig, 11) == on(rig, 5)
+        assert rig.ranks(11) == rig.ranks(5)
     rig.free(5)
-    rig.settle()
     assert 10 not in rig.started()
-    check(rig)
+    rig.check()
     for jobid in (6, 7):
         rig.free(jobid)
     rig.settle()
@@ -90,7 +66,7 @@ def test_the_jobs_on_a_node_are_one_users(policy, args):
         rig.free(11)  # the last one there
         rig.settle()
     assert 10 in rig.started()
-    check(rig)
+    rig.check()
 
 
 @POLICIES
@@ -100,10 +76,8 @@ def test_what_a_job_is_told_that_waits_for_strangers(policy, args):
     rig.alloc(2, spec(4), userid=8)
     rig.settle()
     rig.alloc(3, spec(1), userid=9)
-    rig.settle()
-    rig.wait(2)
     assert rig.started() == [1, 2]
-    assert reason(rig, 3) == "1 node has room but is another user's"
+    assert rig.reason(3) == "1 node has room but is another user's"
 
 
 @POLICIES
@@ -112,15 +86,12 @@ def test_banks(policy, args):
     rig.alloc(1, spec(1, bank="red"), userid=7)
     rig.alloc(2, spec(1, bank="red"), userid=8)
     rig.alloc(3, spec(1, bank="blue"), userid=8)
-    rig.settle()
-    rig.wait(2)
     assert rig.started() == [1, 2]
-    assert reason(rig, 3) == "1 node has room but is another bank's"
+    assert rig.reason(3) == "1 node has room but is another bank's"
     for jobid in (1, 2):
         rig.free(jobid)
-    rig.settle()
     assert rig.started() == [1, 2, 3]
-    check(rig)
+    rig.check()
 
 
 @POLICIES
@@ -139,14 +110,12 @@ def test_banks(policy, args):
 def test_whole_nodes(policy, args, asked, nodes):
     rig = load(policy, args, {"all": {"mode": "node"}})
     rig.alloc(1, asked, userid=7)
-    rig.settle()
-    assert len(on(rig, 1)) == nodes and cores(rig, 1) == 4 * nodes
+    assert len(rig.ranks(1)) == nodes and cores(rig, 1) == 4 * nodes
     slots = asked["resources"][0]["count"] if asked["resources"][0]["type"] == "slot" else None
     if slots is not None:
         assert rig.success(1)["R"]["execution"]["nslots"] == slots
     rig.free(1)
-    rig.settle()
-    check(rig)
+    rig.check()
 
 
 def test_the_fewest_nodes_of_several_kinds():
@@ -177,17 +146,14 @@ def test_by_queue_and_beside_jobs_of_other_queues(policy, args):
     rig.alloc(1, spec(1, queue="kid"), userid=7)
     rig.alloc(2, spec(1), userid=8)
     rig.alloc(3, spec(1), userid=9)
-    rig.settle()
-    assert on(rig, 1) == {0} and on(rig, 2) == on(rig, 3) == {1}
+    assert rig.ranks(1) == {0} and rig.ranks(2) == rig.ranks(3) == {1}
     rig.alloc(4, spec(1, queue="ci"), userid=9)
     rig.alloc(5, spec(1), userid=7, priority=20)
-    rig.settle()
     assert rig.started() == [1, 2, 3, 5]
     rig.free(2)
     rig.free(3)
-    rig.settle()
-    assert 4 in rig.started() and on(rig, 4) == {1}
-    check(rig)
+    assert 4 in rig.started() and rig.ranks(4) == {1}
+    rig.check()
 
 
 @POLICIES
@@ -201,7 +167,6 @@ def test_the_rule_of_a_node_beats_that_of_a_queue(policy, args):
     for jobid, userid in ((1, 7), (2, 8)):
         rig.alloc(jobid, spec(3, queue="ci", constraints=only), userid=userid)
     rig.alloc(3, spec(1, queue="ci", constraints={"properties": ["^shared"]}), userid=7)
-    rig.settle()
     assert rig.started() == [1, 2, 3]
     assert cores(rig, 1) == 3 and cores(rig, 3) == 4
 
@@ -210,25 +175,17 @@ def test_the_rule_of_a_node_beats_that_of_a_queue(policy, args):
 def test_claims_outlive_a_partial_free_and_a_reload(policy, args):
     rig = load(policy, args, USER, rig=Rig(R(2, 4)))
     rig.alloc(1, spec(1, nodes=2), userid=7)
-    rig.settle()
-    whole = rig.success(1)["R"]
-    part = {"version": 1, "execution": dict(whole["execution"])}
-    part["execution"]["R_lite"] = [{"rank": "0", "children": {"core": "0"}}]
-    part["execution"]["nodelist"] = ["n0"]
-    del part["execution"]["nslots"]
-    rig.free(1, part, final=False)
-    rig.settle()
+    rig.free(1, part_of(rig.success(1)["R"], "0"), final=False)
+    assert [one["nodes"] for one in rig.ask("sched.stats")[1]["claims"]] == [1]
     rig.unload()
-    rig.manager.running.append({"id": 1, "priority": 16, "userid": 7, "t_submit": 1.0, "free": "0"})
-    rig.info.R[1] = whole
+    rig.will_be_found(1, userid=7, free="0")
     load(policy, args, USER, rig=rig)
     rig.alloc(2, spec(4), userid=8)
     rig.alloc(3, spec(1), userid=8)
     rig.alloc(4, spec(1), userid=7, priority=20)
-    rig.settle()
     assert sorted(rig.started()) == [1, 2, 4]
-    assert on(rig, 2) == {0} and on(rig, 4) == {1}
-    check(rig)
+    assert rig.ranks(2) == {0} and rig.ranks(4) == {1}
+    rig.check()
 
 
 @POLICIES
@@ -236,67 +193,19 @@ def test_a_rule_that_comes_later_leaves_what_runs_and_mixes_no_more(policy, args
     rig = load(policy, args, {}, rig=Rig(R(1, 4)))
     rig.alloc(1, spec(1), userid=7)
     rig.alloc(2, spec(1), userid=8)
-    rig.settle()
     rig.reconfigure({"sharing": USER})
     assert "sharing: jobs of several keys are on 1 node: they stay" in rig.logged(4)
     rig.alloc(3, spec(1), userid=7)
-    rig.settle()
     assert rig.started() == [1, 2]
     rig.free(2)
-    rig.settle()
     assert rig.started() == [1, 2, 3]
     rig.reconfigure({"sharing": {"all": {"mode": "nobody"}}})
     assert rig.logged(3)[-1].startswith("configuration: [sharing.all] mode='nobody': expected")
-    check(rig)
-
-
-@POLICIES
-@pytest.mark.parametrize("seed", seeds(2, 4))
-def test_at_every_moment_no_stranger_is_on_a_claimed_node(policy, args, seed):
-    draw = random.Random(seed)
-    mode = draw.choice(["user", "bank"])
-    rig = load(policy, args, {"all": {"mode": mode}}, rig=Rig(R(5, 4)))
-    key, seen, running = {}, set(), set()
-    for jobid in range(1, 90):
-        userid, bank = draw.randrange(3), draw.choice(["red", "blue"])
-        key[jobid] = userid if mode == "user" else bank
-        keys = {"nodes": draw.randrange(1, 4)} if draw.random() < 0.3 else {}
-        asked = spec(max(keys.get("nodes", 1), draw.randrange(1, 6)), bank=bank, **keys)
-        rig.alloc(jobid, asked, userid=userid, priority=draw.randrange(31))
-        if draw.random() < 0.1:
-            rig.cancel(draw.randrange(1, jobid + 1))
-        if draw.random() < 0.6:
-            rig.settle()
-        for started in set(rig.started()) - seen:
-            seen.add(started)
-            running.add(started)
-        whose = {}
-        for job in running:
-            for rank in on(rig, job):
-                assert whose.setdefault(rank, key[job]) == key[job]
-        if running and draw.random() < 0.6:
-            done = draw.choice(sorted(running))
-            running.discard(done)
-            rig.free(done)
-    for _ in range(120):
-        rig.settle()
-        for started in set(rig.started()) - seen:
-            seen.add(started)
-            running.add(started)
-        check(rig)
-        if not running:
-            break
-        rig.free(running.pop())
-    assert not list(rig.sched.pending_jobs())
+    rig.check()
 
 
 # -- in the plan -----------------------------------------------------------------------------------
 
-IN_ORDER = pytest.mark.parametrize(
-    "args",
-    [(), ("promises=unlimited",), ("guarantee=none",)],
-    ids=["easy", "conservative", "no-guarantee"],
-)
 POOLS = pytest.mark.parametrize("tree", [False, True], ids=["Rv1Pool", "TreePool"])
 TOPOLOGY = {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}
 
@@ -309,60 +218,47 @@ def machine(tree, nodes):
     return R(nodes, 4, scheduling={"writer": "TreePool", "children": children})
 
 
-def told(rig, jobid):
-    sched = rig.annotations(jobid).get("sched", {})
-    when = sched.get("t_estimate")
-    return None if when is None else (round(when - START_TIME), sched.get("t_estimate_kind"))
-
-
 @IN_ORDER
 @POOLS
-def test_a_job_is_promised_when_the_last_stranger_has_left(args, tree):
+def test_a_job_is_promised_when_the_last_stranger_has_left(policy, args, tree):
     """By cores it would fit at 50, when the first of two jobs on each node has ended."""
-    rig = load(Backfill, args, USER, rig=Rig(machine(tree, 2)))
+    rig = load(policy, args, USER, rig=Rig(machine(tree, 2)))
     for jobid, duration in ((1, 50), (2, 200)):
         rig.alloc(jobid, spec(2, nodes=2, duration=duration), userid=7)
     rig.settle()
     rig.alloc(3, spec(1, nodes=2, duration=100), userid=8)
-    rig.settle()
     rig.wait(2)
     assert rig.started() == [1, 2]
-    assert told(rig, 3) == (200, "promised")
+    assert rig.estimate(3) == (200, "promised")
     rig.wait(60)
     rig.free(1)
     rig.settle()
     # Small jobs of the key that is there would go on for ever; one that ends by then may start.
     rig.alloc(4, spec(1, duration=1000), userid=7)
     rig.alloc(5, spec(1, duration=100), userid=7)
-    rig.settle()
     assert rig.started() == [1, 2, 5]
-    check(rig)
+    rig.check()
     rig.free(5)
     rig.free(2)
-    rig.settle()
     assert rig.started() == [1, 2, 5, 3]
     rig.wait(2)
-    assert told(rig, 4)[0] == 162, "it would meet job 3"
-    check(rig)
+    assert rig.estimate(4)[0] == 162, "it would meet job 3"
+    rig.check()
 
 
 @IN_ORDER
-def test_a_stranger_does_not_start_beside_a_promise(args):
+def test_a_stranger_does_not_start_beside_a_promise(policy, args):
     """There are cores for both, and the nodes are idle when the promise is due."""
-    rig = load(Backfill, args, USER, rig=Rig(R(1, 4)))
+    rig = load(policy, args, USER, rig=Rig(R(1, 4)))
     rig.alloc(1, spec(3, duration=100), userid=7)
     rig.settle()
     rig.alloc(2, spec(1, duration=100), userid=8)
-    rig.settle()
-    rig.wait(2)
-    assert told(rig, 2) == (100, "promised")
+    assert rig.estimate(2) == (100, "promised")
     rig.alloc(3, spec(1, duration=500), userid=7)
-    rig.settle()
     assert rig.started() == [1]
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 2]
-    check(rig)
+    rig.check()
 
 
 def test_two_of_one_user_are_promised_the_same_node():
@@ -371,31 +267,26 @@ def test_two_of_one_user_are_promised_the_same_node():
     rig.settle()
     for jobid, userid in ((2, 8), (3, 8), (4, 9)):
         rig.alloc(jobid, spec(2, duration=50), userid=userid)
-    rig.settle()
-    rig.wait(2)
-    assert [told(rig, jobid) for jobid in (2, 3, 4)] == [
+    assert [rig.estimate(jobid) for jobid in (2, 3, 4)] == [
         (100, "promised"),
         (100, "promised"),
         (150, "promised"),
     ]
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 2, 3]
-    check(rig)
+    rig.check()
 
 
 def test_a_running_stranger_gets_more_time():
     rig = load(Backfill, (), USER, rig=Rig(R(1, 4)))
     rig.alloc(1, spec(1, duration=100), userid=7)
     rig.alloc(2, spec(1, duration=100), userid=8)
-    rig.settle()
     rig.wait(2)
-    assert told(rig, 2) == (100, "promised")
+    assert rig.estimate(2) == (100, "promised")
     rig.expire(1, rig.now + 300)
-    rig.settle()
     rig.wait(120)
     assert rig.started() == [1]
-    assert told(rig, 2) == (302, "promised")
+    assert rig.estimate(2) == (302, "promised")
 
 
 def test_what_waits_for_strangers_without_an_end():
@@ -405,13 +296,11 @@ def test_what_waits_for_strangers_without_an_end():
     rig.alloc(2, spec(1, nodes=2, duration=100), userid=8)
     rig.alloc(3, spec(1, duration=100), userid=9)
     rig.alloc(4, spec(1, duration=100), userid=7)
-    rig.settle()
     rig.wait(2)
     assert rig.started() == [1], "what it will need is kept for it"
     rig.free(1)
-    rig.settle()
     assert rig.started()[:2] == [1, 2]
-    check(rig)
+    rig.check()
 
 
 @POLICIES
@@ -427,44 +316,15 @@ def test_a_large_job_starts_although_small_ones_keep_coming(policy, args):
     ends = {1: 10, 2: 15}
     for step in range(1, 40):
         rig.alloc(10 + step, spec(1, duration=10), userid=7 if step % 2 else 9)
-        rig.settle()
         rig.wait(1)
         for jobid in set(rig.started()) - set(ends):
             ends[jobid] = step + 10
         for jobid in [one for one, end in ends.items() if end == step]:
             rig.free(jobid)
-        rig.settle()
         if 3 in rig.started():
             break
     assert 3 in rig.started() and step <= 17
-    check(rig)
-
-
-@pytest.mark.parametrize("seed", seeds(2, 5))
-def test_promises_are_kept_where_nodes_are_claimed(seed):
-    draw = random.Random(seed)
-    args = draw.choice([(), ("promises=4",), ("promises=unlimited",)])
-    rig = Simulation(machine(draw.random() < 0.5, 4), estimates=False)
-    load(Backfill, args, {"all": {"mode": draw.choice(["user", "bank"])}}, rig=rig)
-    for jobid in range(1, 60):
-        keys = {"nodes": draw.randrange(1, 4)} if draw.random() < 0.4 else {}
-        slots = max(keys.get("nodes", 1), draw.randrange(1, 7))
-        duration = draw.randrange(5, 90)
-        asked = spec(slots, duration=duration, bank=draw.choice(["red", "blue"]), **keys)
-        runtime = duration if draw.random() < 0.6 else draw.randrange(1, duration + 1)
-        rig.submit(jobid, asked, runtime, userid=draw.randrange(3))
-        rig.settle()
-        if draw.random() < 0.7:
-            rig.wait(draw.randrange(12))
-    rig.wait(10000)
-    assert len(rig.begun) + sum(bool(rig.answers(jobid, 2)) for jobid in range(1, 60)) == 59
-    check(rig)
-    late = {
-        jobid: (rig.begun[jobid], when)
-        for jobid, when in rig.first_estimate.items()
-        if rig.begun[jobid] > when + 0.1
-    }
-    assert not late
+    rig.check()
 
 
 @POOLS
@@ -472,7 +332,6 @@ def test_the_top_view_has_claimed_cores_that_are_idle(tree):
     rig = load(Backfill, (), USER, rig=Rig(machine(tree, 2)))
     rig.alloc(1, spec(1), userid=0)
     rig.alloc(2, spec(3), userid=99999)
-    rig.settle()
     claims = rig.ask("sched.stats")[1]["claims"]
     assert claims == [
         {"mode": "user", "whose": "root", "nodes": 1, "idle_cores": 3},
@@ -495,61 +354,31 @@ def sockets(count, **keys):
 def test_containers_where_nodes_are_given_as_a_whole(count, nodes):
     rig = load(Backfill, (), {"all": {"mode": "node"}}, rig=Rig(machine(True, 4)))
     rig.alloc(1, sockets(count), userid=7)
-    rig.settle()
-    assert len(on(rig, 1)) == nodes and cores(rig, 1) == 4 * nodes
+    assert len(rig.ranks(1)) == nodes and cores(rig, 1) == 4 * nodes
     assert rig.success(1)["R"]["execution"]["nslots"] == count
     rig.free(1)
-    rig.settle()
-    check(rig)
+    rig.check()
 
 
 def test_more_containers_than_there_are_nodes_for():
     rig = load(Backfill, (), {"all": {"mode": "node"}}, rig=Rig(machine(True, 2)))
     rig.alloc(1, sockets(5), userid=7)
-    rig.settle()
     assert "exclusive 'socket' container" in rig.denied(1)
 
 
 @IN_ORDER
-def test_containers_on_claimed_nodes(args):
-    rig = load(Backfill, args, USER, rig=Rig(machine(True, 1)))
+def test_containers_on_claimed_nodes(policy, args):
+    rig = load(policy, args, USER, rig=Rig(machine(True, 1)))
     rig.alloc(1, sockets(1, duration=50), userid=7)
     rig.settle()
     rig.alloc(2, sockets(1, duration=50), userid=8)
-    rig.settle()
-    rig.wait(2)
-    assert rig.started() == [1] and told(rig, 2) == (50, "promised")
+    assert rig.started() == [1] and rig.estimate(2) == (50, "promised")
     rig.alloc(3, sockets(1, duration=20), userid=7)
-    rig.settle()
     assert rig.started() == [1, 3]
     rig.free(3)
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 3, 2]
-    check(rig)
-
-
-def test_a_pass_over_a_full_pool_examines_as_many_jobs_whoever_waits(monkeypatch):
-    def examined(users):
-        rig = load(Backfill, ["queue-depth=unlimited"], USER, rig=Rig(R(8, 16)))
-        for jobid in range(1, 9 + 4 * users):
-            rig.alloc(jobid, jobspec(1, cores=12, duration=100), userid=1000 + jobid % users)
-        rig.settle()
-        assert len(rig.started()) == 8
-        found = []
-        examine = BackfillInOrder.examine
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                BackfillInOrder,
-                "examine",
-                lambda self, job: found.append(job) or examine(self, job),
-            )
-            rig.free(rig.started()[0])
-            rig.settle()
-        assert len(rig.started()) == 9
-        return len(found)
-
-    assert examined(40) == examined(10)
+    rig.check()
 
 
 def test_jobs_of_others_start_where_one_finds_only_claimed_nodes():
@@ -557,15 +386,13 @@ def test_jobs_of_others_start_where_one_finds_only_claimed_nodes():
     rig = load(Backfill, ["promise=0"], USER, rig=Rig(R(2, 4)))
     rig.alloc(1, spec(cores=2), userid=1)
     rig.alloc(2, spec(cores=2), userid=2)
-    rig.settle()
     assert rig.started() == [1, 2]
     rig.alloc(3, spec(cores=2), userid=3)
     rig.alloc(4, spec(cores=2), userid=1)
     rig.alloc(5, spec(cores=2), userid=4)
     rig.alloc(6, spec(cores=2), userid=2)
-    rig.settle()
     assert rig.started() == [1, 2, 4, 6]
-    check(rig)
+    rig.check()
 
 
 @POLICIES
@@ -574,13 +401,11 @@ def test_of_a_job_that_is_not_submitted_whole_nodes_are_asked_for_as_well(policy
     rig = load(policy, args, table, nodes=2, queues={"ci": {}, "all": {}})
     for jobid, rank in ((1, "0"), (2, "1")):
         rig.alloc(jobid, spec(1, queue="all", constraints={"ranks": [rank]}))
-    rig.settle()
     beside = rig.ask("sched.when", {"jobspec": spec(2, queue="all")})[1]
     apart = rig.ask("sched.when", {"jobspec": spec(2, queue="ci")})[1]
     assert (beside["verdict"], apart["verdict"]) == ("now", "later")
     assert apart["start"] == rig.now + 100
     rig.alloc(3, spec(2, queue="ci"))
-    rig.settle()
     assert rig.started() == [1, 2]
 
 
@@ -588,24 +413,18 @@ def test_of_a_job_that_is_not_submitted_whole_nodes_are_asked_for_as_well(policy
 def test_a_job_of_a_group_that_outlives_its_window_makes_promises_beside_its_claim_anew(args):
     """Cores are left beside it, and nobody else may be there: a promise that counted on the node cannot be kept."""
     rig = load(Backfill, args, USER, nodes=2)
-    window = {"name": "dat", "start": rig.now + 20, "duration": 30, "zone": "UTC", "nodes": 1}
-    entry = {**window, "users": [7], "at_end": "run"}
-    assert rig.ask("sched.reserve", {"reservation": entry})[0] == 0
+    rig.reserve("dat", 20, 30, nodes=1, users=[7], at_end="run")
     rig.alloc(1, spec(4, duration=1000), userid=8)
     rig.alloc(2, spec(1, duration=100), userid=9)
-    rig.settle()
     assert rig.started() == [1]
     begin = rig.now
-    rig.wait(3)
-    assert rig.annotations(2)["sched"]["t_estimate"] == pytest.approx(begin + 50, abs=1)
+    assert rig.shown(2)["t_estimate"] == pytest.approx(begin + 50, abs=1)
     rig.wait(20)
     rig.alloc(3, spec(1, duration=300, reservation="dat"), userid=7)
-    rig.settle()
     assert rig.started() == [1, 3]
-    rig.wait(3)
     end = rig.success(3)["R"]["execution"]["expiration"]
-    assert rig.annotations(2)["sched"]["t_estimate"] == pytest.approx(end, abs=1)
+    assert rig.shown(2)["t_estimate"] == pytest.approx(end, abs=1)
     assert rig.sched.planning.current().stale() == []
     rig.wait(40)
     assert not [line for line in rig.logged() if "bug" in line]
-    check(rig)
+    rig.check()

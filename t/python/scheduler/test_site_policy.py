@@ -99,18 +99,16 @@ def test_a_queue_that_is_not_configured_is_doubted():
     ],
 )
 def test_a_wrong_amount_is_named_once_and_the_others_are_counted(key, value, text):
-    rig = Rig(R(4, 4))
-    rig.instance.config = {"amounts": {key: value, "fpga": 2}}
-    rig.load_file("sched-fifo")
+    rig = Rig(R(4, 4), "sched-fifo", config={"amounts": {key: value, "fpga": 2}})
     assert rig.logged(3) == [f"configuration: {text}"]
     assert [one["amount"] for one in rig.sched.resources.amounts_in_use()] == ["fpga"]
 
 
 def test_a_configuration_is_checked_before_it_is_loaded():
     limit = {"per": "user", "max": {"jobs": 2}}
-    rig = Rig(R(4, 4))
-    rig.instance.config = {"limits": {"a": limit, "b": limit}, "license": {"matlab": 3}}
-    rig.load_file("sched-fifo")
+    rig = Rig(
+        R(4, 4), "sched-fifo", config={"limits": {"a": limit, "b": limit}, "license": {"matlab": 3}}
+    )
     assert "configuration: [license] is read by nobody: is [licenses] meant?" in rig.logged(4)
     config = {
         "limits": {"b": {"per": "user", "max": {"jobs": 3}}, "c": {"per": "uesr"}},
@@ -135,8 +133,7 @@ def test_a_configuration_is_checked_before_it_is_loaded():
 
 
 def test_jobs_that_would_be_over_a_new_limit_are_named():
-    rig = Rig(R(4, 4))
-    rig.load_file("sched-backfill")
+    rig = Rig(R(4, 4), "sched-backfill")
     for jobid, nodes, bank in (
         (1, 1, "red"),
         (2, 2, "red"),
@@ -147,7 +144,6 @@ def test_jobs_that_would_be_over_a_new_limit_are_named():
         spec = jobspec(1, nodes=nodes, exclusive=True, duration=100, bank=bank)
         rig.info.jobspecs[jobid] = spec
         rig.alloc(jobid, spec, userid=700)
-    rig.settle()
     assert rig.started() == [1, 2, 3]
 
     def over(**limit):
@@ -170,7 +166,6 @@ def test_jobs_that_would_be_over_a_new_limit_are_named():
     # Nothing has changed: what is free goes to the next in the queue.
     assert rig.ask("sched.limits")[1]["limits"] == []
     rig.free(2)
-    rig.settle()
     assert rig.started() == [1, 2, 3, 4]
     assert not rig.logged(3)
 
@@ -180,13 +175,12 @@ def test_jobs_that_would_be_over_new_licences_or_budgets_are_named():
     rig = Rig(R(4, 4))
     rig.wait((7200 - rig.now % 86400) % 86400)  # no day ends
     rig.instance.config = {"licenses": {"matlab": 8}, "budgets": {"one": budget}}
-    rig.load_file("sched-backfill")
+    rig.load("sched-backfill")
     for jobid, userid, count in ((1, 700, 3), (2, 701, 2), (3, 700, 1), (4, 701, 7)):
         keys = {"duration": 3600, "licenses": {"matlab": count}}
         spec = jobspec(2, nodes=2, exclusive=True, **keys)
         rig.info.jobspecs[jobid] = spec
         rig.alloc(jobid, spec, userid=userid)
-    rig.settle()
     rig.wait(1800)
 
     def over(**tables):
@@ -224,7 +218,6 @@ def test_jobs_that_would_be_over_new_licences_or_budgets_are_named():
     # Nothing has changed.
     assert rig.ask("sched.limits")[1]["licenses"][0]["used"] == 5
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 2, 3]
     assert not rig.logged(3)
 
@@ -268,9 +261,8 @@ def test_a_fault_is_one_line_and_the_entry_stays_as_it_was(entry, line):
 
 
 def test_a_long_value_is_not_logged_whole():
-    rig = Rig(R(2, 4))
-    rig.load_file("sched-fifo")
-    rig.reconfigure({"limits": {"one": {"per": "x" * 100000}}}, "sched-fifo")
+    rig = Rig(R(2, 4), "sched-fifo")
+    rig.reconfigure({"limits": {"one": {"per": "x" * 100000}}})
     (line,) = [text for text in rig.logged() if "[limits.one]" in text]
     assert len(line) < 5000 and "[limits.one] per='xxx" in line and "expected" in line
 
@@ -425,11 +417,8 @@ def toys(monkeypatch):
     Toy.made.clear()
 
 
-def load(policy, args, config=None, rig=None):
-    rig = rig or Rig(R(4, 4))
-    rig.instance.config = config or {}
-    rig.load(policy, *args, name="sched-site")
-    return rig
+def load(policy, args, config=None):
+    return Rig(R(4, 4), policy, *args, config=config)
 
 
 def of(bank, slots=1, **keys):
@@ -442,7 +431,6 @@ def test_without_its_table_a_rule_is_not_asked(policy, args, toys):
     assert [rule.name for rule in rig.sched.admission.rules] == ["reservation", "max-wait"]
     assert not rig.sched.admission.engaged
     rig.alloc(1, of("closed"))
-    rig.settle()
     assert rig.started() == [1]
     assert not Toy.made[0].banks
 
@@ -454,10 +442,8 @@ def test_with_its_table_it_is(policy, args, toys):
     for jobid in (1, 2):
         rig.alloc(jobid, of("red"))
     rig.alloc(3, of("blue"))
-    rig.settle()
     assert rig.started() == [1, 3]
     rig.free(1)
-    rig.settle()
     assert rig.started() == [1, 3, 2]
 
 
@@ -475,7 +461,6 @@ def test_a_table_that_comes_later_counts_the_jobs_there_are(policy, args, toys):
     rig.settle()
     rig.alloc(4, of("red", slots=12))
     rig.alloc(5, of("closed", slots=12))
-    rig.settle()
     started = rig.started()
     rig.reconfigure({"toys": {"red": 2}})
     rule = Toy.made[0]
@@ -486,12 +471,9 @@ def test_a_table_that_comes_later_counts_the_jobs_there_are(policy, args, toys):
     rig.settle()
     for jobid in started:
         rig.free(jobid)
-    rig.settle()
     for jobid in set(rig.started()) - set(started):
         rig.free(jobid)
-    rig.settle()
-    rig.sched._requests._check()
-    rig.sched.admission.deferred._check()
+    rig.check()
     assert set(rig.started()) == {1, 2, 3, 4, 6}
 
 
@@ -499,12 +481,10 @@ def test_a_table_that_comes_later_counts_the_jobs_there_are(policy, args, toys):
 def test_a_running_job_that_cannot_be_read_is_told_as_such(policy, args, toys):
     rig = load(policy, args)
     rig.alloc(1, of("red"))
-    rig.settle()
     rig.reconfigure({"toys": {"red": 1}})
     assert Toy.made[0].banks == {1: None}
     assert [text for text in rig.logged(4) if "cannot be read" in text]
     rig.alloc(2, of("red"))
-    rig.settle()
     assert rig.started() == [1, 2]
 
 
@@ -513,7 +493,6 @@ def test_a_table_that_goes_lets_its_jobs_go(policy, args, toys):
     rig = load(policy, args, {"toys": {"red": 1}})
     for jobid in (1, 2, 3):
         rig.alloc(jobid, of("red"))
-    rig.settle()
     assert rig.started() == [1]
     rig.info.jobspecs[1] = of("red")
     rig.info.eventlogs[1] = []
@@ -524,8 +503,7 @@ def test_a_table_that_goes_lets_its_jobs_go(policy, args, toys):
     assert [rule.name for rule in rig.sched.admission.rules] == ["reservation", "max-wait"]
     for jobid in (1, 2, 3):
         rig.free(jobid)
-    rig.settle()
-    rig.sched.admission.deferred._check()
+    rig.check()
 
 
 # -- rules of a site's own -------------------------------------------------------------------------
@@ -603,7 +581,6 @@ def test_a_rule_of_a_sites_own_comes_and_goes_with_the_configuration(policy, arg
     rig = load(policy, args, {"rules": {"curfew": f"{curfew}:Curfew"}})
     for jobid in (1, 2, 3):
         rig.alloc(jobid, jobspec(1, duration=100))
-    rig.settle()
     assert rig.started() == [1]
     assert waits(rig, 2) == ("curfew: it is late", ["curfew"])
     _, stats = rig.ask("sched.stats")
@@ -620,13 +597,10 @@ def test_a_rule_of_a_sites_own_comes_and_goes_with_the_configuration(policy, arg
     rig.settle()
     for jobid in (1, 2):
         rig.free(jobid)
-        rig.settle()
         assert sorted(rig.started()) == [1, 2, 3]
     rig.free(3)
-    rig.settle()
     assert sorted(rig.started()) == [1, 2, 3, 4]
-    rig.sched._requests._check()
-    rig.sched.admission.deferred._check()
+    rig.check()
     assert not rig.logged(3)
 
 
@@ -635,11 +609,9 @@ def test_one_with_a_table_is_switched_on_by_it_and_listed(policy, args, curfew):
     rules = {"beds": f"{curfew}:Beds"}
     rig = load(policy, args, {"rules": rules})
     rig.alloc(1, jobspec(1, duration=100))
-    rig.settle()
     assert rig.started() == [1]
     rig.reconfigure({"rules": rules, "beds": {"all": 1}})
     rig.alloc(2, jobspec(1, duration=100))
-    rig.settle()
     assert waits(rig, 2) == ("beds: it is late", ["beds"])
     assert rig.ask("sched.limits")[1]["beds"] == [{"bed": "all", "used": 1}]
     config = {"rules": rules, "beds": {"all": "x"}}
@@ -655,13 +627,11 @@ def test_one_with_a_table_is_switched_on_by_it_and_listed(policy, args, curfew):
 
 
 def test_an_argument_adds_one_as_well(curfew):
-    rig = Rig(R(4, 4))
-    rig.load_file("sched-fifo", f"rule={curfew}:Curfew")
+    rig = Rig(R(4, 4), "sched-fifo", f"rule={curfew}:Curfew")
     for jobid in (1, 2):
         rig.alloc(jobid, jobspec(1, duration=100))
-    rig.settle()
     assert waits(rig, 2) == ("Curfew: it is late", ["Curfew"])
-    rig.reconfigure({}, "sched-fifo")
+    rig.reconfigure({})
     assert rig.started() == [1], "no table has it, and none takes it away"
 
 
@@ -688,7 +658,6 @@ def test_what_cannot_be_loaded_is_one_line(entry, said, curfew):
     assert said.format(path=curfew) in line
     assert [rule.name for rule in rig.sched._site_policy.rules][-1] == "beds"
     rig.alloc(1, jobspec(1, duration=100))
-    rig.settle()
     assert rig.started() == [1]
 
 
@@ -698,7 +667,7 @@ def test_a_file_that_others_can_write_is_not_run(curfew):
     (line,) = rig.logged(3)
     assert "others can write it: chmod o-w" in line
     with pytest.raises(ValueError, match="others can write it"):
-        Rig(R(4, 4)).load_file("sched-fifo", f"rule={curfew}:Curfew")
+        Rig(R(4, 4)).load("sched-fifo", f"rule={curfew}:Curfew")
 
 
 def test_looking_at_a_configuration_runs_no_file(curfew, tmp_path):
@@ -724,11 +693,9 @@ def test_one_that_raises_keeps_no_other_table_from_its_force(method, curfew):
     rig = load(*TABLE["fifo"], {"rules": rules})
     for jobid in (1, 2):
         rig.alloc(jobid, jobspec(1, duration=100))
-    rig.settle()
     limit = {"per": "instance", "max": {"jobs": 2}}
     rig.reconfigure({"rules": rules, "wrong": {"all": 1}, "limits": {"all": limit}})
     rig.alloc(3, jobspec(1, duration=100))
-    rig.settle()
     assert rig.started() == [1, 2]
     _, answer = rig.ask("sched.limits")
     assert answer["limits"][0]["used"]["jobs"] == 2
@@ -749,23 +716,19 @@ def test_one_that_raises_keeps_no_other_table_from_its_force(method, curfew):
 def test_the_place_of_a_job_that_is_withdrawn_goes_to_the_next_that_waits_for_the_same(
     policy, args, tables, says
 ):
-    rig = Rig(R(4, 4))
-    rig.instance.config = tables
-    rig.load(policy, *args, name="sched-site")
+    rig = Rig(R(4, 4), policy, *args, config=tables)
     for jobid, count in ((1, 1), (2, 1), (4, 2), (5, 2)):
         keys = {**says, "duration": 7200 if jobid < 3 else 3600}
         rig.alloc(jobid, jobspec(count, nodes=count, exclusive=True, **keys), userid=7)
         if jobid == 2:
             rig.alloc(3, jobspec(2, nodes=2, exclusive=True, duration=7200), userid=8)
-    rig.settle()
     assert rig.started() == [1, 2, 3]
     rig.free(1)
     rig.settle()  # 4 may start, and does not fit
     rig.cancel(4)
     rig.free(3)
-    rig.settle()
     assert rig.started() == [1, 2, 3, 5]
-    rig.sched.admission.deferred._check()
+    rig.check()
 
 
 PER_USER = {"per": "user", "max": {"jobs": 1}}
@@ -807,7 +770,7 @@ def test_the_place_of_a_job_that_another_rule_defers_goes_to_the_next(policy, ar
     rig = Rig(R(8, 4))
     rig.wait((7200 - rig.now % 86400) % 86400)  # no day ends
     rig.instance.config = tables
-    rig.load(policy, *args, name="sched-site")
+    rig.load(policy, *args)
     for jobid, (userid, hours, *says) in enumerate(jobs, 1):
         keys = {"duration": hours * 3600, "bank": "red", **(says[0] if says else {})}
         rig.alloc(jobid, jobspec(1, nodes=1, exclusive=True, **keys), userid=userid)
@@ -816,6 +779,5 @@ def test_the_place_of_a_job_that_another_rule_defers_goes_to_the_next(policy, ar
     assert last not in rig.started()
     rig.wait(1200)
     rig.free(1)
-    rig.settle()
     assert last in rig.started()
-    rig.sched.admission.deferred._check()
+    rig.check()

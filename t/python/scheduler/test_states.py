@@ -132,8 +132,7 @@ def test_a_window_begins_once():
 
 
 def test_the_states_of_a_job_as_the_scheduler_sees_them():
-    rig = Rig(R(1, 2))
-    rig.load(Backfill)
+    rig = Rig(R(1, 2), Backfill)
     requests = rig.sched._requests
     rig.alloc(1, jobspec(2))
     rig.alloc(2, jobspec(1))

@@ -72,10 +72,6 @@ def whole(nodes, duration):
     return jobspec(1, nodes=nodes, cores=4, duration=duration)
 
 
-def drain(rig):
-    rig.resource.update(down="7")
-
-
 def come_back(rig):
     rig.resource.update(down="7")
     rig.settle()
@@ -128,8 +124,7 @@ def fill(rig, pending):
 def test_no_turn_does_more_the_more_jobs_are_pending(args):
     most = {}
     for pending in (300, 1200):
-        rig = Rig(R(NODES, 4), estimates=False)
-        rig.load_file("sched-backfill", "reason-depth=0", *args)
+        rig = Rig(R(NODES, 4), "sched-backfill", "reason-depth=0", *args, estimates=False)
         meter = CallMeter(rig)
         fill(rig, pending)
         rig.wait(2)
@@ -153,8 +148,9 @@ def test_no_turn_does_more_the_more_promises_are_bound_to_ranks():
     """Also not the first after a quiet time, which may spend all the effort that was saved."""
     most = {}  # calls of the longest turn after each end
     for promises in (100, 400):
-        rig = Rig(R(200, 16), estimates=False)
-        rig.load_file("sched-backfill", "reason-depth=0", "promise=unlimited")
+        rig = Rig(
+            R(200, 16), "sched-backfill", "reason-depth=0", "promise=unlimited", estimates=False
+        )
         meter = CallMeter(rig)
         for jobid in range(1, 201):
             rig.alloc(jobid, jobspec(1, cores=9, nodes=1, duration=5000 + 7 * jobid))

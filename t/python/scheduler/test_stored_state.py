@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """What a scheduler has stored, and somebody has damaged, keeps it from nothing but what was stored."""
 
-import json
-
 import pytest
 
 from flux.scheduler.testing import FakeInstance
@@ -59,7 +57,14 @@ def test_a_damaged_value_costs_what_was_stored(key, text):
 
 
 @pytest.mark.parametrize(
-    "text", [DEEP, '{"version": 1, "reservations": 5}', '{"version": 1, "reservations": [5]}', "7"]
+    "text",
+    [
+        DEEP,
+        '{"version": 1, "reservations": 5}',
+        '{"version": 1, "reservations": [5]}',
+        '{"version": 2, "reservations": []}',
+        "7",
+    ],
 )
 def test_damaged_reservations_keep_it_from_loading_and_it_says_how_to_go_on(text):
     """Without them jobs would start on what is reserved."""
@@ -67,6 +72,3 @@ def test_damaged_reservations_keep_it_from_loading_and_it_says_how_to_go_on(text
     instance.kvs.values["checkpoint.sched-reservations"] = text
     with pytest.raises(Exception, match="flux kvs unlink checkpoint.sched-reservations"):
         instance.load("sched-backfill")
-    instance.kvs.values["checkpoint.sched-reservations"] = json.dumps(
-        {"version": 1, "reservations": []}
-    )

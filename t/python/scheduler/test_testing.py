@@ -375,22 +375,6 @@ def test_errors_may_be_looked_at_instead():
     assert "schedule: this pass is lost" in text and "a bug in the policy" in text
 
 
-def test_a_policy_that_never_comes_to_rest_is_told_from_one_that_takes_long(monkeypatch):
-    from flux_engine.kernel import reactor
-
-    class Restless(Guide):
-        def schedule(self):
-            while True:
-                yield
-
-    monkeypatch.setattr(reactor, "MAX_TURNS_AT_ONE_TIME", 1000)
-    instance = FakeInstance()
-    instance.load(Restless)
-    instance.submit()
-    with pytest.raises(RuntimeError, match="does not come to rest"):
-        instance.run_until_idle()
-
-
 def test_waiting_for_an_answer_that_never_comes_is_an_error():
     class Deaf(Guide):
         def schedule(self):

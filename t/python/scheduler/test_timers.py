@@ -7,8 +7,7 @@ from peers import Guide, R, Rig, jobspec
 
 @pytest.fixture
 def rig():
-    rig = Rig(R(1, 1))
-    rig.load(Guide)
+    rig = Rig(R(1, 1), Guide)
     rig.called = []
     return rig
 
@@ -93,7 +92,6 @@ def test_a_function_that_asks_to_be_called_again_at_once(rig):
 
     again()
     rig.alloc(1, jobspec(1))
-    rig.settle()
     assert rig.started() == [1]
     assert len(rig.called) < 500
 

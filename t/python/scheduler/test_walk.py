@@ -15,7 +15,7 @@ from flux.resource.plan.room_counts import RoomCounts
 from flux.scheduler import PendingJob, walk
 from flux.scheduler.policies.in_order import BackfillInOrder
 from flux.scheduler.queue import Backlog
-from flux.scheduler.walk import EFFORT_PER_TURN, JobGroup, Walk
+from flux.scheduler.walk import EFFORT_PER_TURN, Walk
 
 NODES, CORES, GPUS = 12, 8, 2
 HALF = {"constraints": {"properties": ["half"]}}
@@ -58,13 +58,19 @@ def spec(rng, parts=True):
 def history(seed, parts, *args):
     """What a scheduler starts as jobs come, go, end and change their priorities; and when."""
     rng = random.Random(seed)
-    rig = Rig(R(NODES, CORES, GPUS, properties={"half": "0-5"}), estimates=False)
-    rig.load_file("sched-backfill", "queue-depth=unlimited", "reason-depth=0", *args)
+    rig = Rig(
+        R(NODES, CORES, GPUS, properties={"half": "0-5"}),
+        "sched-backfill",
+        "queue-depth=unlimited",
+        "reason-depth=0",
+        *args,
+        estimates=False,
+    )
     seen = []
     pending, ended = [], set()
     for jobid in range(1, 80 if "promise=unlimited" in args else 200):
         what = rng.random()
-        started = rig.started()
+        started = rig.started(settle=False)
         running = [one for one in started if one not in ended]
         waits = [one for one in pending if one not in started]
         if what < 0.45 or not running:
@@ -94,7 +100,6 @@ def history(seed, parts, *args):
             seen.append(
                 (sorted(rig.started()), [(job.jobid, promises.when(job)) for job in promises])
             )
-    rig.settle()
     assert not rig.logged(3), rig.logged(3)
     return seen, rig.started()
 
@@ -156,38 +161,6 @@ def looks(backlog, refuse=lambda backlog, one: backlog.block(one, alike=True)):
             found.append(one.jobid)
             refuse(backlog, one)
     return found
-
-
-def test_a_refused_job_speaks_for_those_behind_it_that_ask_for_the_same():
-    asked = [("a", 60), ("b", 60), ("a", 60), ("a", 30), ("a", 0), ("b", 0), ("a", 30), ("c", 1)]
-    backlog = backlog_of(*[job(jobid, *one) for jobid, one in enumerate(asked, 1)])
-    assert looks(backlog) == [1, 2, 4, 8]
-    assert looks(backlog) == []
-    backlog.push(job(9, priority=31))
-    assert looks(backlog) == [9]
-    backlog.wake(1.0)
-    assert looks(backlog) == [9, 2, 4, 8]
-    assert backlog.stats(5.0)["unlooked"] == 0
-    # A promised job is not among those that ask for the same.
-    backlog.set_promised(backlog.settle()[1], True)
-    backlog.wake(1.0)
-    assert looks(backlog) == [9, 2, 4, 8]
-    backlog.again(backlog.settle()[1])
-    assert looks(backlog) == [1]
-
-
-def test_where_there_is_no_room_a_refused_job_speaks_for_its_family():
-    """Signatures of which the first letter is the same are a family here."""
-    asked = [("a1", 60), ("b1", 60), ("a2", 30), ("a2", 10), ("b2", 10), ("a1", 10), ("c1", 60)]
-    backlog = Backlog()
-    backlog.family_of = lambda signature: signature[0]
-    for jobid, one in enumerate(asked, 1):
-        backlog.push(job(jobid, *one))
-
-    def refuse(backlog, one):
-        backlog.block(one, alike=True, family=one.signature[0] != "b")
-
-    assert looks(backlog, refuse) == [1, 2, 5, 7]
 
 
 def test_what_was_found_of_others_does_not_hold_when_something_is_not_kept_free_any_more():
@@ -280,28 +253,6 @@ def test_a_walk_passes_over_no_job_that_is_not_refused(ops):
 
 
 @pytest.mark.parametrize("size", [1000, 4000])
-def test_a_walk_over_a_deep_queue_looks_at_few_jobs_of_each_group(monkeypatch, size):
-    """What is looked at grows with the shapes in the queue, not with its jobs."""
-    backlog = backlog_of(
-        *[job(jobid, "abcdefgh"[jobid % 8], jobid % 97) for jobid in range(1, size)]
-    )
-
-    def refuse(backlog, one):
-        backlog.block(one, alike=True, limit=0.0)
-
-    looks(backlog, refuse)
-    searched = []
-    for name in ("first_since", "shorter_since"):
-        search = getattr(JobGroup, name)
-        monkeypatch.setattr(
-            JobGroup, name, lambda *args, search=search: searched.append(1) or search(*args)
-        )
-    backlog.wake(1.0)
-    assert looks(backlog, refuse) == list(range(1, 9))
-    assert len(searched) <= 3 * 8
-
-
-@pytest.mark.parametrize("size", [1000, 4000])
 def test_many_newcomers_that_others_speak_for_are_passed_over_in_turns(size):
     """However many come at once, a pass gives way after it has passed over some of them."""
     backlog = backlog_of(*[job(jobid) for jobid in range(1, size)], job(size, "b"))
@@ -358,8 +309,9 @@ def test_room_is_as_much_as_can_be_allocated(seed):
 def examined_after_an_end(monkeypatch, shapes):
     """How many jobs are examined, and kinds of room counted, after an end while so many shapes of
     jobs are blocked of which one can start."""
-    rig = Rig(R(200, 96), estimates=False)
-    rig.load_file("sched-backfill", "queue-depth=unlimited", "reason-depth=0")
+    rig = Rig(
+        R(200, 96), "sched-backfill", "queue-depth=unlimited", "reason-depth=0", estimates=False
+    )
     rig.alloc(1, jobspec(1, nodes=199, exclusive=True, duration=3600.0))
     rig.alloc(2, jobspec(1, cores=96, duration=7200.0))
     rig.settle()
@@ -367,7 +319,6 @@ def examined_after_an_end(monkeypatch, shapes):
         size = {"nodes": 2 + number // 10, "cores": 50 + number % 10}
         rig.alloc(10 + number, jobspec(1, duration=600.0, **size))
     rig.alloc(9000, jobspec(1, cores=30, duration=60.0))
-    rig.settle()
     assert sorted(rig.started()) == [1, 2]
     examined, counted = [], []
     examine, of = BackfillInOrder.examine, RoomCounts.of
@@ -392,8 +343,7 @@ def test_after_an_end_only_those_are_examined_for_which_there_is_room(monkeypatc
 
 
 def test_the_next_job_is_promised_the_start_as_soon_as_the_one_ahead_has_started():
-    rig = Rig(R(4, 4), estimates=False)
-    rig.load_file("sched-backfill", "queue-depth=unlimited")
+    rig = Rig(R(4, 4), "sched-backfill", "queue-depth=unlimited", estimates=False)
     for jobid in (1, 2):
         rig.alloc(jobid, jobspec(1, nodes=2, exclusive=True, duration=100.0 * jobid))
     rig.settle()
@@ -403,6 +353,5 @@ def test_the_next_job_is_promised_the_start_as_soon_as_the_one_ahead_has_started
     assert list(rig.sched.decision.plan.promises()) == [3]
     rig.free(1)
     rig.free(2)
-    rig.settle()
     assert sorted(rig.started()) == [1, 2, 3]
     assert list(rig.sched.decision.plan.promises()) == [4]

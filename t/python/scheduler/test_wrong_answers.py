@@ -8,15 +8,7 @@ from peers import R, Rig, jobspec
 from flux.scheduler import Scheduler
 from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill, Fifo
-from flux.scheduler.testing import FakeInstance, make_R
-
-
-def play(policy, jobs=4):
-    instance = FakeInstance(nodes=1, check_errors=False)
-    instance.load(policy)
-    submitted = [instance.submit(nodes=1, duration=10) for _ in range(jobs)]
-    instance.advance(10 * jobs)
-    return instance, submitted
+from flux.scheduler.testing import FakeInstance
 
 
 @pytest.mark.parametrize("base", [Fifo, Backfill])
@@ -56,28 +48,6 @@ def test_a_job_whose_order_goes_wrong_later_keeps_its_place():
     assert second.t_start < third.t_start
     (text,) = instance.errors
     assert "keeps its place in the queue: order() returned None" in text
-
-
-def test_a_signature_that_cannot_be_hashed_costs_its_job():
-    class Rule(AdmissionRule):
-        name = "odd"
-
-        def signature(self, job):
-            return [1] if job.userid == 7 else None
-
-    class Odd(Backfill):
-        def __init__(self, h, *args):
-            super().__init__(h, *args)
-            self.add_rule(Rule(self))
-
-    instance = FakeInstance(nodes=1, check_errors=False)
-    instance.load(Odd)
-    jobs = [instance.submit(nodes=1, duration=10, userid=user) for user in (1, 7, 1)]
-    instance.advance(60)
-    assert [job.result for job in jobs] == ["completed", "failed", "completed"]
-    assert instance.errors == [
-        "admission rule odd: signature() returned [1]: expected something that can be hashed"
-    ]
 
 
 def test_what_is_allocated_to_a_job_that_was_canceled_meanwhile_is_given_back():
@@ -181,12 +151,10 @@ def test_whatever_a_rule_answers_the_scheduler_goes_on(name, hook, wrong):
             self.add_rule(kind(self))
 
     rig = Rig(R(4, 4), estimates=hook in ("why", "check"))
-    rig.manager.running.append({"id": 99, "priority": 16, "userid": 0, "t_submit": 1.0})
-    rig.info.R[99] = make_R(ranks="3", cores="0-3", hosts="n3")
-    rig.load(Site, *args, name="sched-site")
+    rig.will_be_found(99, R("3", 4))
+    rig.load(Site, *args)
     for jobid in range(1, 5):
         rig.alloc(jobid, jobspec(8, duration=100 + jobid))
-    rig.settle()
     rig.wait(5)
     answers = [rig.ask(*question) for question in QUESTIONS]
     assert all(errnum == 0 or isinstance(answer, str) for errnum, answer in answers)
