@@ -12,7 +12,7 @@ from flux.idset import IDset
 from flux.scheduler.policies import Backfill, Fifo, Simple
 from flux.scheduler.policies.by_latest_start import LET_IN
 from flux.scheduler.site_policy import counts
-from flux.scheduler.site_policy.limit import read_limit
+from flux.scheduler.site_policy.limits import read_limit
 
 BACKFILL = pytest.mark.parametrize(
     "policy, args", [(Backfill, ()), (Backfill, ("promise=all",))], ids=["easy", "promise-all"]
@@ -49,7 +49,7 @@ def rule(rig):
 def used(rig, name="one"):
     """What is in use, by key."""
     return {
-        use.key: tuple(use.used) for use in rule(rig)._uses.values() if use.limit.name == name
+        use.key: tuple(use.used) for use in rule(rig).uses.values() if use.entry.name == name
     }  # fmt: skip
 
 
@@ -60,9 +60,9 @@ def reason(rig, jobid):
 def check(rig):
     rig.sched._requests._check()
     rig.sched.admission.deferred._check()
-    uses = rule(rig)._uses.values()
+    uses = rule(rig).uses.values()
     assert not [
-        use.key for use in uses if not use.limit.soft and use.over((0, 0, 0, 0)) is not None
+        use.key for use in uses if not use.entry.soft and use.over((0, 0, 0, 0)) is not None
     ]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from flux.scheduler.reservations.times import parse_duration
+from flux.scheduler.site_policy.counts import user_id
 
 
 class Fields:
@@ -111,6 +112,14 @@ class Fields:
         if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
             raise self._wrong(key, value, "a list of names")
         return tuple(value)
+
+    def userids(self, key: str) -> tuple[int, ...]:
+        """Return the ids of a list of users; empty if the key is missing."""
+        names = self.names(key)
+        try:
+            return tuple(map(user_id, names))
+        except ValueError as exc:
+            raise ValueError(f"{self._path}{key}: {exc}") from None
 
     def table(self, key: str) -> Fields | None:
         """Return a nested table, or None if the key is missing."""
