@@ -15,6 +15,7 @@ from __future__ import annotations
 import pwd
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.hostlist import Hostlist
@@ -70,6 +71,7 @@ class Asker(NamedTuple):
     bank: str | None
 
 
+@dataclass(frozen=True)
 class Reservation:
     """An administrator's request for a reservation; immutable.
 
@@ -90,48 +92,18 @@ class Reservation:
         made: time at which it was made, seconds since the epoch
     """
 
-    __slots__ = (
-        "at_end",
-        "banks",
-        "duration",
-        "hosts",
-        "made",
-        "name",
-        "nodes",
-        "pin",
-        "queues",
-        "recurrence",
-        "requires",
-        "users",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        recurrence: Recurrence,
-        duration: float,
-        nodes: int | None = None,
-        hosts: str | None = None,
-        requires: dict[str, Any] | None = None,
-        users: tuple[int, ...] = (),
-        queues: tuple[str, ...] = (),
-        banks: tuple[str, ...] = (),
-        at_end: str = "cancel",
-        pin: bool = False,
-        made: float = 0.0,
-    ) -> None:
-        self.name = name
-        self.recurrence = recurrence
-        self.duration = duration
-        self.nodes = nodes
-        self.hosts = hosts
-        self.requires = requires
-        self.users = users
-        self.queues = queues
-        self.banks = banks
-        self.at_end = at_end
-        self.pin = pin
-        self.made = made
+    name: str
+    recurrence: Recurrence
+    duration: float
+    nodes: int | None = None
+    hosts: str | None = None
+    requires: dict[str, Any] | None = field(default=None, hash=False)
+    users: tuple[int, ...] = ()
+    queues: tuple[str, ...] = ()
+    banks: tuple[str, ...] = ()
+    at_end: str = "cancel"
+    pin: bool = False
+    made: float = field(default=0.0, compare=False)
 
     # -- group -------------------------------------------------------------------------------------
 
@@ -327,18 +299,6 @@ class Reservation:
             pin=pin,
             made=float(made),
         )
-
-    def __eq__(self, other: object) -> bool:
-        """Whether two reservations are equal, except for the times at which they were made."""
-        if not isinstance(other, Reservation):
-            return NotImplemented
-        return {**self.to_dict(), "made": 0} == {**other.to_dict(), "made": 0}
-
-    def __hash__(self) -> int:
-        return hash((self.name, self.recurrence))
-
-    def __repr__(self) -> str:
-        return f"Reservation({self.name!r}, start={iso_time(self.recurrence.start)})"
 
 
 def _quoted(value: object) -> object:

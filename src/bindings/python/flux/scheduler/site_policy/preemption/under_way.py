@@ -11,7 +11,7 @@ from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.admission import Deferral, JobDeferred
 from flux.scheduler.host import name_of
 from flux.scheduler.site_policy.holdings import amounts_held, part_of
-from flux.scheduler.site_policy.preemption.record import DECIDED, ENDING, WARNED, Preemption
+from flux.scheduler.site_policy.preemption.record import DECIDED, ENDING, WARNED, Preemption, by_id
 from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S
 from flux.scheduler.site_policy.preemption.victims import KeptTrial, needed
 
@@ -73,13 +73,13 @@ class PreemptionsUnderWay:
             job.jobid,
             one.standing.queue,
             job.userid,
-            choice.victims,
+            by_id(choice.victims),
             choice.ranks,
             now,
             deadline,
             deadline + self._running.clean_up(),
+            request=job.resource_request,
         )
-        preemption.request = job.resource_request
         if not self._keeps_promises(preemption, job):
             return
         one.tries += 1
@@ -372,7 +372,7 @@ class PreemptionsUnderWay:
 
     def taker_starts(self, preemption: Preemption) -> None:
         """End the preemption: the taker starts."""
-        self._counts.served(preemption)
+        self._counts.takers += bool(preemption.ended)
         self._over(preemption, f"{self._taker_text(preemption)} has started without that")
         # If it starts later than planned, it also ends later.
         self._host.planning.doubt()
@@ -383,7 +383,8 @@ class PreemptionsUnderWay:
 
     def give_up(self, preemption: Preemption, why: str, cause: str) -> None:
         """End the preemption: the taker does not start on the kept resources."""
-        self._counts.useless(preemption, cause)
+        ended = [preemption.victims[jobid] for jobid in preemption.ended]
+        self._counts.ended_uselessly(ended, cause)
         self._host.log.info(f"preemption for {name_of(preemption.taker)} is given up: {why}")
         self._over(preemption, why)
 
