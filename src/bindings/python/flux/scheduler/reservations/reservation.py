@@ -22,7 +22,6 @@ from flux.hostlist import Hostlist
 from flux.scheduler.reservations.times import (
     LATEST,
     Recurrence,
-    iso_time,
     local_zone_name,
     parse_duration,
     parse_time,
@@ -69,6 +68,22 @@ class Asker(NamedTuple):
     userid: int
     queue: str | None
     bank: str | None
+
+
+def whole_nodes(
+    nodes: int, duration: float, constraint: dict[str, Any] | None, cores: int = 1
+) -> dict[str, Any]:
+    """Return a jobspec (RFC 14) that requests whole nodes with at least some cores each."""
+    core = {"type": "core", "count": cores}
+    slot = {"type": "slot", "count": 1, "label": "reservation", "with": [core]}
+    node = {"type": "node", "count": nodes, "exclusive": True, "with": [slot]}
+    constraints = {} if constraint is None else {"constraints": constraint}
+    return {
+        "version": 1,
+        "resources": [node],
+        "tasks": [{"command": ["true"], "slot": "reservation", "count": {"per_slot": 1}}],
+        "attributes": {"system": {"duration": duration, **constraints}},
+    }
 
 
 @dataclass(frozen=True)
@@ -138,10 +153,6 @@ class Reservation:
         index, start = found
         return Window(index, start, start + self.duration)
 
-    def text_of_start(self) -> str:
-        """Return the start of its first window, as text in its zone."""
-        return str(iso_time(self.recurrence.start, self.recurrence.zone))
-
     def window_after(self, window: Window) -> Window | None:
         """Return the window after `window`, or None after the last.  O(1)."""
         if self.recurrence.every is None:
@@ -180,20 +191,8 @@ class Reservation:
             duration: seconds; 0: no end
             ranks: only these ranks (an idset); None: all that meet its constraint
         """
-        system: dict[str, Any] = {"duration": duration}
-        if ranks is not None:
-            system["constraints"] = {"ranks": [ranks]}
-        elif self.constraint is not None:
-            system["constraints"] = self.constraint
-        core = {"type": "core", "count": 1}
-        slot = {"type": "slot", "count": 1, "label": "reservation", "with": [core]}
-        node = {"type": "node", "count": nodes, "exclusive": True, "with": [slot]}
-        return {
-            "version": 1,
-            "resources": [node],
-            "tasks": [{"command": ["true"], "slot": "reservation", "count": {"per_slot": 1}}],
-            "attributes": {"system": system},
-        }
+        constraint = {"ranks": [ranks]} if ranks is not None else self.constraint
+        return whole_nodes(nodes, duration, constraint)
 
     # -- as data -----------------------------------------------------------------------------------
 

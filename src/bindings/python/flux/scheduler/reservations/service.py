@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from flux.scheduler.checkpoint import read_stored
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
-from flux.scheduler.reservations.manager import ReservationManager
 from flux.scheduler.reservations.reservation import Reservation
+from flux.scheduler.reservations.times import iso_time
 
 if TYPE_CHECKING:
     from flux.scheduler.host import Committer, ErrorReporter, Timer
+    from flux.scheduler.reservations.rule import ReservationRule
     from flux.scheduler.rule_host import RuleHost
 
 #: KVS key of the stored reservations, and version of their format.
@@ -38,7 +39,7 @@ class ReservationService:
 
     Args:
         host (RuleHost): the scheduler
-        manager (ReservationManager): enforces them
+        rule (ReservationRule): enforces them
         commits (Committer): writes to the KVS
         errors (ErrorReporter): logs errors
     """
@@ -46,12 +47,12 @@ class ReservationService:
     def __init__(
         self,
         host: RuleHost,
-        manager: ReservationManager,
+        rule: ReservationRule,
         commits: Committer,
         errors: ErrorReporter,
     ) -> None:
         self._host = host
-        self._manager = manager
+        self._rule = rule
         self._commits = commits
         self._errors = errors
         self._timer: Timer | None = None
@@ -85,7 +86,7 @@ class ReservationService:
     def _add_anyway(self, reservation: Reservation, configured: bool) -> None:
         """Add a reservation even if some of its nodes are not in the instance at present."""
         try:
-            self._manager.add(reservation, configured, anyway=True)
+            self._rule.add(reservation, configured, anyway=True)
         except ValueError as exc:
             where = "configuration: " if configured else ""
             self._host.log.warning(f"{where}{exc}")
@@ -101,7 +102,7 @@ class ReservationService:
 
         A reservation with an unchanged or unreadable table is left alone.
         """
-        manager = self._manager
+        rule = self._rule
         if not isinstance(tables, dict):
             self._errors.report("configuration: reservations: expected tables [reservations.NAME]")
             return
@@ -112,11 +113,11 @@ class ReservationService:
             except ValueError as exc:
                 text = str(exc).replace(f"reservation {name}: ", "", 1)
                 self._errors.report(f"configuration: [reservations.{name}]: {text}")
-        for name, entry in list(manager.entries.items()):
+        for name, entry in list(rule.entries.items()):
             if not entry.configured:
                 continue
             if name not in tables or (name in wanted and wanted[name] != entry.reservation):
-                manager.remove(name)
+                rule.remove(name)
             else:
                 wanted.pop(name, None)
         for reservation in wanted.values():
@@ -144,24 +145,24 @@ class ReservationService:
         asked = read(payload_of(msg), reservation=None, dry_run=False)
         if not isinstance(asked["dry_run"], bool):
             raise ValueError(f"dry_run={asked['dry_run']!r} is invalid: expected true or false")
-        scheduler, manager = self._host, self._manager
+        scheduler, rule = self._host, self._rule
         if not scheduler.planning.pool_can("plan"):
             raise ValueError("the pool of this scheduler cannot plan, so nothing can be reserved")
-        if len(manager.entries) >= MAX_RESERVATIONS:
+        if len(rule.entries) >= MAX_RESERVATIONS:
             raise ValueError(f"there are {MAX_RESERVATIONS} reservations already")
         reservation = Reservation.from_dict(asked["reservation"], scheduler.now())
-        manager.check(reservation)
-        conflicts = _named(manager.answers.conflicts(reservation))
+        rule.check_new(reservation)
+        conflicts = _named(rule.answers.conflicts(reservation))
         warnings = []
-        others = manager.answers.overlapping(reservation)
+        others = rule.answers.overlapping(reservation)
         if others:
             warnings.append(f"not enough nodes for it beside reservation {', '.join(others)}")
         if reservation.for_nobody and reservation.at_end != "cancel":
             warnings.append("nobody can be in it, so nothing runs on at its end")
         if asked["dry_run"]:
-            shown = manager.answers.preview(reservation)
+            shown = rule.answers.preview(reservation)
         else:
-            shown = manager.answers.describe(manager.add(reservation))
+            shown = rule.answers.describe(rule.add(reservation))
         answer = {
             "now": scheduler.now(),
             "reservation": shown,
@@ -171,9 +172,10 @@ class ReservationService:
         if asked["dry_run"]:
             scheduler.handle.respond(msg, answer)
             return
+        start = iso_time(reservation.recurrence.start, reservation.recurrence.zone)
         scheduler.log.info(
-            f"reservation {reservation.name} made: {shown['nodes']} nodes, "
-            f"{reservation.text_of_start()}, for {reservation.duration:g} s"
+            f"reservation {reservation.name} made: {shown['nodes']} nodes, {start}, for "
+            f"{reservation.duration:g} s"
         )
         self.arm()
         self._store(lambda: scheduler.handle.respond(msg, answer))
@@ -188,13 +190,13 @@ class ReservationService:
         name = asked["name"]
         if not isinstance(name, str):
             raise ValueError("name is missing")
-        entry = self._manager.entries.get(name)
+        entry = self._rule.entries.get(name)
         if entry is not None and entry.configured:
             raise ValueError(
                 f"reservation {name} comes from the configuration: take out [reservations.{name}] "
                 "and use flux config reload"
             )
-        self._manager.remove(name)
+        self._rule.remove(name)
         self._host.log.info(f"reservation {name} removed")
         self.arm()
         self._store(lambda: self._host.handle.respond(msg, {"now": self._host.now()}))
@@ -203,11 +205,11 @@ class ReservationService:
         """List all reservations by start; for a guest without groups and the jobs in their way."""
         read(payload)
         shown = []
-        for entry in list(self._manager.entries.values()):
-            one = self._manager.answers.describe(entry)
+        for entry in list(self._rule.entries.values()):
+            one = self._rule.answers.describe(entry)
             if caller.sees_all:
                 yield
-                one["in_the_way"] = _named(self._manager.answers.in_the_way(entry))
+                one["in_the_way"] = _named(self._rule.answers.in_the_way(entry))
             else:
                 one["group"] = "some" if one["group"] else ""
             shown.append(one)
@@ -228,7 +230,7 @@ class ReservationService:
     def _store(self, stored: Any) -> None:
         entries = [
             entry.reservation.to_dict()
-            for entry in self._manager.entries.values()
+            for entry in self._rule.entries.values()
             if not entry.configured
         ]
         text = json.dumps({"version": VERSION, "reservations": entries})
@@ -237,18 +239,18 @@ class ReservationService:
     # -- the clock ---------------------------------------------------------------------------------
 
     def arm(self) -> None:
-        """Schedule `ReservationManager.tick` for when it is due, within `CLOCK_CHECK_S`: the clock
+        """Schedule `ReservationRule.tick` for when it is due, within `CLOCK_CHECK_S`: the clock
         may be set."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        due = self._manager.next_change()
+        due = self._rule.next_change()
         if due is not None:
             due = min(due, self._host.now() + CLOCK_CHECK_S)
             self._timer = self._host.call_at(due, self._fired)
 
     def _fired(self) -> None:
-        self._errors.guard("reservations", self._manager.tick)
+        self._errors.guard("reservations", self._rule.tick)
         self.arm()
 
 

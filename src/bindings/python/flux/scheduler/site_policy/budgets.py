@@ -68,7 +68,7 @@ class Budget(NamedTuple):
     most: tuple[float | None, ...]
 
 
-def read_budget(name: str, value: Any) -> Budget:
+def read_budget(key: str, value: Any) -> Budget:
     """Read the table of one budget.
 
     Raises:
@@ -80,7 +80,7 @@ def read_budget(name: str, value: Any) -> Budget:
     zone = table.text("zone") or local_zone_name()
     _zone(zone)
     table.end()
-    return Budget(name, scope, period, zone, most)
+    return Budget(key, scope, period, zone, most)
 
 
 def _zone(name: str) -> tzinfo:
@@ -189,6 +189,7 @@ class BudgetRule(CountingRule):
     name = "budget"
     table = "budgets"
     lists = "budgets"
+    parse = staticmethod(read_budget)
     new_job = Charged
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
@@ -200,9 +201,6 @@ class BudgetRule(CountingRule):
         self._timer: Timer | None = None
 
     # -- the table ---------------------------------------------------------------------------------
-
-    def parse(self, key: str, value: Any) -> Budget:
-        return read_budget(key, value)
 
     def configure(self, entries: dict[str, Budget]) -> None:
         if self._timer is not None:

@@ -34,10 +34,6 @@ class Fields:
     def _wrong(self, key: str, value: Any, expected: str) -> ValueError:
         return ValueError(f"{self._path}{key}={value!r}: expected {expected}")
 
-    def has(self, key: str) -> bool:
-        """Whether a key exists and has not been taken."""
-        return key in self._left
-
     def choice(self, key: str, choices: Iterable[str], default: str | None = None) -> str:
         """Return one of some words; required unless there is a default.
 

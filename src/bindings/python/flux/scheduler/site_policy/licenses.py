@@ -135,6 +135,7 @@ class LicenseRule(TableRule):
     table = "licenses"
     lists = "licenses"
     attributes = ("licenses",)
+    parse = staticmethod(read_license)
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
@@ -157,9 +158,6 @@ class LicenseRule(TableRule):
         self._timers: list[Timer] = []
 
     # -- the table ---------------------------------------------------------------------------------
-
-    def parse(self, key: str, value: Any) -> License:
-        return read_license(key, value)
 
     def _take(self, entries: dict[str, License]) -> None:
         """Set the licences, without jobs."""

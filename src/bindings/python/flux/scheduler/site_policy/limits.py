@@ -66,7 +66,7 @@ class Limit(NamedTuple):
     bounds: tuple[tuple[int, int], ...]
 
 
-def read_limit(name: str, value: Any) -> Limit:
+def read_limit(key: str, value: Any) -> Limit:
     """Read the table of one limit.
 
     Raises:
@@ -75,7 +75,7 @@ def read_limit(name: str, value: Any) -> Limit:
     table = Fields(value)
     scope, most = read_scope(table, Fields.whole, DIMENSIONS, "{nodes=64}")
     limit = Limit(
-        name,
+        key,
         scope,
         most,
         soft=table.flag("soft"),
@@ -186,6 +186,7 @@ class LimitRule(CountingRule):
     name = "limit"
     table = "limits"
     lists = "limits"
+    parse = staticmethod(read_limit)
     new_use = LimitUse
     new_job = Limited
 
@@ -203,9 +204,6 @@ class LimitRule(CountingRule):
         self._to_demote: list[int] = []
 
     # -- the table ---------------------------------------------------------------------------------
-
-    def parse(self, key: str, value: Any) -> Limit:
-        return read_limit(key, value)
 
     def configure(self, entries: dict[str, Limit]) -> None:
         for use in self.uses.values():

@@ -94,6 +94,11 @@ class Victim(NamedTuple):
         )
 
 
+def as_end(end: float) -> float:
+    """Return an end in the pool's form; 0: none."""
+    return end if isfinite(end) else 0.0
+
+
 def by_id(victims: Iterable[Victim]) -> dict[int, Victim]:
     """Return some jobs by their ids."""
     return {one.jobid: one for one in victims}
@@ -243,7 +248,7 @@ class Borrower:
             "taker": self.taker,
             "queue": self.queue,
             "until": self.until,
-            "limit": self.limit if isfinite(self.limit) else 0.0,
+            "limit": as_end(self.limit),
             "warned": self.state != RUNS,
         }
 

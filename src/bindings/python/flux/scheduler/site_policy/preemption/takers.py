@@ -15,9 +15,9 @@ from flux.scheduler.site_policy.preemption.state import has_ended
 if TYPE_CHECKING:
     from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.preemption.chooser import Choice, Chooser
     from flux.scheduler.site_policy.preemption.classes import Standing
     from flux.scheduler.site_policy.preemption.state import PreemptionState
+    from flux.scheduler.site_policy.preemption.victims import Choice, Chooser
 
 #: Seconds between searches: each covers all events since the last, after the pass that may start
 #: jobs without ending others.
