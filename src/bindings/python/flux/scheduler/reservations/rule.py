@@ -303,7 +303,7 @@ class ReservationRule(AdmissionRule):
         return self.group_jobs.jobids()
 
     def why(self, job: PendingJob) -> str | None:
-        return self.answers.why(job)
+        return self.answers.blame(job)[0]
 
     def cancel(self, jobid: int) -> None:
         if self.group_jobs.forget(jobid):

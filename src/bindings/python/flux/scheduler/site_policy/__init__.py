@@ -12,7 +12,7 @@ table. Without the table it is not among a scheduler's rules, and costs nothing.
 - `counts`: the quantities that can be limited; `holdings`: the resources held by jobs, including
   ranks that have left the instance;
 - `amounts`: memory and other amounts on nodes, counted by the pool;
-- `licenses`: counted resources that are on no node; `elsewhere`: reads the numbers used by others;
+- `licenses`: counted resources that are on no node;
 - `sharing`: jobs that may share a node;
 - `placement`: jobs in one rack, or in the minimum number of racks;
 - `queue_names`: resolution of queue names: a parent includes its virtual queues;
