@@ -46,21 +46,6 @@ test_expect_success 'two instances at a time do not meet' '
 	grep "a: No such file or directory" err
 '
 
-# Before 0.87 a real Flux stalls with as much input as this.
-test_flux_since 87 && test_set_prereq LARGE_INPUT
-test_expect_success LARGE_INPUT 'flux run passes its standard input on, all of it, to every task' '
-	seq 1 50000 >input &&
-	flux start -s2 "flux run -n1 cat <input" >actual &&
-	test_cmp input actual &&
-	flux start -s2 "flux run -n2 wc -l <input" >actual &&
-	printf "50000\n50000\n" >expected &&
-	test_cmp expected actual
-'
-test_expect_success 'flux run does not read for a command that does not' '
-	flux start -s2 "flux run true <input; flux run hostname </dev/null" >actual &&
-	test $(wc -l <actual) -eq 1
-'
-
 # Socket paths are short: its TMPDIR cannot lie below this directory.
 test_expect_success 'a batch job that is cancelled leaves no file behind' '
 	batchtmp=$(mktemp -d) &&

@@ -7,10 +7,6 @@ test_under_flux 4 job
 
 command -v jq >/dev/null || { skip_all="no jq"; test_done; }
 
-sched() {
-	flux jobs -no "{annotations.sched.$2}" "$1"
-}
-
 test_expect_success 'the instance has it, with debug bit 2 set' '
 	test_wait_until "test \$(flux resource list -s free -no {nnodes}) -eq 4" &&
 	flux module list | grep "^sched-simple.*feasib"

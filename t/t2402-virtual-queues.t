@@ -2,7 +2,8 @@
 
 test_description='virtual queues: another name to submit under, with the resources of the parent
 
-Of four nodes two are in queue batch, of which quick is a child. A real Flux has them from 0.89 on.
+Of four nodes two are in queue batch, of which quick is a child. A real Flux has them from 0.89 on. What the embedded
+job manager makes of them: t/python/jobs.
 '
 
 . "$(dirname "$0")/sharness.sh"
@@ -16,8 +17,10 @@ if ! printf '[queues.a]\n[queues.v]\nparent = "a"\n' | flux config load 2>/dev/n
 fi
 flux config load </dev/null
 
-load() {
-	flux config load <<-EOT
+test_expect_success 'resources with properties, and the queues' '
+	flux module remove sched-simple &&
+	flux kvs put resource.R="$(flux R encode -r 0-3 -c 0-1 -H fake[0-3] -p batch:0-1 -p other:2-3)" &&
+	flux config load <<-EOT &&
 	[queues.batch]
 	requires = ["batch"]
 	policy.jobspec.defaults.system.duration = "1h"
@@ -25,30 +28,10 @@ load() {
 	parent = "batch"
 	[queues.other]
 	requires = ["other"]
-	$1
 	EOT
-}
-jobspec() {
-	flux job info "$1" jobspec | jq -c ".attributes.system | [.queue, .duration, .constraints.properties]"
-}
-started() {
-	flux job wait-event -t 20 "$1" alloc >/dev/null
-}
-
-test_expect_success 'resources with properties, and the queues' '
-	flux module remove sched-simple &&
-	flux kvs put resource.R="$(flux R encode -r 0-3 -c 0-1 -H fake[0-3] -p batch:0-1 -p other:2-3)" &&
-	load &&
 	flux module reload resource noverify monitor-force-up &&
 	flux module load sched-backfill &&
 	flux queue start --all --quiet
-'
-test_expect_success 'a job of the child has constraint and limit of the parent, and its own name' '
-	id=$(flux submit -q quick --urgency=hold true) &&
-	echo "[\"quick\",3600,[\"batch\"]]" >expected &&
-	jobspec $id | sed "s/3600.0/3600/" >actual &&
-	test_cmp expected actual &&
-	flux cancel $id
 '
 test_expect_success 'parent and child are one order: by priority, then by submission' '
 	all=$(flux submit -q batch -N2 --exclusive -t 10m sleep 300) && started $all &&
@@ -91,14 +74,6 @@ test_expect_success 'a reservation for the parent takes jobs of the child, not t
 	test "$(flux jobs -no {result} $id)" = FAILED &&
 	flux sched unreserve parents && flux sched unreserve childs
 '
-test_expect_success 'flux jobs -q: the parent has the jobs of its children, a child its own' '
-	flux submit -q batch --urgency=hold true >a &&
-	flux submit -q quick --urgency=hold true >v &&
-	cat a v | sort >both &&
-	flux jobs -no {id} -q batch | sort >of-batch && test_cmp both of-batch &&
-	flux jobs -no {id} -q quick >of-quick && test_cmp v of-quick &&
-	flux cancel $(cat a v)
-'
 test_expect_success 'flux queue list names the parent, and shows when the child waits for it' '
 	flux queue list | head -1 | grep PARENT &&
 	test "$(flux queue list -q quick -no {parent})" = batch &&
@@ -113,13 +88,6 @@ test_expect_success 'flux resource list shows a child only when it is asked for'
 	flux resource list -s up -no "{queue}" >queues &&
 	! grep quick queues && grep batch queues &&
 	test "$(flux resource list -s up -no "{queue} {ranks}" -q quick)" = "quick 0-1"
-'
-test_expect_success 'a child of no queue is refused, and the queues stay' '
-	test_must_fail load "[queues.orphan]
-	parent = \"nosuch\"" 2>err &&
-	grep "parent queue .nosuch. is not configured" err &&
-	test_must_fail flux submit -q orphan true &&
-	flux run -q quick true
 '
 test_expect_success 'it is removed' '
 	flux module remove sched-backfill

@@ -8,9 +8,6 @@ test_under_flux 1 job
 messages() {
     flux python "$SHARNESS_TEST_SRCDIR/campaign/live_messages.py" "$@"
 }
-guest() {
-    FLUX_HANDLE_USERID=9999 FLUX_HANDLE_ROLEMASK=0x2 "$@"
-}
 
 test_expect_success 'two jobs run, and two wait' '
 	flux submit --quiet --cc=1-4 sleep 600 &&

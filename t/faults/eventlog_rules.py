@@ -5,8 +5,6 @@
 job's state.
 """
 
-STATES = ("NEW", "DEPEND", "PRIORITY", "SCHED", "RUN", "CLEANUP", "INACTIVE")
-
 #: event -> context keys it must have
 CONTEXT = {
     "submit": ("userid", "urgency", "flags", "version"),

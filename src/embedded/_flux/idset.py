@@ -1,6 +1,7 @@
 """Sets of ids (RFC 22), kept as intervals: costs depend on the number of gaps, not of members."""
 
 import errno
+from bisect import bisect_right
 
 from _flux.ffi import pointer_to
 from _flux.function import failure, function, functions, nothing
@@ -27,18 +28,6 @@ class Set:
 
 
 pointer_to("struct idset *", Set)
-
-
-def _index(bounds, id):
-    """How many bounds are at or below an id: odd if it is a member."""
-    low, high = 0, len(bounds)
-    while low < high:
-        middle = (low + high) // 2
-        if bounds[middle] <= id:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @function("struct idset *idset_decode (const char *s)")
@@ -86,7 +75,7 @@ def _clear(idset, one, other):
 def idset_next(idset, id):
     bounds = idset.bounds
     id = (id + 1) & 0xFFFFFFFF
-    at = _index(bounds, id)
+    at = bisect_right(bounds, id)  # odd if the id is a member
     if at & 1:
         return id
     return bounds[at] if at < len(bounds) else INVALID_ID
@@ -108,7 +97,7 @@ functions(
         "int idset_range_set (struct idset *idset, unsigned int lo, unsigned int hi)": _add,
         "int idset_clear (struct idset *idset, unsigned int id)": lambda idset, id: _clear(idset, id, id),
         "int idset_range_clear (struct idset *idset, unsigned int lo, unsigned int hi)": _clear,
-        "bool idset_test (const struct idset *idset, unsigned int id)": lambda idset, id: _index(idset.bounds, id) & 1 == 1,
+        "bool idset_test (const struct idset *idset, unsigned int id)": lambda idset, id: bisect_right(idset.bounds, id) & 1 == 1,
         "unsigned int idset_first (const struct idset *idset)":
             lambda idset: idset.bounds[0] if idset.bounds else INVALID_ID,
         "unsigned int idset_last (const struct idset *idset)":

@@ -22,22 +22,12 @@ def flux_job_id_parse(s):
         raise failure(errno.EINVAL) from None
 
 
-_ENCODINGS = {
-    "dec": str,
-    "hex": "0x{:x}".format,
-    "kvs": jobid.kvs_dir,
-    "dothex": jobid.dothex,
-    "f58": jobid.f58,
-    "f58plain": jobid.f58plain,
-}
-
-
 @function(
     "int flux_job_id_encode (flux_jobid_t id, const char *type, char *buf, size_t bufsz)",
     null="type",
 )
 def flux_job_id_encode(id, type, buf, bufsz):
-    encode = _ENCODINGS.get((type or "dec").lower())
+    encode = jobid.FORMS.get((type or "dec").lower())
     if encode is None:
         # Also for two forms, words and emoji, whose tables are in no RFC.
         raise failure(errno.EPROTO)

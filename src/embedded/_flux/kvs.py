@@ -22,10 +22,10 @@ def _key(key):
     return key
 
 
-def _with_namespace(ns, payload):
-    if ns:
-        payload["namespace"] = ns
-    return payload
+def _check_namespace(ns):
+    """Raise OSError (ENOTSUP) for another namespace than the only one."""
+    if ns not in (None, "primary"):
+        raise failure(errno.ENOTSUP)
 
 
 class Lookup(RPCFuture):
@@ -40,9 +40,10 @@ pointer_to("flux_future_t *", Lookup)
     null="ns",
 )
 def flux_kvs_lookup(h, ns, flags, key):
+    _check_namespace(ns)
     if flags:
         raise failure(errno.EINVAL)
-    return send(h, "kvs.lookup", _with_namespace(ns, {"key": _key(key)}), cls=Lookup)
+    return send(h, "kvs.lookup", {"key": _key(key)}, cls=Lookup)
 
 
 @function("int flux_kvs_lookup_get (flux_future_t *f, const char **value)", out="value")
@@ -119,7 +120,8 @@ def flux_kvs_txn_put_raw(txn, flags, key, data, len_):
 def flux_kvs_commit(h, ns, flags, txn):
     if flags & ~(constants.FLUX_KVS_NO_MERGE | constants.FLUX_KVS_SYNC):
         raise failure(errno.EINVAL)
-    return send(h, "kvs.commit", _with_namespace(ns, {"ops": list(txn.ops)}))
+    _check_namespace(ns)
+    return send(h, "kvs.commit", {"ops": list(txn.ops)})
 
 
 @function("const char *flux_kvsitr_next (flux_kvsitr_t *itr)")

@@ -8,18 +8,10 @@ import pytest
 
 import flux.job
 from flux.resource import ResourceSet, resource_list, resource_status
+from flux.scheduler.testing import make_R
 from flux_embedded.broker.instance import JOB_SERVICES
 
-R = {
-    "version": 1,
-    "execution": {
-        "R_lite": [{"rank": "0-3", "children": {"core": "0-3", "gpu": "0"}}],
-        "nodelist": ["n[0-3]"],
-        "properties": {"odd": "1,3"},
-        "starttime": 0.0,
-        "expiration": 0.0,
-    },
-}
+R = make_R(4, 4, 1, properties={"odd": "1,3"})
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +122,7 @@ def test_submission_forms(h):
     assert failure(lambda: flux.job.submit(h, None))[0] == errno.EINVAL
     with pytest.raises(TypeError):
         flux.job.submit(h, spec.jobspec)
-    assert failure(lambda: flux.job.submit(h, "{}"))[1] == "jobspec.resources is missing"
+    assert failure(lambda: flux.job.submit(h, "{}"))[1].startswith("jobspec: expected the keys")
     assert failure(lambda: flux.job.submit(h, spec, urgency=99)) == (
         errno.EINVAL,
         "urgency range is [0:31]",

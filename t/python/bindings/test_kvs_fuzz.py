@@ -85,7 +85,7 @@ def test_against_a_model(commits, watched, append):
             except IsADirectoryError:
                 seq -= 1
                 assert not expected
-            entries = h.rpc("kvs.dir", {"recursive": True, "values": True}).get()["entries"]
+            entries = h.rpc("kvs.dir", {}).get()["entries"]
             there = [[name, "dir" if text is None else "val", text] for name, text in model.flat()]
             assert sorted(entries) == sorted(there)
             instance.kernel.run_until_idle()

@@ -15,20 +15,12 @@ import bindings_instance
 import pytest
 
 import flux.job
+from flux.scheduler.testing import make_R
 from flux_embedded.broker.instance import JOB_SERVICES
 from flux_engine.kernel import Kernel, VirtualClock
 from flux_engine.kernel.service import Service, check_form, request
 from flux_engine.kernel.task import Task
 
-R = {
-    "version": 1,
-    "execution": {
-        "R_lite": [{"rank": "0-3", "children": {"core": "0-3"}}],
-        "nodelist": ["n[0-3]"],
-        "starttime": 0.0,
-        "expiration": 0.0,
-    },
-}
 #: They end or replace what the others are tried on.
 LEFT_OUT = {"module.remove", "module.load", "kvs.fault"}
 KEYS = "id userid ids type states name all enable start reason key namespace matchtag rank ranks targets mode path jobspec".split()
@@ -58,7 +50,9 @@ VALUES = [
 
 @pytest.fixture
 def instance():
-    instance = bindings_instance.make(*JOB_SERVICES, size=4, R=R, hosts=["n0", "n1", "n2", "n3"])
+    instance = bindings_instance.make(
+        *JOB_SERVICES, size=4, R=make_R(4, 4), hosts=["n0", "n1", "n2", "n3"]
+    )
     instance.ctx.attrs.define("log-stderr-level", "-1")
     yield instance
     instance.stop()

@@ -7,17 +7,11 @@ import weakref
 
 import pytest
 
+from flux.scheduler.testing import jobspec
 from flux_embedded.broker.instance import Instance
 from flux_engine.kernel import VirtualClock
 
-JOBSPEC = {
-    "version": 1,
-    "resources": [
-        {"type": "slot", "count": 1, "label": "task", "with": [{"type": "core", "count": 1}]}
-    ],
-    "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
-    "attributes": {"system": {"duration": 100.0}},
-}
+JOBSPEC = jobspec(duration=100.0)
 
 
 @pytest.fixture
@@ -117,22 +111,6 @@ def test_same_input_same_run():
 
     first = run()
     assert first == run() and len(first) > 100
-
-
-def test_waiting_for_what_can_never_come_is_an_error_and_no_more(tmp_path):
-    path = tmp_path / "mute.py"
-    path.write_text(
-        "from flux.brokermod import BrokerModule, request_handler\nclass M(BrokerModule):\n"
-        " @request_handler('never')\n def never(self, msg):\n  pass\n"
-    )
-    instance = Instance(clock=VirtualClock(), services=())
-    instance.start()
-    instance.load_module(path)
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match="nothing is left to wait for"):
-            instance.handle.rpc("mute.never").get()
-    assert instance.handle.attr_get("size") == "1"
-    instance.stop()
 
 
 @pytest.mark.parametrize("end", ["stopped", "unloaded", "killed"])

@@ -7,6 +7,7 @@ import pytest
 from broker_help import GOOD
 
 NAMES = ("one", "two", "three")
+ACTIONS = "load load remove kill hello park crash stopok stoperr ask turn settle".split()
 
 #: a module that asks another one, and may be blocked by it
 ASKING = """
@@ -42,22 +43,7 @@ def test_history(broker, capfd, seed):
 
     for _ in range(40):
         name = rng.choice(NAMES)
-        action = rng.choice(
-            [
-                "load",
-                "load",
-                "remove",
-                "kill",
-                "hello",
-                "park",
-                "crash",
-                "stopok",
-                "stoperr",
-                "ask",
-                "turn",
-                "settle",
-            ]
-        )
+        action = rng.choice(ACTIONS)
         if action == "load":
             ask("module.load", {"path": good, "name": name, "args": []})
         elif action == "remove":

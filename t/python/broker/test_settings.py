@@ -68,17 +68,10 @@ def test_files(tmp_path):
     (tmp_path / "other").write_text("not read")
     assert config.load_path(str(tmp_path)) == {"x": {"a": 1, "b": 1}}
     assert config.parse_setting(str(tmp_path / "a.toml")) == {"x": {"a": 1, "b": 2}}
-    (tmp_path / "c.json").write_text('{"y": 1}')
-    assert config.load_path(str(tmp_path / "c.json")) == {"y": 1}
-    for name, text in (
-        ("d.toml", b"junk="),
-        ("d.toml", b"\xff"),
-        ("d.json", b"{"),
-        ("d.json", b"[]"),
-    ):
-        (tmp_path / name).write_bytes(text)
-        with pytest.raises(config.ConfigError, match=name):
-            config.load_path(str(tmp_path / name))
+    for text in (b"junk=", b"\xff"):
+        (tmp_path / "d.toml").write_bytes(text)
+        with pytest.raises(config.ConfigError, match="d.toml"):
+            config.load_path(str(tmp_path / "d.toml"))
     with pytest.raises(config.ConfigError, match="nosuch: No such file or directory"):
         config.parse_setting(str(tmp_path / "nosuch"))
 

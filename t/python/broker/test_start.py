@@ -47,7 +47,7 @@ def flux(tmp_path, tmp_path_factory):
 
 
 #: No modules.
-MINIMAL = "-o,-Sbroker.rc1_path=,-Sbroker.rc3_path="
+MINIMAL = "-Sbroker.rc1_path="
 
 
 def wait_for(path):
@@ -105,14 +105,13 @@ def test_words_and_shell(flux):
             "flux-start: option --nosuchopt not recognized\nTry `flux-start --help' for more information.\n",
         ),
         (["-Sfoo=bar", "true"], "flux-broker: foo: unknown attribute\n"),
-        (["-o,-Sfoo=bar", "true"], "flux-broker: foo: unknown attribute\n"),
         (
             ["--test-hosts=a[0-3]", "-s2", "true"],
             "flux-start: --test-hosts hostlist has incorrect size\n",
         ),
         (
             ["--conf=nosuch", "true"],
-            f"broker.crit[{socket.gethostname()}]: --conf: nosuch: No such file or directory\n",
+            "flux-start: --conf: nosuch: No such file or directory\n",
         ),
         (["-s0", "true"], "flux-start: --test-size argument must be > 0\n"),
     ],
@@ -127,10 +126,7 @@ def test_failing_rc1(flux):
     code, stdout, stderr = flux.start("--conf=fake-resources.cores-per-node=2", "echo", "not run")
     assert (code, stdout) == (1, "")
     lines = stderr.splitlines()
-    assert (
-        lines[0]
-        == "broker.err[0]: rc1.0: fake-resources: [fake-resources] table requires the 'nnodes' key"
-    )
+    assert lines[0] == "broker.err[0]: rc1.0: fake-resources.nnodes is missing"
     assert lines[1].startswith("broker.err[0]: rc1.0: flux modprobe rc1 Exited (rc=1)")
 
 
@@ -141,20 +137,6 @@ def test_rc_scripts_run_around_the_command(flux, tmp_path):
     lines = [line.split() for line in (tmp_path / "order").read_text().splitlines()]
     assert [line[0] for line in lines] == ["rc1", "rc2", "rc3"]
     assert len({line[1] for line in lines}) == 1
-
-
-def test_a_sites_modprobe_files_are_read(flux, tmp_path):
-    (tmp_path / "modprobe.d").mkdir()
-    entry = '[[modules]]\nname = "greeter"\nranks = "0"\nafter = ["kvs"]\nrequires = ["kvs"]\n'
-    (tmp_path / "modprobe.d" / "greeter.toml").write_text(
-        entry + '[[modules]]\nname = "sched-fifo"\npriority = 500\n'
-    )
-    code, stdout, stderr = flux.start(
-        "--conf=fake-resources.nnodes=3", "--conf=modules.alternatives.sched=sched-fifo",
-        "flux module list | grep -c '^sched-fifo'; flux resource info",
-        env={**flux.environ, "FLUX_MODPROBE_PATH_APPEND": str(tmp_path)},
-    )  # fmt: skip
-    assert (code, stdout) == (0, "1\n3 Nodes, 192 Cores, 0 GPUs\n"), stderr
 
 
 def test_failing_rc3_is_a_failure(flux):
@@ -171,7 +153,7 @@ def test_run_directory(flux):
 
 
 def test_a_run_directory_of_the_users_stays(flux, tmp_path):
-    assert flux.start(MINIMAL, f"--rundir={tmp_path}/r", "echo", "x")[:2] == (0, "x\n")
+    assert flux.start(MINIMAL, f"-Srundir={tmp_path}/r", "echo", "x")[:2] == (0, "x\n")
     assert os.listdir(tmp_path / "r") == []
 
 
@@ -263,8 +245,8 @@ def test_signal_to_an_instance_that_a_module_blocks(flux, tmp_path):
 
 
 def test_a_run_directory_in_use(flux, tmp_path):
-    inner = f"flux start {MINIMAL} --rundir=r true"
-    code, _, stderr = flux.start(MINIMAL, "--rundir=r", inner)
+    inner = f"flux start {MINIMAL} -Srundir=r true"
+    code, _, stderr = flux.start(MINIMAL, "-Srundir=r", inner)
     assert code == 1 and "local-0: Address already in use: does an instance run there" in stderr
 
 
@@ -286,7 +268,7 @@ def test_python_module_left_behind_is_a_failure(flux, tmp_path):
     (tmp_path / "m.py").write_text(
         "from flux.brokermod import BrokerModule\nclass M(BrokerModule): pass\n"
     )
-    code, _, stderr = flux.start(MINIMAL, "flux module load ./m.py")
+    code, _, stderr = flux.start(MINIMAL, "-Sbroker.rc3_path=", "flux module load ./m.py")
     assert code == 1
     assert stderr.splitlines() == [
         "broker.err[0]: m: loader (module-python-exec) killed by Terminated",
@@ -326,15 +308,6 @@ def test_broker_log_file(flux, tmp_path):
     assert any(line.startswith(said) for line in lines)
 
 
-def test_guest_requests(flux, tmp_path):
-    (tmp_path / "g.py").write_text(
-        "import flux\nh = flux.Flux()\nprint(h.rpc('config.ping', {}).get()['userid'])\n"
-        "try: h.rpc('config.load', {'config': {}}).get()\nexcept OSError as exc: print(exc.errno, exc.strerror)\n"
-    )
-    pose = "FLUX_HANDLE_USERID=1234 FLUX_HANDLE_ROLEMASK=0x2 flux python g.py"
-    assert flux.start(MINIMAL, pose)[1] == "1234\n1 Request requires owner credentials\n"
-
-
 def test_virtual_time_needs_no_time(flux):
     submit = "flux run --setattr=exec.test.run_duration=100d -t 200d hostname; flux jobs -ano '{runtime}'"
     code, stdout, _ = flux.start("--virtual-time", submit)
@@ -344,15 +317,12 @@ def test_virtual_time_needs_no_time(flux):
 def test_an_instance_in_a_job(flux, tmp_path):
     (tmp_path / "inner").write_text(
         "flux getattr size; flux getattr instance-level; flux getattr jobid; flux resource R; env | grep -c ^FLUX_JOB_ID\n"
-        "flux kvs get resource.eventlog | grep define; touch up\n"
-        "while ! flux kvs get resource.eventlog | grep resource-update >/dev/null; do sleep 0.1; done\n"
-        "flux kvs get resource.R\n"
+        "flux kvs get resource.eventlog | grep define; flux kvs get resource.R\n"
     )
     (tmp_path / "outer").write_text(
         "flux submit -N1 -x sleep 1000 >/dev/null\n"
         "J=$(flux submit -N2 -n2 -t 10m flux start sh inner); echo $J\n"
-        "while test ! -e up; do sleep 0.1; done; flux update $J duration=+60s; flux job attach $J\n"
-        "flux job info $J R\n"
+        "flux job attach $J; flux job info $J R\n"
     )
     import json
 
@@ -360,15 +330,11 @@ def test_an_instance_in_a_job(flux, tmp_path):
     lines = stdout.splitlines()
     assert code == 0, stderr
     assert lines[1:4] == ["2", "1", lines[0]]
-    first, job_R = json.loads(lines[4])["execution"], json.loads(lines[8])["execution"]
+    first, taken, job_R = (json.loads(lines[n])["execution"] for n in (4, 7, 8))
     assert first["R_lite"][0]["rank"] == "0-1" and first["nodelist"] == [
         ",".join([socket.gethostname()] * 2)
     ]
     assert lines[5] == "0" and '"method":"job-info"' in lines[6]
-    last = json.loads(lines[7])["execution"]
     assert (
-        last["expiration"]
-        == job_R["expiration"]
-        == pytest.approx(first["expiration"] + 60, abs=1e-3)
+        taken["expiration"] == first["expiration"] == job_R["expiration"] and taken["nslots"] == 2
     )
-    assert last["nslots"] == 2

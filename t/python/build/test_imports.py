@@ -25,16 +25,17 @@ BINDINGS = {
     "formats": ("flux.resource.pool",),
     "modules": ("flux.brokermod",),
     "resource": ("flux.resource",),
-    "services": ("flux.jobtap", "flux.resource"),
+    "services": ("flux.job", "flux.resource"),
     "broker": ("flux.brokermod", "flux.core"),
 }
 #: What of the product imports the embedded instance.
 ON_THE_INSTANCE = {"flux/simulate/engine/instance.py"}
 
-# What flux-core itself imports from flux.resource.
+# What flux-core itself and sites import from flux.resource.
 CLASSES = [
     "ResourceSet", "SchedResourceList", "ResourceStatus", "ResourceJournalConsumer", "Rv1Set", "ResourceCount", "Rv1Pool",
-    "ResourcePool", "InsufficientResources", "InfeasibleRequest",
+    "ResourcePool", "InsufficientResources", "InfeasibleRequest", "ResourceSetImplementation",
+    "ResourcePoolImplementation", "ResourceRequest",
 ]  # fmt: skip
 FUNCTIONS = ["resource_list", "resource_status"]
 SUBMODULES = [
@@ -48,7 +49,12 @@ SUBMODULES = [
 HOST = {
     "flux/__init__.py": "import flux.core.handle\n",
     "flux/core/__init__.py": "",
-    "flux/core/handle.py": "class Flux:\n    host = True\n",
+    "flux/core/handle.py": """
+        class Flux:
+            host = True
+            def __init__(self, *args, **kwargs):
+                self.arguments = args, kwargs
+        """,
     "flux/idset.py": "class IDset(str):\n    pass\n",
     "flux/hostlist.py": "class Hostlist(str):\n    pass\n",
     "flux/kvs.py": "host = True\n",
@@ -141,7 +147,8 @@ def test_over_an_installed_flux_the_rest_comes_from_there(overlay, host):
         import importlib.util, flux, flux.kvs, flux.resource
         assert flux.kvs.host
         assert flux.core.handle.Flux.host
-        assert isinstance(flux.Flux(), flux.core.handle.Flux)
+        h = flux.Flux("uri", flags=3)
+        assert isinstance(h, flux.core.handle.Flux) and h.arguments == (("uri",), {"flags": 3})
         ours = [importlib.util.find_spec(name).origin for name in ("flux.resource", "flux.scheduler")]
         print(len(flux.__path__), flux.__path__[0], *ours)
         """
@@ -153,14 +160,13 @@ def test_over_an_installed_flux_the_rest_comes_from_there(overlay, host):
     ]
 
 
-def test_resource_does_not_import_job(overlay, host, embedded):
+def test_resource_imports_neither_job_nor_the_scheduler(overlay, host, embedded):
+    code = """
+        import sys, flux.resource
+        print([name for name in sys.modules if name.startswith(("flux.job", "flux.scheduler"))])
+        """
     for paths in ((overlay, host), (overlay, embedded)):
-        assert (
-            run_in_fresh_python(
-                "import sys, flux.resource; print('flux.job' in sys.modules)", *paths
-            )
-            == "False"
-        )
+        assert run_in_fresh_python(code, *paths) == "[]"
 
 
 def test_job_info_finds_the_resource_list(overlay, host):
@@ -181,6 +187,31 @@ def test_embedded_path_is_our_directory_and_the_packages(overlay, embedded, host
     for paths in ((overlay, embedded, host), (overlay, host, embedded)):
         found = run_in_fresh_python("import flux; print(*flux.__path__)", *paths).split()
         assert found == [str(overlay / "flux"), os.path.join(_flux.bindings(), "flux")]
+
+
+def test_flux_is_a_function_and_its_error_names_the_way(overlay, embedded):
+    code = """
+        import flux
+        try:
+            flux.Flux()
+        except OSError as exc:
+            print(type(flux.Flux).__name__, exc.errno, exc.strerror.split(":")[0])
+        """
+    assert run_in_fresh_python(code, overlay, embedded) == "function 2 Unable to connect to Flux"
+
+
+@pytest.mark.parametrize("first", ["import flux", "import flux.core.watchers", "import flux.idset"])
+def test_core_and_constants_are_there_after_any_import(overlay, embedded, first):
+    code = f"{first}; print(flux.core.handle.Flux.__name__, flux.constants.FLUX_RPC_STREAMING)"
+    assert run_in_fresh_python(code, overlay, embedded) == "Flux 2"
+
+
+def test_a_missing_package_is_named_with_the_way_out(monkeypatch, tmp_path):
+    monkeypatch.setenv("FLUX_SCHEDULER_BINDINGS", str(tmp_path))
+    with pytest.raises(ImportError) as missing:
+        _flux.bindings()
+    text = f"not in {tmp_path}, which FLUX_SCHEDULER_BINDINGS names"
+    assert str(missing.value).endswith(text) and "flux-python" in str(missing.value)
 
 
 def test_nothing_shadows_the_standard_library(overlay, embedded):
@@ -277,7 +308,7 @@ def test_commands_do_not_import_the_simulator(embedded):
     found = {
         path.name for path in root.rglob("*.py") for name in imports(path) if ".simulate" in name
     }
-    assert found == {"simulate.py"}
+    assert not found
 
 
 def test_no_files_import_each_other_in_a_ring(srcdir):

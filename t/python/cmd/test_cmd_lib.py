@@ -3,38 +3,9 @@
 
 import pytest
 
-from flux_embedded.cmd.lib import watch
-from flux_embedded.cmd.lib.select import ANYONE, state_mask, user_id
 from flux_embedded.cmd.lib.tables import Formats
-from flux_engine.command.errors import CommandError, error_text
+from flux_engine.command.errors import error_text
 from flux_engine.command.options import Parser
-from flux_engine.formats import states
-
-
-@pytest.mark.parametrize(
-    "status, code, text",
-    [
-        (0, 0, None),
-        (3 << 8, 3, "task(s) exited with exit code 3"),
-        (142 << 8, 142, "task(s) Alarm clock"),
-        (9, 137, "job shell Killed"),
-        (255 << 8, 255, "task(s) exited with exit code 255"),
-    ],
-)
-def test_wait_status(status, code, text):
-    assert (watch.exit_code(status), watch.end_text(status)) == (code, text)
-
-
-def test_users():
-    assert user_id("all") == ANYONE and user_id("root") == 0 and user_id("7") == 7
-    with pytest.raises(CommandError, match="Invalid user nosuch specified"):
-        user_id("nosuch")
-
-
-def test_states():
-    assert state_mask("pending,RUN") == states.PENDING | states.RUN
-    with pytest.raises(CommandError, match="Invalid state foo specified"):
-        state_mask("run,foo")
 
 
 def test_error_texts():
@@ -62,6 +33,3 @@ def test_formats_of_the_user(monkeypatch, tmp_path):
     formats = Formats("flux-x", {"default": ("the first", "{name}")}, "list")
     assert formats.layout("mine", {"name": "NAME"}).header() == "NAME|"
     assert formats.layout("default", {"name": "NAME"}).header() == "NAME"
-    file.write_text("[list]\nfoo = 1\n")
-    with pytest.raises(ValueError, match="invalid key list.foo"):
-        Formats("flux-x", {}, "list").load()

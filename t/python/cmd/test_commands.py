@@ -117,13 +117,8 @@ LINES = [
         "flux-job: ERROR: task(s) exited with exit code 1\n",
     ),
     ("flux job wait", 2, "", "flux-job: ERROR: there are no more waitable jobs\n"),
-    ("flux run --wait-event=start true", 1, "", ""),
-    (
-        "flux run --setattr=exec.test.run_duration=0.1s true",
-        0,
-        "",
-        "flux-job: No job output found\n",
-    ),
+    ("flux run --setattr=exec.test.run_duration=0.1s true", 0, "", ""),
+    ("flux run -vv true 2>&1 | grep -c 's: [a-z]* '", 0, "10\n", ""),
     (
         "flux submit --quiet --urgency=hold true; flux cancel --states=pending -m bye",
         0,
@@ -164,6 +159,12 @@ LINES = [
         "",
     ),
     ("flux jobs | true; flux resource list | head -1 | wc -l", 0, "1\n", ""),
+    (
+        "flux jobtap list | wc -l; flux jobtap list -a | grep '^.priority-default$'",
+        0,
+        "0\n.priority-default\n",
+        "",
+    ),
     # instances in jobs
     (
         "flux alloc -N2 --requires=rank:2-3 sh -c 'flux resource info; flux getattr rank'",

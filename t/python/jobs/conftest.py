@@ -10,3 +10,20 @@ def inst():
     instance = JobsInstance()
     yield instance
     instance.stop()
+
+
+@pytest.fixture
+def add(inst):
+    """add(init, name="mine.py", **args) -> a jobtap Plugin whose plugin_init is `init`."""
+    jobtap = inst.jm.jobtap
+
+    def add(init=lambda p: None, name="mine.py", **args):
+        return jobtap.add(jobtap.host.create(name, f"/nowhere/{name}", args), init)
+
+    return add
+
+
+@pytest.fixture
+def p(add):
+    """A plugin without callbacks; tests add handlers to it."""
+    return add()

@@ -26,10 +26,11 @@ class Scheduler(Service):
     """
 
     name = "sched"
-    also = ("feasibility",)
 
     def __init__(self, ctx, mode="unlimited", limit=None, partial_ok=True, auto=None):
         super().__init__(ctx)
+        self.methods["feasibility.check"] = self.methods["sched.check"]
+        self.kernel.add_service("feasibility", self.task)
         self.seen = []
         self.auto = auto
         self.requests = {}
@@ -162,6 +163,10 @@ class JobsInstance(Instance):
     def events(self, id):
         """Names of a job's events."""
         return [event["name"] for event in self.eventlog(id)]
+
+    def logged(self):
+        """The lines of the log about jobtap plugins."""
+        return [entry.text for entry in self.ctx.ring.entries() if "jobtap" in entry.text]
 
     @property
     def jm(self):

@@ -8,18 +8,9 @@ from jobs_instance import JobsInstance
 
 from flux.scheduler.testing import make_R
 from flux_engine.formats import idset, rset
+from flux_engine.kernel.clock import RealClock
 
-FOUR = {
-    "version": 1,
-    "execution": {
-        "R_lite": [{"rank": "0-3", "children": {"core": "0-1"}}],
-        "starttime": 5.0,
-        "expiration": 0.0,
-        "nslots": 4,
-        "nodelist": ["n[0-3]"],
-        "properties": {"big": "1-2"},
-    },
-}
+FOUR = make_R(4, 2, starttime=5.0, nslots=4, properties={"big": "1-2"})
 
 
 def frees(inst):
@@ -43,8 +34,8 @@ def four(inst):
 
 
 def visit(inst):
-    """What job-manager.stats-get says of the one job in housekeeping."""
-    (found,) = inst.rpc("job-manager.stats-get")["housekeeping"]["running"].values()
+    """The one job in housekeeping."""
+    (found,) = inst.jm.housekeeping.visits.values()
     return found
 
 
@@ -114,7 +105,8 @@ def test_housekeeping_in_pieces(four):
     assert frees(four) == [("0", False), ("1", False), ("2", False)]
     allocated = four.rpc("job-manager.resource-status")["allocated"]
     assert allocated["execution"]["R_lite"] == [{"rank": "3", "children": {"core": "0-1"}}]
-    assert visit(four)["pending"] == "3"
+    (described,) = four.rpc("job-manager.stats-get")["housekeeping"]["running"].values()
+    assert visit(four).active == {3} and described == {"allocated": "3"}
     four.advance(3)
     assert frees(four)[-1] == ("3", True)
     R = four.sched.of("free")[0]["R"]["execution"]
@@ -184,110 +176,30 @@ def test_housekeeping_kill(four):
     id = four.submit(run_duration=1)
     four.advance(100)
     assert frees(four) == []
-    four.rpc("job-manager.housekeeping-kill", {"jobid": id, "ranks": "0-1", "signum": 15})
-    assert visit(four)["pending"] == "2-3"
+    four.rpc("job-manager.housekeeping-kill", {"jobid": id + 1, "signum": 15})
+    assert visit(four).active == {0, 1, 2, 3}
     four.rpc("job-manager.housekeeping-kill", {"signum": 15})
     assert frees(four) == [("0-3", True)]
 
 
-def offline(inst, rank):
-    inst.rpc("overlay.disconnect", {"rank": rank})
-
-
 @pytest.fixture
-def joined():
-    """Four broker ranks that are online, one job on all of them at a time."""
-    inst = JobsInstance(size=4)
+def real():
+    """The same by the clock, where scripts run."""
+    inst = JobsInstance(clock=RealClock(), size=4)
     inst.load_sched(auto=lambda body: FOUR)
     inst.rpc("overlay.join", {"ranks": "0-3"})
     yield inst
     inst.stop()
 
 
-def test_rank_lost_during_housekeeping_keeps_its_resources(joined):
-    housekeeping(joined, **{"release-after": "0s"})
-    joined.submit(run_duration=1)
-    joined.advance(2)
-    offline(joined, 2)
-    joined.advance(100)
-    assert frees(joined) == [("0", False), ("1", False), ("3", False)]
-    assert visit(joined)["pending"] == "2"
-    allocated = joined.rpc("job-manager.resource-status")["allocated"]
-    assert allocated["execution"]["R_lite"] == [{"rank": "2", "children": {"core": "0-1"}}]
-    joined.rpc("overlay.join", {"ranks": "2"})
-    joined.advance(1)
-    assert len(frees(joined)) == 3
-    joined.advance(2)
-    assert frees(joined)[-1] == ("2", True)
-
-
-def test_rank_lost_before_housekeeping_keeps_its_resources(joined):
-    housekeeping(joined, **{"release-after": "0s"})
-    id = joined.submit(run_duration=50)
-    joined.advance(1)
-    offline(joined, 3)
-    assert joined.events(id)[-2:] == ["free", "clean"]
-    joined.advance(100)
-    assert frees(joined) == [("0", False), ("1", False), ("2", False)]
-    joined.rpc("job-manager.housekeeping-kill", {"jobid": id, "signum": 15})
-    assert frees(joined)[-1] == ("3", True)
-
-
-def test_rank_lost_during_housekeeping_of_all_at_once(joined):
-    housekeeping(joined)
-    joined.submit(run_duration=1)
-    joined.advance(2)
-    offline(joined, 2)
-    joined.advance(100)
-    assert frees(joined) == []
-    joined.rpc("job-manager.housekeeping-kill", {"ranks": "2", "signum": 15})
-    assert frees(joined) == [("0-3", True)]
-
-
-def test_rank_that_comes_back_has_its_script_run_again(tmp_path):
-    from flux_engine.kernel.clock import RealClock
-
-    inst = JobsInstance(clock=RealClock(), size=4)
-    try:
-        inst.load_sched(auto=lambda body: FOUR)
-        inst.rpc("overlay.join", {"ranks": "0-3"})
-        hang = f"test $FLUX_EMBEDDED_RANK != 2 -o -e {tmp_path}/go || exec sleep 60"
-        script = f"echo x >>{tmp_path}/$FLUX_EMBEDDED_RANK; {hang}"
-        housekeeping(inst, command=["sh", "-c", script], **{"release-after": "0s"})
-        inst.submit(run_duration=0)
-        inst.kernel.run(until=lambda: len(frees(inst)) == 3 and (tmp_path / "2").exists())
-        offline(inst, 2)
-        (visit,) = inst.jm.housekeeping.visits.values()
-        inst.kernel.run(until=lambda: visit.waiting == {2})
-        assert len(frees(inst)) == 3
-        (tmp_path / "go").write_text("")
-        inst.rpc("overlay.join", {"ranks": "2"})
-        inst.kernel.run(until=lambda: len(frees(inst)) == 4)
-        assert frees(inst)[-1] == ("2", True)
-        assert (tmp_path / "2").read_text() == "x\nx\n"
-    finally:
-        inst.stop()
-
-
-def test_housekeeping_scripts_really_run():
-    from flux_engine.kernel.clock import RealClock
-
-    inst = JobsInstance(clock=RealClock())
-    try:
-        inst.load_sched(auto=lambda body: FOUR)
-        script = (
-            "test $FLUX_EMBEDDED_RANK -lt 2 || sleep 0.1; echo $FLUX_EMBEDDED_RANK $FLUX_JOB_ID"
-        )
-        housekeeping(inst, command=["sh", "-c", script], **{"release-after": "0s"})
-        inst.submit(run_duration=0)
-        inst.kernel.run(until=lambda: bool(frees(inst)) and frees(inst)[-1][1])
-        assert sorted(rank for rank, _ in frees(inst)) == ["0", "1", "2", "3"]
-        texts = [entry.text for entry in inst.ctx.ring.entries()]
-        assert any(
-            text.startswith("housekeeping of") and " on rank 3: 3 " in text for text in texts
-        )
-    finally:
-        inst.stop()
+def test_housekeeping_scripts_really_run(real):
+    script = "test $FLUX_EMBEDDED_RANK -lt 2 || sleep 0.1; echo $FLUX_EMBEDDED_RANK $FLUX_JOB_ID"
+    housekeeping(real, command=["sh", "-c", script], **{"release-after": "0s"})
+    real.submit(run_duration=0)
+    real.kernel.run(until=lambda: bool(frees(real)) and frees(real)[-1][1])
+    assert sorted(rank for rank, _ in frees(real)) == ["0", "1", "2", "3"]
+    texts = [entry.text for entry in real.ctx.ring.entries()]
+    assert any(text.startswith("housekeeping of") and " on rank 3: 3 " in text for text in texts)
 
 
 @pytest.mark.parametrize(

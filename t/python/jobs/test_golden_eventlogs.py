@@ -291,7 +291,7 @@ def test_mock(virtual, name, test, duration):
 
 
 def test_mock_cancelled(virtual):
-    id = virtual.submit(run_duration="10s")
+    id = virtual.submit(run_duration=10)
     virtual.cancel(id)
     check("mock execution cancelled", virtual.finish(id))
 

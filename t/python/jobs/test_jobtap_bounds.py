@@ -27,29 +27,9 @@ class Silent(Service):
 
 
 @pytest.fixture
-def add(inst):
-    """add(init, name="bounds.py") -> a Plugin."""
-    jobtap = inst.jm.jobtap
-
-    def add(init=lambda p: None, name="bounds.py"):
-        return jobtap.add(jobtap.host.create(name, "/nowhere/" + name, {}), init)
-
-    return add
-
-
-@pytest.fixture
-def p(add):
-    return add()
-
-
-@pytest.fixture
 def silent(inst):
     Silent(inst.ctx).start()
     inst.run()
-
-
-def logged(inst):
-    return [entry.text for entry in inst.ctx.ring.entries() if "jobtap" in entry.text]
 
 
 def running(inst, **kwargs):
@@ -125,34 +105,40 @@ def test_an_answer_that_comes_is_had(inst, p):
 
 
 @pytest.mark.parametrize(
-    "topic, kind", [("job.state.run", "prolog"), ("job.state.cleanup", "epilog")]
+    "topic, kind, severity", [("job.state.run", "prolog", 0), ("job.state.cleanup", "epilog", 1)]
 )
 @pytest.mark.parametrize("same_name", [False, True])
-def test_removal_finishes_all_that_are_open(inst, p, topic, kind, same_name):
+def test_removal_finishes_all_that_are_open(inst, p, topic, kind, severity, same_name):
     def start(p, topic, args):
+        getattr(p, f"{kind}_start")("over")
+        getattr(p, f"{kind}_finish")(CURRENT_JOB, "over", 0)
         for i in range(200):
             getattr(p, f"{kind}_start")("one" if same_name else f"number {i}")
 
     p.add_handler(topic, start)
     ids = [running(inst) for _ in range(3)]
     end(inst)
-    assert all(inst.state(id) not in (INACTIVE,) for id in ids)
-    inst.rpc("job-manager.jobtap", {"remove": "bounds.py"})
+    assert all(inst.state(id) != INACTIVE for id in ids) and inst.sched.of("free") == []
+    inst.rpc("job-manager.jobtap", {"remove": "mine.py"})
     end(inst)
     for id in ids:
-        assert inst.state(id) == INACTIVE
-        assert inst.events(id).count(f"{kind}-finish") == 200
-        assert inst.events(id).count("exception") == 1
+        assert inst.state(id) == INACTIVE and inst.events(id).count("free") == 1
+        events = [(event["name"], event.get("context")) for event in inst.eventlog(id)]
+        statuses = [context["status"] for name, context in events if name == f"{kind}-finish"]
+        assert statuses == [0] + [256] * 200
+        (exception,) = [context for name, context in events if name == "exception"]
+        assert (exception["type"], exception["severity"]) == (kind, severity)
+        assert "mine.py" in exception["note"]
     assert any(
-        f"plugin bounds.py was removed: 600 {kind}s of its jobs finished" in text
-        for text in logged(inst)
+        f"plugin mine.py was removed: 600 {kind}s of its jobs finished" in text
+        for text in inst.logged()
     )
 
 
 def test_a_plugin_may_say_that_its_removal_is_no_failure(inst, p):
     p.add_handler("job.state.run", lambda p, t, a: p.prolog_start("one", if_removed=0))
     id = running(inst)
-    inst.rpc("job-manager.jobtap", {"remove": "bounds.py"})
+    inst.rpc("job-manager.jobtap", {"remove": "mine.py"})
     end(inst)
     events = {event["name"]: event.get("context") for event in inst.eventlog(id)}
     assert events["prolog-finish"] == {"description": "one", "status": 0}
@@ -182,8 +168,8 @@ def test_what_a_callback_started_ends_if_it_raises(inst, p, topic, kind):
     ]
     (exception,) = [e["context"] for e in inst.eventlog(id) if e["name"] == "exception"]
     assert exception["type"] == kind and exception["severity"] == (0 if kind == "prolog" else 1)
-    assert exception["note"] == f"bounds.py: {topic} failed during {kind} 'one'"
-    assert any(f"bounds.py: {topic} failed: 2 {kind}s of its jobs" in text for text in logged(inst))
+    assert exception["note"] == f"mine.py: {topic} failed during {kind} 'one'"
+    assert any(f"mine.py: {topic} failed: 2 {kind}s of its jobs" in text for text in inst.logged())
 
 
 def test_what_a_former_callback_started_goes_on(inst, p):
@@ -223,7 +209,7 @@ def test_a_job_has_no_more_of_them_than_can_be_counted(inst, p, add):
     id = running(inst)
     assert inst.events(id).count("prolog-start") == MAX_OPEN
     assert [exc.errno for exc in refused] == [errno.EOVERFLOW] * 3
-    inst.rpc("job-manager.jobtap", {"remove": "bounds.py"})
+    inst.rpc("job-manager.jobtap", {"remove": "mine.py"})
     end(inst)
     assert inst.state(id) == INACTIVE
 
@@ -247,7 +233,7 @@ def test_exceptions_without_end(inst, p, severity):
     end(inst)
     assert inst.state(id) == INACTIVE
     assert 100 <= inst.events(id).count("exception") <= 220
-    assert any("bounds.py has posted exception to job" in text for text in logged(inst))
+    assert any("mine.py has posted exception to job" in text for text in inst.logged())
 
 
 def test_exceptions_in_run_and_again_in_cleanup(inst, p):

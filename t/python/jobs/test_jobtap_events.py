@@ -3,18 +3,10 @@
 
 import sys
 
-import pytest
-
 from flux.jobtap import CURRENT_JOB
 from flux.scheduler.testing import make_R
 
 DEPEND, PRIORITY, SCHED, RUN, INACTIVE = 2, 4, 8, 16, 64
-
-
-@pytest.fixture
-def p(inst):
-    jobtap = inst.jm.jobtap
-    return jobtap.add(jobtap.host.create("model.py", "/nowhere/model.py", {}), lambda p: None)
 
 
 def gate(p):
@@ -53,14 +45,6 @@ def test_another_job_is_processed_within_a_callback(inst, p):
     p.add_handler("job.state.depend", new)
     inst.submit()
     assert states == [SCHED]
-
-
-def test_priority_unavailable_stops_the_cascade(inst, p):
-    gate(p)
-    id = gated(inst)
-    p.add_handler("job.state.priority", lambda p, topic, args: p.priority_unavail())
-    p.dependency_remove(id, "gate")
-    assert p.job_lookup(id)["state"] == PRIORITY
 
 
 def test_state_is_stable_within_a_callback(inst, p):
@@ -154,25 +138,6 @@ def test_failure_runs_down_a_chain_of_dependencies(inst):
     inst.cancel(first)
     assert {inst.state(id) for id in chain} == {INACTIVE}
     assert inst.events(chain[-1])[-2:] == ["exception", "clean"]
-
-
-def test_mutual_events_do_not_recurse(inst, p):
-    """Two jobs that post to each other take turns."""
-    one, two = inst.submit(), inst.submit()
-    left = [200]
-
-    def event(p, topic, args):
-        left[0] -= 1
-        if left[0] > 0:
-            p.event_post(two if args["id"] == one else one, "debug.ball")
-
-    p.add_handler("job.event.debug.ball", event)
-    p.job_subscribe(one)
-    p.job_subscribe(two)
-    p.event_post(one, "debug.ball")
-    inst.run()
-    assert left == [0]
-    assert inst.events(one).count("debug.ball") == inst.events(two).count("debug.ball") == 100
 
 
 def test_hold_releases_in_order(inst):

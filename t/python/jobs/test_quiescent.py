@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flux.scheduler.testing import jobspec
+from flux.scheduler.testing import jobspec, make_R
 from flux_embedded.broker.instance import JOB_SERVICES, Instance
 from flux_engine.kernel.clock import VirtualClock
 
@@ -13,16 +13,7 @@ MODULES = Path(__file__).resolve().parents[3] / "src" / "modules"
 
 
 def whole_instance(module, *args):
-    R = {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0-3", "children": {"core": "0"}}],
-            "nodelist": ["n[0-3]"],
-            "starttime": 0,
-            "expiration": 0,
-        },
-    }
-    instance = Instance(size=4, clock=VirtualClock(), services=JOB_SERVICES, R=R)
+    instance = Instance(size=4, clock=VirtualClock(), services=JOB_SERVICES, R=make_R(4))
     instance.start()
     instance.handle.rpc(
         "module.load", {"path": str(MODULES / module / f"{module}.py"), "args": list(args)}

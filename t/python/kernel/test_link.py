@@ -53,8 +53,12 @@ def test_frames_survive_any_cut(chunk):
 
 
 @pytest.mark.parametrize(
-    "data", [b"\xff\xff\xff\xff", b"\0\0\0\2[]", b"\0\0\0\1x", b"\0\0\0\5[1,2]"]
-)
+    "data",
+    [
+        b"\xff\xff\xff\xff", b"\0\0\0\2[]", b"\0\0\0\1x", b"\0\0\0\5[1,2]", b"\0\0\0\5hello",
+        b"\0\0\0\24[1,null,1,0,0,0,0,0]", b"GET / HTTP/1.1\r\n\r\n",
+    ],
+)  # fmt: skip
 def test_what_is_no_frame_is_refused(data):
     with pytest.raises(ValueError):
         Unpacker().feed(data)

@@ -8,20 +8,7 @@ import pytest
 from flux.resource import ResourcePool
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.TreePool import TreePool
-
-
-def make_R(ranks=4, cores=8, gpus=0, **more):
-    children = {"core": f"0-{cores - 1}"}
-    if gpus:
-        children["gpu"] = f"0-{gpus - 1}"
-    execution = {
-        "R_lite": [{"rank": f"0-{ranks - 1}", "children": children}],
-        "nodelist": [f"n[0-{ranks - 1}]"],
-        "starttime": 0,
-        "expiration": 0,
-        "properties": {"big": "3"},
-    }
-    return {"version": 1, "execution": execution, **more}
+from flux.scheduler.testing import jobspec, make_R
 
 
 def topology(memory, cores="0-7"):
@@ -29,30 +16,17 @@ def topology(memory, cores="0-7"):
     return {"writer": "TreePool", "children": [{"ranks": "0-3", "topo": topo}]}
 
 
-def jobspec(nodes=None, slots=1, cores=1, duration=60.0, exclusive=False, **system):
-    slot = {
-        "type": "slot",
-        "count": slots,
-        "label": "task",
-        "with": [{"type": "core", "count": cores}],
-    }
-    resources = [slot]
-    if nodes is not None:
-        resources = [{"type": "node", "count": nodes, "exclusive": exclusive, "with": [slot]}]
-    return {
-        "version": 1,
-        "resources": resources,
-        "tasks": [],
-        "attributes": {"system": {"duration": duration, **system}},
-    }
+def R_of(**more):
+    """R of four nodes of eight cores."""
+    return make_R(4, 8, properties={"big": "3"}, **more)
 
 
-def ask(pool, **kwargs):
-    return pool.parse_resource_request(jobspec(**kwargs))
+def ask(pool, duration=60.0, **kwargs):
+    return pool.parse_resource_request(jobspec(duration=duration, **kwargs))
 
 
 def pool_of(amounts, **kwargs):
-    pool = ResourcePool(make_R(**kwargs), amounts=amounts)
+    pool = ResourcePool(R_of(**kwargs), amounts=amounts)
     pool.clock = lambda: 0.0
     return pool
 
@@ -141,7 +115,7 @@ def test_wrong_requests_are_named(asked, text):
 
 
 def test_what_is_not_counted_is_not_read():
-    pool = ResourcePool(make_R())
+    pool = ResourcePool(R_of())
     assert ask(pool, memory="much", amounts=3).shape is ask(pool).shape
 
 
@@ -163,7 +137,7 @@ def test_what_is_not_counted_is_not_read():
 )
 @pytest.mark.parametrize("tree", (False, True))
 def test_what_a_job_takes(asked, taken, tree):
-    R = make_R(scheduling=topology(64))
+    R = R_of(scheduling=topology(64))
     pool = (TreePool if tree else ResourcePool)(R, amounts={"memory": "R"})
     alloc = pool.alloc(1, ask(pool, **asked))
     assert in_use(pool) == {"memory": taken or "0B"}
@@ -213,7 +187,7 @@ def test_more_than_is_left_is_found_running():
 
 @pytest.mark.parametrize("tree", (False, True))
 def test_reasons(tree):
-    R = make_R(scheduling=topology(64))
+    R = R_of(scheduling=topology(64))
     pool = (TreePool if tree else ResourcePool)(R, amounts={"memory": "R"})
     with pytest.raises(InfeasibleRequest) as never:
         pool.alloc(1, ask(pool, nodes=1, memory="65G"))
@@ -234,7 +208,7 @@ def test_reasons(tree):
 
 @pytest.mark.parametrize("tree", (False, True))
 def test_memory_decides_how_many_slots_a_node_has_room_for(tree):
-    R = make_R(scheduling=topology(64))
+    R = R_of(scheduling=topology(64))
     pool = (TreePool if tree else ResourcePool)(R, amounts={"memory": "R"})
     alloc = pool.alloc(1, ask(pool, slots=5, memory="20G")).to_dict()
     assert [e["rank"] for e in alloc["execution"]["R_lite"]] == ["0", "1"]
@@ -252,8 +226,8 @@ def test_a_hook_sees_cores_for_as_many_slots_as_memory_allows():
             seen.extend(sorted(one[2]) for one in candidates)
             return candidates
 
-    pool = Mine(make_R(), amounts={"memory": "64G"})
-    alloc = pool.alloc(1, pool.parse_resource_request(jobspec(slots=4, memory="20G")))
+    pool = Mine(R_of(), amounts={"memory": "64G"})
+    alloc = pool.alloc(1, ask(pool, slots=4, memory="20G"))
     assert seen == [[0, 1, 2]] * 4
     assert alloc.to_dict()["scheduling"]["amounts"]["memory"] == {"0": "60G", "1": "20G"}
 
@@ -262,7 +236,7 @@ def test_a_hook_sees_cores_for_as_many_slots_as_memory_allows():
 def test_a_promise_keeps_memory(tree):
     """A job of 60 s has 40 of 64 GiB of each node; one that needs 30 GiB is promised the time when it ends,
     and a job that would take that from it does not fit before."""
-    R = make_R(scheduling=topology(64))
+    R = R_of(scheduling=topology(64))
     pool = (TreePool if tree else ResourcePool)(R, amounts={"memory": "R"})
     pool.clock = lambda: 0.0
     pool.alloc(1, ask(pool, nodes=4, memory="40G"))
@@ -278,7 +252,7 @@ def test_a_promise_keeps_memory(tree):
 
 
 def test_counts_change_only_while_nobody_has_resources():
-    pool = ResourcePool(make_R())
+    pool = ResourcePool(R_of())
     pool.count_amounts({"memory": "64G"})
     pool.alloc(1, ask(pool, memory="1G"))
     with pytest.raises(ValueError, match="while jobs have resources"):

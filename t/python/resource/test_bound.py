@@ -8,26 +8,9 @@ import pytest
 from pool_model import R_of
 
 from flux.resource import InsufficientResources, ResourcePool
+from flux.scheduler.testing import jobspec
 
 NOW = 1000.0
-
-
-def spec(slots, cores, gpus, duration, nodes=None):
-    slot = {
-        "type": "slot",
-        "count": slots,
-        "label": "task",
-        "with": [{"type": "core", "count": cores}],
-    }
-    if gpus:
-        slot["with"].append({"type": "gpu", "count": gpus})
-    top = slot if nodes is None else {"type": "node", "count": nodes, "with": [slot]}
-    return {
-        "version": 1,
-        "resources": [top],
-        "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
-        "attributes": {"system": {"duration": duration}},
-    }
 
 
 def make_pool(nodes, cores=16, gpus=4):
@@ -46,7 +29,9 @@ def fill(pool, rng, jobs):
         slots, cores, gpus = rng.randint(1, 4), rng.randint(1, 6), rng.randint(0, 1)
         duration = float(rng.randint(1, 40))
         try:
-            pool.alloc(jobid, pool.parse_resource_request(spec(slots, cores, gpus, duration)))
+            pool.alloc(
+                jobid, pool.parse_resource_request(jobspec(slots, cores, gpus, duration=duration))
+            )
         except InsufficientResources:
             continue
         held[jobid] = (NOW + duration, slots * cores, slots * gpus)
@@ -64,14 +49,19 @@ def test_what_is_too_long_does_not_fit_and_breaks_no_promise(seed):
         plan = pool.plan()
         for jobid in range(100, 104):
             request = pool.parse_resource_request(
-                spec(rng.randint(1, 5), rng.randint(1, 8), rng.randint(0, 2), rng.randint(5, 60))
+                jobspec(
+                    rng.randint(1, 5),
+                    rng.randint(1, 8),
+                    rng.randint(0, 2),
+                    duration=rng.randint(5, 60),
+                )
             )
             when = plan.earliest(request)
             if when is not None:
                 plan.reserve(jobid, request, when)
         for _ in range(10):
             slots, cores, gpus = rng.randint(1, 6), rng.randint(1, 6), rng.randint(0, 2)
-            request = pool.parse_resource_request(spec(slots, cores, gpus, 1.0))
+            request = pool.parse_resource_request(jobspec(slots, cores, gpus, duration=1.0))
             too_long = plan.too_long(request)
             if too_long < math.inf and not plan.is_counted:
                 known += 1
@@ -88,7 +78,7 @@ def test_a_copy_of_a_plan_changes_nothing_in_it():
         plan = pool.plan()
         shapes = [(8, 2, 1), (24, 1, 0), (3, 5, 1), (2, 2, 2), (12, 4, 0)]
         requests = [
-            pool.parse_resource_request(spec(*shape, float(rng.randint(20, 80))))
+            pool.parse_resource_request(jobspec(*shape, duration=float(rng.randint(20, 80))))
             for shape in shapes
         ]
         for jobid, request in enumerate(requests, 1000):
@@ -129,7 +119,7 @@ def play(changes, promises):
             jobid += 1
             slots, gpus = rng.choice([(8, 1), (24, 0), (12, 1), (3, 0), (2, 2), (1, 1)])
             request = pool.parse_resource_request(
-                spec(slots, rng.choice([1, 2, 5]), gpus, float(rng.randint(5, 60)))
+                jobspec(slots, rng.choice([1, 2, 5]), gpus, duration=float(rng.randint(5, 60)))
             )
             when = plan.earliest(request)
             plan.reserve(jobid, request, when)

@@ -216,17 +216,33 @@ def test_overridden_methods_take_what_the_contract_says(cls):
 
 def test_a_pool_without_a_view_says_what_it_lacks():
     class Bare(ResourcePoolImplementation):
+        version = 7
+
+        @property
+        def ranks(self):
+            return 0b1
+
         def explain(self, request):
             return {"reason": "no"}
 
-    pool = Bare()
-    assert not pool.has_view
-    assert pool.can("explain") and not pool.can("plan") and not pool.can("earliest")
-    assert not pool.can("fly")
-    assert Ledger(R_of(ROWS)).can("plan")
-    for call in (pool.plan, lambda: pool.earliest(None), lambda: pool.alloc(1, None), pool.to_dict):
+    class BarePool(ResourcePool):
+        _impl_map = {7: Bare}
+
+    impl = Bare()
+    assert not impl.has_view and (impl.version, impl.generation, impl.releases) == (7, 0, 0)
+    for call in (impl.plan, lambda: impl.earliest(None), lambda: impl.alloc(1, None), impl.to_dict):
         with pytest.raises(NotImplementedError, match="^Bare[.](inventory|alloc|to_dict)$"):
             call()
+    pool = BarePool({"version": 7})
+    pool.log.warning("to nobody")
+    for one in (impl, pool):
+        assert [one.can(name) for name in ("explain", "ranks")] == [True, True]
+        for name in ("plan", "earliest", "idle_ranks", "held_ranks", "alloc_on", "fly"):
+            assert not one.can(name), name
+    assert pool.ranks == 0b1
+    with pytest.raises(NotImplementedError, match="^BarePool[.]index$"):
+        assert pool.idle_ranks
+    assert Ledger(R_of(ROWS)).can("plan")
 
 
 def test_feasibility_follows_from_the_view():

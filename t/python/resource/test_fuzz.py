@@ -11,6 +11,7 @@ from shared import runs
 
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
 from flux.resource.pool.constraint import parse_constraint
+from flux.scheduler.testing import jobspec
 
 
 def one_of(values):
@@ -217,9 +218,7 @@ def test_R(R):
         again = made.to_dict()
         assert ResourcePool(again).to_dict() == again
     pool = ResourcePool(BASE)
-    request = pool.parse_resource_request(
-        {"resources": [{"type": "slot", "count": 5, "with": [{"type": "core", "count": 1}]}]}
-    )
+    request = pool.parse_resource_request(jobspec(slots=5))
     pool.alloc(1, request)
     state = pool.impl._pool_state.text()
     if bounded(pool.free, 1, R, True) is None and len(pool.job_end_times()):
@@ -259,17 +258,5 @@ def test_many_ranks():
     }
     pool = ResourcePool(R)
     assert pool.dumps() == "rank[0-1048575]/core[0-65535]"
-    request = pool.parse_resource_request(
-        {
-            "resources": [
-                {
-                    "type": "node",
-                    "count": 1000000,
-                    "with": [
-                        {"type": "slot", "count": 1, "with": [{"type": "core", "count": 65536}]}
-                    ],
-                }
-            ]
-        }
-    )
+    request = pool.parse_resource_request(jobspec(nodes=1000000, cores=65536))
     assert pool.alloc(1, request).dumps() == "rank[0-999999]/core[0-65535]"

@@ -111,10 +111,6 @@ def test_quote():
     assert quote(10**5000) == f"a number of {(10**5000).bit_length()} bits"
 
 
-def test_counting_without_bit_count():
-    assert bin(12345).count("1") == masks.popcount(12345)
-
-
 # -- host names -------------------------------------------------------------------------------------------
 
 prefixes = st.sampled_from(["n", "node", "a-b", "", "x1y", "gpu"])

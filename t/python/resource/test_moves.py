@@ -10,7 +10,6 @@ from pool_model import Ask, R_of
 from shared import seeds
 
 from flux.resource import InsufficientResources, ResourcePool
-from flux.resource.plan.count_timeline import CountTimeline
 from flux.resource.plan.counted_strategy import CountedStrategy
 
 NOW = 1_700_000_000.0
@@ -128,28 +127,3 @@ def test_promises_that_cannot_move_are_not_searched_for(built):
     """What an end costs depends on what came free, not on how many promises there are."""
     few, many = (searches_after_an_end(number) for number in (50, 200))
     assert many == few <= 4, (few, many)
-
-
-STEPS = [(0.0, 3), (4.0, 1), (6.0, 5), (9.0, 5), (11.0, 2), (15.0, 4)]
-
-
-def test_timeline_of_counts():
-    """What it says of spans."""
-    line = CountTimeline(0.0, STEPS[0][1])
-    for (_, before), (time, value) in zip(STEPS, STEPS[1:]):
-        line.add(time, math.inf, value - before)
-
-    def at(time):
-        return [value for start, value in STEPS if start <= time][-1]
-
-    moments = [number / 2 for number in range(40)]
-    for low in moments:
-        for value in range(7) if low else ():
-            since = low
-            while since > 0 and at(since - 0.25) >= value:
-                since -= 0.5
-            assert line.since(value, low) == (since or -math.inf), (value, low)
-        for high in moments:
-            if high > low:
-                values = [at(time) for time in moments if low <= time < high]
-                assert line.extremes(low, high) == (min(values), max(values))

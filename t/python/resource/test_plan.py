@@ -149,58 +149,6 @@ def job(pool, nodes=None, slots=1, cores=1, duration=10.0, exclusive=False, gpus
 FOUR = [({0, 1, 2, 3}, set())] * 4
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_reservations_are_kept(seed):
-    """Jobs that end on time: every reserved job starts no later than first promised."""
-    rng = random.Random(seed)
-    pool = make_pool([({0, 1, 2, 3}, {0}) for _ in range(6)])
-    clock = [NOW]
-    pool.clock = lambda: clock[0]
-    queue = []
-    for jobid in range(40):
-        nodes = rng.choice([None, None, 1, 2, 4, 6])
-        request = job(
-            pool,
-            nodes,
-            rng.choice([1, 1, 2, 3]),
-            rng.choice([1, 1, 2]) if nodes is None else 1,
-            rng.choice([5.0, 10.0, 25.0]),
-            exclusive=rng.random() < 0.1,
-            gpus=rng.choice([0, 0, 0, 1]) if nodes is None else 0,
-        )
-        try:
-            pool.check_feasibility(request)
-        except InfeasibleRequest:
-            continue
-        queue.append((jobid, request))
-    promised = {}
-    started = {}
-    plan = pool.plan()
-    while queue:
-        waiting = []
-        for jobid, request in queue:
-            try:
-                plan.alloc(jobid, request)
-            except InsufficientResources:
-                plan.cancel(jobid)
-                start = plan.earliest(request)
-                assert start is not None
-                assert start <= promised.get(jobid, start)
-                promised[jobid] = start
-                plan.reserve(jobid, request, start)
-                waiting.append((jobid, request))
-            else:
-                started[jobid] = clock[0]
-                assert clock[0] <= promised.get(jobid, clock[0])
-        assert plan.stale() == []
-        queue = waiting
-        clock[0] = min(end for _, end in pool.job_end_times())
-        for jobid, end in pool.job_end_times():
-            if end <= clock[0]:
-                pool.free(jobid)
-    assert len(started) > 30 and len(promised) > 15
-
-
 def test_backfill_conditions():
     """EASY: end before the reservation, or use what it leaves."""
     pool = make_pool(FOUR)
@@ -500,21 +448,27 @@ def test_a_copied_plan_promises_tokens_of_its_own():
     assert (plan.earliest(one), copy.earliest(one)) == (NOW, NOW + 10)
 
 
-@pytest.mark.parametrize("bound", [False, True], ids=["counted", "bound"])
-def test_a_promise_whose_time_has_come_outlasts_a_change_of_ranks(bound):
-    """Its job starts late since another one ends late, and meanwhile a node goes down."""
+@pytest.fixture(params=["counted", "bound"])
+def planned(request):
+    """(pool of four nodes, its plan, its clock) whose plan counts, or binds promises to ranks."""
     pool = make_pool(FOUR)
     now = [NOW]
     pool.clock = lambda: now[0]
-    pool.alloc(1, job(pool, 4, cores=4, duration=10.0))
     plan = pool.plan()
-    if bound:
-        shared = job(pool, slots=1, cores=2)
-        plan.reserve(3, shared, plan.earliest(shared))
-        plan.cancel(3)
+    if request.param == "bound":
+        plan.reserve(9, job(pool, slots=1, cores=2), NOW)
+        plan.cancel(9)
+    assert plan.is_counted == (request.param == "counted")
+    return pool, plan, now
+
+
+def test_a_promise_whose_time_has_come_outlasts_a_change_of_ranks(planned):
+    """Its job starts late since another one ends late, and meanwhile a node goes down."""
+    pool, plan, now = planned
+    pool.alloc(1, job(pool, 4, cores=4, duration=10.0))
     two = job(pool, 2, cores=4, duration=10.0)
     plan.reserve(2, two, NOW + 10)
-    assert (plan.ranks_of(2) is not None) is bound
+    assert (plan.ranks_of(2) is None) == plan.is_counted
     now[0] = NOW + 15
     spare = members(0b1111 & ~(plan.ranks_of(2) or 0b1100))
     pool.mark_down(f"{spare[0]}")
@@ -534,16 +488,8 @@ def test_a_promise_whose_time_has_come_outlasts_a_change_of_ranks(bound):
     assert plan.promises() == {}
 
 
-@pytest.mark.parametrize("bound", [False, True], ids=["counted", "bound"])
-def test_a_promise_that_is_over_is_stale(bound):
-    pool = make_pool(FOUR)
-    now = [NOW]
-    pool.clock = lambda: now[0]
-    plan = pool.plan()
-    if bound:
-        shared = job(pool, slots=1, cores=2)
-        plan.reserve(3, shared, NOW)
-        plan.cancel(3)
+def test_a_promise_that_is_over_is_stale(planned):
+    pool, plan, now = planned
     two = job(pool, 2, cores=4, duration=10.0)
     plan.reserve(2, two, NOW + 10)
     now[0] = NOW + 20
@@ -556,17 +502,9 @@ def test_a_promise_that_is_over_is_stale(bound):
     assert plan.earliest(job(pool, 3, cores=4, duration=10.0)) == NOW + 20
 
 
-@pytest.mark.parametrize("bound", [False, True], ids=["counted", "bound"])
-def test_a_clock_that_is_set_back(bound):
+def test_a_clock_that_is_set_back(planned):
     """A promise from a time on that is before the plan's first one."""
-    pool = make_pool(FOUR)
-    now = [NOW]
-    pool.clock = lambda: now[0]
-    plan = pool.plan()
-    if bound:
-        shared = job(pool, slots=1, cores=2)
-        plan.reserve(9, shared, NOW)
-        plan.cancel(9)
+    pool, plan, now = planned
     two = job(pool, 2, cores=4, duration=10.0)
     assert plan.earliest(two) == NOW
     now[0] = NOW - 5
@@ -713,6 +651,19 @@ def test_fits_says_what_alloc_would_do(seed):
             assert fits == started, (jobid, other)
 
 
+def a_request(pool, chance, nodes):
+    """A request for up to `nodes` nodes, of parts of them, with GPUs, on some ranks only, or of neither."""
+    ask = Ask(
+        ([chance.randint(1, nodes)], 1),
+        ([1], 1),
+        chance.choice([1, 3, 4]),
+        chance.choice([0, 1, 2]),
+        duration=chance.choice([5.0, 20.0, 100.0]),
+        constraint=chance.choice([None, None, {"ranks": ["0-1"]}, {"ranks": ["0,2-3"]}]),
+    )
+    return pool.parse_resource_request(ask.jobspec())
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_fits_leaves_promises_on_the_ranks_that_they_are_bound_to(seed):
     """Others may be bound again for the question where the job's own promise is; not for good."""
@@ -721,16 +672,7 @@ def test_fits_leaves_promises_on_the_ranks_that_they_are_bound_to(seed):
     plan = pool.plan()
     requests = {}
     for jobid in range(1, 30):
-        ask = Ask(
-            ([chance.randint(1, 3)], 1),
-            ([1], 1),
-            chance.choice([1, 3, 4]),
-            chance.choice([0, 1, 2]),
-            False,
-            chance.choice([5.0, 20.0, 100.0]),
-            chance.choice([None, None, {"ranks": ["0-1"]}, {"ranks": ["0,2-3"]}]),
-        )
-        request = requests[jobid] = pool.parse_resource_request(ask.jobspec())
+        request = requests[jobid] = a_request(pool, chance, 3)
         try:
             if chance.random() < 0.3:
                 plan.alloc(jobid, request)
@@ -758,17 +700,7 @@ def test_a_job_that_cannot_start_leaves_promises_on_the_ranks_that_they_are_boun
     for jobid in range(1, 40):
         now = NOW + jobid * 5
         pool.clock = lambda now=now: now
-        where = chance.choice([None, None, {"ranks": ["0-1"]}, {"ranks": ["0,2-3"]}])
-        ask = Ask(
-            ([chance.randint(1, 2)], 1),
-            ([1], 1),
-            chance.choice([1, 3, 4]),
-            chance.choice([0, 1, 2]),
-            False,
-            chance.choice([5.0, 20.0, 100.0]),
-            where,
-        )
-        request = requests[jobid] = pool.parse_resource_request(ask.jobspec())
+        request = requests[jobid] = a_request(pool, chance, 2)
         plan.reserve(jobid, request, plan.earliest(request, after=now))
         for other, (start, _) in plan.promises().items():
             if start > now:

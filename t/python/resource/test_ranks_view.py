@@ -9,7 +9,6 @@ from flux.resource import (
     InfeasibleRequest,
     InsufficientResources,
     ResourcePool,
-    ResourcePoolImplementation,
 )
 from flux.resource.TreePool import TreePool
 
@@ -180,25 +179,6 @@ def test_what_a_pool_can_do(pool):
     for operation in ("plan", "ranks", "idle_ranks", "alloc_on", "hold_free", "node_kinds", "free"):
         assert pool.can(operation), operation
     assert not pool.can("fly")
-
-
-def test_what_a_pool_without_a_view_can_do():
-    class Bare(ResourcePoolImplementation):
-        version = 1
-
-        @property
-        def ranks(self):
-            return 0b1
-
-    class BarePool(ResourcePool):
-        _impl_map = {1: Bare}
-
-    pool = BarePool({"version": 1})
-    assert pool.can("ranks") and pool.ranks == 0b1
-    for operation in ("idle_ranks", "held_ranks", "alloc_on", "plan"):
-        assert not pool.can(operation), operation
-    with pytest.raises(NotImplementedError, match="^BarePool[.]index$"):
-        assert pool.idle_ranks
 
 
 # -- allocations on given ranks ----------------------------------------------------------------------------

@@ -6,8 +6,6 @@ import errno
 import pytest
 from resource_help import vm_R
 
-from flux_engine.resource.acquire import property_changes
-
 
 def test_first_response(four):
     assert four.acquire().sent() == [{"resources": vm_R(), "up": "0-3"}]
@@ -75,20 +73,6 @@ def test_drain_and_undrain_are_exact_deltas(four):
         assert holder.sent() == sent, (method, payload)
 
 
-def test_a_rank_lost_by_the_overlay(four):
-    holder = four.acquire()
-    holder.sent()
-    four.call("drain", targets="2")
-    holder.sent()
-    four.call("overlay.disconnect", rank=3)
-    assert holder.sent() == [{"down": "3", "shrink": "3"}]
-    # Down already, and named again: what shrinks is always in "down".
-    four.call("overlay.disconnect", rank=2)
-    assert holder.sent() == [{"down": "2", "shrink": "2"}]
-    holder.leave()
-    assert four.acquire().sent() == [{"resources": vm_R(), "up": "0-1"}]
-
-
 def test_ranks_of_a_configuration_do_not_shrink(make):
     conf = {
         "resource": {
@@ -124,20 +108,6 @@ def test_shrink_is_for_good(four):
     assert four.acquire().sent() == [{"resources": left, "up": "0-1"}]
     assert four.fails("shrink", targets="3") == (errno.EINVAL, "idset is out of range")
     assert four.fails("shrink", targets="0-1") == (errno.EINVAL, "no resources would be left")
-
-
-def test_shrink_keeps_a_topology_whole(make):
-    """A TreePool is made of ranks 0 to n-1 only, so a later holder finds the rank in R, and down."""
-    R = vm_R(
-        scheduling={"writer": "TreePool", "children": [{"ranks": "0-3", "topo": {"cores": "0-1"}}]}
-    )
-    there = make(4, R)
-    holder = there.acquire()
-    holder.sent()
-    there.call("shrink", targets="1")
-    assert holder.sent() == [{"down": "1", "shrink": "1"}]
-    holder.leave()
-    assert there.acquire().sent() == [{"resources": R, "up": "0,2-3"}]
 
 
 def test_properties(make):
@@ -212,10 +182,3 @@ def test_all_excluded(make):
     there = make(2, vm_R("0-1", hosts="vm,vm"), conf={"resource": {"exclude": "0-1"}})
     empty = {"R_lite": [], "starttime": 0.0, "expiration": 0.0, "nodelist": [""]}
     assert there.acquire().sent() == [{"resources": {"version": 1, "execution": empty}, "up": ""}]
-
-
-def test_property_changes():
-    old, new = {"a": [0, 2], "b": [1, 2]}, {"a": [1, 3], "c": [0, 1]}
-    assert property_changes(old, new) == {
-        "property-remove": {"a": [0, 1], "b": [1, 2]}, "property-add": {"a": [2, 3], "c": [0, 1]},
-    }  # fmt: skip

@@ -16,7 +16,13 @@ def test_drain_errors(four):
     )
     four.call("drain", targets="2")
     # the reason that was not given may come later
+    drained = four.instance.kernel.now()
+    four.instance.kernel.set_time(drained + 5)
     four.call("drain", targets="2", reason="known by now")
+    assert four.call("status")["drain"] == {
+        "1": {"timestamp": drained, "reason": "some reason"},
+        "2": {"timestamp": drained, "reason": "known by now"},
+    }
     assert four.fails("drain", targets="1-2") == (errno.EEXIST, "ranks 1-2 already drained")
     assert four.fails("drain", targets="99") == (errno.EINVAL, "idset is out of range")
     assert four.fails("drain", targets="foo") == (

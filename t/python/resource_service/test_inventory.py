@@ -7,7 +7,6 @@ from resource_help import vm_R
 from flux_engine.formats import idset
 from flux_engine.resource import sources
 from flux_engine.resource.inventory import Inventory
-from flux_engine.resource.state import DrainTable
 
 #: The example of the R specification: ranks 3, 4 and 7 on a1, a2 and b9.
 EXAMPLE = {
@@ -186,7 +185,10 @@ def test_resources_from_configuration():
         ({"config": [{"hosts": 3}]}, r"resource.config\[0\].hosts must be a string"),
         ({"config": [{"hosts": "a["}]}, r"resource.config\[0\].hosts: hostlist"),
         ({"config": [{"hosts": "a"}]}, "resource.config: host a has no cores"),
-        ({"config": [{"hosts": "a", "cores": "3-1"}]}, r"resource.config\[0\].cores: idset"),
+        (
+            {"config": [{"hosts": "a", "cores": "3-1"}]},
+            r"resource.config\[0\].cores: invalid idset '3-1'",
+        ),
         ({"config": [{"hosts": "a", "core": "0"}]}, r"resource.config\[0\]: unknown key 'core'"),
         (
             {"config": [{"hosts": "a", "cores": "0", "properties": "x"}]},
@@ -220,15 +222,3 @@ def test_discovery_gives_every_rank_what_this_host_has():
     (entry,) = inventory.R["execution"]["R_lite"]
     assert entry["rank"] == "0-1"
     assert idset.count(bounds(entry["children"]["core"])) == len(os.sched_getaffinity(0))
-
-
-def test_drain_table():
-    table = DrainTable()
-    table.drain(bounds("1-3"), 1.0, "a")
-    table.drain(bounds("4"), 2.0, None)
-    table.drain(bounds("2,4"), 3.0, "b")
-    assert table.status() == {
-        "1-3": {"timestamp": 1.0, "reason": "a"}, "4": {"timestamp": 2.0, "reason": "b"},
-    }  # fmt: skip
-    table.undrain(bounds("0-2"))
-    assert table.ranks == bounds("3-4")

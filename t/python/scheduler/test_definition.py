@@ -15,7 +15,7 @@ from definition_play import POLICIES, Case, compare
 from shared import corner_cases, load_json, recorded_cases
 
 from flux.resource.plan.availability import Demand, Use
-from flux.scheduler.definition import RANKS, Counter, Job, State, decide, whom_to_end
+from flux.scheduler.definition import RANKS, Counter, Job, State, decide, victims_for
 from flux.scheduler.policies.ranks import RANKS as FORMULAS
 
 LONG = bool(os.environ.get("FLUX_TEST_LONG"))
@@ -362,8 +362,8 @@ def test_the_fewest_that_help_are_ended():
     for id, rank in ((7, 0), (8, 1), (9, 2)):
         job = nodes(id, 1, 1000, level=0, after=10.0 * rank)
         state.running[job] = Use(0.0, 1000.0, None, {rank: (8, 0)})
-    assert ids(whom_to_end(state, nodes(1, 1, 50, level=1), 15.0)) == [8]
-    assert whom_to_end(state, nodes(1, 3, 50, level=1), 15.0) == []  # the last runs undisturbed
+    assert ids(victims_for(state, nodes(1, 1, 50, level=1), 15.0)) == [8]
+    assert victims_for(state, nodes(1, 3, 50, level=1), 15.0) == []  # the last runs undisturbed
 
 
 def test_a_job_that_is_late_is_given_up_and_others_take_its_place():

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux.scheduler.command import cli, context, formatting
-from flux.scheduler.command.prometheus import exposition, family
+from flux.scheduler.command.prometheus import exposition
 from flux.scheduler.command.top import TopView, state_bar
 
 NOW = 1795600000.0  # 2026-11-25T09:46:40Z
@@ -166,11 +166,6 @@ def test_exposition_is_what_prometheus_reads():
     assert nodes == STATS["nodes"]
     names = {one.labels["name"] for one in found["flux_sched_reservation_nodes"].samples}
     assert names == {'a"b\\'}
-
-
-def test_names_that_the_format_does_not_take():
-    with pytest.raises(ValueError, match="not a valid name of a counter"):
-        family("flux_sched_passes", "counter", "", [({}, 1)])
 
 
 def test_the_file_is_whole_and_readable(flux_sched, tmp_path):

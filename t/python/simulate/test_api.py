@@ -16,7 +16,7 @@ from command_runner import TOP, first_scheduler, flux, flux_here, rows
 
 from flux.resource import InsufficientResources
 from flux.scheduler import Scheduler
-from flux.simulate import OptionError, Runs, Trace, simulate, study
+from flux.simulate import OptionError, Runs, Trace, simulate
 from flux.simulate.workload.text import digest
 
 
@@ -228,10 +228,6 @@ def test_the_example():
     assert re.search(r"waited [\d.]+ h", lines[4])
     assert re.search(r"promise=4: [+-]\d+ s ± \d+ s: (more|less|no difference)", lines[5])
     assert lines[-1].startswith("{'scale_arrivals': '0.8'}: sched-backfill: ")
-
-
-def test_a_table_is_what_it_is_given_without_pandas():
-    assert study.as_table([{"a": 1}]) == [{"a": 1}]
 
 
 def test_memory_of_nodes_is_counted(tmp_path):

@@ -1,11 +1,13 @@
 """The running instance as a workload: what `probe.py` answers, without an instance that runs."""
 
 import csv
+import functools
 import json
 
 import pytest
 from command_runner import flux_here
 
+from flux.scheduler.testing import jobspec, make_R
 from flux.simulate import policy
 from flux.simulate.live import LiveError, workload_of
 from flux.simulate.run import Settings, simulate, write
@@ -15,21 +17,8 @@ NODES, CORES = 4, 8
 NOW = 1.7e9
 
 
-def spec(nodes=0, slots=1, cores=1, exclusive=False, duration=600):
-    within = {
-        "type": "slot",
-        "count": slots,
-        "label": "task",
-        "with": [{"type": "core", "count": cores}],
-    }
-    if nodes:
-        within = {"type": "node", "count": nodes, "with": [within], "exclusive": exclusive}
-    return {
-        "version": 1,
-        "resources": [within],
-        "tasks": [{"command": ["a"], "slot": "task", "count": {"per_slot": 1}}],
-        "attributes": {"system": {"duration": duration}},
-    }
+#: a jobspec of ten minutes
+spec = functools.partial(jobspec, duration=600)
 
 
 def entry(id, state, **more):
@@ -41,20 +30,12 @@ def answer(running=(), pending=()):
     jobs, files = [], {}
     for id, (ranks, cores, left) in enumerate(running, 1):
         jobs.append(entry(id, 16, t_run=NOW - 60, expiration=NOW + left))
-        R = {
-            "version": 1,
-            "execution": {
-                "R_lite": [{"rank": ranks, "children": {"core": cores}}],
-                "nodelist": [f"node[{ranks}]"],
-                "starttime": 0.0,
-                "expiration": NOW + left,
-            },
-        }
+        R = make_R(ranks, cores, hosts=f"node[{ranks}]", expiration=NOW + left)
         files[str(id)] = {"jobspec": json.dumps(spec()), "R": json.dumps(R)}
-    for id, jobspec in enumerate(pending, 100):
+    for id, asked in enumerate(pending, 100):
         # As job-list has a pending job that asks for whole nodes: one core each, for its slot.
         jobs.append(entry(id, 8, nnodes=1, ncores=1))
-        files[str(id)] = {"jobspec": json.dumps(jobspec)}
+        files[str(id)] = {"jobspec": json.dumps(asked)}
     R = rset.uniform([f"node{i}" for i in range(NODES)], CORES)
     return {"now": NOW, "jobs": jobs, "files": files, "resources": {"R": R}, "config": {}}
 
@@ -64,7 +45,7 @@ def result(tmp_path):
     work = workload_of(
         answer(
             [("0-1", "0-7", 300), ("2", "0-3", 120)],
-            [spec(2, exclusive=True), spec(slots=4), spec(slots=3, cores=2)],
+            [spec(nodes=2, exclusive=True), spec(slots=4), spec(slots=3, cores=2)],
         )
     )
     settings = Settings(live=True, provenance={

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Jobs in one rack in simulations: what is required is kept, and that is checked."""
 
-import csv
 import json
 import random
 import types
@@ -10,13 +9,10 @@ import pytest
 import test_engines
 from command_runner import flux, flux_here
 
-from flux.scheduler.site_policy.placement import PlacementRule
 from flux.simulate import checking
 from flux.simulate.job import Job, Shape, jobspec
 from flux.simulate.machine import uniform
 from flux.simulate.placement_check import groups_of, misplaced, queues_constrain
-from flux.simulate.results.files import write_jobs
-from flux.simulate.results.reading import Row
 from flux_engine.formats import idset
 
 MACHINE = uniform(16, 4)
@@ -67,12 +63,6 @@ def many(seed, count=120, unit="node"):
     return test_engines.workload(jobs, MACHINE, unit)
 
 
-def rows_of(outcome, directory):
-    write_jobs(outcome, directory / "jobs.csv")
-    with open(directory / "jobs.csv", newline="") as stream:
-        return [Row(values, line) for line, values in enumerate(csv.DictReader(stream), 2)]
-
-
 def misplaced_jobs(rows, text, unit="node"):
     """What `flux simulate check` says of the placement of jobs."""
     result = types.SimpleNamespace(
@@ -90,7 +80,7 @@ def misplaced_jobs(rows, text, unit="node"):
 @pytest.mark.parametrize("seed", range(2))
 def test_required_placement_is_kept(seed, text, tmp_path):
     outcome, _ = test_engines.simulate_policy(many(seed), text, config=CONFIG)
-    rows = rows_of(outcome, tmp_path)
+    rows = test_engines.rows_of(outcome, tmp_path)
     assert not misplaced_jobs(rows, text)
     assert sum(row.start is not None and row.placement is not None for row in rows) > 40
     denied = [
@@ -115,7 +105,7 @@ def test_both_engines_agree(text):
 def test_units_that_are_cores(tmp_path):
     work = many(3, unit="core")
     outcome, _ = test_engines.simulate_policy(work, "sched-backfill", config=CONFIG)
-    rows = rows_of(outcome, tmp_path)
+    rows = test_engines.rows_of(outcome, tmp_path)
     assert not misplaced_jobs(rows, "sched-backfill", "core")
     assert misplaced_jobs(rows, "sched-backfill", "node")
 
@@ -173,29 +163,6 @@ def test_what_is_preferred_is_not_judged_where_it_may_be_impossible():
     assert misplaced(row("3-4"), topology, None, any_node=False) is not None
     assert queues_constrain({"queues": {"a": {"requires": ["x"]}, "b": {}}})
     assert not queues_constrain({"queues": {"b": {}}}) and not queues_constrain({})
-
-
-@pytest.mark.parametrize("text", ["sched-fifo", "sched-backfill"])
-def test_a_scheduler_that_does_not_wait_for_what_is_preferred_is_found(text, tmp_path, monkeypatch):
-    """The defect is planted: jobs that prefer a rack take any nodes at once."""
-    jobs = [whole_nodes(number, 0.0, 3) for number in range(4)]  # one node of each rack is left
-    jobs += [whole_nodes(4, 10.0, 2, {"level": "rack", "mode": "preferred", "wait": 300})]
-    work = test_engines.workload(jobs, MACHINE, "node")
-    outcome, _ = test_engines.simulate_policy(work, text, config=CONFIG)
-    rows = rows_of(outcome, tmp_path)
-    assert not misplaced_jobs(rows, text)
-    assert rows[-1].start == 310.0
-
-    def alloc(self, job, attributes):
-        waited(self, job, attributes)
-        if attributes.get("placement").get("mode") == "preferred":
-            self._wait_over(job.jobid)
-
-    waited = PlacementRule.alloc
-    monkeypatch.setattr(PlacementRule, "alloc", alloc)
-    outcome, _ = test_engines.simulate_policy(work, text, config=CONFIG)
-    (said,) = misplaced_jobs(rows_of(outcome, tmp_path), text)
-    assert "it waits 300 s for what it prefers" in said
 
 
 def test_groups_by_properties():

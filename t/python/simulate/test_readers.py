@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from shared import data_path
 
+from flux.scheduler.testing import jobspec
 from flux.simulate import OptionError, Trace
 from flux.simulate.workload import columns, lublin
 from flux.simulate.workload.build import Options, build
@@ -278,12 +279,6 @@ def test_the_page_names_all_columns_and_shows_a_table(tmp_path):
     assert (second.run, second.limit, second.gpus, second.queue) == (5400, 7200, 2, "gpu")
 
 
-def test_durations_in_a_table(tmp_path):
-    text = PLAIN + "1,0,1:00,1h,1\n2,5,90,2:00:00,1\n"
-    records, _ = read(write(tmp_path, text, "jobs.csv"))
-    assert [(record.run, record.limit) for record in records] == [(60, 3600), (90, 7200)]
-
-
 @pytest.mark.parametrize(
     "first, second, kind",
     [
@@ -411,25 +406,9 @@ def test_flux_jobs_damaged(tmp_path):
     )
 
 
-SPEC = {
-    "version": 1,
-    "resources": [
-        {
-            "type": "node",
-            "count": 2,
-            "with": [
-                {
-                    "type": "slot",
-                    "count": 1,
-                    "label": "task",
-                    "with": [{"type": "core", "count": 4}],
-                }
-            ],
-        }
-    ],
-    "tasks": [{"command": ["a"], "slot": "task", "count": {"per_slot": 1}}],
-    "attributes": {"system": {"duration": 60, "queue": "batch", "environment": {"HOME": "/"}}},
-}
+SPEC = jobspec(
+    nodes=2, cores=4, duration=60, queue="batch", environment={"HOME": "/"}, command=["a"]
+)
 EVENTS = [
     (100, "submit", {"userid": 5, "urgency": 20, "flags": 0, "version": 1}),
     (100, "validate", None),
@@ -682,20 +661,16 @@ def test_traces(name, jobs):
     assert len(work.jobs) == jobs
 
 
-SWF_LINE = "{0} {1} 0 {2} 1 -1 -1 1 {3} -1 {4} 1 1 -1 -1 -1 -1 -1\n"
-
-
-def _warned(tmp_path, jobs, **options):
+def warned(tmp_path, jobs, **options):
     """The warnings about a trace of (submit, run, limit, status)."""
-    path = tmp_path / "trace.swf"
-    path.write_text("".join(SWF_LINE.format(i, *job) for i, job in enumerate(jobs, 1)))
-    return Trace(str(path), nodes=4, **options).workload().notes.warnings
+    rows = (row(i, job[0], job[1], 1, *job[2:]) for i, job in enumerate(jobs, 1))
+    return workload(tmp_path, swf(*rows, header=""), nodes=4, **options).notes.warnings
 
 
 def test_limits_that_cut_most_jobs_are_warned_of(tmp_path):
     """Limits of eight hours, in minutes."""
-    assert _warned(tmp_path, [(i * 9000, 20000, 28800, 1) for i in range(50)]) == []
-    (text,) = _warned(tmp_path, [(i * 9000, 20000, 480, 1) for i in range(50)])
+    assert warned(tmp_path, [(i * 9000, 20000, 28800, 1) for i in range(50)]) == []
+    (text,) = warned(tmp_path, [(i * 9000, 20000, 480, 1) for i in range(50)])
     assert text.startswith(
         "100.0 % of the jobs are cut at their limits, and with them 97.6 % of the area"
     )
@@ -703,28 +678,28 @@ def test_limits_that_cut_most_jobs_are_warned_of(tmp_path):
 
 def test_few_cut_jobs_that_are_much_of_the_area_are_warned_of(tmp_path):
     jobs = [(i * 60, 10, 60, 1) for i in range(99)]
-    (text,) = _warned(tmp_path, [*jobs, (6000, 1000, 60, 1)])
+    (text,) = warned(tmp_path, [*jobs, (6000, 1000, 60, 1)])
     assert text.startswith(
         "1.0 % of the jobs are cut at their limits, and with them 47.2 % of the area"
     )
 
 
 def test_a_load_above_1_is_warned_of(tmp_path):
-    (text,) = _warned(tmp_path, [(i * 10, 100, 200, 1) for i in range(50)])
+    (text,) = warned(tmp_path, [(i * 10, 100, 200, 1) for i in range(50)])
     assert text.startswith("the offered load is 2.55: more comes in than the machine can do")
 
 
 def test_a_gap_of_most_of_the_trace_is_warned_of(tmp_path):
-    (text,) = _warned(tmp_path, [(i * 3600 + (i > 9) * 864000, 100, 200, 1) for i in range(20)])
+    (text,) = warned(tmp_path, [(i * 3600 + (i > 9) * 864000, 100, 200, 1) for i in range(20)])
     assert text.startswith("for 10.0 of 10.8 days, from day 0.4 on, no job comes in")
 
 
 def test_statuses_are_taken_or_left_and_that_is_said(tmp_path):
     jobs = [(i * 3600, 100, 200, (1, 0, 5, -1)[i % 4]) for i in range(20)]
-    (text,) = _warned(tmp_path, jobs)
+    (text,) = warned(tmp_path, jobs)
     assert text.startswith("10 of 20 jobs failed or were cancelled (status 0 or 5), and are taken")
-    assert _warned(tmp_path, jobs, status=(0, 1, 5, -1)) == []
-    assert _warned(tmp_path, jobs, status=(1, -1)) == []
+    assert warned(tmp_path, jobs, status=(0, 1, 5, -1)) == []
+    assert warned(tmp_path, jobs, status=(1, -1)) == []
     work = Trace(str(tmp_path / "trace.swf"), status=(1, -1)).workload()
     assert len(work.jobs) == 10
     assert work.notes.get("jobs left out: their status is 5 (--status)") == 5

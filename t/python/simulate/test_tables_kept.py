@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Limits, licences and sharing in simulated schedules, and the rules of ``flux simulate check``."""
 
-import csv
 import random
 import shutil
 from datetime import timezone
@@ -11,6 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from command_runner import flux, flux_here
 from shared import seeds
+from test_engines import rows_of
 
 from flux.scheduler.site_policy.budgets import period_of
 from flux.simulate import policy
@@ -18,8 +18,6 @@ from flux.simulate.checking import Schedule
 from flux.simulate.job import Job, Shape, jobspec
 from flux.simulate.machine import uniform
 from flux.simulate.results.files import cell as cell_of
-from flux.simulate.results.files import write_jobs
-from flux.simulate.results.reading import Row
 from flux.simulate.run import Settings, simulate
 from flux.simulate.site_check import (
     _period,
@@ -238,13 +236,11 @@ def site_jobs(seed, count=80):
 def test_all_tables_are_kept_by_each_policy(seed, text, tmp_path):
     (one,) = policy.parse([text])
 
-    def rows_of(config):
+    def rows_under(config):
         outcome, _ = simulate(site_jobs(seed), one, Settings(config=config))
-        write_jobs(outcome, tmp_path / "jobs.csv")
-        with open(tmp_path / "jobs.csv", newline="") as stream:
-            return [Row(values, line) for line, values in enumerate(csv.DictReader(stream), 2)]
+        return rows_of(outcome, tmp_path)
 
-    rows = rows_of(TABLES)
+    rows = rows_under(TABLES)
     assert sum(row.start is not None for row in rows) > 60
     assert broken(rows, {**tables_of(TABLES), "epoch": 1e9}, "core", 4) is None
     schedule = Schedule(SimpleNamespace(name=text, rows=lambda: rows, provenance={}))
@@ -255,7 +251,7 @@ def test_all_tables_are_kept_by_each_policy(seed, text, tmp_path):
             said = [one for one in schedule.jobs() if one.startswith(f"job {row.id} ")]
             assert any("was to end by" in one for one in said)
     # Each table is broken where it was not in force.
-    free = rows_of({})
+    free = rows_under({})
     for name, table in TABLES.items():
         tables = {**tables_of({name: table}), "epoch": 1e9}
         assert broken(free, tables, "core", 4) is not None

@@ -7,22 +7,21 @@ import sys
 
 import pytest
 import shared
-from shared import SRCDIR
+from own_machines import MACHINES
 
 from flux.resource.hwloc.amend import amend, topology_from_xml
 from flux.resource.pool.masks import idset_text
 
-OWN = SRCDIR / "t" / "hwloc"
+CXL_MEMORY = MACHINES["cxl-memory"][0]
 
 
-def machines():
-    """(directory, name) of each machine there is an answer for."""
-    found = [(OWN, path.name.split(".")[0]) for path in sorted(OWN.glob("*.expected.json"))]
+def recorded_machines():
+    """(XML, expected answer) of each recorded machine there is an answer for."""
     data = shared.data_dir()
-    if data is not None:
-        recorded = sorted((data / "hwloc").glob("*.expected.json"))
-        found += [(data / "hwloc", path.name.split(".")[0]) for path in recorded]
-    return found
+    for path in [] if data is None else sorted((data / "hwloc").glob("*.expected.json")):
+        name = path.name.split(".")[0]
+        xml = (data / "hwloc" / f"{name}.xml").read_text(encoding="utf-8")
+        yield pytest.param(xml, json.loads(path.read_text()), id=name)
 
 
 def recorded_errors():
@@ -35,14 +34,21 @@ def bare_R(ranks="0-1", hosts="node[0-1]"):
     return {"version": 1, "execution": {"R_lite": lite, "nodelist": [hosts]}}
 
 
-@pytest.mark.parametrize("where, name", machines(), ids=lambda value: getattr(value, "name", value))
-def test_a_machine_has_its_expected_answer(hwloc, where, name):
-    expected = json.loads((where / f"{name}.expected.json").read_text())
-    xml = (where / f"{name}.xml").read_text(encoding="utf-8")
+def read(xml):
+    """The topology, cores and GPUs (idsets; None: none) that are read from XML."""
     topo, ncores, ngpus = topology_from_xml(xml)
-    assert topo == expected["topo"]
-    assert idset_text((1 << ncores) - 1) == expected["cores"]
-    assert (idset_text((1 << ngpus) - 1) or None) == expected["gpus"]
+    return topo, idset_text((1 << ncores) - 1), idset_text((1 << ngpus) - 1) or None
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_machine_is_what_the_rules_make_of_it(hwloc, name):
+    xml, *expected = MACHINES[name]
+    assert read(xml) == tuple(expected)
+
+
+@pytest.mark.parametrize("xml, expected", shared.recorded_cases(recorded_machines(), values=2))
+def test_a_recorded_machine_has_its_expected_answer(hwloc, xml, expected):
+    assert read(xml) == (expected["topo"], expected["cores"], expected["gpus"])
     if "R" in expected:
         plain = copy.deepcopy(expected["R"])
         del plain["scheduling"]
@@ -92,6 +98,9 @@ def test_xml_without_the_binding_says_what_to_install(monkeypatch):
         ),
         ("<topology version='2.0'>\0</topology>", "NUL"),
         ("<topology>\udcff</topology>", "not UTF-8"),
+        (b"\xff\xfe<\0".decode("utf-8", "surrogateescape"), "not UTF-8"),
+        (b"<topology/>", "expected a str, got bytes"),
+        (5, "expected a str, got int"),
         ('<?xml version="1.0" encoding="ebcdic-x"?><topology/>', "encoding"),
         (
             "<topology version='2.0'><object type='Machine' os_index='0' cpuset='0x1'/></topology>",
@@ -118,24 +127,23 @@ def test_a_domain_without_cores_is_named(hwloc):
 
 
 def test_each_device_counts_when_told_so(hwloc, monkeypatch):
-    xml = (OWN / "duplicates.xml").read_text()
+    xml = MACHINES["duplicates"][0]
     monkeypatch.setenv("FLUX_HWLOC_GPU_NO_DEDUP", "1")
     assert topology_from_xml(xml)[2] == 3 + 6 + 3 + 3 + 3
 
 
 def test_orders_to_libhwloc_in_the_environment_do_not_reach_it(hwloc, monkeypatch):
-    xml = (OWN / "cxl-memory.xml").read_text()
-    expected = topology_from_xml(xml)
+    expected = topology_from_xml(CXL_MEMORY)
     monkeypatch.setenv("HWLOC_THISSYSTEM", "1")
     monkeypatch.setenv("HWLOC_SYNTHETIC", "pu:3")
     monkeypatch.setenv("HWLOC_COMPONENTS", "-xml")
-    assert topology_from_xml(xml) == expected
+    assert topology_from_xml(CXL_MEMORY) == expected
 
 
 def test_ranks_with_gaps_and_several_entries(hwloc):
     R = bare_R("0-1,7")
     R["execution"]["R_lite"].append({"rank": "4", "children": {"core": "0"}})
-    amend(R, (OWN / "cache-numa.xml").read_text())
+    amend(R, MACHINES["cache-numa"][0])
     assert R["scheduling"]["writer"] == "TreePool"
     assert [entry["ranks"] for entry in R["scheduling"]["children"]] == ["0-1,4,7"]
 
@@ -151,6 +159,6 @@ def test_ranks_with_gaps_and_several_entries(hwloc):
 def test_amend_names_what_is_wrong_with_R(hwloc, R, words):
     before = copy.deepcopy(R)
     with pytest.raises(ValueError, match=words):
-        amend(R, (OWN / "cxl-memory.xml").read_text())
+        amend(R, CXL_MEMORY)
     assert R == before
     assert amend(R) is R

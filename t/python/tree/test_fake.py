@@ -54,29 +54,28 @@ def test_a_site_amender(tmp_path, monkeypatch):
     assert fake(nnodes=2, amend_r="site_amend:label")["execution"]["properties"] == {"red": "0"}
     with pytest.raises(ValueError, match="amend-r=site_amend:fail: KeyError: 'why'"):
         fake(nnodes=2, amend_r="site_amend:fail")
-    with pytest.raises(ValueError, match="returned NoneType, not an R object"):
+    with pytest.raises(ValueError, match="returned NoneType, not R"):
         fake(nnodes=2, amend_r="site_amend:nothing")
 
 
 @pytest.mark.parametrize(
     "table, text",
     [
-        ({}, r"\[fake-resources\] table requires the 'nnodes' key"),
-        ({"nnodes": "four"}, "nnodes='four': expected an integer"),
-        ({"nnodes": True}, "nnodes=True: expected an integer"),
-        ({"nnodes": 0}, "nnodes=0: expected an integer from 1"),
-        ({"nnodes": 1, "cores_per_node": -1}, "cores-per-node=-1"),
-        ({"nnodes": 1, "gpus_per_node": 1.5}, "gpus-per-node=1.5"),
-        ({"nnodes": 1, "host_prefix": ""}, "host-prefix=''"),
-        ({"nnodes": 1, "sockets": 2}, "fake-resources.sockets: unknown key"),
+        ({}, "fake-resources.nnodes is missing"),
+        ({"nnodes": "four"}, "nnodes: it must be an integer"),
+        ({"nnodes": True}, "nnodes: it must be an integer"),
+        ({"nnodes": 0}, "nnodes: expected an integer from 1"),
+        ({"nnodes": 1, "cores_per_node": -1}, "cores-per-node: expected"),
+        ({"nnodes": 1, "gpus_per_node": 1.5}, "gpus-per-node: it must be"),
+        ({"nnodes": 1, "host_prefix": 3}, "host-prefix must be a string"),
+        ({"nnodes": 1, "sockets": 2}, "fake-resources: unknown key 'sockets'"),
         (
             {"nnodes": 1, "hwloc_xml_path": "/nonexistent"},
             "hwloc-xml-path: /nonexistent: No such file",
         ),
         ({"nnodes": 1, "amend_r": "no_such_module:f"}, "No module named 'no_such_module'"),
         ({"nnodes": 1, "amend_r": "json:nothing"}, "has no attribute 'nothing'"),
-        ({"nnodes": 1, "amend_r": "json"}, "expected MODULE:FUNCTION"),
-        ({"nnodes": 1, "amend_r": "os:system; x"}, "expected MODULE:FUNCTION"),
+        ({"nnodes": 1, "amend_r": "json"}, "amend-r=json: AttributeError"),
     ],
 )
 def test_errors_name_the_key(table, text):
@@ -92,5 +91,5 @@ def test_bad_xml(hwloc, tmp_path):
     path.write_text("<topology/>")
     with pytest.raises(ValueError, match="hwloc-xml-path: hwloc XML does not load"):
         fake(nnodes=1, hwloc_xml_path=str(path))
-    with pytest.raises(ValueError, match="expected a table"):
+    with pytest.raises(ValueError, match="fake-resources must be an object"):
         fake_resources({"fake-resources": 3})

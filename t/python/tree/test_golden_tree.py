@@ -30,7 +30,7 @@ SENSIBLE = {
     # A node too small for its slots is no candidate: that can never run.
     "exclusive jobs take the node's gpus too": {2: "InfeasibleRequest"},
     "exclusive slots fit or the node is not taken": {0: "InfeasibleRequest"},
-    # The pool's own key loses the rank too; see test_a_lost_rank below.
+    # The pool's own key loses the rank too.
     "R of a pool that lost a rank": {1: "rank[0-1,3]/core[0-43],gpu[0-3]"},
     # Listed counts are honoured: the largest that fits.
     "jobspec errors": {1: "rank0/core[0-2]"},
@@ -39,44 +39,12 @@ SENSIBLE = {
 }  # fmt: skip
 
 
-def recorded():
-    path = shared.data_dir()
-    if path is None:
-        return {}, []
-    data = shared.load_json("golden/treepool-cases.json")
-    return data["resources"], data["cases"]
+RESOURCES, CASES = golden_run.load("treepool-cases")
 
 
-RESOURCES, CASES = recorded()
-
-
-@pytest.mark.parametrize(
-    "case",
-    shared.recorded_cases(case for case in CASES if not case.get("quirk")),
-    ids=lambda case: case["name"],
-)
+@pytest.mark.parametrize("case", shared.recorded_cases(CASES), ids=lambda case: case["name"])
 def test_recorded_case(case):
-    assert golden_run.differences(case, RESOURCES) == []
-
-
-@pytest.mark.parametrize(
-    "case",
-    shared.recorded_cases(case for case in CASES if case.get("quirk")),
-    ids=lambda case: case["name"],
-)
-def test_case_with_a_quirk(case):
-    sensible = SENSIBLE[case["name"]]
-    differing = {position for position, _ in golden_run.differences(case, RESOURCES)}
-    assert differing <= set(sensible)
-    run = golden_run.Run(case, RESOURCES)
-    for position, op in enumerate(case["ops"]):
-        try:
-            answer = run.op(op)
-            answer = answer and answer["dumps"]
-        except Exception as exc:
-            answer = type(exc).__name__
-        if position in sensible:
-            assert answer == sensible[position], op
+    golden_run.check(case, RESOURCES, SENSIBLE)
 
 
 def test_the_data_is_there():

@@ -2,25 +2,31 @@
 """Every machine there is XML of, as a pool: each GPU can be had with a core, each core too."""
 
 import pytest
-from test_amend import machines
+from own_machines import MACHINES
+from test_amend import recorded_machines
 from tree_help import alloc
 
 from flux.resource.draw.text import render_text
 from flux.resource.hwloc.amend import amend, topology_from_xml
 from flux.resource.TreePool import TreePool
+from flux.scheduler.testing import jobspec
 from flux_engine.formats import rset
 
 
-@pytest.mark.parametrize("where, name", machines(), ids=lambda value: getattr(value, "name", value))
-def test_pool_of_a_machine(hwloc, where, name):
-    xml = (where / f"{name}.xml").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    "xml",
+    [pytest.param(MACHINES[name][0], id=name) for name in MACHINES]
+    + [pytest.param(one.values[0], id=one.id) for one in recorded_machines()],
+)
+def test_pool_of_a_machine(hwloc, xml):
     _, ncores, ngpus = topology_from_xml(xml)
     R = amend(rset.uniform(["node0", "node1"], ncores, ngpus), xml)
     pool = TreePool(R)
     if ngpus:
         # One slot a GPU, or more GPUs a slot where there are fewer cores.
         each = -(-ngpus // ncores)
-        job = pool.alloc(1, pool.parse_resource_request(slots(ngpus // each, 1, each)))
+        spec = jobspec(nodes=1, slots=ngpus // each, gpus=each)
+        job = pool.alloc(1, pool.parse_resource_request(spec))
         (entry,) = job.impl.entries()
         assert entry[0] == 1
         assert [bin(mask).count("1") for mask in entry[1:]] == [ngpus // each, ngpus // each * each]
@@ -32,10 +38,3 @@ def test_pool_of_a_machine(hwloc, where, name):
     assert alloc(pool, 3, f"node/slot={ncores + 1}/core") == "InfeasibleRequest"
     pool._check()
     assert len(render_text(R, {"a": R}).splitlines()) > 2
-
-
-def slots(count, cores, gpus):
-    children = [{"type": "core", "count": cores}, {"type": "gpu", "count": gpus}]
-    slot = {"type": "slot", "count": count, "label": "task", "with": children}
-    node = {"type": "node", "count": 1, "with": [slot]}
-    return {"version": 1, "resources": [node], "attributes": {"system": {"duration": 0}}}

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Corners of the tree modules that the broad tests do not reach by themselves."""
 
-import json
-
 import pytest
-from shared import SRCDIR
+from own_machines import MACHINES
 from tree_help import alloc, jobspec_of_shape, topo_R
 
 from flux.resource.hwloc import xml
-from flux.resource.hwloc.xml import Machine, parse_taskset
+from flux.resource.hwloc.xml import parse_taskset
 from flux.resource.tree import node, topology
 from flux.resource.TreePool import TreePool, TreeResourceRequest
 
 SOCKETS = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
-OWN = SRCDIR / "t" / "hwloc"
+CXL_MEMORY = MACHINES["cxl-memory"][0]
 
 
 def test_a_request_made_by_hand():
@@ -22,14 +20,6 @@ def test_a_request_made_by_hand():
     assert request.container_level == "socket"
     assert pool.alloc(1, request).dumps() == "rank0/core[0-7],gpu[0-1] rank1/core[0-3],gpu0"
     assert TreeResourceRequest().container_level is None
-
-
-def test_an_implementation_reads_text_too():
-    R = topo_R((1, "0-7", "0-1", SOCKETS))
-    impl = TreePool._impl_map[1](json.dumps(R))
-    assert impl.to_dict() == TreePool(R).to_dict()
-    with pytest.raises(ValueError):
-        TreePool._impl_map[1]("[")
 
 
 def test_match_mask_without_containers():
@@ -105,23 +95,6 @@ def test_cpu_sets():
     assert parse_taskset("0xf...f") == -1
 
 
-def test_what_the_child_sends_is_what_is_read_here(hwloc):
-    """The same reading without the child, so that a failure shows where it is."""
-    text = (OWN / "gpu-of-gone-package.xml").read_text()
-    answer = xml._read(hwloc, text.encode())
-    machine = Machine(answer["rows"])
-    assert repr(machine.root) == "Machine[0]"
-    # A package without processors that has I/O devices is still an object, with an empty CPU set.
-    assert [obj.cpuset for obj in machine.root.children] == [0, 0b1100, 0b110000]
-    assert len(machine.cores) == 3 and len(machine.osdevs) == len(machine.pcis) == 1
-    assert machine.osdevs[0].backend == "NVML" and machine.osdevs[0].cpuset is None
-    assert [node.memory >> 30 for node in machine.numas] == [1, 2, 2]
-    assert xml._read(hwloc, b"<topology/>")["error"]
-    assert "error" in xml._read(hwloc, b"nothing")
-    assert xml._in_child(hwloc, text.encode()) == {"rows": [list(row) for row in answer["rows"]]}
-    assert xml.MAX_XML_BYTES > len(text)
-
-
 def test_a_document_too_large(hwloc, monkeypatch):
     monkeypatch.setattr(xml, "MAX_XML_BYTES", 1 << 20)
     with pytest.raises(RuntimeError, match="larger than 1 MiB"):
@@ -135,11 +108,10 @@ def test_a_host_that_reaps_every_child(hwloc, monkeypatch):
 
     real = xml.os.waitpid
     monkeypatch.setattr(xml.os, "waitpid", reaped)
-    text = (OWN / "cxl-memory.xml").read_text()
-    assert len(xml.load_xml(text).cores) == 8
+    assert len(xml.load_xml(CXL_MEMORY).cores) == 8
     monkeypatch.setattr(xml, "_read", lambda binding, data: 1 / 0)
     with pytest.raises(RuntimeError, match="gave up"):
-        xml.load_xml(text)
+        xml.load_xml(CXL_MEMORY)
 
 
 def test_objects_nested_too_deeply(hwloc, monkeypatch):
@@ -150,7 +122,7 @@ def test_objects_nested_too_deeply(hwloc, monkeypatch):
 
     monkeypatch.setattr(amend.TopologyBuilder, "build", too_deep)
     with pytest.raises(RuntimeError, match="nested too deeply"):
-        amend.topology_from_xml((OWN / "cxl-memory.xml").read_text())
+        amend.topology_from_xml(CXL_MEMORY)
 
 
 def test_names_that_jobs_make_up_are_not_kept_for_ever(monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 from tree_help import alloc, jobspec_of_shape, topo_R
 
 from flux.resource import ResourcePool
-from flux.resource.TreePool import TreePool, TreeResourceRequest, pool_class
+from flux.resource.TreePool import TreePool
 
 TWO = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
 
@@ -25,16 +25,6 @@ def broken(change):
 
 def children(R):
     return R["scheduling"]["children"]
-
-
-def test_names():
-    assert pool_class is TreePool
-    pool = TreePool(two_sockets())
-    assert (pool.impl.name, pool.version) == ("TreePool", 1)
-    assert isinstance(pool, ResourcePool)
-    assert isinstance(
-        pool.parse_resource_request(jobspec_of_shape("slot/core")), TreeResourceRequest
-    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +80,10 @@ def test_deep_topology_is_refused():
 
 def test_text_and_object_are_the_same():
     R = two_sockets()
-    assert TreePool(json.dumps(R)).to_dict() == TreePool(R).to_dict()
+    for form in (TreePool(json.dumps(R)), TreePool._impl_map[1](json.dumps(R))):
+        assert form.to_dict() == TreePool(R).to_dict()
+    with pytest.raises(ValueError):
+        TreePool._impl_map[1]("[")
 
 
 def test_ranks_of_the_enclosing_instance_are_renumbered():
@@ -299,17 +292,6 @@ def test_a_sub_instance_of_a_sub_instance():
     assert alloc(inner, 1, "slot/socket{x}") == "rank0/core0,gpu0"
     assert alloc(inner, 2, "slot/[core;gpu]") == "rank0/core4,gpu1"
     assert [entry["ranks"] for entry in children(inner.to_dict())] == ["0-2"]
-
-
-def test_allocation_and_copy_keep_the_wrapper():
-    class Mine(TreePool):
-        pass
-
-    pool = Mine(two_sockets())
-    pool.site = "x"
-    job = pool.alloc(1, pool.parse_resource_request(jobspec_of_shape("slot/core")))
-    assert type(job) is Mine and type(pool.copy()) is Mine
-    assert job.site == pool.copy().site == "x"
 
 
 def test_reasons_name_the_container():

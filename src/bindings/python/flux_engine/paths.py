@@ -23,9 +23,6 @@ MODPROBE = (os.path.join(DATA, "modprobe"), os.path.join(BASE, "modules"))
 
 #: Builtin paths, by their names in flux-core.
 BUILTIN = {
-    "rc1_path": "flux modprobe rc1",
-    "rc3_path": "flux modprobe rc3",
-    "exec_path": COMMANDS,
     "python_path": f"{BINDINGS}:{EMBEDDED}",
     "cli_pluginpath": os.path.join(DATA, "cli", "plugins"),
     "confdir": os.path.join(BASE, "etc"),

@@ -14,12 +14,15 @@ import errno
 START = 1
 RUN = 2
 
+#: The scripts of a real instance, which `rc` does the work of; another path is run as a command.
+RC1, RC3 = "flux modprobe rc1", "flux modprobe rc3"
+
 #: name -> (default or None for "not set", permitted changes)
 DECLARED = {
     "broker.module-nopanic": (None, START | RUN),
     "broker.pid": (None, 0),
-    "broker.rc1_path": ("flux modprobe rc1", START),
-    "broker.rc3_path": ("flux modprobe rc3", START),
+    "broker.rc1_path": (RC1, START),
+    "broker.rc3_path": (RC3, START),
     "broker.starttime": (None, 0),
     "config.path": (None, START),
     "hostlist": (None, 0),

@@ -57,8 +57,8 @@ class ConfigService(Service):
 
     def _tell_all(self, future):
         names = [mod["name"] for mod in future.body["mods"] if mod["name"] != self.name]
-        # By name, the connector last, after modules that read the table themselves: flux-core tells all at once.
-        self._tell(sorted(names, key=lambda name: (name == "connector-local", name)))
+        # By name: flux-core tells all at once.
+        self._tell(sorted(names))
 
     def _tell(self, names):
         """Tell one module after the other, so that the first refusal ends the load."""

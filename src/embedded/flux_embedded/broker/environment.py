@@ -23,7 +23,6 @@ def command_environment(ctx):
     elif not extra.startswith(own + ":"):
         environ["FLUX_MODULE_PATH"] = f"{own}:{extra}"
     environ["FLUX_EXEC_PATH"] = paths.COMMANDS
-    environ["FLUX_CONNECTOR_PATH"] = os.path.join(paths.EMBEDDED, "flux_embedded", "kernel")
     directory = paths.command_dir()
     search = environ.get("PATH", os.defpath).split(":")
     if directory and search[:1] != [directory]:

@@ -5,7 +5,7 @@
 method                payload -> response
 ====================  ============================================================================
 log.append            ``{level, name, text}`` -> nothing
-log.dmesg (S)         ``{follow?, nobacklog?}`` -> one ``{timestamp, name, rank, level, text}`` an
+log.dmesg (S)         ``{follow?}`` -> one ``{timestamp, name, rank, level, text}`` an
                       entry, oldest first; with ``follow`` later ones too, else ENODATA
 log.clear             -> nothing
 attr.get              ``{name}`` -> ``{value, flags}``; flags 1: never changes
@@ -14,7 +14,6 @@ service.add, .remove  ``{service}`` -> nothing (RFC 5); the sender is the holder
 event.publish         ``{topic, payload?}`` -> ``{seq}``
 event.subscribe       ``{topic}`` -> nothing: every event whose topic begins so; event.unsubscribe
 broker.now            -> ``{now}``: the instance's time, which may be virtual
-state-machine.wait    -> nothing: once the instance runs, which is true for any client
 ====================  ============================================================================
 """
 
@@ -24,7 +23,7 @@ import os
 from flux_engine.formats.levels import LOG_INFO
 from flux_engine.kernel import message
 from flux_engine.kernel.message import Message
-from flux_engine.kernel.service import Malformed, Service, check_form, request
+from flux_engine.kernel.service import Service, check_form, request
 from flux_engine.modules.pymodule import ModuleTask
 
 #: An entry of the log.
@@ -40,14 +39,9 @@ class LogService(Service):
         super().__init__(ctx, *args)
         self.followers = []  # (sender, callback)
 
-    @request("append", form=object)
+    @request("append", form=ENTRY)
     def append(self, msg):
-        try:
-            body = msg.body
-            check_form(body, ENTRY, msg.topic)
-        except (ValueError, RecursionError, Malformed):
-            # A real broker accepts any text as an entry.
-            body = {"text": msg.payload_str or ""}
+        body = msg.body
         self.ctx.ring.append(
             body.get("level", LOG_INFO), body.get("name", "?"), body["text"], body.get("rank", 0)
         )
@@ -57,9 +51,8 @@ class LogService(Service):
     def dmesg(self, msg):
         body = msg.body or {}
         ring = self.ctx.ring
-        if not body.get("nobacklog"):
-            for entry in ring.entries():
-                self.respond(msg, entry._asdict())
+        for entry in ring.entries():
+            self.respond(msg, entry._asdict())
         if not body.get("follow"):
             self.respond_error(msg, errno.ENODATA)
             return
@@ -109,16 +102,6 @@ class BrokerService(Service):
     @request("now", guest=True)
     def tell_time(self, msg):
         self.respond(msg, {"now": self.now()})
-
-
-class StateService(Service):
-    """``state-machine``: the broker's state; it answers once the instance runs."""
-
-    name = "state-machine"
-
-    @request("wait", guest=True)
-    def wait(self, msg):
-        self.respond(msg)
 
 
 class NameService(Service):

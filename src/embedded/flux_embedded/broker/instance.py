@@ -21,7 +21,6 @@ from flux_embedded.broker.infra import (
     EventService,
     LogService,
     NameService,
-    StateService,
 )
 from flux_embedded.broker.modules import ModuleManager, end_greenlet
 from flux_embedded.broker.rc import Startup
@@ -76,14 +75,7 @@ class Instance:
         self.modules = ModuleManager(self.ctx, search_path(environ, paths.module_dirs()))
         self.infra = [
             cls(self.ctx)
-            for cls in (
-                LogService,
-                AttrService,
-                NameService,
-                EventService,
-                BrokerService,
-                StateService,
-            )
+            for cls in (LogService, AttrService, NameService, EventService, BrokerService)
         ]
         self.infra.append(self.modules)
         self.handle = None

@@ -2,8 +2,7 @@
 """The instance's log: a ring of the latest entries, and the copies to stderr and a file.
 
 An entry is kept if its level is at most ``log-level``; it is written to stderr up to
-``log-stderr-level``, and to the file ``log-filename`` up to ``log-forward-level`` (everything if
-a file is requested and the level is the default: a log file of errors only is of little use).
+``log-stderr-level``, and in any case to the file ``log-filename``.
 """
 
 import collections
@@ -31,27 +30,19 @@ class LogRing:
     """
 
     def __init__(self, attrs, clock):
-        self._attrs = attrs
         self._clock = clock
         self._entries = collections.deque(maxlen=max(1, attrs.get_int("log-ring-size", 1024)))
         self._followers = []
         self._file = None
         self._level = attrs.get_int("log-level", LOG_DEBUG)
         self._stderr_level = attrs.get_int("log-stderr-level", LOG_ERR)
-        attrs.watch("log-level", self._refresh)
-        attrs.watch("log-stderr-level", self._refresh)
-        attrs.watch("log-ring-size", self._resize)
+        attrs.watch("log-stderr-level", self._set_stderr_level)
         attrs.watch("log-filename", self.open_file)
         if attrs.get("log-filename"):
             self.open_file(attrs.get("log-filename"))
 
-    def _refresh(self, _value):
-        self._level = self._attrs.get_int("log-level", LOG_DEBUG)
-        self._stderr_level = self._attrs.get_int("log-stderr-level", LOG_ERR)
-
-    def _resize(self, _value):
-        size = max(1, self._attrs.get_int("log-ring-size", 1024))
-        self._entries = collections.deque(self._entries, maxlen=size)
+    def _set_stderr_level(self, value):
+        self._stderr_level = int(value)
 
     def open_file(self, path):
         """Write entries to the file `path` from now on; an empty path closes the log file.

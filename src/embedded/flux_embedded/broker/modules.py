@@ -9,7 +9,6 @@ module.load           ``{path, args?, name?, exec?}`` -> nothing once the module
                       slash is a name, looked up along the broker's search path
 module.remove         ``{name}`` -> nothing once it is gone
 module.list           -> ``{mods: [{name, path, idle, status, services, sendqueue, recvqueue}]}``
-module.status         ``{status, errnum?}`` from a module: 1 running
 ====================  ============================================================================
 """
 
@@ -140,13 +139,6 @@ class ModuleManager(Service):
             self.respond_error(msg, errnum, text)
         else:
             self.respond(msg)
-
-    @request("status")
-    def status(self, msg):
-        for module in self.table.values():
-            if module.task is msg.sender and (msg.body or {}).get("status") == RUNNING:
-                self._running(module)
-        self.respond(msg)
 
     # -- the end of a module -----------------------------------------------------------------------
 

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The enclosing instance, for an instance that runs as a job: its resources are the job's."""
 
-import errno
-import selectors
-
 from flux_engine.formats import jobid
 from flux_engine.formats.rset import RSet
-from flux_engine.kernel.future import RPC_NORESPONSE, RPC_STREAMING
+from flux_engine.kernel.future import RPC_NORESPONSE
 from flux_engine.kernel.link import connect
-from flux_engine.kernel.task import REACTOR_NOWAIT
 
 #: Flags of job-info requests (RFC 41): JSON objects, with updates applied.
 _CURRENT = 3
@@ -35,7 +31,6 @@ class Parent:
         self.job = job
         self.id = jobid.decode(job)
         self._h = connect(uri)
-        self._fd = None
 
     @classmethod
     def of_environment(cls, environ):
@@ -60,41 +55,11 @@ class Parent:
         R = self._h.rpc_object("job-info.lookup", lookup).body["R"]
         return RSet(R).renumber().to_dict()
 
-    def watch_expiration(self, kernel, changed, lost):
-        """From now on, call ``changed(expiration)`` whenever the job's time limit changes.
-
-        Arguments: kernel (Kernel), whose loop polls the connection; changed; lost, called when the
-        parent has gone.
-        """
-
-        def told(future):
-            try:
-                changed(future.body["R"]["execution"].get("expiration", 0))
-            except OSError as exc:
-                if exc.errno == errno.ECONNRESET:
-                    self.close(kernel)
-                    lost()
-                return
-            future.reset()
-
-        watch = {"id": self.id, "key": "R", "flags": 0}
-        self._h.rpc_object("job-info.update-watch", watch, RPC_STREAMING).then(told)
-        self._fd = self._h.kernel.uplink.fileno()
-        # The connection has a loop of its own, which runs when there is input for it.
-        kernel.add_fd(
-            self._fd,
-            selectors.EVENT_READ,
-            lambda fd, events: self._h.reactor_run(flags=REACTOR_NOWAIT),
-        )
-
     def announce(self, uri):
         """Tell the enclosing instance the URI of the one in the job."""
         memo = {"id": self.id, "memo": {"uri": uri}}
         self._h.rpc_object("job-manager.memo", memo, RPC_NORESPONSE)
 
-    def close(self, kernel):
+    def close(self):
         """Close the connection."""
-        if self._fd is not None:
-            kernel.remove_fd(self._fd)
-            self._fd = None
-            self._h.disconnect()
+        self._h.disconnect()

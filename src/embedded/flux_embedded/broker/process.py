@@ -2,12 +2,12 @@
 """Child processes of the instance: the start scripts and the user's command."""
 
 import os
-import selectors
 import signal
 import subprocess
 import sys
 import tempfile
 
+from flux_embedded.services.job_exec.process import watch_exit
 from flux_engine.formats import fsd
 from flux_engine.formats.levels import LOG_ERR, LOG_INFO
 
@@ -96,30 +96,6 @@ class Command:
                 os.killpg(self.pid, signum)
             except OSError:
                 pass
-
-
-def watch_exit(kernel, process, callback):
-    """Call ``callback()`` in the loop of `kernel` once `process` (a Popen) has ended."""
-    try:
-        fd = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):  # an old Linux: check at each SIGCHLD
-        undo = []
-
-        def look(signum):
-            if process.poll() is not None:
-                undo[0]()
-                callback()
-
-        undo.append(kernel.add_signal(signal.SIGCHLD, look))
-        look(signal.SIGCHLD)
-        return
-
-    def ready(fd, events):
-        kernel.remove_fd(fd)
-        os.close(fd)
-        callback()
-
-    kernel.add_fd(fd, selectors.EVENT_READ, ready)
 
 
 def _give_terminal(group):

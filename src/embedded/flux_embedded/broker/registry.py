@@ -16,7 +16,7 @@ PERMANENT = ("overlay", "config", "rexec", "groups", "connector-local")
 #: module name -> "package.module:Class", or None for a placeholder
 BUILTIN = {
     "config": "flux_embedded.broker.config_service:ConfigService",
-    "connector-local": "flux_embedded.broker.server:ConnectorService",
+    "connector-local": None,
     "content": None,
     "content-sqlite": None,
     "content-files": None,

@@ -8,11 +8,9 @@ import socket
 import struct
 import time
 
-from flux_engine.formats import form
 from flux_engine.formats.levels import LOG_ERR
 from flux_engine.kernel import message
 from flux_engine.kernel.endpoint import Endpoint
-from flux_engine.kernel.service import Service, request
 from flux_engine.kernel.wire import Unpacker, pack
 
 #: A client with more unread bytes than this is disconnected.
@@ -240,33 +238,3 @@ class SocketServer:
 def peer_uid(sock):
     """Return the user id of the process at the other end of a UNIX socket."""
     return struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
-
-
-class ConnectorService(Service):
-    """``connector-local``: the name under which the socket shows in the list of modules."""
-
-    name = "connector-local"
-
-    @request("config-reload")
-    def config_reload(self, msg):
-        access = (msg.body or {}).get("access", {})
-        where = "error parsing [access] configuration"
-        form.expect(access, "object", where)
-        booleans = ("allow-guest-user", "allow-root-owner", "private-mode")
-        for key in booleans:
-            if key in access:
-                form.expect(access[key], "true or false", where)
-        left = [key for key in access if key not in (*booleans, "roles")]
-        if left:
-            raise OSError(
-                errno.EINVAL,
-                f"{where}: {len(left)} object item(s) left unpacked: {', '.join(left)}",
-            )
-        roles = access.get("roles") or {}
-        if type(roles) is not dict:
-            raise OSError(errno.EINVAL, "[access.roles] must be a table")
-        for name, role in roles.items():
-            if name != "admin":
-                raise OSError(errno.EINVAL, f"unknown role '{name}' in [access.roles]")
-            form.expect(role, "object", f"[access.roles.{name}]")
-        self.respond(msg)

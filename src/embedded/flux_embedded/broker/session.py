@@ -15,6 +15,7 @@ import time
 
 from flux_embedded import about
 from flux_embedded.broker import rc
+from flux_embedded.broker.attrs import RC1, RC3
 from flux_embedded.broker.environment import command_environment
 from flux_embedded.broker.instance import Instance
 from flux_embedded.broker.process import (
@@ -29,7 +30,7 @@ from flux_engine.formats import fsd
 from flux_engine.formats.levels import LOG_CRIT, LOG_ERR, LOG_INFO
 from flux_engine.kernel import RealClock, Task, VirtualClock, collector
 from flux_engine.kernel.future import Future
-from flux_engine.kernel.handle import RPC_NORESPONSE, Flux
+from flux_engine.kernel.handle import Flux
 from flux_engine.kernel.watchdog import LONGEST_TURN, Watchdog, place
 from flux_engine.modules.pymodule import print_traceback
 
@@ -94,10 +95,6 @@ class Session:
             self.server = SocketServer(self.ctx, os.path.join(self.rundir, "local-0"))
             self.conductor.on_exit = self._conducted
             self.conductor.start()
-            if self.options.parent is not None:
-                self.options.parent.watch_expiration(
-                    self.kernel, self._expires, lambda: self.stop(signal.SIGTERM)
-                )
             collector.settle()
             # Modules share one thread: code that sleeps, or runs a program that waits for the instance, stops everything.
             with Watchdog(
@@ -119,7 +116,7 @@ class Session:
         if self.server is not None:
             self.server.close()
         if self.options.parent is not None:
-            self.options.parent.close(self.kernel)
+            self.options.parent.close()
         self.instance.stop()
 
     def _make_rundir(self):
@@ -143,10 +140,6 @@ class Session:
                 return
             time.sleep(0.05)  # a process of a job just killed may have written a last file
         print(f"flux-start: {self.rundir} could not be removed", file=sys.stderr)
-
-    def _expires(self, when):
-        """The enclosing instance changed the time limit of the job that this instance is."""
-        self.h.rpc("resource.expiration-update", {"expiration": when}, flags=RPC_NORESPONSE)
 
     # -- ending early ----------------------------------------------------------------------------
 
@@ -227,19 +220,10 @@ class Session:
         self._rc3(started)
         self._end_leftovers()
 
-    def _is_builtin(self, path, default):
-        """Whether a stage is run here: the default command would do the same, a second later.
-
-        A site's own modprobe files need that command.
-        """
-        return path == default and not any(
-            name.startswith("FLUX_MODPROBE_PATH") for name in self.ctx.environ
-        )
-
     def _rc1(self, startup):
         """Load modules; returns whether that worked."""
         path = self.ctx.attrs.get("broker.rc1_path")
-        if not self._is_builtin(path, "flux modprobe rc1"):
+        if path != RC1:
             if not path:
                 return True
             code = self._run("rc1.0", [path])
@@ -253,7 +237,7 @@ class Session:
             text = exc.strerror if isinstance(exc, OSError) else str(exc)
             self.ctx.log(LOG_ERR, f"rc1.0: {text}")
             seconds = fsd.encode(self.ctx.time() - began)
-            self.ctx.log(LOG_ERR, f"rc1.0: flux modprobe rc1 Exited (rc=1) {seconds}")
+            self.ctx.log(LOG_ERR, f"rc1.0: {RC1} Exited (rc=1) {seconds}")
             self.exit_code = 1
             return False
         return True
@@ -287,7 +271,7 @@ class Session:
 
     def _rc3(self, started):
         path = self.ctx.attrs.get("broker.rc3_path")
-        if not self._is_builtin(path, "flux modprobe rc3"):
+        if path != RC3:
             if path and started:
                 code = self._run("rc3.0", [path], even_if_stopping=True)
                 if code:

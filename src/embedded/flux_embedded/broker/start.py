@@ -3,11 +3,8 @@
 
 import getopt
 import os
-import shlex
-import socket
 import sys
 
-from flux_embedded import about
 from flux_embedded.broker.attrs import AttrTable
 from flux_engine.formats import config, hostlist, rset
 
@@ -16,22 +13,13 @@ Usage: flux-start [OPTIONS] command ...
   -c, --config-path=PATH     Read configuration from TOML file PATH, or all TOML files of directory PATH
       --conf=KEY=VAL|FILE    Set a key of the configuration (VAL is TOML, or a string), or read FILE
   -S, --setattr=ATTR=VAL     Set a broker attribute
-  -o, --broker-opts=OPTS     Further options, separated by commas: -SATTR=VAL, -cPATH
   -s, --test-size=N          Play N broker ranks
       --test-hosts=HOSTLIST  Names of their hosts
       --virtual-time         Run on the virtual clock: jobs are simulated
-      --rundir=PATH          Run directory (default: a new one under TMPDIR, removed at the end)
-  -v, --verbose              Say what is run
-  -X, --noexec               Say what would be run, and do not run it
   -h, --help                 Display this message
 """
 
-_SHORT = "c:S:o:s:vXh"
-
-_LONG = [
-    "config-path=", "conf=", "setattr=", "broker-opts=", "test-size=", "test-hosts=", "virtual-time",
-    "rundir=", "verbose", "noexec", "help",
-]  # fmt: skip
+_LONG = ["config-path=", "conf=", "setattr=", "test-size=", "test-hosts=", "virtual-time", "help"]
 
 
 class UsageError(Exception):
@@ -46,7 +34,7 @@ class StartOptions:
         config (dict): the configuration
         attrs (AttrTable): attributes set at start
         command (list of str): the command to run; empty for an interactive shell
-        virtual_time (bool), verbose (int), dry_run (bool)
+        virtual_time (bool)
         test (bool): a size was given: the instance does not take over a job's resources
         parent (Parent or None): the instance in which this one is a job
         job_R (dict or None): that job's resources
@@ -60,8 +48,6 @@ class StartOptions:
         self.attrs = AttrTable()
         self.command = []
         self.virtual_time = False
-        self.verbose = 0
-        self.dry_run = False
         self.test = False
         self.parent = None
         self.job_R = None
@@ -77,7 +63,7 @@ def parse(argv):
     """
     options = StartOptions()
     try:
-        pairs, options.command = getopt.getopt(argv, _SHORT, _LONG)
+        pairs, options.command = getopt.getopt(argv, "c:S:s:h", _LONG)
     except getopt.GetoptError as exc:
         raise UsageError(
             f"flux-start: {exc}\nTry `flux-start --help' for more information."
@@ -92,13 +78,15 @@ def parse(argv):
             options.test = True
         elif name == "--test-hosts":
             hosts = value
-        elif name in ("-o", "--broker-opts"):
-            paths += _broker_options(options, value)
         elif name in ("-c", "--config-path"):
             paths.append(value)
-            options.config = config.merge(options.config, _config(config.load_path, value, name))
-        else:
-            _plain(options, name, value)
+            _configure(options, config.load_path, value, "--config-path")
+        elif name == "--conf":
+            _configure(options, config.parse_setting, value, name)
+        elif name in ("-S", "--setattr"):
+            _set_attribute(options, value)
+        elif name == "--virtual-time":
+            options.virtual_time = True
     if hosts is not None:
         options.hosts = _hosts(hosts, options.size)
     if paths:
@@ -106,30 +94,12 @@ def parse(argv):
     return options
 
 
-def _plain(options, name, value):
-    """Set an option that does not depend on others."""
-    if name == "--conf":
-        options.config = config.merge(options.config, _config(config.parse_setting, value, name))
-    elif name in ("-S", "--setattr"):
-        _set_attribute(options, value)
-    elif name == "--virtual-time":
-        options.virtual_time = True
-    elif name == "--rundir":
-        options.attrs.define("rundir", os.path.abspath(value))
-        options.rundir_given = True
-    elif name in ("-v", "--verbose"):
-        options.verbose += 1
-    elif name in ("-X", "--noexec"):
-        options.dry_run = True
-
-
-def _config(read, value, name):
+def _configure(options, read, value, name):
+    """Merge the configuration that an option gives into the others."""
     try:
-        return read(value)
+        options.config = config.merge(options.config, read(value))
     except config.ConfigError as exc:
-        raise config.ConfigError(
-            f"{'--conf' if name == '--conf' else '--config-path'}: {exc}"
-        ) from None
+        raise config.ConfigError(f"{name}: {exc}") from None
 
 
 def _size(text):
@@ -164,24 +134,6 @@ def _set_attribute(options, text):
         options.rundir_given = True
 
 
-def _broker_options(options, text):
-    """``-o,-SATTR=VAL``: options of the broker, separated by commas; returns configuration paths."""
-    paths = []
-    for item in [part for part in text.split(",") if part]:
-        if item.startswith("-S"):
-            _set_attribute(options, item[2:].lstrip("="))
-        elif item.startswith("--setattr="):
-            _set_attribute(options, item[len("--setattr=") :])
-        elif item.startswith("-c"):
-            paths.append(item[2:])
-            options.config = config.merge(options.config, _config(config.load_path, item[2:], "-c"))
-        elif item in ("-v", "-vv", "--verbose"):
-            options.verbose += 1
-        else:
-            raise UsageError(f"flux-broker: unrecognized option '{item}'")
-    return paths
-
-
 def main(argv):
     """Run ``flux start`` with these arguments; returns the exit code."""
     try:
@@ -193,15 +145,8 @@ def main(argv):
         print(exc, file=sys.stderr)
         return 1
     except config.ConfigError as exc:
-        # The rank is unknown yet: a real broker shows its host instead.
-        _print_log(f"broker.crit[{socket.gethostname()}]: {exc}")
+        print(f"flux-start: {exc}", file=sys.stderr)
         return 1
-    if options.verbose or options.dry_run:
-        words = " ".join(shlex.quote(word) for word in options.command)
-        print(f"flux-start: {about.describe()}", file=sys.stderr)
-        print(f"flux-start: {options.size} broker ranks in one process: {words}", file=sys.stderr)
-    if options.dry_run:
-        return 0
     from flux_embedded.broker.session import Session
 
     try:
@@ -248,13 +193,3 @@ def _join_job(options, environ):
     ):
         options.attrs.define(name, value)
     return True
-
-
-def _print_log(text):
-    import time
-
-    from flux_embedded.broker.logring import LogEntry, format_entry
-    from flux_engine.formats.levels import LOG_ERR
-
-    line = format_entry(LogEntry(time.time(), "", 0, LOG_ERR, ""))
-    print(line.partition(" .err")[0], text, file=sys.stderr)

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux cancel``."""
 
+import os
+
 import flux
 from flux.job import JobID, cancel_async
-from flux_embedded.cmd.lib.select import state_mask, user_id
 from flux_engine.command.errors import CommandError, wait_each, warn
 from flux_engine.command.options import Parser
+from flux_engine.formats.states import MASKS
 
 
 def _cancel_jobs(args):
@@ -16,11 +18,16 @@ def _cancel_jobs(args):
 
 
 def _cancel_matching(args):
+    mask = 0
+    for name in (args.states or "active").lower().split(","):
+        if name not in MASKS:
+            raise CommandError(f"Invalid state {name} specified")
+        mask |= MASKS[name]
     payload = {
         "type": "cancel",
         "severity": 0,
-        "states": state_mask(args.states or "active"),
-        "userid": user_id(args.user),
+        "states": mask,
+        "userid": os.getuid(),
         "dry_run": False,
         "note": args.message or "",
     }
@@ -38,14 +45,13 @@ def main(argv):
     parser = Parser("flux-cancel")
     parser.add_argument("-m", "--message", metavar="NOTE", help="note of the exception")
     parser.flag("-a", "--all", text="all jobs")
-    parser.add_argument("-u", "--user", metavar="USER", help="the jobs of this user, or of 'all'")
     parser.add_argument("-s", "-S", "--states", metavar="STATES", help="those in these states")
     parser.add_argument("jobids", nargs="*", metavar="JOBID")
     args = parser.parse_args(argv)
-    selecting = args.all or args.user is not None or args.states is not None
+    selecting = args.all or args.states is not None
     if args.jobids:
         if selecting:
-            raise CommandError("Do not specify a list of jobids with --all,--user,--states options")
+            raise CommandError("Do not specify a list of jobids with --all,--states options")
         return _cancel_jobs(args)
     if not selecting:
         raise CommandError("No target jobs were provided")

@@ -15,7 +15,7 @@ class Command(NamedTuple):
     """One line of the table.
 
     Args:
-        where: ``module:function`` below flux_embedded.cmd; the function is ``main`` if there is none.
+        where: ``module:function``
         doc: its line in help; None: not shown.
     """
 
@@ -25,67 +25,45 @@ class Command(NamedTuple):
     def load(self):
         """The function, imported now."""
         module, _, function = self.where.partition(":")
-        return getattr(importlib.import_module(f"flux_embedded.cmd.{module}"), function or "main")
+        return getattr(importlib.import_module(module), function)
 
 
-#: heading -> {command: Command}, in the order of help
-GROUPS = {
-    "run and submit jobs, allocate resources": {
-        "submit": Command("submission:submit", "submit a job to a Flux instance"),
-        "run": Command("submission:run", "run a Flux job interactively"),
-        "alloc": Command("submission:alloc", "allocate a new Flux instance for interactive use"),
-        "batch": Command("submission:batch", "submit a batch script to Flux"),
-    },
-    "list and interact with jobs": {
-        "jobs": Command("jobs", "list jobs submitted to Flux"),
-        "cancel": Command("cancel", "cancel one or more jobs"),
-        "job": Command("job", "get job status, info, etc (see: flux help job)"),
-        "update": Command("update", "update active Flux jobs"),
-    },
-    "get resource, queue and other instance information": {
-        "resource": Command("resource", "list/manipulate Flux resource status"),
-        "queue": Command("queue", "list and manipulate flux queues"),
-        "housekeeping": Command("housekeeping", "stop housekeeping tasks"),
-    },
-    "other useful commands": {
-        "start": Command("start", "bootstrap a local Flux instance"),
-        # the command in jobspecs of instances; a broker is the whole instance here
-        "broker": Command("start"),
-        "simulate": Command("simulate", "run recorded jobs through schedulers, and compare"),
-        "version": Command("version", "Display flux version information"),
-        "config": Command("config", "Manage/query Flux configuration"),
-        "python": Command("env:python", "run Python with the Flux modules on its path"),
-        "module": Command("module", "manage Flux broker modules"),
-        "modprobe": Command("modprobe", "load and remove modules by their dependencies"),
-        "jobtap": Command("jobtap", "list, load and remove job manager plugins"),
-        "kvs": Command("kvs", "get, put and unlink keys of the key-value store"),
-        "dmesg": Command("dmesg", "print or manipulate the broker log"),
-        "getattr": Command("attr:getattr_", "get a broker attribute"),
-        "setattr": Command("attr:setattr_", "set a broker attribute"),
-        "R": Command("r", "make resource sets"),
-        "help": Command("commands:show_help"),
-    },
-}
-COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
-
-HEAD = """\
-Usage: flux [OPTIONS] COMMAND ARGS
-  -h, --help             Display this message.
-  -V, --version          Display command and component versions
-
-This is the embedded instance of flux-scheduler: a subset of flux-core's
-commands, in their syntax. For general Flux documentation, please visit
-    https://flux-framework.readthedocs.io
-"""
+#: command -> Command, in the order of help
+COMMANDS = {
+    "submit": Command("flux_embedded.cmd.submission:submit", "submit a job"),
+    "run": Command("flux_embedded.cmd.submission:run", "submit a job and show its output"),
+    "alloc": Command("flux_embedded.cmd.submission:alloc", "run a command in an instance in a job"),
+    "batch": Command("flux_embedded.cmd.submission:batch", "submit a script for an instance in a job"),
+    "jobs": Command("flux_embedded.cmd.jobs:main", "list jobs"),
+    "cancel": Command("flux_embedded.cmd.cancel:main", "cancel jobs"),
+    "job": Command("flux_embedded.cmd.job:main", "all about one job"),
+    "update": Command("flux_embedded.cmd.update:main", "change an active job"),
+    "resource": Command("flux_embedded.cmd.resource:main", "list, draw, drain and change resources"),
+    "queue": Command("flux_embedded.cmd.queue:main", "list and change queues"),
+    "housekeeping": Command("flux_embedded.cmd.housekeeping:main", "end housekeeping scripts"),
+    "start": Command("flux_embedded.broker.start:main", "start an instance"),
+    # the command in jobspecs of instances; a broker is the whole instance here
+    "broker": Command("flux_embedded.broker.start:main"),
+    "simulate": Command("flux.simulate.command:main", "run recorded jobs through schedulers, and compare"),
+    "version": Command("flux_embedded.cmd.version:main", "print the version"),
+    "config": Command("flux_embedded.cmd.config:main", "print and load the configuration"),
+    "python": Command("flux_embedded.cmd.env:python", "run Python with the Flux modules on its path"),
+    "module": Command("flux_embedded.cmd.module:main", "load, remove and list modules"),
+    "modprobe": Command("flux_embedded.cmd.modprobe:main", "load and remove modules by their dependencies"),
+    "jobtap": Command("flux_embedded.cmd.jobtap:main", "load, remove and list plugins of the job manager"),
+    "kvs": Command("flux_embedded.cmd.kvs:main", "get, put and unlink keys of the key-value store"),
+    "dmesg": Command("flux_embedded.cmd.dmesg:main", "print the log"),
+    "getattr": Command("flux_embedded.cmd.attr:getattr_", "print an attribute of the broker"),
+    "setattr": Command("flux_embedded.cmd.attr:setattr_", "set an attribute of the broker"),
+    "R": Command("flux_embedded.cmd.r:main", "make resource sets"),
+    "help": Command("flux_embedded.cmd.commands:show_help"),
+}  # fmt: skip
 
 
 def usage():
     """The output of ``flux --help``."""
-    text = HEAD
-    for heading, group in GROUPS.items():
-        shown = [(name, command.doc) for name, command in group.items() if command.doc]
-        text += f"\n{heading}\n" + "".join(f"   {name:<18} {doc}\n" for name, doc in shown)
-    return f"{text}\nSee 'flux help COMMAND' for more information about a specific command.\n"
+    shown = [f"   {name:<14} {command.doc}\n" for name, command in COMMANDS.items() if command.doc]
+    return "Usage: flux COMMAND ARGS\n\n" + "".join(shown) + "\nSee 'flux help COMMAND'.\n"
 
 
 def show_help(argv):

@@ -5,7 +5,6 @@ import json
 import sys
 
 import flux
-from flux_engine import paths
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 from flux_engine.formats import config
@@ -36,12 +35,6 @@ def reload(args):
     flux.Flux().rpc("config.reload").get()
 
 
-def builtin(args):
-    if args.name not in paths.BUILTIN:
-        raise CommandError(f"{args.name} is invalid")
-    print(paths.BUILTIN[args.name])
-
-
 def main(argv):
     parser = Parser("flux-config", status=1)
     one = parser.command("get", get, "print a value of the configuration, or all of it")
@@ -49,6 +42,4 @@ def main(argv):
     one = parser.command("load", load, "load a configuration from TOML files, or standard input")
     one.add_argument("path", metavar="PATH", nargs="?")
     parser.command("reload", reload, "load the configuration from its files again")
-    one = parser.command("builtin", builtin, "print what is built in")
-    one.add_argument("name", metavar="NAME")
     return parser.run(argv)

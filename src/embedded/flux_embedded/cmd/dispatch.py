@@ -6,6 +6,7 @@ import sys
 
 from _flux import bindings
 from flux_embedded.cmd import commands
+from flux_embedded.cmd.env import environment
 from flux_engine import paths
 from flux_engine.command.call import call, prepare_streams
 from flux_engine.command.errors import warn
@@ -24,10 +25,7 @@ def _external(name, argv):
     for directory in path:
         script = f"{directory}/flux-{name}.py"
         if os.path.isfile(script) and os.access(script, os.X_OK):
-            prepend = os.pathsep.join(sys.path[:2])
-            inherited = os.environ.get("PYTHONPATH")
-            os.environ["PYTHONPATH"] = f"{prepend}:{inherited}" if inherited else prepend
-            os.execv(sys.executable, [sys.executable, script, *argv])
+            os.execve(sys.executable, [sys.executable, script, *argv], environment())
         command = f"{directory}/flux-{name}"
         if os.path.isfile(command) and os.access(command, os.X_OK):
             os.execv(command, [command, *argv])

@@ -10,9 +10,8 @@ from flux_engine.command.options import Parser
 from flux_engine.formats.levels import LEVELS
 
 
-def _entries(handle, follow, new):
-    request = {"follow": follow, "nobacklog": new}
-    future = handle.rpc("log.dmesg", request, flags=FLUX_RPC_STREAMING)
+def _entries(handle, follow):
+    future = handle.rpc("log.dmesg", {"follow": follow}, flags=FLUX_RPC_STREAMING)
     while True:
         try:
             yield future.get()
@@ -28,11 +27,10 @@ def main(argv):
     parser.flag("-C", "--clear", text="clear the log")
     parser.flag("-c", "--read-clear", text="clear the log after printing it")
     parser.flag("-f", "--follow", text="go on with what is logged")
-    parser.flag("-n", "--new", text="only what is logged from now on")
     args = parser.parse_args(argv)
     handle = flux.Flux()
     if not args.clear:
-        for entry in _entries(handle, args.follow, args.new):
+        for entry in _entries(handle, args.follow):
             source = f"{entry['name']}.{LEVELS[entry['level']]}[{entry['rank']}]"
             when = datetime.datetime.fromtimestamp(entry["timestamp"], datetime.timezone.utc)
             stamp = when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

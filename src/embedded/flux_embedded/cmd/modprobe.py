@@ -23,39 +23,17 @@ def show(args):
     print(json.dumps(make_modprobe().resolve_service(args.module).to_dict(), default=str))
 
 
-def _run_file(args, file):
-    modprobe = make_modprobe(args.verbose)
-    modprobe.read_rcfile(file)
-    modprobe.run(modprobe.get_deps(modprobe.solve(modprobe.active_tasks)))
-    return modprobe.exitcode
-
-
 def run(args):
-    return _run_file(args, args.file)
-
-
-def rc1(args):
-    return _run_file(args, "rc1")
-
-
-def rc3(args):
     modprobe = make_modprobe(args.verbose)
-    modprobe.set_remove()
-    modprobe.read_rcfile("rc3")
-    modprobe.run(modprobe.get_deps(modprobe.active_tasks))
+    modprobe.read_rcfile(args.file)
+    modprobe.run(modprobe.get_deps(modprobe.solve(modprobe.active_tasks)))
     return modprobe.exitcode
 
 
 def main(argv):
     parser = Parser("flux-modprobe")
     parser.command("show", show, "print a module's entry").add_argument("module")
-    for name, function, text in (
-        ("run", run, "run an rc file"),
-        ("rc1", rc1, "what an instance does at its start"),
-        ("rc3", rc3, "what an instance does at its end"),
-    ):
-        one = parser.command(name, function, text)
-        one.flag("-v", "--verbose", text="print what is done")
-        if name == "run":
-            one.add_argument("file")
+    one = parser.command("run", run, "run an rc file")
+    one.flag("-v", "--verbose", text="print what is done")
+    one.add_argument("file")
     return parser.run(argv) or 0

@@ -7,33 +7,30 @@ import socket
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 from flux_engine.formats import hostlist, idset
-from flux_engine.formats.rset import RSet, kinds
+from flux_engine.formats.rset import RSet
 
 
 def encode(args):
-    hosts = None if args.hosts is None else hostlist.decode(args.hosts)
-    if args.ranks is not None:
-        ranks = idset.ids(args.ranks)
-    else:
-        ranks = list(range(len(hosts))) if hosts else [0]
-    if hosts is None:
-        hosts = [socket.gethostname()] * len(ranks)
-    if len(hosts) != len(ranks):
-        text = f"hostname count in '{args.hosts}' does not match nranks ({len(ranks)})"
-        raise CommandError(text)
+    hosts = hostlist.decode(args.hosts or "")
+    ranks = args.ranks or idset.encode([0, len(hosts) or 1])
+    hosts = hosts or [socket.gethostname()] * len(idset.ids(ranks))
     xml = None
     if args.hwloc_xml:
         with open(args.hwloc_xml, encoding="utf-8", errors="surrogateescape") as file:
             xml = file.read()
-        have = _children(xml)
+        children = _children(xml)
     else:
-        cores = args.cores or ("" if args.gpus else "0")
-        have = {"core": idset.decode(cores), "gpu": idset.decode(args.gpus)}
-    rset = RSet.of(dict.fromkeys(ranks, kinds(have)), dict(zip(ranks, hosts)))
+        children = {"core": args.cores or ("" if args.gpus else "0"), "gpu": args.gpus}
+    properties = {}
     for text in args.property or ():
-        name, colon, some = text.partition(":")
-        rset.set_property(name, set(idset.ids(some)) if colon else None)
-    R = rset.to_dict()
+        name, _, some = text.partition(":")
+        properties[name] = some or ranks
+    execution = {
+        "R_lite": [{"rank": ranks, "children": children}],
+        "nodelist": [hostlist.encode(hosts)],
+        "properties": properties,
+    }
+    R = RSet({"version": 1, "execution": execution}).to_dict()
     if xml is not None:
         from flux.resource.TreePool import amend
 
@@ -42,14 +39,14 @@ def encode(args):
 
 
 def _children(xml):
-    """The cores and GPUs of a node, {type: bounds}."""
+    """The cores and GPUs of a node, {type: idset}."""
     try:
         from flux.resource.hwloc.amend import topology_from_xml
 
         _, ncores, ngpus = topology_from_xml(xml)
     except (ImportError, RuntimeError) as exc:
         raise CommandError(f"encode: {exc}") from None
-    return {"core": [0, ncores], "gpu": [0, ngpus] if ngpus else []}
+    return {"core": idset.encode([0, ncores]), "gpu": idset.encode([0, ngpus] if ngpus else [])}
 
 
 def main(argv):

@@ -226,7 +226,7 @@ class ResourcePoolImplementation(PoolContract):
         index = self.index
         if ignoring is not None:
             index = index.copy()
-            index.give(self.held(ignoring))
+            index.release(self.held(ignoring))
         eligible = self.eligible_ranks(request) & ranks
         return self.place_request(request, index, eligible) is not None
 

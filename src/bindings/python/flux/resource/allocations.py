@@ -41,7 +41,7 @@ class Allocations:
     def __init__(self, R: dict[str, Any] | None = None) -> None:
         #: [(mask of ranks, children)]
         self._there: list[tuple[int, Children]] = []
-        #: ranks that must not be allocated, those of which that will apply, and from when on
+        #: ranks not to be allocated: at present, and from `_since` on
         self._down = self._going_down = 0
         self._since = -inf
         #: jobid -> [(mask of ranks, children)]

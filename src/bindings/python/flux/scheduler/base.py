@@ -176,7 +176,7 @@ class Scheduler(BrokerModule):
         #: number of jobs whose requests were still unsent when this scheduler was ready
         self.waiting_at_start = 0
         #: job id -> resources held at hello on ranks that had left
-        self._lost_at_hello: dict[int, hello.Lost] = {}
+        self._lost_at_hello: dict[int, hello.Departed] = {}
         self._warned: set[str] = set()
         #: whether a running job has no limit, although its end differs from the instance's
         self._has_no_limit: Callable[[int], bool] = lambda jobid: False

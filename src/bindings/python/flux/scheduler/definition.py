@@ -130,7 +130,7 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
             return starts
 
 
-def whom_to_end(state: State, job: Job, now: float) -> list[Job]:
+def victims_for(state: State, job: Job, now: float) -> list[Job]:
     """Return the victims of a preemption: running jobs of lower levels that have to end for a job
     to start; empty if that is impossible.
 
@@ -477,12 +477,15 @@ class Pass:
         self.promise(job, when)
 
     def behind(self, job: Job) -> list[Job]:
-        """Return the promised jobs behind one that could use the same ranks."""
+        """Return the promised jobs behind one that could use the same ranks, or planned
+        licences."""
         places = self.places
+        planned = {name for name in job.takes if self.state.counters[name].planned}
         return [
             other
             for other in self.state.promises
-            if places.get(other, -1) > places[job] and other.wants & job.wants
+            if places.get(other, -1) > places[job]
+            and (other.wants & job.wants or not planned.isdisjoint(other.takes))
         ]
 
     def revoke(self, jobs: list[Job]) -> None:

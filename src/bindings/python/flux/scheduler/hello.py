@@ -211,7 +211,7 @@ def _R_from_kvs(handle: Any, jobid: int) -> dict[str, Any]:
     return R
 
 
-class Lost(NamedTuple):
+class Departed(NamedTuple):
     """A running job's resources on ranks that have left the pool.
 
     Attributes:
@@ -238,7 +238,7 @@ class Hello:
 
     Attributes:
         jobs (dict): job id -> job taken over (`RunningJob`)
-        lost (dict): job id -> resources on ranks that have left the pool (`Lost`)
+        lost (dict): job id -> resources on ranks that have left the pool (`Departed`)
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class Hello:
         self.enter = enter
         self.errors = errors
         self.jobs: dict[int, RunningJob] = {}
-        self.lost: dict[int, Lost] = {}
+        self.lost: dict[int, Departed] = {}
 
     def take_over(self, jobs: list[dict[str, Any]]) -> None:
         """Take over each of `jobs` (see `running_jobs`)."""
@@ -332,7 +332,7 @@ class Hello:
             if gone.count():
                 on_gone = ResourcePool(held.to_dict())
                 on_gone.remove_ranks((ranks - gone).encode())
-                lost = Lost(gone.encode(), on_gone.to_dict())
+                lost = Departed(gone.encode(), on_gone.to_dict())
                 held.remove_ranks(gone.encode())
             # Even without any of its ranks it is in the pool, as when ranks leave later.
             self.pool.register_alloc(jobid, held)

@@ -5,7 +5,7 @@
 
 - `~PolicyScheduler.allocate` and `~PolicyScheduler.start`: allocate resources to a job if all
   admission rules let it start (`flux.scheduler.admission`), set start and end in its R, and answer
-  the request; request;
+  the request;
 - `~PolicyScheduler.estimates`: annotate pending jobs with their expected starts;
 - `~PolicyScheduler.reasons`: annotate pending jobs with the reasons of their waits;
 - the services behind ``flux sched`` (`flux.scheduler.query`).

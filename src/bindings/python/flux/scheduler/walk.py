@@ -459,7 +459,7 @@ class Walk:
                 backlog.effort = 0
                 if newcomers >= MIN_NEWCOMERS and not self._sources and backlog.is_woken:
                     break  # jobs that a release may help go first
-            if self._is_other():
+            if self._sources_changed():
                 yield from self._find_sources()
             following = self._next()
             if following is None:
@@ -517,7 +517,7 @@ class Walk:
 
     # -- the next job ------------------------------------------------------------------------------
 
-    def _is_other(self) -> bool:
+    def _sources_changed(self) -> bool:
         """Whether the sources of jobs are unknown, or may have changed."""
         dropped = self.promises is not None and self.promises.drops != self._drops
         if not self.freed and (dropped or self.backlog.is_woken):

@@ -21,19 +21,9 @@ MADE_OF = {"versions": "versions", "commit": "the commit", "sources": "the libra
 
 
 def again(directory, main):
-    """Repeat the run of a directory of results, in a temporary directory.
-
-    Args:
-        directory (str): the results
-        main: function of a command line (list of words) that writes results and returns the exit
-            status
-
-    Returns:
-        int: 0 if all jobs start at the recorded times, else 1
-
-    Raises:
-        ValueError: there are no results, or their provenance lacks the command or the directory
-    """
+    """Repeat the run of a directory of results, in a temporary directory, by ``main(words)``. Return
+    0 if all jobs start at the recorded times, else 1. Raises ValueError if there are no results, or
+    their provenance lacks the command or the directory."""
     former = reading.find([directory])
     record = former[0].provenance
     if "command" not in record or "directory" not in record:

@@ -16,11 +16,7 @@ TRACE_OPTIONS = (
 
 
 def refuse(options, names, why):
-    """Raise an error if one of the options `names` was given.
-
-    Raises:
-        OptionError: an option was given
-    """
+    """Raise OptionError if one of the options `names` was given."""
     # store_true and append leave False and []; a given number counts, even 0.
     given = [
         f"--{name.replace('_', '-')}"
@@ -33,11 +29,7 @@ def refuse(options, names, why):
 
 
 def check_jobs(options):
-    """Refuse options on jobs and machine that would have no effect.
-
-    Raises:
-        OptionError: an option would have no effect
-    """
+    """Raise OptionError if an option on jobs or machine would have no effect."""
     if options.model:
         refuse(options, ("format", "dependencies", "status"), "jobs of a model come from no file")
     if options.R:

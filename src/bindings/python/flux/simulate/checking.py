@@ -74,7 +74,6 @@ def check_main(argv):
 
             count = check_instance(*jobs_of_instance())
             print(f"{count:,} jobs of the instance: no rule broken")
-            return 0
         for result in reading.find(options.directories):
             count = check_result(result)
             print(f"{result.directory}: {count:,} jobs: no rule broken")
@@ -118,15 +117,10 @@ class Schedule:
     def held(self):
         """Return (job, start, end or None, bounds of its units, size or 0 if unknown) of all jobs
         that ran, including jobs of no trace."""
-        held = [
-            (row.id, row.start, row.end, row.units(), row.size)
-            for row in self.rows
-            if row.start is not None
-        ]
+        ran = (row for row in self.rows if row.start is not None)
+        held = [(row.id, row.start, row.end, row.units(), row.size) for row in ran]
         others = self.result.summary.get("others") or {}
-        for id, (start, end, units) in others.items():
-            held.append((id, start, end, units_of(units), 0))
-        return held
+        return held + [(id, *span, units_of(units), 0) for id, (*span, units) in others.items()]
 
     # -- each job by itself -------------------------------------------------------------------------------------
 
@@ -141,9 +135,9 @@ class Schedule:
         for name in NUMBERS:
             value = getattr(row, name)
             # The stretch of a job without run time is infinite if it waited.
-            if value is not None and not math.isfinite(value):
-                if name != "stretch" or value != value:
-                    yield f": its {name} is {value}, not a number"
+            known = value is None or math.isfinite(value)
+            if not known and (name != "stretch" or value != value):
+                yield f": its {name} is {value}, not a number"
         try:
             row.units()
         except ValueError as exc:
@@ -257,9 +251,8 @@ class Schedule:
             if row.state == "REJECTED" or row.start is None:
                 continue
             if before is not None and row.start < before.start - GRAIN:
-                yield (
-                    f"job {row.id} started at {row.start:g} s, ahead of job {before.id}, which came before it and started at {before.start:g} s"
-                )
+                former = f"job {before.id}, which came before it and started at {before.start:g} s"
+                yield f"job {row.id} started at {row.start:g} s, ahead of {former}"
             before = row
 
     def promises(self):
@@ -356,18 +349,16 @@ class Schedule:
             if changes[when]:
                 busy += changes[when]
                 due[when] = busy
+        units = self.result.units
         for when, idle, computing in steps:
-            if idle + computing != self.result.units:
-                yield (
-                    f"machine_states.csv: {idle} idle and {computing} computing at {when:g} s, of {self.result.units} units"
-                )
+            if idle + computing != units:
+                text = f"{idle} idle and {computing} computing at {when:g} s, of {units} units"
+                yield f"machine_states.csv: {text}"
         written = {when: computing for when, _, computing in steps}
         for when in sorted({*written, *due}):
-            if written.get(when) != due.get(when):
-                yield (
-                    f"machine_states.csv says {_units_text(written.get(when))} at {when:g} s,"
-                    f" and jobs.csv {_units_text(due.get(when))}"
-                )
+            says, jobs = (_units_text(one.get(when)) for one in (written, due))
+            if says != jobs:
+                yield f"machine_states.csv says {says} at {when:g} s, and jobs.csv {jobs}"
 
     #: Rules, in the order of checks.
     RULES = (
@@ -376,15 +367,8 @@ class Schedule:
 
 
 def check_result(result):
-    """Check the result of a simulation.
-
-    Returns:
-        int: number of jobs checked
-
-    Raises:
-        Violation: a rule is violated
-        ResultError: the result cannot be read
-    """
+    """Check the result of a simulation. Return the number of jobs checked. Raises Violation, or
+    ResultError if the result cannot be read."""
     schedule = Schedule(result)
     for rule in schedule.RULES:
         for text in rule(schedule):
@@ -424,14 +408,7 @@ def _check_eventlogs(directory):
 
 
 def check_eventlog(job, events):
-    """Check a job's events (dicts) against RFC 18 and 21.
-
-    Returns:
-        int: the resulting state of the job
-
-    Raises:
-        Violation: an event is out of order
-    """
+    """Check a job's events (dicts) against RFC 18 and 21. Raises Violation if one is out of order."""
     seen, former, state = set(), 0.0, 0
     for number, event in enumerate(events, 1):
         name, when = event["name"], event["timestamp"]
@@ -458,21 +435,11 @@ def check_eventlog(job, events):
             raise Violation(f"{where}: its resources were not freed")
         state = states.next_state(state, name, context)
         seen.add(name)
-    return state
 
 
 def check_R(job, R, inventory=None):
-    """Check a job's R against RFC 20, and that the inventory includes it.
-
-    Args:
-        inventory (dict or None): {rank: {kind: set}}
-
-    Returns:
-        set: (rank, kind, id) of each resource
-
-    Raises:
-        Violation: it is not a valid R, or not part of the inventory
-    """
+    """Check a job's R against RFC 20, and that the inventory ({rank: {kind: set}}, or None) includes
+    it. Return (rank, kind, id) of each resource, as a set. Raises Violation."""
     try:
         Inventory(R)
     except ValueError as exc:
@@ -483,25 +450,14 @@ def check_R(job, R, inventory=None):
             for one in idset.ids(text):
                 held.add((rank, kind, one))
                 if inventory is not None and one not in inventory.get(rank, {}).get(kind, ()):
-                    raise Violation(
-                        f"job {job} has {kind} {one} of rank {rank}, which the instance has not"
-                    )
+                    text = f"{kind} {one} of rank {rank}, which the instance has not"
+                    raise Violation(f"job {job} has {text}")
     return held
 
 
 def check_instance(inventory, jobs):
-    """Check the jobs of an instance.
-
-    Args:
-        inventory (dict): R of the instance
-        jobs (list): (id, events, R or None)
-
-    Returns:
-        int: number of jobs checked
-
-    Raises:
-        Violation: a rule is violated
-    """
+    """Check the jobs of an instance, (id, events, R or None) each; `inventory` is R of the instance.
+    Return the number of jobs checked. Raises Violation."""
     known = {
         rank: {kind: set(idset.ids(text)) for kind, text in children.items()}
         for rank, children in rset.children(inventory).items()
@@ -528,9 +484,8 @@ def check_instance(inventory, jobs):
         for unit in held:
             if unit in holder:
                 rank, kind, one = unit
-                raise Violation(
-                    f"{kind} {one} of rank {rank} is held by job {holder[unit]} and given to job {id}"
-                )
+                text = f"is held by job {holder[unit]} and given to job {id}"
+                raise Violation(f"{kind} {one} of rank {rank} {text}")
             holder[unit] = id
         if end is not None:
             heapq.heappush(ends, (end, number))

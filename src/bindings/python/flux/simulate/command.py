@@ -4,7 +4,6 @@
 import contextlib
 import importlib
 import json
-import math
 import os
 import shlex
 import shutil
@@ -49,16 +48,12 @@ def make_parser():
         description=DESCRIPTION,
     )
     parser.add_argument("--version", action="version", version=f"flux-scheduler {VERSION}")
-    parser.add_argument(
-        "--again",
-        metavar="DIR",
-        help="make these results again, and say whether all jobs start when they did",
-    )
+    text = "make these results again, and say whether all jobs start when they did"
+    parser.add_argument("--again", metavar="DIR", help=text)
     parser.add_argument("traces", nargs="*", metavar="TRACE", help='files, or "sample"')
     what = arguments.add_jobs(parser)
-    what.add_argument(
-        "--live", action="store_true", help="jobs and resources of the running instance"
-    )
+    text = "jobs and resources of the running instance"
+    what.add_argument("--live", action="store_true", help=text)
     arguments.add_machine(parser)
     how = parser.add_argument_group("run")
     how.add_argument(
@@ -124,11 +119,7 @@ def _again(options, argv):
 
 
 def check_usage(options):
-    """Refuse options that would have no effect.
-
-    Raises:
-        OptionError: options do not go together
-    """
+    """Raise OptionError if options do not go together, or would have no effect."""
     if bool(options.traces) + bool(options.model) + options.live != 1:
         raise OptionError("give one of TRACE..., --model and --live")
 
@@ -138,9 +129,8 @@ def check_usage(options):
     arguments.check_jobs(options)
     if options.live:
         refuse(ABOUT_JOBS, "the jobs are those of the running instance (--live)")
-        refuse(
-            arguments.ABOUT_NODES, "the machine is that of the running instance (--live), or an --R"
-        )
+        text = "the machine is that of the running instance (--live), or an --R"
+        refuse(arguments.ABOUT_NODES, text)
     if options.save_trace:
         refuse(ABOUT_RUNS, "--save-trace writes the jobs, and runs nothing")
     if not options.output:
@@ -198,7 +188,7 @@ class Call:
         if options.save_trace:
             if len(cases) > 1:
                 raise OptionError("--save-trace: one value for each option")
-            with _naming_errors(), files.naming(options.save_trace):
+            with _naming_errors():
                 files.write_trace(workload, options.save_trace)
             return 0
         if options.output:
@@ -256,19 +246,9 @@ class Call:
         script = Script(options.script) if options.script else None
         if script is not None and options.live:
             script.by_the_clock(self.now)
-        return Settings(
-            engine=options.engine,
-            grain=options.grain or "batch",
-            forecast=options.forecast,
-            script=script,
-            jobtap=options.jobtap,
-            live=options.live,
-            failures=options.failures,
-            odds=options.odds,
-            config=config,
-            eventlogs=options.eventlogs,
-            swf=options.swf,
-        )
+        names = ("engine", "forecast", "jobtap", "live", "failures", "odds", "eventlogs", "swf")
+        same = {name: getattr(options, name) for name in names}
+        return Settings(grain=options.grain or "batch", script=script, config=config, **same)
 
     def _announce(self, cases, policies):
         workload = cases[0].workload
@@ -338,11 +318,8 @@ class Call:
         if options.resume:
             self.say(f"{kept} of {len(tasks)} results are there already")
             ours = {os.path.abspath(task.directory) for task in tasks}
-            others = [
-                directory
-                for directory in reading.directories(options.output)
-                if os.path.abspath(directory) not in ours
-            ]
+            there = reading.directories(options.output)
+            others = [one for one in there if os.path.abspath(one) not in ours]
             if others:
                 self.say(f"left alone, and in no table here: {', '.join(others)}")
         left = [i for i, result in enumerate(results) if result is None]
@@ -376,18 +353,13 @@ class Call:
         path = os.path.join(self.options.output, "report.html")
         done = [(task, result) for task, result in zip(tasks, results) if isinstance(result, dict)]
         work = done[0][0].workload
+        summaries = [result for _, result in done]
+        provenance = [run.provenance_of(task.settings, task.policy) for task, _ in done]
         losses = study.losses_of_first(
             [(result, task.workload, _starts(task, result)) for task, result in done]
         )
         try:
-            write_report(
-                path,
-                [result for _, result in done],
-                work.name,
-                work.notes.lines(),
-                losses,
-                [run.provenance_of(task.settings, task.policy) for task, _ in done],
-            )
+            write_report(path, summaries, work.name, work.notes.lines(), losses, provenance)
         except OSError as exc:
             return [f"not written: {exc.filename or path}: {exc.strerror}"]
         self.report = path
@@ -434,9 +406,8 @@ class Call:
         from flux.simulate.comparing import first_difference
 
         numbers = self._diff_pair(policies)
-        directories = [
-            os.path.join(self.options.output, policies[number - 1].slug) for number in numbers
-        ]
+        slugs = [policies[number - 1].slug for number in numbers]
+        directories = [os.path.join(self.options.output, slug) for slug in slugs]
         self.print("\n" + "\n".join(first_difference(*directories, numbers)))
 
 
@@ -448,10 +419,9 @@ def _starts(task, result):
     if "start" in result:
         return result["start"]
     try:
-        rows = reading.Result(task.directory).rows()
+        return reading.Result(task.directory).starts()
     except ValueError:
         return None
-    return [math.nan if row.start is None else row.start for row in rows]
 
 
 @contextlib.contextmanager

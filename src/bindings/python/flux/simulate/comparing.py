@@ -19,12 +19,10 @@ SHOWN = 8
 
 def compare_main(argv):
     """Run the command. Return the exit code."""
-    parser = Parser(
-        prog="flux-simulate compare", description="Compare results that lie in directories"
-    )
-    parser.add_argument(
-        "directories", nargs="+", metavar="DIR", help="of policies, or given with -o"
-    )
+    text = "Compare results that lie in directories"
+    parser = Parser(prog="flux-simulate compare", description=text)
+    text = "of policies, or given with -o"
+    parser.add_argument("directories", nargs="+", metavar="DIR", help=text)
     parser.add_argument("--diff", metavar="A,B", help="where two of them part, by number")
     parser.add_argument("--across", action="store_true", help="results of different workloads")
     parser.add_argument("-o", "--output", metavar="FILE", help="write a report")
@@ -50,14 +48,12 @@ def compare_main(argv):
 def in_order(results):
     """Sort results by workload, then by number of the policy."""
     bases = list(dict.fromkeys(result.base for result in results))
-    return sorted(
-        results,
-        key=lambda result: (
-            bases.index(result.base),
-            result.summary.get("case", 0),
-            result.summary.get("number", 0),
-        ),
-    )
+
+    def place(result):
+        numbers = (result.summary.get(key, 0) for key in ("case", "number"))
+        return bases.index(result.base), *numbers
+
+    return sorted(results, key=place)
 
 
 def _show(results, options):
@@ -65,7 +61,7 @@ def _show(results, options):
     for text in dict.fromkeys(text for one in summaries for text in one.get("warnings", ())):
         print(f"WARNING: {text}", file=sys.stderr)
     if not any(result.provenance.get("seed") is not None for result in results):
-        for number, result in zip(_numbers(results), results):
+        for number, result in zip(table.number_of(summaries), results):
             print(f"{number}: {result.name}  ({result.directory})")
     print("\n".join(table.tables(summaries)))
     for line in table.remarks(summaries):
@@ -75,10 +71,9 @@ def _show(results, options):
 
         notes = results[0].provenance.get("notes", [])
         provenance = [result.provenance for result in results]
+        about = summaries, "Comparison", notes, _losses(results), provenance
         try:
-            write_report(
-                options.output, summaries, "Comparison", notes, _losses(results), provenance
-            )
+            write_report(options.output, *about)
         except OSError as exc:
             raise ValueError(f"{exc.filename or options.output}: {exc.strerror}") from None
 
@@ -86,28 +81,18 @@ def _show(results, options):
 def _losses(results):
     """Return losses against the first policy, on the first workload."""
     case = (results[0].variant, results[0].provenance.get("seed"))
-    same = [
-        result
-        for result in results
-        if (result.variant, result.provenance.get("seed")) == case
-        and not result.summary.get("failed")
-    ]
-    rows = [result.rows() for result in same]
-    if not rows or any(len(some) != len(rows[0]) for some in rows):
+    same = [one for one in results if (one.variant, one.provenance.get("seed")) == case]
+    same = [one for one in same if not one.summary.get("failed")]
+    starts = [one.starts() for one in same]
+    if len(set(map(len, starts))) != 1:
         return []
-    starts = [[math.nan if row.start is None else row.start for row in some] for some in rows]
-    jobs = [(row.user, row.size) for row in rows[0]]
+    jobs = [(row.user, row.size) for row in same[0].rows()]
     return [losses(starts[0], some, jobs) for some in starts[1:]]
 
 
-def _numbers(results):
-    """Return the numbers that --diff takes: those of the policies, or of the results if a policy
-    occurs twice."""
-    return table.number_of([result.summary for result in results])
-
-
 def _pair(text, results):
-    numbers = _numbers(results)
+    # those of the policies, or of the results if a policy occurs twice
+    numbers = table.number_of([result.summary for result in results])
     try:
         first, second = (int(part) for part in text.split(","))
         pair = [results[numbers.index(number)] for number in (first, second)]
@@ -119,16 +104,13 @@ def _pair(text, results):
 
 def warn_of_others(results):
     """Warn if the results are of different jobs or machines, apart from the varied option of a
-    sweep.
-
-    Raises:
-        ValueError: the numbers of jobs differ, so they are not comparable
-    """
+    sweep. Raises ValueError if the numbers of jobs differ, so they are not comparable."""
     first = results[0]
     for other in results[1:]:
-        if other.provenance.get("jobs") != first.provenance.get("jobs"):
+        jobs = [result.provenance.get("jobs") for result in (other, first)]
+        if jobs[0] != jobs[1]:
             raise ValueError(
-                f"{other.directory} has {other.provenance.get('jobs')} jobs, {first.directory} has {first.provenance.get('jobs')}: "
+                f"{other.directory} has {jobs[0]} jobs, {first.directory} has {jobs[1]}: "
                 "these are different workloads (--across compares them)"
             )
         if first.variant != other.variant:
@@ -152,20 +134,10 @@ def name_workloads(results):
         result.summary["variant"] = {**workload, **result.summary.get("variant", {})}
 
 
-def first_difference(one, other, numbers=(1, 2)):
-    """Describe the first job that starts at different times in two results, and the state at that
-    moment.
-
-    Args:
-        one, other (str): directories
-        numbers ((int, int)): numbers of the two policies, for the text
-
-    Returns:
-        list of str: lines to print
-
-    Raises:
-        ResultError: a result cannot be read, or the jobs differ
-    """
+def first_difference(one, other, numbers):
+    """Describe the first job that starts at different times in the results of two directories, and
+    the state at that moment, as lines of text; `numbers` are those of the policies. Raises
+    ResultError if a result cannot be read, or the jobs differ."""
     results = [reading.Result(one), reading.Result(other)]
     rows = [result.rows() for result in results]
     if [row.id for row in rows[0]] != [row.id for row in rows[1]]:
@@ -197,18 +169,10 @@ def first_difference(one, other, numbers=(1, 2)):
 
 
 def _state(rows, units, when):
-    running = [
-        row
-        for row in rows
-        if row.start is not None and row.start < when and (row.end is None or row.end > when)
-    ]
-    waiting = [
-        row
-        for row in rows
-        if row.submit <= when
-        and (row.start is None or row.start >= when)
-        and row.state != "REJECTED"
-    ]
+    began = [row for row in rows if row.start is not None and row.start < when]
+    running = [row for row in began if row.end is None or row.end > when]
+    waiting = [row for row in rows if row.submit <= when and row.state != "REJECTED"]
+    waiting = [row for row in waiting if row.start is None or row.start >= when]
     idle = units - sum(row.size for row in running)
     lines = [f"  {idle} of {units} units idle, {len(running)} jobs running, {len(waiting)} waiting"]
     ends = sorted(running, key=lambda row: row.start + row.limit if row.limit else math.inf)
@@ -219,9 +183,8 @@ def _state(rows, units, when):
         lines.append(f"    and {len(ends) - SHOWN} more")
     for row in waiting[:SHOWN]:
         limit = span_text(row.limit) if row.limit else "none"
-        lines.append(
-            f"    waiting job {row.id}: size {row.size}, limit {limit}, since {moment_text(row.submit)}"
-        )
+        text = f"size {row.size}, limit {limit}, since {moment_text(row.submit)}"
+        lines.append(f"    waiting job {row.id}: {text}")
     if len(waiting) > SHOWN:
         lines.append(f"    and {len(waiting) - SHOWN} more")
     return lines

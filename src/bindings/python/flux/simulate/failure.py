@@ -110,13 +110,11 @@ def reason_of(outcome, lines, path, is_excused, ended_at, refused):
     objections = [text for text in errors if text.startswith(COMPLAINT)]
     # Tracebacks come below, the first in full.
     others = [text for text in errors if not text.startswith(COMPLAINT) and TRACEBACK not in text]
-    for said in (objections, others):
+    short = [f"job {jobs[i].id} was given {text}" for i, text in outcome.short.items()]
+    for said in (objections, others, short):
         if said:
             more = f" (and {len(said) - 1:,} more)" if len(said) > 1 else ""
             found.append(f"{said[0]:.500}{more}")
-    for index, short in list(outcome.short.items())[:1]:
-        more = f" (and {len(outcome.short) - 1:,} more)" if len(outcome.short) > 1 else ""
-        found.append(f"job {jobs[index].id} was given {short}{more}")
     if refused:
         note = outcome.notes.get(refused[0]) or "no reason"
         found.append(
@@ -131,11 +129,10 @@ def reason_of(outcome, lines, path, is_excused, ended_at, refused):
         found.append(f"the scheduler ended after {ended_at:g} s, with jobs left{unless}")
     stranded = [] if is_excused else outcome.unstarted()
     if stranded:
-        ids = ", ".join(outcome.workload.jobs[i].id for i in stranded[:3])
+        ids = ", ".join(jobs[i].id for i in stranded[:3])
         more = ", ..." if len(stranded) > 3 else ""
-        found.append(
-            f"{len(stranded):,} of {len(outcome.submit):,} jobs never started: job {ids}{more}"
-        )
+        count = f"{len(stranded):,} of {len(jobs):,} jobs"
+        found.append(f"{count} never started: job {ids}{more}")
     return "\n".join(found) or None
 
 

@@ -114,9 +114,8 @@ class SchedulingEnv(gymnasium.Env, Observer):
         self._count = last - self._first if jobs is None else jobs
         self._places = last - self._first - self._count + 1
         if k < 1 or self._count < 1 or self._places < 1:
-            raise ValueError(
-                f"{count} jobs, of which {part} is to be used, and {jobs} in an episode"
-            )
+            text = f"{count} jobs, of which {part} is to be used, and {jobs} in an episode"
+            raise ValueError(text)
         self.k = k
         self._cost = REWARDS.get(reward, reward)
         if not callable(self._cost):
@@ -199,11 +198,9 @@ class SchedulingEnv(gymnasium.Env, Observer):
     # Called by the engine.
 
     def began(self, active):
-        job = active.job
+        job, wait = active.job, active.start - active.t_submit
         self._busy += job.size
-        self._gain -= self._cost(active.start - active.t_submit, job.seconds, job.size) / len(
-            self._jobs
-        )
+        self._gain -= self._cost(wait, job.seconds, job.size) / self._count
 
     def ended(self, active, how):
         if active.start is not None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Jobs: the entry in a trace, and the jobspec that a scheduler sees."""
 
+import itertools
 from typing import NamedTuple, Optional
 
 from flux_engine.formats import fsd
@@ -49,8 +50,8 @@ class Job:
         group (str or None): its bank, unless its jobspec has one
         urgency (int): 0 to 31
         after ((int, float or None) or None): index of the job that it follows, and the seconds
-        between the end of that job and its own
-            submission; None: it is submitted at that end, but not before `submit`
+            between the end of that job and its own submission; None: it is submitted at that end,
+            but not before `submit`
         extra (dict or None): further attributes from the trace: ``jobspec`` to use unchanged,
             ``constraints``, recorded ``wait`` and ``start``, ``submitted`` if before it was
             eligible, ...
@@ -61,20 +62,9 @@ class Job:
     )  # fmt: skip
 
     def __init__(
-        self,
-        id,
-        submit,
-        run,
-        limit,
-        shape,
-        size,
-        user=None,
-        queue=None,
-        urgency=16,
-        extra=None,
-        group=None,
+        self, id, submit, run, limit, shape, size, user=None, queue=None, urgency=16, extra=None, group=None,
         after=None,
-    ):
+    ):  # fmt: skip
         self.id = id
         self.submit = submit
         self.run = run
@@ -93,9 +83,6 @@ class Job:
         """Seconds from its start to its end: the limit is a hard end."""
         return min(self.run, self.limit) if self.limit else self.run
 
-    def __repr__(self):
-        return f"Job({self.id!r}, submit={self.submit}, run={self.run}, limit={self.limit}, {self.shape})"
-
 
 #: User names that are not numbers get user ids from here on.
 FIRST_USERID = 100_001
@@ -107,22 +94,13 @@ def userids(jobs):
     A user named by a number has that id, others get the next free one. Jobs without a user belong
     to the instance owner, who is not included.
     """
-    found = {}
-    names = []
-    for user in dict.fromkeys(job.user for job in jobs if job.user is not None):
-        # 0 is the superuser, never a user of a trace.
-        if user.isascii() and user.isdigit() and 0 < int(user) < 1 << 31:
-            found[user] = int(user)
-        else:
-            names.append(user)
+    users = dict.fromkeys(job.user for job in jobs if job.user is not None)
+    # 0 is the superuser, never a user of a trace.
+    numbers = (user for user in users if user.isascii() and user.isdigit())
+    found = {user: int(user) for user in numbers if 0 < int(user) < 1 << 31}
     taken = set(found.values())
-    number = FIRST_USERID
-    for user in names:
-        while number in taken:
-            number += 1
-        found[user] = number
-        number += 1
-    return found
+    free = (number for number in itertools.count(FIRST_USERID) if number not in taken)
+    return {**found, **{user: next(free) for user in users if user not in found}}
 
 
 def system_of(job):
@@ -131,16 +109,20 @@ def system_of(job):
     return (given and given.get("attributes", {}).get("system")) or {}
 
 
-def max_wait(job):
-    """Return the maximum wait of a job in seconds (``attributes.system.max-wait`` of its jobspec),
-    or None."""
-    value = system_of(job).get("max-wait")
+def seconds_of(value):
+    """Return the seconds of a number or an FSD, or None if it is neither."""
     if isinstance(value, str):
         try:
             return fsd.parse(value)
         except ValueError:
-            return None  # such a job is denied
+            return None
     return None if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
+
+
+def max_wait(job):
+    """Return the maximum wait of a job in seconds (``attributes.system.max-wait`` of its jobspec),
+    or None, also if it is invalid: such a job is denied."""
+    return seconds_of(system_of(job).get("max-wait"))
 
 
 def placement(job):
@@ -190,12 +172,8 @@ def jobspec(job, queue: Optional[str] = None, constraints: Optional[dict] = None
     both = [one for one in (own, constraints) if one]
     if both:
         system["constraints"] = both[0] if len(both) == 1 else {"and": both}
-    return {
-        "resources": resources,
-        "tasks": tasks,
-        "attributes": {"system": system},
-        "version": 1,
-    }
+    attributes = {"system": system}
+    return {"resources": resources, "tasks": tasks, "attributes": attributes, "version": 1}
 
 
 _TASKS = [{"command": ["app"], "slot": "task", "count": {"per_slot": 1}}]

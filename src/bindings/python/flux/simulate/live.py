@@ -32,11 +32,8 @@ class LiveError(ValueError):
 
 
 def flux_command(option):
-    """Return the path of the enclosing instance's ``flux`` command.
-
-    Raises:
-        LiveError: there is no such command; the text names the option that needs it
-    """
+    """Return the path of the enclosing instance's ``flux`` command. Raises LiveError if there is no
+    such command; the text names the option that needs it."""
     program = getattr(sys.modules["__main__"], "__file__", None) or ""
     # Under the embedded instance's command, this is that command itself; else it is looked up on
     # PATH.
@@ -47,16 +44,12 @@ def flux_command(option):
 
 
 def probe(*args):
-    """Return the answer of `probe.py` run in the instance of ``FLUX_URI``.
-
-    Raises:
-        LiveError: there is no instance, or it does not answer
-    """
+    """Return the answer of `probe.py` run in the instance of ``FLUX_URI``. Raises LiveError if
+    there is no instance, or it does not answer."""
     command = flux_command("--live")
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "probe.py")
-    done = subprocess.run(
-        [command, "python", script, *args], capture_output=True, text=True, check=False
-    )
+    words = [command, "python", script, *args]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise LiveError(f"--live: the instance cannot be asked: {lines[-1]}")
@@ -111,43 +104,28 @@ def workload_of(answer, machine=None, unit=None):
             workload.config = {"resource": {"exclude": resources["exclude"]}}
     config = answer.get("config", {})
     workload.queues = config.get("queues", {})
-    for name in POLICY_TABLES:
-        if name in config:
-            workload.config[name] = config[name]
+    workload.config.update((name, config[name]) for name in POLICY_TABLES if name in config)
     return workload
 
 
-def _limit(entry, notes):
-    limit = entry.get("duration") or NO_LIMIT
-    if not limit:
-        notes.count("jobs have no limit: they are taken never to end")
-    return limit
-
-
-def _job(entry, texts, submit, run, limit, size):
-    return Job(
-        jobid.f58(entry["id"]),
-        submit,
-        run,
-        limit,
-        None,
-        size,
-        str(entry.get("username") or entry["userid"]),
-        entry.get("queue"),
-        entry.get("urgency", 16),
-        {"jobspec": json.loads(texts["jobspec"]), "priority": entry.get("priority", 16)},
-    )
+def _job(entry, texts, run, limit, size):
+    user = str(entry.get("username") or entry["userid"])
+    extra = {"jobspec": json.loads(texts["jobspec"]), "priority": entry.get("priority", 16)}
+    more = user, entry.get("queue"), entry.get("urgency", 16), extra
+    return Job(jobid.f58(entry["id"]), 0.0, run, limit, None, size, *more)
 
 
 def _pending(entry, texts, machine, unit, notes):
-    limit = _limit(entry, notes)
+    limit = entry.get("duration") or NO_LIMIT
+    if not limit:
+        notes.count("jobs have no limit: they are taken never to end")
     resources = json.loads(texts["jobspec"])["resources"]
     asked = spec.count_resources(resources)
     nodes, cores = asked["node"], asked["core"]
     if any(one["type"] == "node" and one.get("exclusive") for one, _ in spec.walk(resources)):
         cores = nodes * machine.cores_per_node
     size = cores if unit == "core" else nodes or -(-cores // machine.cores_per_node)
-    return _job(entry, texts, 0.0, limit or FOREVER, limit, max(size, 1))
+    return _job(entry, texts, limit or FOREVER, limit, max(size, 1))
 
 
 def _running(entry, texts, now, notes):
@@ -158,7 +136,7 @@ def _running(entry, texts, now, notes):
         end = now + FOREVER
     start = entry.get("t_run", now)
     left = max(0.0, end - now)
-    return _job(entry, texts, 0.0, left, math.ceil(left), 1), R, start, max(end, now)
+    return _job(entry, texts, left, math.ceil(left), 1), R, start, max(end, now)
 
 
 def starts_table(summaries):

@@ -47,15 +47,10 @@ class Machine:
 
 
 def uniform(nodes, cores_per_node=1, gpus_per_node=0, source=""):
-    """Return a machine of equal nodes.
-
-    Raises:
-        ValueError: a count is too small
-    """
+    """Return a machine of equal nodes. Raises ValueError if a count is too small."""
     if nodes < 1 or cores_per_node < 1 or gpus_per_node < 0:
-        raise ValueError(
-            f"a machine of {nodes} nodes, {cores_per_node} cores and {gpus_per_node} GPUs a node: not possible"
-        )
+        text = f"{nodes} nodes, {cores_per_node} cores and {gpus_per_node} GPUs a node"
+        raise ValueError(f"a machine of {text}: not possible")
     width = len(str(nodes - 1))
     names = [f"node{i:0{width}}" for i in range(nodes)]
     return Machine(rset.uniform(names, cores_per_node, gpus_per_node), source)

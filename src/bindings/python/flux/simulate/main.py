@@ -11,10 +11,6 @@ def _command(argv):
 
 
 def run(argv):
-    """Run the command. Return the exit status.
-
-    Args:
-        argv (list of str): the words after the command name
-    """
+    """Run the command on the words after its name. Return the exit status."""
     prepare_streams()
     return call("simulate", _command, argv)

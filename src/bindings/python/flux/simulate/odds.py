@@ -54,9 +54,8 @@ class OddsSampler(Peer):
         self.asked += 1
         self._ids[active.id] = active.index
         self._began = time.perf_counter()
-        self.send_message(
-            ObjectMessage(REQUEST, "sched.explain", None, {"id": active.id}, active.id, 0)
-        )
+        payload = {"id": active.id}
+        self.send_message(ObjectMessage(REQUEST, "sched.explain", None, payload, active.id, 0))
 
     def answered(self, msg):
         self._seconds += time.perf_counter() - self._began
@@ -73,14 +72,8 @@ class OddsSampler(Peer):
     def figures(self, outcome):
         """Return ``every``, ``waited``, ``asked``, ``error``, ``seconds`` (total time of the
         answers), and the figures of `comparison`."""
-        return {
-            "every": self.every,
-            "waited": self.waited,
-            "asked": self.asked,
-            "seconds": self._seconds,
-            "error": self.error,
-            **comparison(self._known, outcome),
-        }
+        own = {name: getattr(self, name) for name in ("every", "waited", "asked", "error")}
+        return {**own, "seconds": self._seconds, **comparison(self._known, outcome)}
 
 
 def comparison(known, outcome):

@@ -48,10 +48,9 @@ def _commit():
 
 
 def _git(*words):
+    words = ["git", "-C", LIBRARY, *words]
     try:
-        done = subprocess.run(
-            ["git", "-C", LIBRARY, *words], capture_output=True, text=True, timeout=10, check=False
-        )
+        done = subprocess.run(words, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return None if done.returncode else done.stdout.strip()
@@ -74,13 +73,7 @@ def _sources():
 def _processor():
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as stream:
-            return next(
-                (
-                    line.partition(":")[2].strip()
-                    for line in stream
-                    if line.startswith("model name")
-                ),
-                "",
-            )
+            models = (line.partition(":")[2] for line in stream if line.startswith("model name"))
+            return next(models, "").strip()
     except OSError:
         return platform.processor()

@@ -29,11 +29,7 @@ class Outages:
     @classmethod
     def parse(cls, text):
         """Return the outages described by ``mtbf=TIME,repair=TIME[,seed=N]``; times are seconds or
-        FSD.
-
-        Raises:
-            OptionError: the text is invalid
-        """
+        FSD. Raises OptionError if the text is invalid."""
         values = dict(part.partition("=")[::2] for part in text.split(","))
         try:
             seed = int(values.pop("seed", 1))

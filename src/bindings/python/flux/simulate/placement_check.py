@@ -6,8 +6,9 @@ It is checked from the written jobs and the groups of the configuration, without
 records.
 """
 
+from flux.simulate.job import seconds_of
 from flux.simulate.results.reading import GRAIN
-from flux_engine.formats import fsd, hostlist, idset, rset
+from flux_engine.formats import hostlist, idset, rset
 
 
 def groups_of(config, R):
@@ -117,11 +118,6 @@ def _possible(nodes, groups, wanted):
 
 
 def _wait(wanted):
-    """Return the seconds that a job waits for its preferred placement."""
-    value = wanted.get("wait", 0)
-    if isinstance(value, str):
-        try:
-            return fsd.parse(value)
-        except ValueError:
-            return 0  # weeks, not part of RFC 23: not checked
-    return value
+    """Return the seconds that a job waits for its preferred placement; 0 if they are not of RFC 23
+    (weeks), which is not checked."""
+    return seconds_of(wanted.get("wait", 0)) or 0

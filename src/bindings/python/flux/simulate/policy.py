@@ -35,9 +35,6 @@ class Policy:
         text = self.name.replace("=", "-")
         self.slug = "".join(c if c.isalnum() or c in "-_." else "_" for c in text).strip("._")
 
-    def __repr__(self):
-        return f"Policy({self.name!r})"
-
     def digest(self):
         """Return the SHA-256 of the module's file, or of the notebook cell, in hexadecimal."""
         if os.path.isfile(self.path):
@@ -46,17 +43,13 @@ class Policy:
 
 
 def of_class(entry):
-    """Return the policy for a class of this program.
-
-    Raises:
-        OptionError: the class is not a scheduler
-    """
+    """Return the policy for a class of this program. Raises OptionError if the class is not a
+    scheduler."""
     from flux.scheduler import Scheduler
 
     if not issubclass(entry, Scheduler):
-        raise OptionError(
-            f"{entry.__name__}: expected a class derived from flux.scheduler.Scheduler"
-        )
+        text = f"{entry.__name__}: expected a class derived from flux.scheduler.Scheduler"
+        raise OptionError(text)
     functions = (one for one in vars(entry).values() if isinstance(one, types.FunctionType))
     path = next((one.__code__.co_filename for one in functions), "")
     return Policy(entry.__name__, path, [], entry)
@@ -80,7 +73,8 @@ def parse(texts):
         if not words:
             raise OptionError("--scheduler: expected the name or file of a module")
         try:
-            module = modpath.find(words[0], _directories(), ())
+            where = modpath.search_path(os.environ, paths.module_dirs())
+            module = modpath.find(words[0], where, ())
         except OSError as exc:
             raise OptionError(f"--scheduler={words[0]}: {exc.strerror}") from None
         choices = [_choices(word) for word in words[1:]]
@@ -98,10 +92,6 @@ def _choices(word):
     if len(values) < 2:
         return [word.replace("\0", ",")]
     return [f"{key}={one}".replace("\0", ",") for one in values]
-
-
-def _directories():
-    return modpath.search_path(os.environ, paths.module_dirs())
 
 
 def plugin_of(text):

@@ -34,17 +34,12 @@ def refused(outcome, settings):
     known = {}
     found = []
     for index, job in enumerate(workload.jobs):
-        if (
-            outcome.how[index] != REJECTED
-            or job.shape is None
-            or job.extra
-            and "jobspec" in job.extra
-        ):
+        extra = job.extra or {}
+        if outcome.how[index] != REJECTED or job.shape is None or "jobspec" in extra:
             continue
         queue = (job.queue or default_queue(config)) if queues.are_named else None
         if queue not in queues.table:
             continue  # job-ingest refuses it
-        extra = job.extra or {}
         key = (job.shape, queue, repr((extra.get("constraints"), extra.get("memory"))))
         if key not in known:
             known[key] = _has_room(pool, job, queue, queues)

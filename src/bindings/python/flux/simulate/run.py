@@ -24,12 +24,13 @@ from flux.simulate.engine.lean import EPOCH, LeanEngine
 from flux.simulate.engine.manager import default_queue
 from flux.simulate.odds import OddsSampler
 from flux.simulate.outages import Outages
-from flux.simulate.policy import plugin_of
-from flux.simulate.results import files, metrics
+from flux.simulate.policy import Policy, plugin_of
+from flux.simulate.results import files, metrics, reading
 from flux.simulate.results.outcome import Outcome
 from flux.simulate.results.picture import picture_data
 from flux.simulate.script import Script
 from flux.simulate.signals import ending
+from flux.simulate.trace import Case
 from flux.simulate.workload.record import OptionError
 from flux.simulate.workload.text import digest
 from flux_engine.kernel import collector
@@ -104,7 +105,6 @@ class Settings:
 
 def make_engine(workload, policy, settings, outcome):
     """Return the engine for one run."""
-    epoch = workload.epoch or EPOCH
     if settings.engine == "instance":
         from flux.simulate.engine.instance import InstanceEngine as Engine
 
@@ -118,16 +118,8 @@ def make_engine(workload, policy, settings, outcome):
             "down": workload.down,
             "entry": policy.entry,
         }
-    engine = Engine(
-        workload.machine,
-        workload.jobs,
-        policy.path,
-        policy.args,
-        outcome,
-        epoch=epoch,
-        forecast=settings.forecast,
-        **more,
-    )
+    what = workload.machine, workload.jobs, policy.path, policy.args, outcome
+    engine = Engine(*what, epoch=workload.epoch or EPOCH, forecast=settings.forecast, **more)
     if settings.script is not None:
         settings.script.install(engine)
     if settings.failures is not None:
@@ -138,28 +130,24 @@ def make_engine(workload, policy, settings, outcome):
 def check_queues(workload, config):
     """Check that the queues of all jobs are configured.
 
-    If the configuration has no ``queues``, the queues of jobs are ignored.
-
-    Raises:
-        ValueError: a queue is not configured; the text has their names and numbers of jobs
+    If the configuration has no ``queues``, the queues of jobs are ignored. Raises ValueError with
+    the names and numbers of jobs of queues that are not configured.
     """
     known = config.get("queues") or workload.queues
     if not known:
         return
     default = default_queue(config)
-    others = collections.Counter(
-        name for job in workload.jobs if (name := job.queue or default) not in known
-    )
+    queues = (job.queue or default for job in workload.jobs)
+    others = collections.Counter(name for name in queues if name not in known)
     if not others:
         return
-    have = ", ".join(sorted(known))
     parts = [
         f"{count:,} for {name!r}" if name else f"{count:,} that name none"
         for name, count in others.most_common(5)
     ]
     raise ValueError(
         f"{sum(others.values()):,} of {len(workload.jobs):,} jobs are for queues that are not configured"
-        f" ({', '.join(parts)}); [queues] has {have}. Name them there, or a default in"
+        f" ({', '.join(parts)}); [queues] has {', '.join(sorted(known))}. Name them there, or a default in"
         " policy.jobspec.defaults.system.queue"
     )
 
@@ -168,9 +156,6 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
     """Run one policy.
 
     Args:
-        policy (Policy): the policy
-        policy (Policy): what to try
-        settings (Settings): the settings
         tell: None, or called with a dict of progress from time to time
         catch (bool): let SIGINT end the run with the results so far, and report an exception of the
             module in ``failed``
@@ -204,13 +189,9 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
     # A script or failures may remove nodes that jobs wait for, and jobs of the running instance may
     # never start.
     is_excused = engine.interrupted or bool(settings.script or settings.failures or settings.live)
+    refused = [] if is_excused else refusals.refused(outcome, settings)
     failed = failed or failure.reason_of(
-        outcome,
-        engine.log.lines,
-        policy.path,
-        is_excused,
-        engine.ended_at,
-        [] if is_excused else refusals.refused(outcome, settings),
+        outcome, engine.log.lines, policy.path, is_excused, engine.ended_at, refused
     )
     figures = metrics.figures(outcome)
     summary = {
@@ -253,35 +234,26 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
 
 
 def _reporter(outcome, engine, tell):
-    last = [time.perf_counter()]
-    began = last[0]
+    began = last = time.perf_counter()
 
     def report():
+        nonlocal last
         now = time.perf_counter()
-        if now - last[0] < REPORT_EVERY:
+        if now - last < REPORT_EVERY:
             return
-        last[0] = now
-        rate = outcome.done / (now - began)
-        left = len(outcome.submit) - outcome.done
-        tell(
-            {
-                "virtual": outcome.epoch + engine.now,
-                "done": outcome.done,
-                "jobs": len(outcome.submit),
-                "rate": rate,
-                "left": left / rate if rate > 0 else None,
-            }
-        )
+        last = now
+        done, jobs = outcome.done, len(outcome.submit)
+        rate = done / (now - began)
+        left = (jobs - done) / rate if rate > 0 else None
+        virtual = outcome.epoch + engine.now
+        tell({"virtual": virtual, "done": done, "jobs": jobs, "rate": rate, "left": left})
 
     return report
 
 
 def write(outcome, summary, policy, settings, directory):
-    """Write the files of one result.
-
-    Raises:
-        OSError: a file cannot be written; ``filename`` is its path
-    """
+    """Write the files of one result. Raises OSError if a file cannot be written; ``filename`` is
+    its path."""
     writers = {
         "jobs.csv": files.write_jobs,
         "schedule.json": files.write_schedule,
@@ -293,9 +265,7 @@ def write(outcome, summary, policy, settings, directory):
         writers["schedule.swf"] = files.write_swf
     os.makedirs(directory, exist_ok=True)
     for name, write_one in writers.items():
-        path = os.path.join(directory, name)
-        with files.naming(path):
-            write_one(outcome, path)
+        write_one(outcome, os.path.join(directory, name))
     files.write_json(provenance_of(settings, policy), os.path.join(directory, "provenance.json"))
     # Written last: its presence marks a complete result.
     files.write_json(plain(summary), os.path.join(directory, "summary.json"))
@@ -327,26 +297,27 @@ def plain(value):
     return value
 
 
+@dataclass
 class Task:
     """One run.
 
-    Args:
+    Attributes:
         case (Case): the workload, with its number in the study
-        policy (Policy): the policy
-        settings (Settings): the settings
         directory (str or None): directory of its files
         number (int): the policy's number in the study
         keep (bool): whether the result includes its `Outcome`, as ``outcome``
     """
 
-    def __init__(self, case, policy, settings, directory=None, number=1, keep=False):
-        self.case = case
-        self.workload = case.workload
-        self.policy = policy
-        self.settings = settings
-        self.directory = directory
-        self.number = number
-        self.keep = keep
+    case: Case
+    policy: Policy
+    settings: Settings
+    directory: Optional[str]
+    number: int
+    keep: bool
+
+    @property
+    def workload(self):
+        return self.case.workload
 
     @property
     def label(self):
@@ -354,15 +325,11 @@ class Task:
 
     def former_result(self):
         """Return the summary of an earlier run with the same provenance, or None."""
-        if self.directory is None:
-            return None
         try:
-            with open(os.path.join(self.directory, "provenance.json"), encoding="utf-8") as stream:
-                provenance = json.load(stream)
-            with open(os.path.join(self.directory, "summary.json"), encoding="utf-8") as stream:
-                summary = json.load(stream)
-        except (OSError, ValueError):
+            former = reading.Result(self.directory)
+        except ValueError:
             return None
+        provenance, summary = former.provenance, former.summary
         mine = json.loads(json.dumps(provenance_of(self.settings, self.policy)))
         for record in (mine, provenance):
             for key in ("command", "directory", "date", "host"):
@@ -373,16 +340,8 @@ class Task:
 
 
 def result_of(task, tell):
-    """Make one run, and write its files.
-
-    Args:
-        task (Task): the run
-        tell: called with a dict of progress from time to time
-
-    Returns:
-        (str, object): ``done`` and the summary, with ``start`` and perhaps ``outcome``, or
-        ``failed`` and the reason
-    """
+    """Make one run, and write its files; call ``tell(progress)`` from time to time. Return ``done``
+    and the summary, with ``start`` and perhaps ``outcome``, or ``failed`` and the reason."""
     try:
         outcome, summary = simulate(
             task.workload, task.policy, task.settings, tell, catch=True, seed=task.case.drawn
@@ -499,19 +458,15 @@ def run_all(tasks, at_once=None, progress=None):
     context = multiprocessing.get_context("fork")
     at_once = at_once or len(os.sched_getaffinity(0))
     results = [None] * len(tasks)
-    waiting = list(range(len(tasks)))
-    waiting.reverse()
+    waiting = list(reversed(range(len(tasks))))
     running = {}
     interrupted = []
 
     def interrupt(signum, frame):
         interrupted.append(signum)
         for _, child in running.values():
-            if child.pid is not None:
-                try:
-                    os.kill(child.pid, signal.SIGINT)
-                except ProcessLookupError:
-                    pass
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGINT)
 
     sys.stdout.flush()
     sys.stderr.flush()

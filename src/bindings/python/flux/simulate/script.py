@@ -89,11 +89,8 @@ class Script:
                 step.time = (step.time - today) % 86400
 
     def install(self, engine):
-        """Schedule the steps in `engine` (a LeanEngine).
-
-        Raises:
-            ScriptError: a job is not in the trace
-        """
+        """Schedule the steps in `engine` (a LeanEngine). Raises ScriptError if a job is not in the
+        trace."""
         known = {job.id for job in engine.jobs}
         for step in self.steps:
             if step.event is None:
@@ -111,7 +108,7 @@ class Script:
             try:
                 function(engine, step.words)
             except (ValueError, OSError) as exc:
-                text = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+                text = getattr(exc, "strerror", None) or str(exc)
                 raise ScriptError(f"{self.name}:{step.line}: {step.action}: {text}") from None
 
         return do
@@ -186,6 +183,10 @@ def _drain(engine, words):
     engine.resource.drain(_ranks(engine, words), " ".join(words[1:]) or None)
 
 
+def _undrain(engine, words):
+    engine.resource.undrain(_ranks(engine, words))
+
+
 def _shrink(engine, words):
     ranks = _ranks(engine, words)
     engine.end_jobs_on(ranks)
@@ -235,6 +236,10 @@ def _priority(engine, words):
     engine.manager.set_urgency(_job(engine, words[0]), urgency)
 
 
+def _extend(engine, words):
+    engine.extend(_job(engine, words[0]), _duration(words[1]))
+
+
 def _stop(engine, words):
     engine.interrupted = True
 
@@ -251,32 +256,19 @@ def _run(engine, words):
         raise ValueError(f"{shlex.join(words)}: exit code {done.returncode}")
 
 
+_SUBMIT_USAGE = "[nodes=N|cores=N] [run=TIME] [limit=TIME] [urgency=N] [queue=NAME] [id=ID]"
+
 #: action -> (function, minimum and maximum number of words, usage)
 ACTIONS = {
     "drain": (_drain, 1, 99, "RANKS [REASON]"),
-    "undrain": (
-        lambda engine, words: engine.resource.undrain(_ranks(engine, words)),
-        1,
-        1,
-        "RANKS",
-    ),
+    "undrain": (_undrain, 1, 1, "RANKS"),
     "down": (lambda engine, words: engine.take_down(_ranks(engine, words)), 1, 1, "RANKS"),
     "up": (lambda engine, words: engine.resource.up(_ranks(engine, words)), 1, 1, "RANKS"),
     "shrink": (_shrink, 1, 1, "RANKS"),
     "queue": (_queue, 1, 2, "stop|start [NAME]"),
-    "submit": (
-        _submit,
-        0,
-        9,
-        "[nodes=N|cores=N] [run=TIME] [limit=TIME] [urgency=N] [queue=NAME] [id=ID]",
-    ),
+    "submit": (_submit, 0, 9, _SUBMIT_USAGE),
     "cancel": (lambda engine, words: engine.manager.cancel(_job(engine, words[0])), 1, 1, "JOB"),
-    "extend": (
-        lambda engine, words: engine.extend(_job(engine, words[0]), _duration(words[1])),
-        2,
-        2,
-        "JOB TIME",
-    ),
+    "extend": (_extend, 2, 2, "JOB TIME"),
     "reload": (_reload, 0, 99, "[MODULE [ARG...]]"),
     "priority": (_priority, 2, 2, "JOB URGENCY"),
     "stop": (_stop, 0, 0, ""),

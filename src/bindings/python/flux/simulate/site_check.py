@@ -12,6 +12,7 @@ checked, since the files do not have the properties of nodes.
 """
 
 import zoneinfo
+from collections import Counter
 from datetime import date, datetime, time, timedelta, timezone
 
 from flux.simulate.results.reading import GRAIN
@@ -59,7 +60,7 @@ def tables_of(config):
 
 
 def broken(rows, tables, unit, cores):
-    """Return the first violation of a table, in words, or None.
+    """Return the first violation of a table (the entry, the job and the time), in words, or None.
 
     Args:
         rows (list of Row): the jobs
@@ -67,18 +68,14 @@ def broken(rows, tables, unit, cores):
             since the epoch
         unit (str): "node" or "core"
         cores (int): cores per node; 0 if nodes differ: rules of nodes are not checked then
-
-    Returns:
-        str or None: the entry violated, the job and the time
     """
-    parents = tables.get("parents") or {}
+    limits, budgets, licenses, sharing = (tables.get(name) or {} for name in TABLES)
+    of_nodes = unit, tables.get("parents") or {}, cores
     return (
-        exceeded(rows, tables.get("limits") or {}, unit, parents, cores)
-        or overdrawn(
-            rows, tables.get("budgets") or {}, unit, parents, cores, tables.get("epoch", 0)
-        )
-        or oversold(rows, tables.get("licenses") or {})
-        or strangers(rows, tables.get("sharing") or {}, unit, parents, cores)
+        exceeded(rows, limits, *of_nodes)
+        or overdrawn(rows, budgets, *of_nodes, tables.get("epoch", 0))
+        or oversold(rows, licenses)
+        or strangers(rows, sharing, *of_nodes)
     )
 
 
@@ -96,22 +93,15 @@ def oversold(rows, licenses):
 
 def strangers(rows, rules, unit, parents, cores):
     """Return the first job on a node claimed by others, or None; arguments as for `broken`."""
-    if (
-        unit == "node"
-        or not cores
-        or not rules
-        or any(rule.get("properties") for rule in rules.values())
-    ):
+    by_properties = any(rule.get("properties") for rule in rules.values())
+    if unit == "node" or not cores or not rules or by_properties:
         return None
     modes = {}
     on = {}  # node -> jobs on it
     for sign, row in changes_of(rows):
         if row.queue not in modes:
-            modes[row.queue] = max(
-                (rule["mode"] for rule in rules.values() if _is_for(rule, row, parents)),
-                key=MODES.index,
-                default="free",
-            )
+            given = [rule["mode"] for rule in rules.values() if _is_for(rule, row, parents)]
+            modes[row.queue] = max(given, key=MODES.index, default="free")
         for node in {member // cores for member in idset.members(row.units())}:
             there = on.setdefault(node, [])
             if sign < 0:
@@ -119,11 +109,8 @@ def strangers(rows, rules, unit, parents, cores):
                 continue
             for other in there:
                 for mode in (modes[row.queue], modes[other.queue]):
-                    if (
-                        mode == "node"
-                        or mode != "free"
-                        and getattr(row, mode) != getattr(other, mode)
-                    ):
+                    apart = mode in ("bank", "user") and getattr(row, mode) != getattr(other, mode)
+                    if mode == "node" or apart:
                         return (
                             f"sharing: job {row.id} started at {row.start:g} s on node {node} beside job {other.id},"
                             f" where {mode}s are kept apart"
@@ -151,24 +138,23 @@ def _is_for(table, row, parents):
     return not queues or row.queue in queues or parents.get(row.queue) in queues
 
 
-def exceeded(rows, limits, unit, parents, cores=0):
+def exceeded(rows, limits, unit, parents, cores):
     """Return the first excess of a limit, or None; arguments as for `broken`."""
-    for name, limit in limits.items():
-        for whose, its in _by_key(rows, limit, parents):
-            text = _first_excess(its, limit.get("max") or {}, unit, cores)
-            if text is not None:
-                return f"limit {name}: {whose}: {text}"
-    return None
+    return _first("limit", rows, limits, parents, _first_excess, unit, cores)
 
 
 def overdrawn(rows, budgets, unit, parents, cores, epoch):
     """Return the first start with too little budget left, or None; arguments as for `broken`, and
     the start of the workload in seconds since the epoch."""
-    for name, budget in budgets.items():
-        for whose, its in _by_key(rows, budget, parents):
-            text = _first_overdraft(its, budget, unit, cores, epoch)
+    return _first("budget", rows, budgets, parents, _first_overdraft, unit, cores, epoch)
+
+
+def _first(kind, rows, table, parents, check, *more):
+    for name, entry in table.items():
+        for whose, its in _by_key(rows, entry, parents):
+            text = check(its, entry, *more)
             if text is not None:
-                return f"budget {name}: {whose}: {text}"
+                return f"{kind} {name}: {whose}: {text}"
     return None
 
 
@@ -195,18 +181,16 @@ def _applies(limit, row, parents):
     return _is_for(limit, row, parents)
 
 
-def _first_excess(rows, most, unit, cores):
+def _first_excess(rows, limit, unit, cores):
     """Return the first time at which the jobs together exceed a limit, in words, or None."""
-    jobs, on, nodes = 0, {}, {}
+    most = limit.get("max") or {}
+    jobs, on, nodes = 0, Counter(), Counter()
     for sign, row in changes_of(rows):
         jobs += sign
         members = list(idset.members(row.units()))
-        for counts, keys in (
-            (on, members),
-            (nodes, {one // cores for one in members} if cores else ()),
-        ):
+        for counts, keys in ((on, members), (nodes, {one // (cores or 1) for one in members})):
             for key in keys:
-                counts[key] = counts.get(key, 0) + sign
+                counts[key] += sign
                 if not counts[key]:
                     del counts[key]
         used = {"jobs": jobs, f"{unit}s": len(on)}

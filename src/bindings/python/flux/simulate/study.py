@@ -55,7 +55,7 @@ def provenance(case, settings, files=(), options=None, command=None):
     # Imported here: it hashes 2.6 MB and calls git, 50 ms that a call without results saves.
     from flux.simulate import origin
 
-    workload = case.workload
+    workload, machine = case.workload, case.workload.machine
     known = [path for path in files if path and os.path.isfile(path)]
     record = {
         "files": [{"path": os.path.abspath(path), "sha256": digest(path)} for path in known],
@@ -65,12 +65,10 @@ def provenance(case, settings, files=(), options=None, command=None):
         "variant": {key: str(value) for key, value in case.variant.items()},
         "engine": settings.engine,
         "machine": {
-            "nodes": workload.machine.nodes,
-            "cores": workload.machine.cores,
-            "gpus": workload.machine.gpus,
-            "cores_per_node": workload.machine.cores_per_node
-            if workload.machine.is_uniform
-            else None,
+            "nodes": machine.nodes,
+            "cores": machine.cores,
+            "gpus": machine.gpus,
+            "cores_per_node": machine.cores_per_node if machine.is_uniform else None,
             "unit": workload.unit,
             "units": workload.units,
             "last_unit": workload.units - 1,
@@ -84,7 +82,7 @@ def provenance(case, settings, files=(), options=None, command=None):
     tables = tables_of(settings.config)
     if tables:
         record["tables"] = {**tables, "epoch": workload.epoch or EPOCH}
-    topology = groups_of(settings.config, workload.machine.R)
+    topology = groups_of(settings.config, machine.R)
     if topology:
         record["topology"] = topology
         record["queues_constrain"] = queues_constrain(settings.config)
@@ -149,10 +147,9 @@ class Run:
         }
 
     def __repr__(self):
-        where = "".join(f", {text}" for text in (variant_text(self.variant),) if text)
-        seed = "" if self.seed is None else f", seed {self.seed}"
-        failed = ", failed" if self.failed else ""
-        return f"<Run of {self.policy!r}{where}{seed}{failed}>"
+        seed = "" if self.seed is None else f"seed {self.seed}"
+        about = [variant_text(self.variant), seed, "failed" if self.failed else ""]
+        return f"<Run of {', '.join([repr(self.policy), *filter(None, about)])}>"
 
     @property
     def jobs(self):
@@ -244,25 +241,16 @@ class Runs(list):
     def losses(self):
         """Compare waits with those under the first policy, a row per policy and workload: see
         `results.losses`."""
-        return as_table(
-            [
-                {"policy": one.policy, **one.variant, "seed": one.seed, **found}
-                for first, one in self._pairs()
-                for found in [
-                    losses.losses(first.outcome.start, one.outcome.start, _asked(one.workload))
-                ]
-            ]
-        )
-
-    def _pairs(self):
-        """Yield (first policy, other policy) on each workload, without failed ones."""
-        bases = {}
+        rows, bases = [], {}
         for one in self:
             case = (tuple(one.variant.items()), one.seed)
             if one.number == 1:
                 bases[case] = one
-            elif case in bases and not one.failed and not bases[case].failed:
-                yield bases[case], one
+            elif not one.failed and not bases[case].failed:
+                starts = bases[case].outcome.start, one.outcome.start
+                found = losses.losses(*starts, _asked(one.workload))
+                rows.append({"policy": one.policy, **one.variant, "seed": one.seed, **found})
+        return as_table(rows)
 
     def report(self, path):
         """Write the report to a file.
@@ -273,13 +261,9 @@ class Runs(list):
         from flux.simulate.report.page import write_report
 
         work = self[0].workload
-        write_report(
-            path,
-            [one.summary for one in self],
-            work.name,
-            work.notes.lines(),
-            losses_of_first([(one.summary, one.workload, one.outcome.start) for one in self]),
-        )
+        summaries = [one.summary for one in self]
+        runs = [(one.summary, one.workload, one.outcome.start) for one in self]
+        write_report(path, summaries, work.name, work.notes.lines(), losses_of_first(runs))
 
 
 def _asked(workload):
@@ -287,17 +271,8 @@ def _asked(workload):
 
 
 def losses_of_first(results):
-    """Return the losses of each policy against the first, on the first workload.
-
-    Args:
-        results (list): (summary, workload, starts or None) per run
-
-    Returns:
-        list of dict: results of `losses.losses`, for each policy but the first; [] if one is not
-        comparable
-    """
-    if not results:
-        return []
+    """Return the losses (`losses.losses`) of each policy against the first, on the first workload,
+    from (summary, workload, starts or None) per run; [] if one is not comparable."""
     work = results[0][1]
     same = [(starts, summary) for summary, other, starts in results if other is work]
     good = [starts for starts, summary in same if not summary.get("failed")]

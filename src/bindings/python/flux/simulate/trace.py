@@ -27,11 +27,7 @@ def sample_path():
 
 
 def read_config(path):
-    """Read a TOML configuration into a dict.
-
-    Raises:
-        ValueError: the file cannot be read
-    """
+    """Read a TOML configuration into a dict. Raises ValueError if the file cannot be read."""
     from flux_engine.formats.config import parse_toml
 
     try:
@@ -42,11 +38,8 @@ def read_config(path):
 
 
 def read_R(path):
-    """Read a file with a resource set (RFC 20) into a `Machine`.
-
-    Raises:
-        ValueError: the file cannot be read, or is not a resource set
-    """
+    """Read a file with a resource set (RFC 20) into a `Machine`. Raises ValueError if the file
+    cannot be read, or is not a resource set."""
     try:
         with open(path, encoding="utf-8") as stream:
             R = json.load(stream)
@@ -81,28 +74,19 @@ class Case:
     @property
     def directory(self):
         """Directory of its results below the study's; "" if there is only one case."""
-        parts = [variant_slug(self.variant)] if self.variant else []
-        if self.seed is not None:
-            parts.append(f"seed-{self.seed}")
-        return os.path.join(*parts) if parts else ""
+        slug = variant_text(self.variant).replace(" ", "_").replace("=", "-")
+        return os.path.join(slug, "" if self.seed is None else f"seed-{self.seed}").rstrip("/")
 
     @property
     def label(self):
         """Name of the workload in its study."""
-        parts = [variant_text(self.variant)] if self.variant else []
-        if self.seed is not None:
-            parts.append(f"seed {self.seed}")
-        return ", ".join(parts)
+        parts = [variant_text(self.variant), "" if self.seed is None else f"seed {self.seed}"]
+        return ", ".join(filter(None, parts))
 
 
 def variant_text(variant):
     """Format a variant: ``nodes=64 scale-arrivals=0.8``."""
     return " ".join(f"{key.replace('_', '-')}={value}" for key, value in variant.items())
-
-
-def variant_slug(variant):
-    """Format a variant as the name of a directory."""
-    return variant_text(variant).replace(" ", "_").replace("=", "-")
 
 
 class Trace:
@@ -170,11 +154,10 @@ class Trace:
             self.config = {**self.config, "amounts": amounts}
         self._config_name = config if isinstance(config, str) else "of the configuration"
         self.R = R
-        machine = self._machine()
+        machine = self.machine
         if machine is not None and not (nodes is cores_per_node is gpus_per_node is None):
-            raise OptionError(
-                f"nodes, cores and GPUs per node make a machine; {machine.source} is another one"
-            )
+            text = f"nodes, cores and GPUs per node make a machine; {machine.source} is another one"
+            raise OptionError(text)
         self.seed = seed
         self.shake = shake
         swept = {"nodes": nodes, "limits": limits, "scale_arrivals": scale_arrivals}
@@ -207,17 +190,17 @@ class Trace:
             return file_of(one, self)
         return sample_path() if one == SAMPLE and not os.path.exists(one) else os.fspath(one)
 
-    def _machine(self):
+    @property
+    def machine(self):
+        """The `Machine` of R or the configuration, or None: taken from the trace."""
         from flux_engine.resource import sources
 
         R = sources.from_config(self.config)
-        if self.R is not None:
-            if R is not None:
-                raise OptionError(
-                    "R and the resource.config of the configuration: give one of them"
-                )
-            return read_R(self.R) if isinstance(self.R, str) else Machine(self.R, "as given")
-        return None if R is None else Machine(R, self._config_name)
+        if self.R is None:
+            return None if R is None else Machine(R, self._config_name)
+        if R is not None:
+            raise OptionError("R and the resource.config of the configuration: give one of them")
+        return read_R(self.R) if isinstance(self.R, str) else Machine(self.R, "as given")
 
     @property
     def is_model(self):
@@ -228,11 +211,6 @@ class Trace:
     def sweeps(self):
         """Names of the options with several values."""
         return tuple(self._swept)
-
-    @property
-    def machine(self):
-        """The `Machine` of R or the configuration, or None: taken from the trace."""
-        return self._machine()
 
     def workload(self, seed=None, shake=None, **variant):
         """Read the trace, or run the model.
@@ -250,15 +228,9 @@ class Trace:
         """
         own = {key: values[0] for key, values in self._swept.items()}
         shake = self.shake if shake is None else shake
-        options = {**self._options, **own, **variant}
-        workload = build(
-            Options(
-                machine=self._machine(),
-                seed=self.seed if seed is None else seed,
-                shake=shake or 0.0,
-                **options,
-            )
-        )
+        options = {**self._options, **own, **variant, "machine": self.machine}
+        options["seed"] = self.seed if seed is None else seed
+        workload = build(Options(shake=shake or 0.0, **options))
         if shake:
             workload.shaken = 0.0 if self.is_model else shake
             workload.notes.fact(f"submissions are shaken by up to {shake:g} s")

@@ -78,7 +78,7 @@ def tune_main(argv):
     except KeyboardInterrupt:
         return 130
     if options.json:
-        print(json.dumps(found.as_dict(), indent=1))
+        print(json.dumps(vars(found), indent=1))
     else:
         print("\n".join(text_of(found)))
     for name, reason in found.dropped.items():
@@ -111,10 +111,8 @@ def text_of(found):
         )
     for name, row in found.classes.items():
         change = row["chosen"] / row["against"] - 1 if row["against"] else 0.0
-        yield (
-            f"{'mean wait, size ' + name:<30}{span_text(row['against']):>12}{span_text(row['chosen']):>12}"
-            f"   {_percent(change)}"
-        )
+        means = f"{span_text(row['against']):>12}{span_text(row['chosen']):>12}"
+        yield f"{'mean wait, size ' + name:<30}{means}   {_percent(change)}"
     yield ""
     yield from _who_pays(found)
     yield ""

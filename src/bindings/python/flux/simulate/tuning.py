@@ -19,7 +19,6 @@ from typing import Optional
 
 from flux.simulate import policy, run
 from flux.simulate.results import losses, metrics, statistics
-from flux.simulate.results.outcome import REJECTED
 from flux.simulate.study import tasks_of
 from flux.simulate.trace import SHAKE, Case, Trace
 from flux.simulate.workload.record import OptionError
@@ -85,10 +84,6 @@ class Tuning:
     losses: dict = field(default_factory=dict)
     classes: dict = field(default_factory=dict)
 
-    def as_dict(self):
-        """Return all attributes, for JSON."""
-        return dict(vars(self))
-
 
 def tune(
     trace,
@@ -135,17 +130,9 @@ def tune(
         raise OptionError(f"against {against!r}: expected one policy")
     parts = _Splits(trace, splits, versions)
     settings = run.Settings(config=trace.config)
-    found = Tuning(
-        figure,
-        policies[0].name,
-        [one.name for one in policies[1:]],
-        {},
-        None,
-        splits,
-        parts.jobs,
-        parts.versions,
-        parts.unit,
-    )
+    first, *names = (one.name for one in policies)
+    sizes = splits, parts.jobs, parts.versions
+    found = Tuning(figure, first, names, {}, None, *sizes, parts.unit)
 
     def outcomes(cases, some):
         """Run policies on splits. Return {policy number: [Outcome or error text]}."""
@@ -167,16 +154,14 @@ def tune(
     base = []
     means = {}
     for one in policies:
-        failure = next((text for text in tried[one] if isinstance(text, str)), None)
+        failure = _failure(tried[one])
         if failure is not None and one is policies[0]:
             raise RuntimeError(f"{one.name}: {failure}")
         if failure is not None:
             found.dropped[one.name] = failure
             continue
-        values = [
-            _figures(outcome, counted)[figure]
-            for outcome, (_, counted) in zip(tried[one], choosing)
-        ]
+        pairs = zip(tried[one], choosing)
+        values = [_figures(outcome, counted)[figure] for outcome, (_, counted) in pairs]
         base = base or values  # the first policy, which the others are compared with
         means[one] = metrics.mean([_change(*pair) for pair in zip(base, values)])
     best = min(means, key=lambda one: (means[one], one is not policies[0]))
@@ -185,12 +170,16 @@ def tune(
     judging = parts.judging()
     judged = outcomes(judging, [policies[0], best])
     for one, some in judged.items():
-        failure = next((text for text in some if isinstance(text, str)), None)
-        if failure is not None:
-            raise RuntimeError(f"{one.name}: {failure}")
+        if _failure(some) is not None:
+            raise RuntimeError(f"{one.name}: {_failure(some)}")
     found.chosen = best.name
     _judge(found, judged[policies[0]], judged[best], judging, parts.versions)
     return found
+
+
+def _failure(outcomes):
+    """Return the first error text among outcomes, or None."""
+    return next((text for text in outcomes if isinstance(text, str)), None)
 
 
 class _Splits:
@@ -242,11 +231,8 @@ class _Splits:
             shake = SHAKE if self._trace.shake is None else self._trace.shake
             seeds = [self._trace.seed + version for version in range(1, self.versions + 1)]
             versions = [(seed, self._trace.workload(seed, shake)) for seed in seeds]
-        return [
-            self._case(number, version)
-            for number in range(1, self._splits, 2)
-            for version in versions
-        ]
+        numbers = range(1, self._splits, 2)
+        return [self._case(number, version) for number in numbers for version in versions]
 
     def _case(self, number, version=None):
         """Return one split, of a shaken version of the trace (seed and workload) or of the trace
@@ -270,13 +256,7 @@ class _Splits:
 def _counted(outcome, counted):
     """Return the indices of the counted jobs that started."""
     jobs = outcome.workload.jobs
-    return [
-        index
-        for index in range(len(jobs))
-        if (counted is None or jobs[index].id in counted)
-        and outcome.how[index] != REJECTED
-        and outcome.start[index] == outcome.start[index]
-    ]
+    return [i for i in outcome.started() if counted is None or jobs[i].id in counted]
 
 
 def _figures(outcome, counted):
@@ -289,9 +269,7 @@ def _figures(outcome, counted):
     area = math.fsum(areas)
     return {
         "wait_mean": metrics.mean(waits),
-        "bsld_mean": metrics.mean(
-            [metrics.bounded_slowdown(wait, length) for wait, length in zip(waits, runs)]
-        ),
+        "bsld_mean": metrics.mean(list(map(metrics.bounded_slowdown, waits, runs))),
         "wait_weighted": math.fsum(map(float.__mul__, areas, waits)) / area if area else 0.0,
         "wait_max": max(waits, default=0.0),
     }
@@ -339,12 +317,5 @@ def _judge(found, against, chosen, judging, versions):
             entry[1] += first.start[index] - first.submit[index]
             entry[2] += second.start[index] - second.submit[index]
     found.losses = losses.losses(*starts, jobs)
-    found.classes = {
-        name: {
-            "jobs": classes[name][0],
-            "against": classes[name][1] / classes[name][0],
-            "chosen": classes[name][2] / classes[name][0],
-        }
-        for _, name in metrics.SIZES
-        if name in classes
-    }
+    sizes = [name for _, name in metrics.SIZES]
+    found.classes = metrics.means(classes, sizes, "against", "chosen")

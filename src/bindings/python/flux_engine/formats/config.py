@@ -100,14 +100,6 @@ def load_path(path):
         raise ConfigError(f"{path}: {exc.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not UTF-8 text") from None
-    if path.endswith(".json"):
-        try:
-            config = json.loads(text)
-        except ValueError as exc:
-            raise ConfigError(f"{path}: JSON parse error: {exc}") from None
-        if not isinstance(config, dict):
-            raise ConfigError(f"{path}: expected a JSON object")
-        return config
     return parse_toml(text, path)
 
 

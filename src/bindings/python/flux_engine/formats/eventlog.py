@@ -3,7 +3,10 @@
 
 from json.encoder import encode_basestring_ascii as _quote
 
+from flux_engine.formats import form
 from flux_engine.formats.jsontext import dumps, loads
+
+_EVENT = {"timestamp": float, "name": str, "context?": dict}
 
 
 def encode(timestamp, name, context=None):
@@ -28,18 +31,8 @@ def parse_event(line):
     try:
         event = loads(line)
     except RecursionError:
-        raise ValueError("eventlog: event is nested too deeply") from None
-    if not isinstance(event, dict):
-        raise ValueError("eventlog: event is not an object")
-    timestamp = event.get("timestamp")
-    if isinstance(timestamp, bool) or not isinstance(timestamp, (int, float)):
-        raise ValueError("eventlog: timestamp is missing or not a number")
-    if not 0 < timestamp < float("inf"):
-        raise ValueError(f"eventlog: timestamp {timestamp} is not above 0")
-    if not isinstance(event.get("name"), str):
-        raise ValueError("eventlog: name is missing or not a string")
-    if not isinstance(event.get("context", {}), dict):
-        raise ValueError("eventlog: context is not an object")
+        raise ValueError("an event is nested too deeply") from None
+    form.check(event, _EVENT, "an event")
     return event
 
 

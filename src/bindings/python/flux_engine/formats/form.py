@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The form of external input: payloads of requests, tables of a configuration, jobspecs.
+"""The form of external input: payloads of requests, tables of a configuration.
 
 A form is a type or a tuple of types (float also takes an int, int does not take a bool); ``object`` for any value; a list with
 one form, for an array of such; a dict of key -> form, where a key that ends with ``?`` may be missing and others may be there, or
@@ -18,16 +18,6 @@ _NAMES = {
     bool: "true or false",
     list: "an array",
     dict: "an object",
-}
-
-#: jansson's names of the types; a bool is called by its value.
-_JANSSON = {
-    dict: "object",
-    list: "array",
-    str: "string",
-    int: "integer",
-    float: "real",
-    type(None): "null",
 }
 
 
@@ -85,21 +75,6 @@ def _check_object(value, form, where):
         for key in value:
             if key not in form and f"{key}?" not in form:
                 raise ValueError(f"{where}: unknown key {quote(key)}")
-
-
-def expect(value, wanted, where):
-    """Check a value of the configuration that flux-core unpacks with jansson; the error has jansson's words.
-
-    Args:
-        wanted (str): "object", or "true or false"
-        where (str): begins the text
-
-    Raises:
-        OSError: EINVAL, with the type expected and the type found
-    """
-    found = _JANSSON.get(type(value)) or str(value).lower()
-    if found not in wanted.split(" or "):
-        raise OSError(errno.EINVAL, f"{where}: Expected {wanted}, got {found}")
 
 
 def check_table(table, form, where):

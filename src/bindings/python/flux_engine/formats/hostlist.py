@@ -15,19 +15,18 @@ _REST = re.compile(r"(?:\[[^\]]*\]|[^\[\],])*")
 _TRAILING = re.compile(r"[0-9]{1,18}\Z")
 
 
-def decode(text, limit=MAX_HOSTS):
+def decode(text):
     """Return the host names of a hostlist as a list of str.
 
     Args:
         text (str): for example ``"fluke[0-3,7],login"``; ``""`` is empty.
-        limit (int): the longest list allowed.
 
     Raises:
-        ValueError: malformed, or more than ``limit`` names.
+        ValueError: malformed, or more than `MAX_HOSTS` names.
     """
     found = list(ranges(text))
-    if sum([high - low + 1 for _, low, high, _, _ in found]) > limit:
-        raise ValueError(f"hostlist {quote(text)}: more than {limit} hosts")
+    if sum([high - low + 1 for _, low, high, _, _ in found]) > MAX_HOSTS:
+        raise ValueError(f"hostlist {quote(text)}: more than {MAX_HOSTS} hosts")
     hosts = []
     for prefix, low, high, width, suffix in found:
         if width is None:

@@ -7,17 +7,8 @@ runs.  Its size depends on the number of runs, not on the number of members,
 and an id is a member when an odd number of bounds are at or below it.
 """
 
-import bisect
-import re
-
-from flux_engine.formats.quote import quote
-
-#: greatest id that is read from text
+#: the greatest id
 MAX_ID = 4294967295
-
-_ID = r"(?:0|[1-9][0-9]{0,9})"
-_ITEM = rf"{_ID}(?:-{_ID})?"
-_IDSET = re.compile(rf"{_ITEM}(?:,{_ITEM})*")
 
 
 def decode(text):
@@ -31,28 +22,15 @@ def decode(text):
         ValueError: not an idset, not strictly ascending, or an id above
             4294967295.
     """
-    body = text
-    if body[:1] == "[" and body[-1:] == "]" and len(body) > 1:
-        body = body[1:-1]
-    if not body:
-        return []
-    if not _IDSET.fullmatch(body):
-        raise ValueError(f"idset {quote(text)}: expected ascending ids such as 0-3,7")
+    # Imported here: `flux.resource` imports the bindings, which import this file.
+    from flux.resource.pool.masks import intervals
+
     bounds = []
-    last = -1  # greatest id so far
-    for item in body.split(","):
-        low, dash, high = item.partition("-")
-        lo = int(low)
-        hi = int(high) if dash else lo
-        if lo > hi or lo <= last:
-            raise ValueError(f"idset {quote(text)}: {item} is not in ascending order")
-        if lo == last + 1 and bounds:
-            bounds[-1] = hi + 1
+    for low, high in intervals(text):
+        if bounds and bounds[-1] == low:
+            bounds[-1] = high + 1
         else:
-            bounds += (lo, hi + 1)
-        last = hi
-    if last > MAX_ID:
-        raise ValueError(f"idset {quote(text)}: {last} is above {MAX_ID}")
+            bounds += (low, high + 1)
     return bounds
 
 
@@ -161,19 +139,3 @@ def intersect(a, b):
 
 def difference(a, b):
     return combine(a, b, DIFFERENCE)
-
-
-class Members:
-    """The members of a set, not expanded, since it may be arbitrarily large."""
-
-    def __init__(self, bounds):
-        self.bounds = bounds
-
-    def __contains__(self, id):
-        return bisect.bisect_right(self.bounds, id) % 2 == 1
-
-    def __len__(self):
-        return count(self.bounds)
-
-    def __iter__(self):
-        return members(self.bounds)

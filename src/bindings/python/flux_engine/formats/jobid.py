@@ -51,8 +51,18 @@ def dothex(value):
 
 def kvs_dir(value):
     """The job's directory in the KVS (RFC 16)."""
-    text = f"{value:016x}"
-    return f"job.{text[:4]}.{text[4:8]}.{text[8:12]}.{text[12:]}"
+    return f"job.{dothex(value)}"
+
+
+#: name of an encoding -> function of the integer
+FORMS = {
+    "dec": str,
+    "hex": "0x{:x}".format,
+    "kvs": kvs_dir,
+    "dothex": dothex,
+    "f58": f58,
+    "f58plain": f58plain,
+}
 
 
 def decode(text):

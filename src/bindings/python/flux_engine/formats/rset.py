@@ -194,18 +194,6 @@ class RSet:
             old = self.have.get(rank)
             self.have[rank] = more if old is None else _union(old, more)
 
-    def set_property(self, name, ranks=None):
-        """Give ranks (a set; default: all) a property.
-
-        Raises:
-            ValueError: not a name for a property, or a rank is not there
-        """
-        constraint.check_property(name)
-        members = set(self.have) if ranks is None else ranks
-        for rank in sorted(members - self.have.keys()):
-            raise ValueError(f"rank {rank} not found in target resource list")
-        self.properties[name] = self.properties.get(name, set()) | members
-
     # -- parts and combinations ------------------------------------------------------------------
 
     def copy(self):

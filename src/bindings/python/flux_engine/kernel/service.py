@@ -40,8 +40,7 @@ def request(method, guest=False, streaming=False, form=None):
     Args:
         method (str): the part of the topic after the service name
         guest (bool): users other than the instance owner may call it
-        streaming (bool or str): a request without the streaming flag is answered EPROTO (RFC 6), with
-            this text if it is one
+        streaming (bool): a request without the streaming flag is answered EPROTO (RFC 6)
         form (dict): the form of the payload, see `formats.form`; without one a payload that is not an
             object counts as none. ``object``: any payload, JSON or not; the method itself checks it
     """
@@ -106,8 +105,7 @@ class ServiceTask(Task):
         if not guest and not msg.rolemask & message.ROLE_OWNER:
             self.refuse(msg, errno.EPERM, GUEST_REFUSED)
         elif streaming and not msg.flags & message.FLAG_STREAMING:
-            text = streaming if isinstance(streaming, str) else os.strerror(errno.EPROTO)
-            self.refuse(msg, errno.EPROTO, text)
+            self.refuse(msg, errno.EPROTO, os.strerror(errno.EPROTO))
         else:
             form = self.service.forms.get(msg.topic)
             if form is not object:
@@ -162,8 +160,6 @@ class Service:
     """
 
     name = ""
-    #: further service names it holds
-    also = ()
 
     def __init__(self, ctx, *args):
         self.ctx = ctx
@@ -180,24 +176,21 @@ class Service:
 
     def add_method(self, method, function, guest=False, streaming=False, form=None):
         """Handle ``NAME.method`` by ``function(msg)``; arguments as for `request`."""
-        for name in (self.name, *self.also):
-            self.methods[f"{name}.{method}"] = (function, guest, streaming)
-            if form is not None:
-                self.forms[f"{name}.{method}"] = form
+        self.methods[f"{self.name}.{method}"] = (function, guest, streaming)
+        if form is not None:
+            self.forms[f"{self.name}.{method}"] = form
 
     def remove_method(self, method):
-        for name in (self.name, *self.also):
-            self.methods.pop(f"{name}.{method}", None)
-            self.forms.pop(f"{name}.{method}", None)
+        self.methods.pop(f"{self.name}.{method}", None)
+        self.forms.pop(f"{self.name}.{method}", None)
 
     def start(self):
-        """Register the service names and start answering.
+        """Register the service's name and start answering.
 
         Raises:
-            FileExistsError: a name is taken
+            FileExistsError: the name is taken
         """
-        for name in (self.name, *self.also):
-            self.kernel.add_service(name, self.task)
+        self.kernel.add_service(self.name, self.task)
         self.task.start()
 
     def begin(self):

@@ -13,26 +13,19 @@ from flux_engine.kernel.task import DEBUG_FLAGS
 
 
 def ping(task, msg):
-    """Return the payload, with the request's details as the module saw them."""
+    """Return the payload, with the sender's credentials as the module saw them."""
     try:
         body = msg.body
     except ValueError:
         body = None
     if not isinstance(body, dict):
-        number = errno.ENOMEM if isinstance(body, list) else errno.EPROTO
-        raise OSError(number, os.strerror(number))
-    route = "!".join(uuid[-8:] for uuid in (msg.sender.uuid, task.uuid))
-    return {
-        **body,
-        "route": route,
-        "userid": msg.userid,
-        "rolemask": msg.rolemask,
-        "rank": 0 if msg.nodeid == message.NODEID_ANY else msg.nodeid,
-    }
+        raise OSError(errno.EPROTO, os.strerror(errno.EPROTO))
+    rank = 0 if msg.nodeid == message.NODEID_ANY else msg.nodeid
+    return {**body, "userid": msg.userid, "rolemask": msg.rolemask, "rank": rank}
 
 
 def debug(task, msg):
-    """``{op: setbit|clrbit|set|clr, flags}`` -> ``{flags}``: change the debug word, and return it."""
+    """``{op: setbit|clrbit, flags}`` -> ``{flags}``: change the debug word, and return it."""
     body = msg.body or {}
     op, flags = body.get("op"), body.get("flags", 0)
     word = task.aux.get(DEBUG_FLAGS, 0)
@@ -42,12 +35,8 @@ def debug(task, msg):
         word |= flags
     elif op == "clrbit":
         word &= ~flags
-    elif op == "set":
-        word = flags
-    elif op == "clr":
-        word = 0
     else:
-        raise OSError(errno.EPROTO, f"{msg.topic}: op={op!r}: expected setbit, clrbit, set or clr")
+        raise OSError(errno.EPROTO, f"{msg.topic}: op={op!r}: expected setbit or clrbit")
     task.aux[DEBUG_FLAGS] = word
     return {"flags": word}
 
@@ -78,8 +67,6 @@ def attach(service):
     for method, (function, guest) in METHODS.items():
         if f"{service.name}.{method}" not in service.methods:
             service.add_method(method, _handler(service, function), guest)
-    # `ping` itself refuses payloads that are not objects.
-    service.forms.setdefault(f"{service.name}.ping", object)
     service.add_method("shutdown", lambda msg: _shutdown(service))
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Acting on jobs: submit, raise, urgency, purge."""
 
-import json
 import sys
 
 import flux
@@ -27,11 +26,7 @@ def submit(args):
                 text = file.read()
         except OSError as exc:
             raise CommandError(f"{args.jobspec}: {exc.strerror}") from None
-    try:
-        jobspec = json.loads(text)
-    except ValueError as exc:
-        raise CommandError(f"jobspec: invalid JSON: {exc}") from None
-    payload = {"jobspec": jobspec, "urgency": args.urgency, "flags": flags}
+    payload = {"jobspec": text, "urgency": args.urgency, "flags": flags}
     print(JobID(flux.Flux().rpc("job-ingest.submit", payload).get()["id"]))
 
 
@@ -60,11 +55,8 @@ def urgency(args):
 
 def purge(args):
     handle = flux.Flux()
-    limits = {"age_limit": -1.0, "num_limit": args.num_limit, "batch": 50, "force": args.force}
-    count = some = handle.rpc("job-manager.purge", limits).get()["count"]
-    while args.force and some == limits["batch"]:
-        some = handle.rpc("job-manager.purge", limits).get()["count"]
-        count += some
+    limits = {"num_limit": args.num_limit, "force": args.force}
+    count = handle.rpc("job-manager.purge", limits).get()["count"]
     inactive = handle.rpc("job-manager.stats-get").get()["inactive_jobs"]
     if args.force:
         print(f"purged {count} inactive jobs, {inactive} remaining")
@@ -87,7 +79,5 @@ def add_commands(parser):
     one.add_argument("id", metavar="JOBID", type=JobID)
     one.add_argument("urgency", help="0 to 31, HOLD, EXPEDITE or DEFAULT")
     one = parser.command("purge", purge, "remove the oldest inactive jobs")
-    one.add_argument(
-        "--num-limit", metavar="N", type=int, default=-1, help="until so many are left"
-    )
+    one.add_argument("--num-limit", metavar="N", type=int, required=True, help="until N are left")
     one.flag("-f", "--force", text="do it, do not only count")

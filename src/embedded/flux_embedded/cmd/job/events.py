@@ -6,46 +6,35 @@ import time
 
 import flux
 from flux.eventlog import EventLogFormatter
-from flux.job import JobID
+from flux.job import JobID, event_watch_async
 from flux.util import parse_fsd
-from flux_embedded.cmd.lib.watch import watch_events
 from flux_engine.command.errors import CommandError
 from flux_engine.formats.jsontext import encoder
 
 TIME_FORMS = ("raw", "iso", "offset", "human")
-#: short names of eventlogs
-LOGS = {
-    None: "eventlog",
-    "exec": "guest.exec.eventlog",
-    "input": "guest.input",
-    "output": "guest.output",
-}
-
 
 compact = encoder(ensure_ascii=False)
 
 
 def _formatter(args):
-    form = "human" if args.human else args.time_format
-    return EventLogFormatter(args.format, form, "never")
+    return EventLogFormatter(args.format, "human" if args.human else args.time_format, "never")
 
 
-def _missing(args, path):
-    if path == "eventlog":
-        return CommandError(f"job {args.id.orig} not found")
-    return CommandError(f"eventlog path {path} not found")
+def _missing(args):
+    what = f"job {args.id.orig}" if args.path == "eventlog" else f"eventlog path {args.path}"
+    return CommandError(f"{what} not found")
 
 
 def eventlog(args):
-    path = LOGS.get(args.path, args.path)
     form = _formatter(args)
-    handle = flux.Flux()
+    path = "guest.exec.eventlog" if args.path == "exec" else args.path
     try:
         payload = {"id": args.id, "keys": [path], "flags": 0}
-        for line in handle.rpc("job-info.lookup", payload).get()[path].splitlines():
-            print(form.format(json.loads(line)))
+        text = flux.Flux().rpc("job-info.lookup", payload).get()[path]
     except FileNotFoundError:
-        raise _missing(args, path) from None
+        raise _missing(args) from None
+    for line in text.splitlines():
+        print(form.format(json.loads(line)))
 
 
 def _matcher(text):
@@ -55,43 +44,48 @@ def _matcher(text):
     key, equals, want = text.partition("=")
     if not equals:
         raise CommandError("must specify a context test as key=value")
+    return lambda event: (
+        key in event.context and want in (event.context[key], compact(event.context[key]))
+    )
 
-    def match(event):
-        context = event.get("context", {})
-        if key not in context:
-            return False
-        value = context[key]
-        return want in (value, compact(value))
 
-    return match
+def _events(id, path, timeout):
+    """Yield the events of one of a job's logs up to the last.
+
+    Raises:
+        FileNotFoundError: there is no such job or log
+        TimeoutError: it had not ended after `timeout` seconds
+    """
+    deadline = time.monotonic() + timeout
+    future = event_watch_async(flux.Flux(), id, path)
+    while True:
+        if timeout < float("inf"):
+            future.wait_for(max(0, deadline - time.monotonic()))
+        event = future.get_event()
+        if event is None:
+            return
+        yield event
 
 
 def wait_event(args):
-    path = LOGS.get(args.path, args.path)
     form = _formatter(args)
     match, left = _matcher(args.match_context), args.count
-    if left < 1:
-        raise CommandError("count must be >= 1")
     timeout = parse_fsd(args.timeout) if args.timeout else float("inf")
-    deadline = None if timeout == float("inf") else time.monotonic() + timeout
-    # Wait for the log of a job that has not started yet; other logs must exist.
-    waitcreate = path in ("guest.exec.eventlog", "guest.output")
     try:
-        for event in watch_events(flux.Flux(), args.id, path, waitcreate, deadline):
-            if event["name"] == args.event and match(event):
+        for event in _events(args.id, args.path, timeout):
+            if event.name == args.event and match(event):
                 left -= 1
                 if left == 0:
                     if not args.quiet:
                         print(form.format(event))
                     return 0
+            text = form.format(event)  # of each: offsets count from the first event
             if args.verbose and not args.quiet:
-                print(form.format(event), flush=True)
-            else:
-                form.format(event)  # offsets count from the first event
+                print(text, flush=True)
     except TimeoutError:
         raise CommandError(f"wait-event timeout on event '{args.event}'") from None
     except FileNotFoundError:
-        raise _missing(args, path) from None
+        raise _missing(args) from None
     raise CommandError(f"event '{args.event}' never received")
 
 
@@ -105,16 +99,16 @@ def add_commands(parser):
         one.add_argument("-T", "--time-format", choices=TIME_FORMS, default="raw")
         one.flag("-H", "--human", text="times for people")
         one.add_argument(
-            "-p", "--path", metavar="PATH", help="another log: exec, output, or its whole name"
+            "-p",
+            "--path",
+            metavar="PATH",
+            default="eventlog",
+            help="another log: exec, or its whole name",
         )
         one.add_argument("id", metavar="JOBID", type=JobID)
-        if name == "eventlog":
-            continue
-        one.add_argument("-t", "--timeout", metavar="FSD", help="wait no longer")
-        one.add_argument(
-            "-m", "--match-context", metavar="KEY=VAL", help="with this in its context"
-        )
-        one.add_argument("-c", "--count", metavar="N", type=int, default=1, help="the Nth of them")
-        one.flag("-q", "--quiet", text="do not print it")
-        one.flag("-v", "--verbose", text="print all events before it too")
-        one.add_argument("event", metavar="EVENT")
+    one.add_argument("-t", "--timeout", metavar="FSD", help="wait no longer")
+    one.add_argument("-m", "--match-context", metavar="KEY=VAL", help="with this in its context")
+    one.add_argument("-c", "--count", metavar="N", type=int, default=1, help="the Nth of them")
+    one.flag("-q", "--quiet", text="do not print it")
+    one.flag("-v", "--verbose", text="print all events before it too")
+    one.add_argument("event", metavar="EVENT")

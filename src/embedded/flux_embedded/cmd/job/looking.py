@@ -6,70 +6,38 @@ import sys
 
 import flux
 from flux.job import JobID
-from flux_embedded.cmd.lib.select import state_mask
-from flux_engine.command.errors import CommandError
 from flux_engine.formats import jobid
 
 #: a flag of job-info.lookup: with the updates applied
 CURRENT = 2
 
-#: form of a job id -> function of its number
-FORMS = {
-    "dec": lambda id: str(int(id)),
-    "hex": lambda id: f"{id:#x}",
-    "dothex": jobid.dothex,
-    "kvs": jobid.kvs_dir,
-    "f58": jobid.f58,
-    "f58plain": jobid.f58plain,
-}
-
 
 def info(args):
-    handle = flux.Flux()
     key, flags = args.key, 0
     if key in ("R", "jobspec") and not args.base:
         flags = CURRENT
     if key == "jobspec" and args.original:
         key, flags = "J", 0
     payload = {"id": args.id, "keys": [key], "flags": flags}
-    try:
-        text = handle.rpc("job-info.lookup", payload).get()[key]
-    except FileNotFoundError:
-        try:
-            handle.rpc("job-info.lookup", {**payload, "keys": ["eventlog"], "flags": 0}).get()
-        except OSError:
-            raise CommandError("invalid job id") from None
-        raise CommandError(f"{args.key}: key not found") from None
+    text = flux.Flux().rpc("job-info.lookup", payload).get()[key]
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 
 def convert(args):
     for word in args.ids or sys.stdin.read().split():
-        print(FORMS[args.to](JobID(word)))
+        print(JobID(word).encode(args.to))
 
 
 def last(args):
     print(JobID(flux.Flux().rpc("job-manager.getinfo").get()["max_jobid"]))
 
 
-#: attributes of each job shown by ``flux job list-ids``
-ATTRS = (
-    "userid urgency priority t_submit t_depend t_priority t_sched t_run t_cleanup t_inactive state "
-    "name cwd ntasks ncores duration nnodes ranks nodelist success exception_occurred "
-    "exception_type exception_severity exception_note result expiration annotations waitstatus dependencies"
-).split()
-
-
-def _print_job(job):
-    print(json.dumps(dict(sorted(job.items())), separators=(",", ":"), ensure_ascii=False))
-
-
 def list_ids(args):
     handle = flux.Flux()
-    extra = {"state": state_mask(args.wait_state)} if args.wait_state else {}
-    payloads = [{"id": id, "attrs": ATTRS, **extra} for id in args.ids]
+    payloads = [{"id": id, "attrs": ["all"]} for id in args.ids]
     for future in [handle.rpc("job-list.list-id", payload) for payload in payloads]:
-        _print_job(future.get()["job"])
+        job = future.get()["job"]
+        print(json.dumps(job, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
 
 
 def add_commands(parser):
@@ -81,9 +49,8 @@ def add_commands(parser):
     one.add_argument("id", metavar="JOBID", type=JobID)
     one.add_argument("key", metavar="KEY")
     one = parser.command("id", convert, "print job ids in another form")
-    one.add_argument("-t", "--to", choices=FORMS, default="dec")
+    one.add_argument("-t", "--to", choices=jobid.FORMS, default="dec")
     one.add_argument("ids", metavar="JOBID", nargs="*")
     one = parser.command("last", last, "print the id of the job submitted last")
     one = parser.command("list-ids", list_ids, "print what is known of jobs, in JSON")
-    one.add_argument("-W", "--wait-state", metavar="STATE", help="when they are in this state")
     one.add_argument("ids", metavar="JOBID", nargs="+", type=JobID)

@@ -22,17 +22,6 @@ class Formats(UtilConfig):
         table = {subcommand: table} if subcommand else table
         super().__init__(name=name, subcommand=subcommand, initial_dict=table)
 
-    def validate(self, path, conf):
-        """Check a file of the user's configuration."""
-        for key, value in conf.items():
-            table = value if self.subtable else conf
-            for name, formats in table.items():
-                if name != "formats":
-                    raise ValueError(
-                        f"{path}: invalid key {f'{key}.{name}' if self.subtable else name}"
-                    )
-                self.validate_formats(path, formats)
-
     def layout(self, text, headings):
         """The format that `text` is or names; with ``help`` the names are printed, and that is all."""
         return OutputFormat(self.load().get_format_string(text), headings=headings)

@@ -5,38 +5,19 @@ import argparse
 import json
 
 import flux
+from flux_embedded.cmd.resource import listing
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 
 
-def list_resources(args):
-    from flux_embedded.cmd.resource import listing
-
-    return listing.list_resources(args)
-
-
-def info(args):
-    from flux_embedded.cmd.resource import listing
-
-    return listing.info(args)
-
-
-def print_r(args):
-    from flux_embedded.cmd.resource import listing
-
-    return listing.print_r(args)
-
-
-def topology(args):
-    from flux_embedded.cmd.resource.topology import topology
+def draw(args):
+    from flux_embedded.cmd.resource.topology import topology  # it imports flux.job
 
     return topology(args)
 
 
 def drain(args):
     if args.targets is None:
-        from flux_embedded.cmd.resource import listing
-
         return listing.drained(args)
     payload = {"targets": args.targets}
     if args.reason:
@@ -55,7 +36,7 @@ def reload(args):
             R = json.load(file)
     except ValueError as exc:
         raise CommandError(f"{args.path}: {exc}") from None
-    flux.Flux().rpc("resource.reload", json.dumps({"R": R, "force": args.force})).get()
+    flux.Flux().rpc("resource.reload", {"R": R, "force": args.force}).get()
 
 
 def change_property(args):
@@ -72,9 +53,9 @@ def main(argv):
     one = parser.command("undrain", undrain, "have drained ranks used again")
     one.add_argument("targets", metavar="RANKS|HOSTS")
     for name, function, text in (
-        ("list", list_resources, "list what is free and what is not"),
-        ("info", info, "print how many nodes, cores and GPUs there are"),
-        ("R", print_r, "print R"),
+        ("list", listing.list_resources, "list what is free and what is not"),
+        ("info", listing.info, "print how many nodes, cores and GPUs there are"),
+        ("R", listing.print_r, "print R"),
     ):
         one = parser.command(name, function, text)
         one.add_argument("-s", "--states", metavar="STATE,...", help="resources in these states")
@@ -91,7 +72,7 @@ def main(argv):
     one.add_argument("action", choices=("add", "remove"))
     one.add_argument("name", metavar="NAME")
     one.add_argument("targets", metavar="RANKS|HOSTS")
-    one = parser.command("topology", topology, "draw nodes and who holds what (ours)")
+    one = parser.command("topology", draw, "draw nodes and who holds what (ours)")
     one.add_argument("-r", "--ranks", metavar="RANKS", help="these only")
     one.add_argument("--svg", metavar="FILE", help="a drawing, into a file (- for stdout)")
     one.flag("--ascii", text="no characters beyond ASCII")

@@ -49,9 +49,6 @@ class ExecJob:
         """Send one response to the start request (RFC 32)."""
         self.service.respond(self.msg, {"id": self.id, "type": kind, "data": data})
 
-    def write(self, data, eof, ranks=None):
-        """Standard input; a mock job does not read any."""
-
     def lost(self, ranks):
         """These broker ranks (a set) are gone; a job that runs there ends."""
         for rank, host in zip(rset.ranks(self.R), rset.hosts(self.R)):

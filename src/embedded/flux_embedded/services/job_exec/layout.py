@@ -12,18 +12,14 @@ class Placed(NamedTuple):
 
     Attributes:
         rank: its number in the job
-        node: index of its node in R; host: the node's name; broker_rank
+        node: index of its node in R; broker_rank
         local_id: its number on the node
-        gpus, cores: idsets of the job's resources on the node, "" for none
     """
 
     rank: int
     node: int
-    host: str
     broker_rank: int
     local_id: int
-    gpus: str
-    cores: str
 
 
 def slot_shape(resources):
@@ -50,27 +46,24 @@ def slot_shape(resources):
 def place(jobspec, R):
     """The tasks of a job, in order of their number (list of Placed)."""
     per_node, per_slot = slot_shape(jobspec["resources"])
-    children = rset.children(R)
     nodes = []
-    for broker_rank, host in zip(rset.ranks(R), rset.hosts(R)):
-        cores = len(idset.ids(children[broker_rank].get("core", "")))
-        nodes.append((broker_rank, host, per_node or max(1, cores // per_slot)))
-    nslots = R["execution"].get("nslots") or sum(slots for _, _, slots in nodes)
+    for broker_rank, children in sorted(rset.children(R).items()):
+        cores = len(idset.ids(children.get("core", "")))
+        nodes.append((broker_rank, per_node or max(1, cores // per_slot)))
+    nslots = R["execution"].get("nslots") or sum(slots for _, slots in nodes)
     ntasks = count_tasks(jobspec, nslots)
     # Tasks fill the slots node by node; tasks beyond the slots start again at the first.
     shares = [0] * len(nodes)
     left = ntasks
     while left > 0:
-        for index, (_, _, slots) in enumerate(nodes):
+        for index, (_, slots) in enumerate(nodes):
             take = min(slots, left)
             shares[index] += take
             left -= take
     tasks = []
-    for index, (broker_rank, host, _) in enumerate(nodes):
-        what = children[broker_rank]
+    for index, (broker_rank, _) in enumerate(nodes):
         for local_id in range(shares[index]):
-            there = what.get("gpu", ""), what.get("core", "")
-            tasks.append(Placed(len(tasks), index, host, broker_rank, local_id, *there))
+            tasks.append(Placed(len(tasks), index, broker_rank, local_id))
     return tasks
 
 

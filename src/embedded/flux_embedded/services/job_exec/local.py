@@ -6,7 +6,6 @@ the events of job shells. Statuses are those of a real job: the greatest of the 
 signal counting as 128 + its number.
 """
 
-import errno
 import json
 import os
 import signal
@@ -15,27 +14,12 @@ import socket
 from flux_embedded.services.job_exec import base, layout, shell
 from flux_embedded.services.job_exec.mock import EXPIRED
 from flux_embedded.services.job_exec.output import Output
-from flux_embedded.services.job_exec.process import PIPE, Process
+from flux_embedded.services.job_exec.process import Process
 from flux_engine.formats import jobid, rset
 from flux_engine.formats.dotted import lookup_path
 
 #: exit codes of a shell for a command that does not exist, or cannot be run
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
-
-
-class ShellError(Exception):
-    """A fatal error of a job shell.
-
-    Args:
-        note (str): of the exception
-        reason (str): the shell's message before it; None: the note
-        component (str): the part of the shell that failed
-    """
-
-    def __init__(self, note, reason=None, component=None):
-        super().__init__(note)
-        self.reason = reason or note
-        self.component = component
 
 
 class LocalJob(base.ExecJob):
@@ -52,7 +36,6 @@ class LocalJob(base.ExecJob):
         self._alarms = {}  # purpose -> base.Alarm
         self._directory = None
         self._templates = None
-        self._early = []  # input that arrived before the tasks were started
 
     def start(self):
         # The environment is only in the submitted jobspec.
@@ -84,56 +67,34 @@ class LocalJob(base.ExecJob):
             cwd = system.get("cwd") or "/"
             self._make_directory(system, name)
             self._output = Output(self.service, self.id, options, self._tasks, self._templates)
-            try:
-                self._output.open(cwd)
-            except OSError as exc:
-                reason = f"open: {exc.filename}: {exc.strerror}"
-                note = f"shell_init: {os.strerror(errno.ENOENT)}"
-                raise ShellError(note, reason, "output.task") from None
-            self._check_input(options, cwd)
-        except ShellError as exc:
-            self.answer("start", {})
-            if self._output is None:
-                self._output = Output(self.service, self.id, {}, [], None)
-            self._output.fatal(exc.reason, exc.component)
-            self._raise(str(exc))
-            self._end(1 << 8)
-            return
+            self._output.open(cwd)
+            stdin = self._stdin(options, cwd)
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as exc:
-            self._raise(f"cannot start job: {exc}")
+            note = f"cannot start job: {exc}"
+            self.answer("exception", {"severity": 0, "type": "exec", "note": note})
             self._end(None)
             return
         if not os.path.isdir(cwd):
             cwd = "/tmp"
         self.answer("start", {})
         self._shell_events()
-        self._spawn_all(argv, self._environment(environment), cwd, self._stdin(options, cwd))
+        self._spawn_all(argv, self._environment(environment), cwd, stdin)
         self._watch_time()
-
-    def _raise(self, note):
-        self.answer("exception", {"severity": 0, "type": "exec", "note": note})
 
     def _make_directory(self, system, name):
         rundir = self.service.ctx.attrs.get("rundir")
         base_name = f"jobtmp-0-{jobid.f58(self.id)}"
         self._directory = shell.Directory(rundir, base_name, system.get("files") or {})
-        self._templates = shell.Templates(self.id, name, self._tasks, self._directory.path)
+        self._templates = shell.Templates(self.id, name, self._directory.path)
 
     def _stdin(self, options, cwd):
-        """The file for standard input; None if `write` delivers it."""
+        """The file for standard input, which can be read, or None."""
         stdin = lookup_path(options, "input.stdin")
         if not isinstance(stdin, dict) or stdin.get("type") != "file":
             return None
-        return os.path.join(cwd, self._templates.render(stdin["path"]))
-
-    def _check_input(self, options, cwd):
-        path = self._stdin(options, cwd)
-        if path is not None:
-            try:
-                os.close(os.open(path, os.O_RDONLY))
-            except OSError as exc:
-                text = f"error opening input file '{path}': {exc.strerror}"
-                raise ShellError(text, None, "input.file") from None
+        path = os.path.join(cwd, self._templates.render(stdin["path"]))
+        open(path, "rb").close()
+        return path
 
     def _watch_time(self):
         """Wait for the end of the job's time."""
@@ -179,22 +140,6 @@ class LocalJob(base.ExecJob):
                 break
         if not self._procs:
             self._end(max(self._codes.values()) << 8)
-        early, self._early = self._early, None
-        for some in early:
-            self.write(*some)
-
-    def write(self, data, eof, ranks=None):
-        """Standard input for all tasks, or only for those of `ranks` (a container)."""
-        if self._early is not None:
-            self._early.append((data, eof, ranks))
-            return
-        if ranks is not None and not any(task.rank in ranks for task in self._tasks):
-            raise BrokenPipeError(errno.EPIPE, "the job has no such task")
-        for rank, process in list(self._procs.items()):
-            if ranks is None or rank in ranks:
-                process.write(data, eof)
-            else:
-                process.write(b"", True)
 
     def _spawn(self, task, argv, env, cwd, stdin):
         opened = open(stdin, "rb") if stdin is not None else None  # noqa: SIM115  closed below
@@ -206,7 +151,7 @@ class LocalJob(base.ExecJob):
                 cwd,
                 lambda stream, data, rank=task.rank: self._output.write(rank, stream, data),
                 lambda status, rank=task.rank: self._task_ended(rank, status),
-                opened or PIPE,
+                opened,
             )
         finally:
             if opened is not None:
@@ -254,7 +199,7 @@ class LocalJob(base.ExecJob):
     def exception(self, kind):
         if not self._ending:
             self._ending = True
-            self._terminate(self.service.term_signal)
+            self._terminate(signal.SIGTERM)
 
     def set_expiration(self, expiration):
         self.expiration = expiration
@@ -268,23 +213,11 @@ class LocalJob(base.ExecJob):
             self._terminate(signal.SIGALRM)
 
     def _terminate(self, signum):
-        """End the tasks with `signum`, and with SIGKILL those that ignore it.
-
-        A shell passes SIGTERM and SIGALRM on to its tasks; another signal kills it and its tasks.
-        """
-        if signum not in (signal.SIGTERM, signal.SIGALRM):
-            self._abandon_all()
-            self._end(int(signum))
-            return
+        """End the tasks with `signum`, and with SIGKILL those that ignore it."""
         self.kill(signum)
         if self._procs:
             when = self.service.kernel.time + self.service.kill_timeout
-            self._set_alarm("kill", when, lambda: self.kill(self.service.kill_signal))
-
-    def _abandon_all(self):
-        procs, self._procs = self._procs, {}
-        for process in procs.values():
-            process.abandon()
+            self._set_alarm("kill", when, lambda: self.kill(signal.SIGKILL))
 
     # -- ending --------------------------------------------------------------------------------------
 
@@ -318,6 +251,7 @@ class LocalJob(base.ExecJob):
     def abandon(self):
         self._over = True
         self._cancel_alarms()
-        self._abandon_all()
+        for process in self._procs.values():
+            process.abandon()
         if self._directory is not None:
             self._directory.remove()

@@ -8,11 +8,9 @@ limit, and under the virtual clock 1s) and ``wait_status`` (int, the job's wait 
 import signal
 
 from flux_embedded.services.job_exec import base
-from flux_engine.formats import fsd
-from flux_engine.formats.levels import LOG_ERR
+from flux_engine.formats import form, fsd
 
-#: Types of the keys that a real Flux knows.
-_FORM = {"run_duration": str, "wait_status": int}
+_FORM = {"run_duration?": fsd.parse, "wait_status?": int}
 EXPIRED = {"severity": 0, "type": "timeout", "note": "resource allocation expired"}
 
 
@@ -29,25 +27,16 @@ class MockJob(base.ExecJob):
 
     def start(self):
         test = self._test
-        for key, kind in {None: dict, **_FORM}.items():
-            value = test if key is None else test.get(key)
-            if type(value) is not kind and not (value is None and key is not None):
-                name = f"exec.test.{key}" if key else "exec.test"
-                self.service.log(LOG_ERR, f"{name}={value!r}: not {kind.__name__}")
-                note = "failed to initialize testconf: No such file or directory"
-                self.answer("exception", {"severity": 0, "type": "exec", "note": note})
-                self._finish(None)
-                return
+        try:
+            form.check(test, _FORM, "exec.test")
+        except ValueError as exc:
+            self.answer("exception", {"severity": 0, "type": "exec", "note": str(exc)})
+            self._finish(None)
+            return
         limit = self.jobspec["attributes"]["system"].get("duration")
         duration = 1.0 if self.service.kernel.clock.virtual else limit or float("inf")
         if "run_duration" in test:
-            try:
-                duration = fsd.parse(test["run_duration"])
-            except ValueError:
-                text = f"Unable to parse run duration: {test['run_duration']}"
-                self.service.log(LOG_ERR, text)
-                # As on a real Flux: such a job runs to the end of its time.
-                duration = float("inf")
+            duration = fsd.parse(test["run_duration"])
         self._end = self.service.kernel.time + duration
         self.service.append(self.id, "exec.eventlog", ("init", None), ("starting", None))
         self.answer("start", {})

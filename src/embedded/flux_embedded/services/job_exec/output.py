@@ -10,7 +10,6 @@ import base64
 import os
 
 from flux_engine.formats import idset
-from flux_engine.formats.levels import LOG_NOTICE
 
 HEADER = {
     "version": 1,
@@ -46,7 +45,7 @@ class Output:
         for stream in ("stdout", "stderr"):
             where = output.get(stream)
             if isinstance(where, dict) and where.get("type") == "file":
-                self._where[stream] = {"mode": output.get("mode"), **where}
+                self._where[stream] = where
         if "stdout" in self._where and "stderr" not in output:
             self._where["stderr"] = self._where["stdout"]
 
@@ -73,8 +72,7 @@ class Output:
         path = self._templates.render(str(where.get("path", "")), task)
         path = os.path.join(self._directory, path) if path else path
         if path not in self._handles:
-            mode = "ab" if where.get("mode") == "append" else "wb"
-            self._handles[path] = open(path, mode, buffering=0)  # noqa: SIM115  closed in `close`
+            self._handles[path] = open(path, "wb", buffering=0)  # noqa: SIM115  closed in `close`
         return self._handles[path]
 
     def write(self, task, stream, data):
@@ -98,9 +96,6 @@ class Output:
         if not data:
             return
         if stream in self._where:
-            if self._where[stream].get("label"):
-                label = f"{task}: ".encode()
-                data = b"".join(label + line for line in data.splitlines(keepends=True))
             self._file(stream, self._tasks[task]).write(data)
             return
         # One event for each line, like the shell of a real Flux.
@@ -108,16 +103,9 @@ class Output:
         lines[-1] = lines[-1][:-1]
         self._log([("data", _data(stream, task, line)) for line in lines if line])
 
-    def say(self, message, level=LOG_NOTICE, component=None):
-        """A message of the shell itself."""
-        context = {"rank": 0, "level": level, "message": message}
-        if component:
-            context["component"] = component
-        self._log([("log", context)])
-
-    def fatal(self, message, component=None):
+    def fatal(self, message):
         """A message of the shell before it gives up."""
-        self.say(message, 0, component)
+        self._log([("log", {"rank": 0, "level": 0, "message": message})])
 
     def close(self):
         for handle in self._handles.values():

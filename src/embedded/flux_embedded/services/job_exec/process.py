@@ -2,15 +2,42 @@
 """A child process watched by the reactor."""
 
 import os
+import selectors
+import signal
 import subprocess
 
-from flux_engine.kernel.watchers import POLLIN, POLLOUT, FDWatcher
+from flux_engine.kernel.watchers import POLLIN, FDWatcher
 
 CHUNK = 65536
 #: seconds that output may stay open after the process itself ended (held by a child of its own)
 LINGER = 1.0
-POLL_INTERVAL = 0.05
-PIPE = subprocess.PIPE
+
+
+def watch_exit(kernel, process, callback):
+    """Call ``callback()`` in the loop of `kernel` once `process` (a Popen) has ended; returns a function that ends the watch."""
+    try:
+        fd = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # an old Linux: check at each SIGCHLD
+
+        def look(signum=None):
+            if watched and process.poll() is not None:
+                watched.pop()()
+                callback()
+
+        watched = [kernel.add_signal(signal.SIGCHLD, look)]
+        kernel.call_later(0, look)
+        return lambda: watched and watched.pop()()
+
+    def stop():
+        kernel.remove_fd(fd)
+        os.close(fd)
+
+    def ready(fd, events):
+        stop()
+        callback()
+
+    kernel.add_fd(fd, selectors.EVENT_READ, ready)
+    return stop
 
 
 class Process:
@@ -22,7 +49,7 @@ class Process:
         on_output: ``on_output(stream, data)``, stream "stdout" or "stderr", data bytes; b"" at the end of the
             stream
         on_exit: ``on_exit(wait_status)``, after the end of both streams
-        stdin: a file object, PIPE for `write`, or None for /dev/null
+        stdin: a file object, or None for /dev/null
 
     Raises:
         OSError: it cannot be started
@@ -47,64 +74,13 @@ class Process:
         for name, pipe in (("stdout", self._popen.stdout), ("stderr", self._popen.stderr)):
             os.set_blocking(pipe.fileno(), False)
             self._watch(name, pipe)
-        self._stdin = self._popen.stdin
-        self._unwritten = b""
-        self._eof = False
-        self._stdin_watcher = None
-        if self._stdin is not None:
-            os.set_blocking(self._stdin.fileno(), False)
         self._linger = None
-        self._watch_exit()
+        self._unwatch = watch_exit(service.kernel, self._popen, self._exited)
 
     def _watch(self, name, pipe):
-        watcher = self._when_ready(pipe.fileno(), POLLIN, lambda *args: self._read(name))
+        read = lambda *args: self._read(name)
+        watcher = FDWatcher(self.service.task, read, pipe.fileno(), POLLIN).start()
         self._streams[name] = (pipe, watcher)
-
-    def _when_ready(self, fd, events, callback):
-        return FDWatcher(self.service.task, callback, fd, events).start()
-
-    def _watch_exit(self):
-        try:
-            self._pidfd = os.pidfd_open(self.pid)
-        except (AttributeError, OSError):
-            # No pidfd here: poll.
-            self._pidfd = None
-            self._exit_watcher = self.service.timer(POLL_INTERVAL, self._reap, POLL_INTERVAL)
-        else:
-            self._exit_watcher = self._when_ready(self._pidfd, POLLIN, lambda *args: self._reap())
-
-    # -- standard input ------------------------------------------------------------------------------
-
-    def write(self, data, eof=False):
-        """Write to the process's standard input, as fast as it reads; `eof`: close it afterwards."""
-        if self._stdin is not None:
-            self._unwritten += data
-            self._eof = self._eof or eof
-            self._push()
-
-    def _push(self, *args):
-        try:
-            while self._unwritten:
-                self._unwritten = self._unwritten[os.write(self._stdin.fileno(), self._unwritten) :]
-        except BlockingIOError:
-            if self._stdin_watcher is None:
-                self._stdin_watcher = self._when_ready(self._stdin.fileno(), POLLOUT, self._push)
-            return
-        except OSError:
-            self._eof = True  # it has closed its input
-        if self._stdin_watcher is not None:
-            self._stdin_watcher.destroy()
-            self._stdin_watcher = None
-        if self._eof:
-            self._close_stdin()
-
-    def _close_stdin(self):
-        if self._stdin_watcher is not None:
-            self._stdin_watcher.destroy()
-            self._stdin_watcher = None
-        if self._stdin is not None:
-            stdin, self._stdin = self._stdin, None
-            stdin.close()
 
     # -- output and end ------------------------------------------------------------------------------
 
@@ -127,16 +103,15 @@ class Process:
         watcher.destroy()
         pipe.close()
 
+    def _exited(self):
+        self._unwatch = None
+        self.service.task.post(self._reap)
+
     def _reap(self):
-        pid, status = os.waitpid(self.pid, os.WNOHANG)
-        if not pid:
-            return
-        self._exit_watcher.destroy()
-        if self._pidfd is not None:
-            os.close(self._pidfd)
-        self._popen.returncode = os.waitstatus_to_exitcode(status)
-        self.status = status
-        self._close_stdin()
+        if self.status is not None:
+            return  # it was abandoned
+        code = self._popen.wait()
+        self.status = -code if code < 0 else code << 8
         if self._streams:
             self._linger = self.service.timer(LINGER, self._give_up)
         self._check_done()
@@ -168,13 +143,11 @@ class Process:
         """Kill it and wait; no callbacks."""
         self.on_exit = None
         self.on_output = lambda name, data: None
-        self._close_stdin()
         for name in list(self._streams):
             self._close(name)
         if self.status is None:
-            self._exit_watcher.destroy()
+            if self._unwatch is not None:
+                self._unwatch()
             self.kill(9)
-            os.waitpid(self.pid, 0)
-            if self._pidfd is not None:
-                os.close(self._pidfd)
+            self._popen.wait()
             self.status = 9

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Scripts that run once for each rank of a job: housekeeping, prolog, epilog."""
+"""Scripts that run once for each rank of a job: housekeeping."""
 
 import errno
 
 from flux_embedded.services.job_exec.process import Process
 from flux_engine.formats import idset, jobid
 from flux_engine.formats.levels import LOG_ERR, LOG_INFO
-from flux_engine.kernel.service import refusing
-
-MAX_RANKS = 1 << 20
 
 
 class Scripts:
@@ -16,19 +13,15 @@ class Scripts:
 
     def __init__(self, service):
         self.service = service
-        self._running = {}  # (job id, rank, label) -> Process
+        self._running = {}  # (job id, rank) -> Process
 
     def start(self, msg):
         """``script``: run a command for each rank."""
         body = msg.body
-        id, label = body["id"], body.get("label", "housekeeping")
-        wanted = _ranks(body["ranks"])
-        if len(wanted) > MAX_RANKS:
-            raise OSError(errno.EINVAL, f"ranks: more than {MAX_RANKS}")
-        left = set(wanted)
+        id, left = body["id"], set(idset.ids(body["ranks"]))
 
         def ended(rank, status):
-            self._running.pop((id, rank, label), None)
+            self._running.pop((id, rank), None)
             left.discard(rank)
             self.service.respond(msg, {"rank": rank, "status": status})
             if not left:
@@ -36,16 +29,16 @@ class Scripts:
 
         for rank in sorted(left):
             try:
-                self._running[(id, rank, label)] = Process(
+                self._running[(id, rank)] = Process(
                     self.service,
                     body["command"],
                     self._environment(body, rank),
                     None,
-                    lambda stream, data, rank=rank: self._log(id, rank, label, stream, data),
+                    lambda stream, data, rank=rank: self._log(id, rank, stream, data),
                     lambda status, rank=rank: ended(rank, status),
                 )
             except OSError as exc:
-                self.service.log(LOG_ERR, f"{label} of {jobid.f58(id)} on rank {rank}: {exc}")
+                self.service.log(LOG_ERR, f"housekeeping of {jobid.f58(id)} on rank {rank}: {exc}")
                 ended(rank, 127 << 8)
 
     def _environment(self, body, rank):
@@ -59,26 +52,18 @@ class Scripts:
             environment["FLUX_URI"] = uri
         return environment
 
-    def _log(self, id, rank, label, stream, data):
+    def _log(self, id, rank, stream, data):
         level = LOG_INFO if stream == "stdout" else LOG_ERR
         for line in data.decode("utf-8", "replace").splitlines():
-            self.service.log(level, f"{label} of {jobid.f58(id)} on rank {rank}: {line}")
+            self.service.log(level, f"housekeeping of {jobid.f58(id)} on rank {rank}: {line}")
 
     def kill(self, body):
         """``script-kill``."""
-        ranks = _ranks(body["ranks"]) if "ranks" in body else None
-        for (id, rank, label), process in list(self._running.items()):
-            right = id == body["id"] and label == body.get("label", "housekeeping")
-            if right and (ranks is None or rank in ranks):
+        for (id, _), process in list(self._running.items()):
+            if id == body["id"]:
                 process.kill(body["signum"])
 
     def abandon(self):
         for process in list(self._running.values()):
             process.abandon()
         self._running.clear()
-
-
-def _ranks(text):
-    """The ranks of a request, not expanded, since there may be any number."""
-    with refusing():
-        return idset.Members(idset.decode(text))

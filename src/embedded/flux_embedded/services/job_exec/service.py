@@ -5,26 +5,21 @@
 method                   payload -> response
 =======================  ====================================================================================
 start                    RFC 32: ``{id, userid, jobspec, R, reattach}``, answered by ``{id, type, data}``
-write                    ``{id, data?, encoding?: "base64", eof?: bool, ranks?}`` -> standard input for all
-                         tasks of a job, or those of these ranks; ENOENT: it does not run, EPIPE: no such task
 kill                     ``{id, signum}``, no response wanted: a signal to its tasks, of which a mock job has none
 expiration               ``{id, expiration}``, no response wanted: the job's end of time moved; 0: none
-script (S)               ``{id, userid, ranks, command, label?}`` -> ``{rank, status}`` for each rank,
-                         ENODATA: run a command once for each rank (housekeeping, prolog, epilog)
-script-kill              ``{id, signum, ranks?}``, no response wanted
+script (S)               ``{id, userid, ranks, command}`` -> ``{rank, status}`` for each rank,
+                         ENODATA: run a command once for each rank (housekeeping)
+script-kill              ``{id, signum}``, no response wanted
 =======================  ====================================================================================
 
 A job is mock-executed when its jobspec has ``attributes.system.exec.test``, or the clock is virtual; else
 its command is really run, on this machine for all ranks.
 
-Configuration, table ``exec``: ``term-signal`` (name, default SIGTERM) is sent first to a job that is to end, and
-``kill-timeout`` (FSD, default 5s) later ``kill-signal`` (SIGKILL);
+Configuration, table ``exec``: ``kill-timeout`` (FSD, default 5s), the time between SIGTERM to a job that is to end, and SIGKILL.
 """
 
-import base64
 import errno
 import os
-import signal
 
 from flux_embedded.services.job_exec.local import LocalJob
 from flux_embedded.services.job_exec.mock import MockJob
@@ -34,7 +29,7 @@ from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_engine.kernel.service import Service, request
 
-_CONFIG = {"kill-timeout?": str, "term-signal?": str, "kill-signal?": str}
+_CONFIG = {"kill-timeout?": fsd.parse}
 
 
 class JobExec(Service):
@@ -72,15 +67,7 @@ class JobExec(Service):
 
     def _configure(self, config):
         table = form.check_table(config.get("exec"), _CONFIG, "exec")
-        try:
-            self.kill_timeout = fsd.parse(table.get("kill-timeout", "5s"))
-        except ValueError:
-            raise OSError(errno.EINVAL, f"invalid kill-timeout: {table['kill-timeout']}") from None
-        for key, default in (("term-signal", "SIGTERM"), ("kill-signal", "SIGKILL")):
-            name = table.get(key, default)
-            if not isinstance(name, str) or name not in signal.Signals.__members__:
-                raise OSError(errno.EINVAL, f"invalid {key}: {name}")
-            setattr(self, key.replace("-", "_"), signal.Signals[name])
+        self.kill_timeout = fsd.parse(table.get("kill-timeout", "5s"))
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -124,27 +111,6 @@ class JobExec(Service):
         ):
             self.respond(msg, {"id": id, "type": kind, "data": data})
 
-    @request("write", form={"id": int, "data?": str, "encoding?": str, "eof?": bool, "ranks?": str})
-    def _write(self, msg):
-        body = msg.body
-        job = self.jobs.get(body["id"])
-        if job is None:
-            raise OSError(errno.ENOENT, "job is not running")
-        data = body.get("data", "").encode("utf-8", "surrogateescape")
-        if body.get("encoding") == "base64":
-            try:
-                data = base64.b64decode(data)
-            except ValueError as exc:
-                raise OSError(errno.EPROTO, f"write: data: {exc}") from None
-        ranks = None
-        if "ranks" in body:
-            try:
-                ranks = idset.Members(idset.decode(body["ranks"]))
-            except ValueError as exc:
-                raise OSError(errno.EPROTO, f"write: ranks: {exc}") from None
-        job.write(data, body.get("eof", False), ranks)
-        self.respond(msg)
-
     @request("kill", form={"id": int, "signum": int})
     def _kill(self, msg):
         job = self.jobs.get(msg.body["id"])
@@ -166,7 +132,7 @@ class JobExec(Service):
     def _script(self, msg):
         self.scripts.start(msg)
 
-    @request("script-kill", form={"id": int, "signum": int, "ranks?": str})
+    @request("script-kill", form={"id": int, "signum": int})
     def _script_kill(self, msg):
         self.scripts.kill(msg.body)
         self.respond(msg)

@@ -11,14 +11,6 @@ import tempfile
 from flux_engine.formats import jobid
 
 _TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
-_ID_FORMS = {
-    "f58": jobid.f58,
-    "f58plain": jobid.f58plain,
-    "dec": str,
-    "hex": hex,
-    "dothex": jobid.dothex,
-    "kvs": jobid.kvs_dir,
-}
 
 
 class Directory:
@@ -76,20 +68,16 @@ class Templates:
     Args:
         id (int): the job
         name (str): its name
-        tasks: list of layout.Placed
         tmpdir (str): its directory
     """
 
-    def __init__(self, id, name, tasks, tmpdir):
+    def __init__(self, id, name, tmpdir):
         self._values = {
             "name": name,
-            "nnodes": max(task.node for task in tasks) + 1,
-            "ntasks": len(tasks),
-            "size": len(tasks),
             "tmpdir": tmpdir,
             "id": jobid.f58(id),
         }
-        for form, encode in _ID_FORMS.items():
+        for form, encode in jobid.FORMS.items():
             self._values[f"id.{form}"] = encode(id)
 
     def render(self, text, task=None):
@@ -98,24 +86,12 @@ class Templates:
             return text
         values = self._values
         if task is not None:
-            values = {
-                **values,
-                "task.id": task.rank,
-                "task.rank": task.rank,
-                "task.index": task.local_id,
-                "task.localid": task.local_id,
-                "node.id": task.node,
-                "node.name": task.host,
-                "node.cores": task.cores,
-                "node.gpus": task.gpus,
-            }
+            values = {**values, "task.id": task.rank, "task.rank": task.rank}
 
         def replace(match):
             name = match.group(1)
             if name.startswith("jobid"):
                 name = name[len("job") :]
-            elif name == "taskid":
-                name = "task.id"
             return str(values[name]) if name in values else match.group()
 
         return _TEMPLATE.sub(replace, text)

@@ -10,12 +10,10 @@ lookup                   ``{id, keys, flags?}`` -> ``{id, KEY: value, ...}``; ke
 eventlog-watch (S)       ``{id, path, flags?}`` -> ``{event: line}`` for each event, past ones first. Flag 1:
                          wait for the log to appear. ENODATA after its last event, when the job is inactive,
                          or after eventlog-watch-cancel
-update-watch (S)         ``{id, key: "R" | "jobspec", flags?}`` -> ``{KEY: object}``, current; again after every update
 eventlog-watch-cancel    ``{matchtag}``, no response: that stream of the sender ends with ENODATA
 =======================  ===================================================================================
 
-ENOENT has one of two texts: ``invalid job id``, or ``KEY: key not found``. Other users than the owner see
-their own jobs only (EPERM).
+Other users than the owner see their own jobs only (EPERM).
 """
 
 import errno
@@ -24,15 +22,14 @@ import json
 from flux_embedded.services.job_info.watch import (
     UPDATE_EVENT,
     EventlogWatch,
-    UpdateWatch,
     apply_updates,
     may_see,
 )
 from flux_engine.formats import eventlog, jobid
-from flux_engine.kernel.service import Malformed, Service, request
+from flux_engine.kernel.service import Service, request
 
 JSON_DECODE, CURRENT = 1, 2
-WAITCREATE, SENTINEL = 1, 2
+WAITCREATE = 1
 
 
 class JobInfo(Service):
@@ -46,18 +43,11 @@ class JobInfo(Service):
 
     # -- lookup ------------------------------------------------------------------------------------
 
-    @request("lookup", guest=True, form={"id": int, "keys": list, "flags": int})
+    @request("lookup", guest=True, form={"id": int, "keys": [str], "flags": int})
     def lookup(self, msg):
-        body = msg.body
-        keys, flags = body["keys"], body["flags"]
-        if not all(isinstance(key, str) and key for key in keys):
-            raise Malformed("job-info.lookup: 'keys' must be an array of strings")
-        _check_flags(body, "lookup", JSON_DECODE | CURRENT)
-        self._fetch(msg, body["id"], keys, flags)
-
-    def _fetch(self, msg, id, keys, flags):
+        id, keys, flags = msg.body["id"], msg.body["keys"], msg.body["flags"]
         if not 0 <= id <= jobid.MAX_ID:
-            raise OSError(errno.ENOENT, "invalid job id")
+            raise OSError(errno.ENOENT, "invalid job id or key")
         where = jobid.kvs_dir(id)
         current = flags & CURRENT and not UPDATE_EVENT.keys().isdisjoint(keys)
         wanted = [f"{where}.{key}" for key in keys]
@@ -72,7 +62,7 @@ class JobInfo(Service):
             values = future.body["values"]
         except OSError as exc:
             if exc.errno in (errno.ENOENT, errno.EISDIR, errno.ENOTDIR):
-                self._explain_missing(msg, id, keys)
+                self.respond_error(msg, errno.ENOENT, "invalid job id or key")
             else:
                 self.respond_error(msg, exc.errno, exc.strerror)
             return
@@ -93,47 +83,15 @@ class JobInfo(Service):
                 answer[key] = text
         self.respond(msg, answer)
 
-    def _explain_missing(self, msg, id, keys):
-        """Answer with the error: no such job, or no such key."""
-
-        def answer(future):
-            try:
-                names = _names(future.body["entries"])
-            except OSError:
-                self.respond_error(msg, errno.ENOENT, "invalid job id")
-                return
-            missing = [key for key in keys if key not in names]
-            self.respond_error(msg, errno.ENOENT, f"{(missing or keys)[0]}: key not found")
-
-        self.rpc("kvs.dir", {"key": jobid.kvs_dir(id), "recursive": True}).then(answer)
-
     # -- watching ------------------------------------------------------------------------------------
 
     @request(
-        "eventlog-watch",
-        guest=True,
-        streaming="eventlog-watch request rejected without streaming RPC flag",
-        form={"id": int, "path": str, "flags": int},
+        "eventlog-watch", guest=True, streaming=True, form={"id": int, "path": str, "flags": int}
     )
     def eventlog_watch(self, msg):
         body = msg.body
-        _check_flags(body, "eventlog-watch", WAITCREATE | SENTINEL)
         waitcreate = bool(body["flags"] & WAITCREATE)
-        self._add(EventlogWatch(self, msg, body["id"], body["path"], waitcreate))
-
-    @request(
-        "update-watch",
-        guest=True,
-        streaming="update-watch request rejected without streaming RPC flag",
-        form={"id": int, "key": str, "flags": int},
-    )
-    def update_watch(self, msg):
-        _check_flags(msg.body, "update-watch", 0)
-        if msg.body["key"] not in UPDATE_EVENT:
-            raise OSError(errno.EINVAL, "update-watch unsupported key specified")
-        self._add(UpdateWatch(self, msg, msg.body["id"], msg.body["key"]))
-
-    def _add(self, watch):
+        watch = EventlogWatch(self, msg, body["id"], body["path"], waitcreate)
         self._watches[watch.msg.sender, watch.msg.matchtag] = watch
         watch.begin()
 
@@ -150,13 +108,3 @@ class JobInfo(Service):
     def _disconnect(self, msg):
         for watch in [w for (sender, _), w in self._watches.items() if sender is msg.sender]:
             watch.drop()
-
-
-def _check_flags(body, method, known):
-    """Raise OSError EPROTO if a flag of a request is not one of `known`."""
-    if body["flags"] & ~known:
-        raise OSError(errno.EPROTO, f"{method} request rejected with invalid flag")
-
-
-def _names(entries):
-    return {path for path, kind, _ in entries if kind != "dir"}

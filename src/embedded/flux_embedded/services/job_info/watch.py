@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Streams of job-info: eventlog-watch and update-watch."""
+"""Streams of job-info: eventlog-watch."""
 
 import errno
 import json
@@ -27,15 +27,24 @@ def apply_updates(key, obj, events):
     return obj
 
 
-class Watch:
-    """A stream that follows one or two keys of a job in the KVS."""
+class EventlogWatch:
+    """A stream of ``eventlog-watch``: it follows one or two keys of a job in the KVS."""
 
-    def __init__(self, service, msg, id):
+    def __init__(self, service, msg, id, path, waitcreate):
         self.service = service
         self.msg = msg
         self.id = id
         self.where = jobid.kvs_dir(id)
         self._futures = []
+        self.path = "guest.exec.eventlog" if path == "exec" else path
+        self._waitcreate = waitcreate
+        self._sent = 0
+        self._last = LAST_EVENT.get(self.path)
+        # The main eventlog tells whether the job exists, its owner, and the end of its events.
+        self._checked = False
+
+    def begin(self):
+        self.follow("eventlog", self._main)
 
     def follow(self, path, function, waitcreate=False):
         """Call ``function(text)`` for the text of a log and for each addition."""
@@ -77,22 +86,6 @@ class Watch:
     def is_over(self):
         return self._futures is None
 
-
-class EventlogWatch(Watch):
-    """``eventlog-watch``."""
-
-    def __init__(self, service, msg, id, path, waitcreate):
-        super().__init__(service, msg, id)
-        self.path = "guest.exec.eventlog" if path == "exec" else path
-        self._waitcreate = waitcreate
-        self._sent = 0
-        self._last = LAST_EVENT.get(self.path)
-
-    def begin(self):
-        # The main eventlog tells whether the job exists, its owner, and the end of its events.
-        self._checked = False
-        self.follow("eventlog", self._main)
-
     def _main(self, text):
         inactive = _has(text, "clean")
         if not self._checked:
@@ -133,53 +126,6 @@ class EventlogWatch(Watch):
             if self._last is not None and last in line and json.loads(line)["name"] == self._last:
                 self.end(errno.ENODATA)
                 return
-
-
-class UpdateWatch(Watch):
-    """``update-watch``."""
-
-    def __init__(self, service, msg, id, key):
-        super().__init__(service, msg, id)
-        self.key = key
-        self._obj = None
-        self._early = ""
-        self._allowed = None  # not known yet
-
-    def begin(self):
-        # The present log is followed by later events; the key has to exist from the start.
-        self.follow("eventlog", self._events)
-        keys = {"keys": [f"{self.where}.{self.key}"]}
-        future = self.service.rpc("kvs.lookup", keys)
-        future.then(self._looked_up)
-
-    def _looked_up(self, future):
-        if self.is_over:
-            return
-        try:
-            [text] = future.body["values"].values()
-        except OSError as exc:
-            self.lost(self.key, exc)
-            return
-        self._obj = json.loads(text)
-        early, self._early = self._early, ""
-        if early:
-            self._events(early)
-
-    def _events(self, text):
-        if self._obj is None:
-            self._early += text
-            return
-        first = self._allowed is None
-        if first:
-            self._allowed = not self.msg.is_guest or may_see(self.msg, text)
-            if not self._allowed:
-                self.end(errno.EPERM)
-                return
-        if first or UPDATE_EVENT[self.key] in text:
-            self._obj = apply_updates(self.key, self._obj, eventlog.parse(text))
-            self.service.respond(self.msg, {self.key: self._obj})
-        if _has(text, "clean"):
-            self.end(errno.ENODATA)
 
 
 def _has(text, name):

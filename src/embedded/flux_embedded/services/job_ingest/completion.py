@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Completion of jobspecs by defaults and queue constraints (RFC 33), and the access rules of queues."""
+"""Completion of jobspecs by the defaults and the constraint of their queue (RFC 33)."""
 
 import errno
-import grp
-import pwd
 
 from flux_engine.formats import fsd, policy
 
@@ -12,101 +10,59 @@ class Completion:
     """The rules of one configuration."""
 
     def __init__(self, config):
-        self.config = config
-        self._defaults = {}
+        self._config = config
+        self._queues = config.get("queues", {})
 
-    def complete(self, jobspec, userid):
+    def complete(self, jobspec):
         """`jobspec` with defaults and its queue's constraint; the same object if nothing is missing."""
         system = jobspec["attributes"]["system"]
         queue = system.get("queue")
         if queue is not None and not isinstance(queue, str):
             raise OSError(errno.EINVAL, "attributes.system.queue: expected a string")
-        key = (queue, not system.get("duration"))
-        found = self._defaults.get(key)
-        if found is None:
-            found = self._defaults[key] = self._find_defaults(queue)
-        defaults, requires, access = found
-        if access is not None:
-            self._check_access(defaults.get("queue", queue), access, userid)
+        defaults, requires = self._rules_of(queue)
         changes = {}
         for name, value in defaults.items():
             # A submission without a time limit has a duration of 0.
             if name not in system or (name == "duration" and not system[name] and value):
                 changes[name] = value
         if requires:
-            constraints = system.get("constraints") or {}
-            if not isinstance(constraints, dict) or not isinstance(
-                constraints.get("properties", []), list
-            ):
-                raise OSError(errno.EINVAL, "attributes.system.constraints: expected an object")
-            given = constraints.get("properties", [])
-            more = [name for name in requires if name not in given]
-            if constraints and "properties" not in constraints:
-                changes["constraints"] = {"and": [constraints, {"properties": more}]}
-            else:
-                changes["constraints"] = {**constraints, "properties": [*given, *more]}
+            changes["constraints"] = _constrained(system.get("constraints") or {}, requires)
         if not changes:
             return jobspec
         attributes = {**jobspec["attributes"], "system": {**system, **changes}}
         return {**jobspec, "attributes": attributes}
 
-    def _find_defaults(self, queue):
-        """(default system attributes, required properties, access table) for jobs of `queue`."""
-        queues = self.config.get("queues", {})
-        defaults = dict(_defaults(self.config))
-        default_queue = defaults.pop("queue", None)
-        extra = {}
-        if queues:
+    def _rules_of(self, queue):
+        """(default system attributes, required properties) of the jobs of a queue; of the default queue for None."""
+        defaults = {"duration": 0, **_defaults(self._config)}
+        if self._queues:
+            queue = defaults.get("queue") if queue is None else queue
             if queue is None:
-                if default_queue is None:
-                    raise OSError(errno.EPERM, "no queue specified")
-                queue = extra["queue"] = default_queue
-            if queue not in queues:
+                raise OSError(errno.EPERM, "no queue specified")
+            if queue not in self._queues:
                 raise OSError(errno.EPERM, f"Invalid queue '{queue}' specified")
-        access = None
-        for table, name in policy.tables_of(self.config, queue):
-            access = table.get("policy", {}).get("access", access)
-            if name is not None:
+            for table, _ in policy.tables_of(self._config, queue)[1:]:
                 defaults.update(_defaults(table))
-        requires = policy.requires_of(queues, queue) if queue in queues else []
-        if "duration" in defaults:
-            try:
-                text = defaults["duration"]
-                defaults["duration"] = fsd.parse(text) if isinstance(text, str) else text
-            except ValueError as exc:
-                raise OSError(
-                    errno.EINVAL, f"policy.jobspec.defaults.system.duration: {exc}"
-                ) from None
-        return {"duration": 0, **defaults, **extra}, requires, access
-
-    def _check_access(self, queue, access, userid):
-        try:
-            name = pwd.getpwuid(userid).pw_name
-        except KeyError:
-            name = str(userid)
-        if name in access.get("allow-user", ()):
-            return
-        for group in access.get("allow-group", ()):
-            try:
-                entry = grp.getgrnam(group)
-            except KeyError:
-                continue
-            if name in entry.gr_mem or entry.gr_gid == self._primary_group(userid):
-                return
-        where = f"queue '{queue}'" if queue else "this instance"
-        raise OSError(errno.EPERM, f"user {name} may not submit jobs to {where}")
-
-    @staticmethod
-    def _primary_group(userid):
-        try:
-            return pwd.getpwuid(userid).pw_gid
-        except KeyError:
-            return None
+        requires = policy.requires_of(self._queues, queue) if queue in self._queues else ()
+        if defaults["duration"]:
+            defaults["duration"] = fsd.parse(defaults["duration"])
+        return defaults, requires
 
 
 def _defaults(table):
     """The default system attributes that a table, the configuration or one of its queues, gives to jobs."""
     return table.get("policy", {}).get("jobspec", {}).get("defaults", {}).get("system", {})
+
+
+def _constrained(constraints, requires):
+    """The constraint of a job, also by the properties that its queue requires."""
+    if not isinstance(constraints, dict) or not isinstance(constraints.get("properties", []), list):
+        raise OSError(errno.EINVAL, "attributes.system.constraints: expected an object")
+    given = constraints.get("properties", [])
+    more = [name for name in requires if name not in given]
+    if constraints and "properties" not in constraints:
+        return {"and": [constraints, {"properties": more}]}
+    return {**constraints, "properties": [*given, *more]}
 
 
 def with_system(jobspec):

@@ -8,13 +8,12 @@ submit                   ours: ``{jobspec, urgency?, flags?}`` -> ``{id}``; jobs
 config-reload            the new configuration
 =======================  ===================================================================================
 
-A job is checked (`formats.jobspec`), completed (defaults of ``policy.jobspec``, constraint of its queue,
+A job is checked (`flux.job.JobspecV1`), completed (defaults of ``policy.jobspec``, constraint of its queue,
 RFC 33), written to the KVS (``jobspec``, and ``J`` with the environment) with its ``submit`` event and then shown to the job manager, which may still
 refuse it: then it is removed again. Jobs that arrive together are committed together.
 
-Module arguments: ``disable-validator``; ``validator-plugins=LIST`` of jobspec and feasibility (default
-jobspec). Configuration: ``ingest.validator.disable``, ``ingest.validator.plugins``. The feasibility check
-asks ``feasibility.check`` and is skipped while there is no scheduler.
+Module argument: ``disable-validator``. Configuration: ``ingest.validator.disable``, ``ingest.validator.plugins`` (of
+jobspec, the default, and feasibility). The feasibility check asks ``feasibility.check`` and is skipped while there is no scheduler.
 
 Errors: EPROTO for unknown flags, EINVAL for the urgency and refusals of the job manager, EPERM for refusals of the validator and
 the queue rules; the scheduler's own errno for infeasible jobs.
@@ -22,6 +21,7 @@ the queue rules; the scheduler's own errno for infeasible jobs.
 
 import errno
 
+from flux.job import JobspecV1
 from flux_embedded.services.job_ingest.completion import Completion, with_system
 from flux_engine.formats import eventlog, form, jobid, jsontext, policy
 from flux_engine.formats import jobspec as spec
@@ -39,9 +39,25 @@ from flux_engine.kernel.service import Service, request
 KNOWN_FLAGS = FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 FORM = {"jobspec": (dict, str), "urgency?": int, "flags?": int}
 VALIDATORS = ("jobspec", "feasibility")
-_CONFIG = {"validator?": {"disable?": bool, "plugins?": [str], "args?": [str]}}
+_CONFIG = {"validator?": {"disable?": bool, "plugins?": [str]}}
 
 _encode = jsontext.encoder(ensure_ascii=False)
+
+
+def validate(jobspec):
+    """Check a jobspec of version 1, as flux-core's default validator does.
+
+    Raises:
+        ValueError: the first error found
+    """
+    if jobspec.keys() != JobspecV1.top_level_keys:
+        raise ValueError(
+            f"jobspec: expected the keys {', '.join(sorted(JobspecV1.top_level_keys))}"
+        )
+    try:
+        JobspecV1(**jobspec)
+    except (AttributeError, KeyError, OSError, RecursionError, TypeError) as exc:
+        raise ValueError(str(exc)) from None
 
 
 class IdGenerator:
@@ -85,7 +101,9 @@ class JobIngest(Service):
 
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
-        self._arguments = self._parse_arguments(args)
+        for arg in args:
+            if arg != "disable-validator":
+                raise OSError(errno.EINVAL, f"{arg}: unknown argument of job-ingest")
         self._ids = IdGenerator(float(ctx.attrs.get("broker.starttime") or ctx.kernel.clock.now()))
         self._batch = []
         self._configure(ctx.config, at_start=True)
@@ -98,28 +116,13 @@ class JobIngest(Service):
             if exc.errno != errno.ENOSYS:
                 raise
 
-    @staticmethod
-    def _parse_arguments(args):
-        plugins = None
-        for arg in args:
-            key, _, value = arg.partition("=")
-            if arg == "disable-validator":
-                plugins = []
-            elif key == "validator-plugins":
-                plugins = value.split(",")
-            elif key not in ("validator-args", "batch-count", "buffer-size"):
-                raise OSError(errno.EINVAL, f"{arg}: unknown argument of job-ingest")
-        return plugins
-
     def _configure(self, config, at_start=False):
         policy.validate(config)
         ingest = form.check_table(config.get("ingest"), _CONFIG, "ingest")
         validator = ingest.get("validator", {})
-        plugins, disable = validator.get("plugins", ["jobspec"]), validator.get("disable", False)
-        if disable:
+        plugins = validator.get("plugins", ["jobspec"])
+        if self.args or validator.get("disable"):
             plugins = []
-        if self._arguments is not None:
-            plugins = self._arguments
         for name in plugins:
             if name not in VALIDATORS:
                 text = f"ingest.validator.plugins: {name!r}: expected one of {VALIDATORS}"
@@ -149,10 +152,10 @@ class JobIngest(Service):
         try:
             jobspec = spec.decode(given) if isinstance(given, str) else given
             if self._validate and not job.flags & FLAG_NOVALIDATE:
-                spec.validate(jobspec)
+                validate(jobspec)
         except ValueError as exc:
             raise OSError(errno.EPERM, str(exc)) from None
-        complete = self._completion.complete(with_system(jobspec), msg.userid)
+        complete = self._completion.complete(with_system(jobspec))
         # The environment is large, and only execution reads it: it stays in J.
         job.jobspec = spec.without_environment(complete)
         job.text = _encode(job.jobspec)

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Constraints of a job query (RFC 43), compiled to a function of a job."""
+"""Constraints of a job query (RFC 43), as `flux.job.JobList` makes them, compiled to a function of a job."""
 
 import errno
-import operator
 
-from flux_embedded.services.job_list.entry import TIMES
 from flux_engine.formats import states
 from flux_engine.formats.form import check
 from flux_engine.formats.quote import quote
@@ -12,7 +10,6 @@ from flux_engine.formats.quote import quote
 ANY_USER = 0xFFFFFFFF
 EVERY_STATE = 127
 STATE_MASKS = {"new": states.NEW, "n": states.NEW, **states.MASKS}
-COMPARISONS = ((">=", operator.ge), ("<=", operator.le), (">", operator.gt), ("<", operator.lt))
 MAX_DEPTH = 64
 
 
@@ -47,11 +44,9 @@ def _object(constraint, parents, depth):
 
 def _operator(name, values, parents, depth):
     check(values, list, name)
-    if name in ("and", "or", "not"):
+    if name in ("and", "or"):
         parts = [_object(value, parents, depth + 1) for value in values]
-        return {"and": _and, "or": _or, "not": _not}[name](parts)
-    if name in TIMES:
-        return _time(name, values)
+        return _and(parts) if name == "and" else _or(parts)
     if name == "queue":
         return _queue(values, parents)
     function = _LEAVES.get(name)
@@ -79,11 +74,6 @@ def _or(parts):
     if not tests:
         return (lambda job: True), EVERY_STATE
     return (lambda job: any(test(job) for test in tests)), mask
-
-
-def _not(parts):
-    test, _ = _and(parts)
-    return (lambda job: not test(job)), EVERY_STATE
 
 
 def _userid(values):
@@ -122,17 +112,6 @@ def _states(values):
 def _results(values):
     mask = _mask_of(values, states.RESULT_MASKS)
     return (lambda job: job.state == states.INACTIVE and bool(job.result & mask)), states.INACTIVE
-
-
-def _time(name, values):
-    text = values[0] if values else None
-    check(text, str, name)
-    for sign, compare in COMPARISONS:
-        if text.startswith(sign):
-            limit, key = float(text[len(sign) :]), TIMES[name]
-            test = lambda job: key in job.times and compare(job.times[key], limit)  # noqa: E731
-            return test, EVERY_STATE
-    raise ValueError(f"{name}: expected a comparison such as >=1.0")
 
 
 _LEAVES = {

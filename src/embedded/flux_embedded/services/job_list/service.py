@@ -26,6 +26,13 @@ from flux_engine.kernel.service import Service, request
 ATTRS = ["id", *GETTERS]
 LIST = {"max_entries": int, "attrs": [str], "since?": float, "constraint?": dict}
 LIST_ID = {"id": int, "attrs": [str], "state?": int}
+#: The table ``access`` of a real broker; nothing in it has an effect here.
+_ACCESS = form.Table(
+    {
+        **dict.fromkeys(("allow-guest-user?", "allow-root-owner?", "private-mode?"), bool),
+        "roles?": form.Table({"admin?": dict}),
+    }
+)
 #: The states that a job can be in.
 STATES = states.ACTIVE | INACTIVE
 
@@ -43,16 +50,11 @@ class JobList(Service):
         self._inactive = {}
         self._waiting = {}  # id -> [(message, state)]
         self._purged = 0
-        self._early = []  # requests from before the history was there
-        self._journal = None
         self._configure(ctx.config)
 
     def _configure(self, config):
         policy.validate(config)
-        access = config.get("access", {})
-        where = "error reading [access] config"
-        form.expect(access, "object", where)
-        form.expect(access.get("private-mode", False), "true or false", where)
+        form.check_table(config.get("access"), _ACCESS, "access")
         queues = config.get("queues", {})
         self._parents = {name: one["parent"] for name, one in queues.items() if "parent" in one}
 
@@ -66,21 +68,23 @@ class JobList(Service):
         self._follow()
 
     def _follow(self):
-        self._early = []
-        self._journal = self.rpc("job-manager.journal-batches", streaming=True)
-        self._journal.then(self._events)
+        journal = self.rpc("job-manager.journal-batches", streaming=True)
+        # Requests wait until all jobs are known.
+        journal.wait_for()
+        if self._events(journal):
+            journal.then(self._events)
 
     # -- the journal ---------------------------------------------------------------------------------
 
     def _events(self, future):
+        """Take in a batch of events; returns whether others may come."""
         try:
             entries = future.body["events"]
         except OSError as exc:
-            self._journal = None
             if exc.errno not in (errno.ENODATA, errno.ENOSYS):
                 # The job manager is gone. Its successor has the same jobs, and sends their events again.
                 self.timer(1.0, self._follow)
-            return
+            return False
         future.reset()
         jobs = self._jobs
         for entry in entries:
@@ -94,10 +98,7 @@ class JobList(Service):
             before = job.apply(entry)
             if job.state != before:
                 self._move(job)
-        if self._early is not None:
-            early, self._early = self._early, None
-            for function, msg in early:
-                self.task.guard(function, msg)
+        return True
 
     def _move(self, job):
         state, id = job.state, job.id
@@ -134,16 +135,8 @@ class JobList(Service):
 
     # -- requests ------------------------------------------------------------------------------------
 
-    def _is_early(self, function, msg):
-        if self._early is not None:
-            self._early.append((function, msg))
-            return True
-        return False
-
     @request("list", guest=True, form=LIST)
     def list(self, msg):
-        if self._is_early(self.list, msg):
-            return
         body = msg.body
         limit, since, attrs = body["max_entries"], body.get("since", 0.0), _attrs_of(body["attrs"])
         jobs = self._select(body.get("constraint", {}), limit, since)
@@ -180,8 +173,6 @@ class JobList(Service):
 
     @request("list-id", guest=True, form=LIST_ID)
     def list_id(self, msg):
-        if self._is_early(self.list_id, msg):
-            return
         id, attrs = msg.body["id"], msg.body["attrs"]
         job = self._jobs.get(id)
         if job is not None:
@@ -218,8 +209,6 @@ class JobList(Service):
 
     @request("job-stats", guest=True)
     def job_stats(self, msg):
-        if self._is_early(self.job_stats, msg):
-            return
         queues = {}
         for job in self._jobs.values():
             if job.queue_name is not None:

@@ -5,7 +5,6 @@ Error texts are those that the commands print: ``unknown job id``, ``job is inac
 """
 
 import errno
-import os
 import signal
 
 from flux_engine.formats.states import ACTIVE, CLEANUP, RUN, URGENCY_MAX, URGENCY_MIN
@@ -107,17 +106,11 @@ class Actions:
         self.events.send(self.service.respond, msg, {"old_urgency": old})
 
     def memo(self, msg):
-        """``memo`` {id, memo: {...}, volatile?}: merged into the job's ``user`` annotations.
-
-        Null removes a key. Unless it is volatile the memo is an event of the job's eventlog too.
-        """
+        """``memo`` {id, memo: {...}}: an event, and merged into the job's ``user`` annotations; null removes a key."""
         job = self.find(msg.body["id"])
         permit(msg, job.userid, "can only add a memo to")
         memo = msg.body["memo"]
-        if not isinstance(memo, dict):
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        if not msg.body.get("volatile"):
-            self.events.post(job, "memo", memo)
+        self.events.post(job, "memo", memo)
         self.sched.annotate(job, {"user": memo})
         self.events.send(self.service.respond, msg)
 

@@ -8,10 +8,6 @@ over to housekeeping, so the job may be INACTIVE while housekeeping runs on its 
 Without ``release-after`` all ranks are freed together when the last script has ended. With it, those
 that have ended by that time are freed then, and each later one when it ends.
 
-A rank that is offline, or goes offline before its script has ended, keeps its resources: the state of
-the node is unknown. The script is run there, again if it had begun, when the rank is back. Killing
-the job's housekeeping gives such a rank up.
-
 The scripts are run by the execution service (``job-exec.script``). Under the virtual clock they
 are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of rank to FSD).
 """
@@ -45,7 +41,6 @@ class Housekeeping:
     Attributes:
         visits (dict): job id -> Visit
         is_configured (bool)
-        offline (set): ranks that went offline and are not back
     """
 
     def __init__(self, service, jobs, events, sched, waits):
@@ -55,7 +50,6 @@ class Housekeeping:
         self.sched = sched
         self.waits = waits
         self.visits = {}
-        self.offline = set()
         self.is_configured = False
         self._command = None
         self._release_after = None
@@ -83,24 +77,6 @@ class Housekeeping:
             mock = fsd.parse(mock)
         self._command, self._release_after, self._mock = command, release_after, mock
         self.is_configured = True
-
-    def watch(self):
-        """Watch ranks go offline and online."""
-        self.service.rpc("overlay.monitor", streaming=True).then(self._ranks_changed)
-
-    def _ranks_changed(self, future):
-        try:
-            body = future.body
-        except OSError:  # there is no overlay, or it ends with the instance
-            return
-        future.reset()
-        gone, back = set(idset.ids(body.get("offline", ""))), set(idset.ids(body.get("online", "")))
-        self.offline = (self.offline | gone) - back
-        for visit in list(self.visits.values()):
-            if gone:
-                visit.lost(gone)
-            if back:
-                visit.back(back)
 
     def start(self, job):
         """Start housekeeping on the nodes of `job`, all of which it has released."""
@@ -143,23 +119,18 @@ class Housekeeping:
         visit.kill(15)
         visit.over = True
 
-    def kill(self, id=None, ranks=None, signum=15):
-        """Signal scripts of one job or all, on some ranks or all; returns the number of jobs."""
-        visits = [v for v in self.visits.values() if id is None or v.job.id == id]
-        for visit in visits:
-            visit.kill(signum, ranks)
-        return len(visits)
-
-    def describe_config(self):
-        """``{command, release-after}`` for ``job-manager.stats-get``."""
-        if not self.is_configured:
-            return {"command": "", "release-after": -1.0}
-        after = -1.0 if self._release_after is None else self._release_after
-        return {"command": " ".join(self._command), "release-after": after}
+    def kill(self, id, signum):
+        """Signal the scripts of one job; None: of all."""
+        for visit in list(self.visits.values()):
+            if id in (None, visit.job.id):
+                visit.kill(signum)
 
     def describe(self):
-        """{id: {t_start, pending, allocated}} for ``job-manager.stats-get``."""
-        return {jobid.f58(id): visit.describe() for id, visit in self.visits.items()}
+        """``{id: {allocated: ranks}}``, as `flux.resource.resource_status` reads it."""
+        return {
+            jobid.f58(id): {"allocated": idset.text(set(rset.ranks(visit.job.R)) - visit.job.freed)}
+            for id, visit in self.visits.items()
+        }
 
 
 class Visit:
@@ -167,7 +138,6 @@ class Visit:
 
     Attributes:
         active (set): ranks whose script has not ended
-        waiting (set): those of them that are offline, and whose script does not run
         over (bool): it has ended; no more ranks are freed
     """
 
@@ -175,67 +145,47 @@ class Visit:
         self.housekeeping = housekeeping
         self.service = housekeeping.service
         self.job = job
-        self.t_start = self.service.now()
         self.over = False
         self.active = set(rset.ranks(job.R)) - job.freed
-        self.waiting = self.active & housekeeping.offline
         self._command, self._mock = command, mock
-        self._timers = {}  # of mock scripts, by rank
-        self._void = set()  # ranks whose running script no longer counts
+        self._timers = []  # of mock scripts
         self._done = set()
         self._each = release_after == 0
         if release_after:
             self.service.timer(release_after, self._release_now)
         # Before the scripts comes the `free` event, which is posted in the same turn.
-        housekeeping.events.send(self._run_first)
+        housekeeping.events.send(self._run)
 
-    def _run_first(self):
-        self._run(self.active - self.waiting)
-
-    def _run(self, ranks):
-        if not ranks:
-            return
+    def _run(self):
         if self.service.kernel.clock.virtual:
-            for rank in sorted(ranks):
+            for rank in sorted(self.active):
                 seconds = self._mock.get(rank, 0) if isinstance(self._mock, dict) else self._mock
-                self._timers[rank] = self.service.timer(
-                    seconds, lambda rank=rank: self._script_ended(rank)
-                )
+                timer = self.service.timer(seconds, lambda rank=rank: self._rank_done(rank))
+                self._timers.append(timer)
             return
         request = {
             "id": self.job.id,
             "userid": self.job.userid,
-            "ranks": idset.text(ranks),
+            "ranks": idset.text(self.active),
             "command": self._command,
         }
-        self.service.rpc("job-exec.script", request, streaming=True).then(self._report, ranks)
+        self.service.rpc("job-exec.script", request, streaming=True).then(self._report)
 
-    def _report(self, future, ranks):
+    def _report(self, future):
         try:
             body = future.body
         except OSError as exc:
             if exc.errno != errno.ENODATA:
                 self.service.log(LOG_ERR, f"housekeeping of job {self.job.id}: {exc.strerror}")
-                for rank in sorted(ranks & self.active - self.waiting):
-                    self._script_ended(rank)
+                for rank in sorted(self.active):
+                    self._rank_done(rank)
             return
         future.reset()
         rank, status = body["rank"], body["status"]
-        if status and rank not in self._void:
+        if status:
             text = f"housekeeping: rank {rank} of job {self.job.id} ended with status {status}"
             self.service.log(LOG_ERR, text)
-        self._script_ended(rank)
-
-    def _script_ended(self, rank):
-        self._timers.pop(rank, None)
-        if rank in self._void:
-            self._void.discard(rank)
-            if rank in self.housekeeping.offline:
-                self.waiting.add(rank)
-            else:
-                self._run({rank})
-        else:
-            self._rank_done(rank)
+        self._rank_done(rank)
 
     def _rank_done(self, rank):
         if self.over or rank not in self.active:
@@ -244,23 +194,6 @@ class Visit:
         self._done.add(rank)
         if self._each or not self.active:
             self._release_now(from_timer=False)
-
-    # -- ranks going offline and online ----------------------------------------------------------------------
-
-    def lost(self, ranks):
-        """These ranks are offline: the results of their scripts no longer count."""
-        gone = (ranks & self.active) - self.waiting
-        if gone:
-            text = f"housekeeping of job {self.job.id}: offline, resources are kept: rank {idset.text(gone)}"
-            self.service.log(LOG_ERR, text)
-            self._void |= gone
-            self._signal(9, gone)
-
-    def back(self, ranks):
-        """These ranks are online: start the scripts that wait for them."""
-        again = ranks & self.waiting
-        self.waiting -= again
-        self._run(again)
 
     def _release_now(self, from_timer=True):
         if from_timer:
@@ -275,29 +208,13 @@ class Visit:
             self.housekeeping.ended(self)
         self.housekeeping.free(self.job, ranks, final)
 
-    def kill(self, signum, ranks=None):
-        """Signal the scripts; ranks that are offline are given up."""
-        chosen = self.active if ranks is None else self.active & ranks
-        waiting = chosen & self.waiting
-        self._signal(signum, chosen - waiting)
-        self.waiting -= waiting
-        for rank in sorted(waiting):
-            self._rank_done(rank)
-
-    def _signal(self, signum, ranks):
+    def kill(self, signum):
+        """Signal the scripts."""
         if self.service.kernel.clock.virtual:
-            for rank in sorted(ranks):
-                timer = self._timers.pop(rank, None)
-                if timer is not None:
-                    timer.stop()
-                self._script_ended(rank)
-        elif ranks:
-            request = {"id": self.job.id, "signum": signum, "ranks": idset.text(ranks)}
+            for timer in self._timers:
+                timer.stop()
+            for rank in sorted(self.active):
+                self._rank_done(rank)
+        else:
+            request = {"id": self.job.id, "signum": signum}
             self.service.notify("job-exec.script-kill", request)
-
-    def describe(self):
-        return {
-            "t_start": self.t_start,
-            "pending": idset.text(self.active),
-            "allocated": idset.text(set(rset.ranks(self.job.R)) - self.job.freed),
-        }

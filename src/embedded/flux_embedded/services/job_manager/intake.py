@@ -22,7 +22,7 @@ from flux_engine.kernel.service import check_form
 #: One job of a request; the jobspec was checked by ingest.
 FORM = {"id": int, "userid": int, "urgency": int, "flags": int, "t_submit": float, "jobspec": dict}
 #: The request for all jobs.
-REQUEST = {"key": "job", "recursive": True, "values": True}
+REQUEST = {"key": "job"}
 
 
 def directories(entries):

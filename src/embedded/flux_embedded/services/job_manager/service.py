@@ -12,7 +12,7 @@ raise                   ``{id, type, severity, note?}``
 raiseall                ``{type, severity, note?, states: mask, userid, dry_run}`` -> ``{count, errors}``
 kill                    ``{id, signum}``: a signal to the tasks of a running job
 urgency                 ``{id, urgency}`` -> ``{old_urgency}``
-memo                    ``{id, memo: {...}, volatile?}``: merged into the annotations under ``user``
+memo                    ``{id, memo: {...}}``: merged into the annotations under ``user``
 update                  ``{id, updates: {...}}`` -> nothing, see `update`
 wait, drain, idle       see `waits`
 queue-status            ``{name?}`` -> status object of RFC 33
@@ -24,12 +24,12 @@ resource-status         -> ``{allocated: R}``
 jobtap                  ``{load?: path, conf?, remove?: name, query_only?}`` -> ``{plugins: [name]}``
 jobtap-query            ``{name}`` -> ``{name, path, ...}``
 journal-batches (S)     see `journal`
-purge                   ``{age_limit: seconds, num_limit: N, batch: N, force: bool}`` -> ``{count}``: at most
-                        a batch of the jobs beyond a limit, -1 for none; without force it only counts
+purge                   ``{num_limit: N, force: bool}`` -> ``{count}``: the jobs beyond a number; without force it
+                        only counts
 getinfo                 -> ``{max_jobid}``
 getattr                 ``{id, attrs}`` -> an object with these of ``jobspec`` (with updates, without its
                         environment), ``R`` and ``eventlog`` of a job
-housekeeping-kill       ``{signum, jobid?, ranks?}``
+housekeeping-kill       ``{signum, jobid?}``
 stats-get               -> ``{active_jobs, inactive_jobs, max_jobid, housekeeping}``
 config-reload           the new configuration
 ======================  ====================================================================================
@@ -50,7 +50,7 @@ from flux_embedded.services.job_manager.life import Life
 from flux_embedded.services.job_manager.purge import Purge
 from flux_embedded.services.job_manager.update import Update
 from flux_embedded.services.job_manager.waits import Waits
-from flux_engine.formats import eventlog, idset, policy, rset, states
+from flux_engine.formats import eventlog, policy, rset, states
 from flux_engine.job_manager.job import Jobs
 from flux_engine.job_manager.queues import Queues
 from flux_engine.job_manager.sched import Sched
@@ -114,25 +114,22 @@ class JobManager(Service):
         add("raiseall", actions.raiseall, guest=True, form=several)
         add("kill", actions.kill, guest=True, form={"id": int, "signum": int})
         add("urgency", actions.urgency, guest=True, form={"id": int, "urgency": int})
-        memo = {"id": int, "memo": object, "volatile?": bool}
-        add("memo", actions.memo, guest=True, form=memo)
+        add("memo", actions.memo, guest=True, form={"id": int, "memo": dict})
         update = Update(self, jobs, events, self.jobtap, self.execution)
         add("update", update.request, guest=True, form={"id": int, "updates": object})
-        add("wait", self.waits.wait, form=object)
+        add("wait", self.waits.wait, form={"id": int})
         add("drain", self.waits.drain)
         add("idle", self.waits.idle)
         plugin = {"load?": str, "conf?": object, "remove?": str, "query_only?": bool}
         add("jobtap", self.jobtap.request, form=plugin)
         add("jobtap-query", self.jobtap.query)
         add("journal-batches", self.journals.open, streaming=True)
-        limits = {"age_limit": float, "num_limit": int, "batch": int, "force": bool}
-        add("purge", self.purge.request, form=limits)
+        add("purge", self.purge.request, form={"num_limit": int, "force": bool})
 
     def begin(self):
         self.on_response("sched.alloc", self.sched.alloc_response)
         self.on_response("sched.free", self.sched.free_response)
         self._configure(self.config)
-        self.housekeeping.watch()
         self.jobtap.load_builtins()
         self.jobtap.configure_plugins(self.config)
         self.intake.restart()
@@ -232,16 +229,9 @@ class JobManager(Service):
         held += [(visit.job.R, visit.job.freed) for visit in self.housekeeping.visits.values()]
         self.respond(msg, {"allocated": rset.union(held)})
 
-    @request("housekeeping-kill", form={"signum": int, "jobid?": int, "ranks?": str})
+    @request("housekeeping-kill", form={"signum": int, "jobid?": int})
     def _housekeeping_kill(self, msg):
-        body = msg.body
-        ranks = None
-        if "ranks" in body:
-            visits = self.housekeeping.visits.values()
-            active = idset.from_ids(rank for visit in visits for rank in visit.active)
-            # The set may be of any size, so it is intersected before it is expanded.
-            ranks = set(idset.members(idset.intersect(_ranks(body["ranks"]), active)))
-        self.housekeeping.kill(body.get("jobid"), ranks, body["signum"])
+        self.housekeeping.kill(msg.body.get("jobid"), msg.body["signum"])
         self.respond(msg)
 
     @request("getinfo", guest=True)
@@ -254,10 +244,7 @@ class JobManager(Service):
             "active_jobs": len(self.jobs.active),
             "inactive_jobs": len(self.jobs.inactive),
             "max_jobid": self.jobs.max_id,
-            "housekeeping": {
-                "config": self.housekeeping.describe_config(),
-                "running": self.housekeeping.describe(),
-            },
+            "housekeeping": {"running": self.housekeeping.describe()},
         }
         self.respond(msg, body)
 
@@ -284,17 +271,3 @@ class JobManager(Service):
         self.execution.disconnected(sender)
         self.waits.disconnected(sender)
         self.journals.disconnected(sender)
-
-
-def _ranks(text):
-    """The ranks of a request, as bounds.
-
-    Raises:
-        OSError: EINVAL
-    """
-    if not text:
-        raise OSError(errno.EINVAL, "cannot create an empty idset")
-    try:
-        return idset.decode(text)
-    except ValueError:
-        raise OSError(errno.EINVAL, f"error parsing range '{text}'") from None

@@ -14,7 +14,6 @@ import signal
 
 from flux_engine.formats.jobid import MAX_ID
 from flux_engine.formats.states import FLAG_WAITABLE, PENDING, RUNNING
-from flux_engine.kernel.service import Malformed, check_form
 
 ANY = MAX_ID
 
@@ -33,10 +32,6 @@ class Waits:
 
     def wait(self, msg):
         """``wait``."""
-        try:
-            check_form(msg.body, {"id": int}, msg.topic)
-        except Malformed as exc:
-            raise OSError(errno.EPROTO, "malformed wait request") from exc
         id = msg.body["id"]
         if id == -1:
             id = ANY

@@ -6,7 +6,7 @@ text.  Everything is kept in memory: it ends with the instance.  Commits are app
 at all, in the order in which they arrived (RFC 16: commit order is visible order).
 
 All methods are for the instance owner only.  Keys are non-empty strings without empty components (EINVAL otherwise); ``.``
-alone is the root directory.  There is one namespace, ``primary``: a request that names another fails (ENOTSUP).
+alone is the root directory.
 
 ====================  ======================================================
 method                payload -> response
@@ -28,12 +28,10 @@ commit                ``{ops: [OP, ...]}`` -> ``{rootseq}``, how many commits
 lookup                ``{key}`` -> ``{value: TEXT}``, or ``{keys: [KEY, ...]}``
                       -> ``{values: {KEY: TEXT}}``, all or an error.  Missing:
                       ENOENT, a directory: EISDIR.
-dir                   ``{key?, recursive?, values?}`` ->
-                      ``{entries: [[NAME, TYPE, TEXT or null], ...]}`` in
-                      order of name.  key defaults to the root.  TYPE is
-                      ``val`` or ``dir``; the third item is the value with
-                      ``values`` set, else null.  With ``recursive`` NAME is
-                      the path below the directory.  ENOTDIR on a value.
+dir                   ``{key?}`` -> ``{entries: [[PATH, TYPE, TEXT or null], ...]}``,
+                      all below the directory (default: the root) in order
+                      of name.  TYPE is ``val`` or ``dir``.  ENOTDIR on a
+                      value.
 watch (streaming)     ``{key, append?, waitcreate?}`` -> ``{value: TEXT}`` now
                       and after every commit that changed the value.  With
                       ``append`` later responses have only the text that was

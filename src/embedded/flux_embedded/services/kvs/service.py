@@ -23,7 +23,6 @@ class Kvs(Service):
     def commit(self, msg):
         body = msg.body
         try:
-            _check_namespace(body)
             ops = body["ops"]
             if self._fault is not None:
                 self._check_fault(ops)
@@ -46,7 +45,6 @@ class Kvs(Service):
     @request("lookup")
     def lookup(self, msg):
         body = msg.body or {}
-        _check_namespace(body)
         if "keys" in body:
             if type(body["keys"]) is not list:
                 raise Malformed("kvs.lookup: 'keys' must be an array")
@@ -58,14 +56,12 @@ class Kvs(Service):
     @request("dir")
     def dir(self, msg):
         body = msg.body or {}
-        _check_namespace(body)
         directory = self.tree.find(body.get("key") or ".")
         if directory is None:
             raise error(errno.ENOENT)
         if type(directory) is not dict:
             raise error(errno.ENOTDIR)
-        recursive, values = bool(body.get("recursive")), bool(body.get("values"))
-        self.respond(msg, {"entries": list(entries(directory, "", recursive, values))})
+        self.respond(msg, {"entries": list(entries(directory, ""))})
 
     @request("watch", streaming=True)
     def watch(self, msg):
@@ -88,9 +84,3 @@ class Kvs(Service):
         fault = {"left": count, "errnum": number, "match": body.get("match", "")}
         self._fault = fault if count else None
         self.respond(msg)
-
-
-def _check_namespace(body):
-    """Raise OSError (ENOTSUP) if a request names another namespace than the only one."""
-    if body.get("namespace", "primary") != "primary":
-        raise error(errno.ENOTSUP)

@@ -147,16 +147,15 @@ class Tree:
             touched.append((key, True))
 
 
-def entries(directory, prefix, recursive, values):
-    """Yield the entries of a directory in order of name: [name, type, text or None]."""
+def entries(directory, prefix):
+    """Yield all below a directory in order of name: [path, type, text or None]."""
     for name in sorted(directory):
         child = directory[name]
         if type(child) is dict:
             yield [prefix + name, "dir", None]
-            if recursive:
-                yield from entries(child, f"{prefix}{name}.", True, values)
+            yield from entries(child, f"{prefix}{name}.")
         else:
-            yield [prefix + name, "val", "".join(child) if values else None]
+            yield [prefix + name, "val", "".join(child)]
 
 
 def split(key):

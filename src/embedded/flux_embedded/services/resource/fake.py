@@ -12,14 +12,28 @@
 """
 
 import importlib
-import re
 
+from flux_engine.formats import form
 from flux_engine.formats.rset import uniform
 
-_KEYS = ("nnodes", "cores-per-node", "gpus-per-node", "host-prefix", "hwloc-xml-path", "amend-r")
-_URI = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-_MOST_NODES = 1 << 20
-_MOST_UNITS = 1 << 16
+
+def _count(low, high):
+    def check(value):
+        form.check(value, int, "it")
+        if not low <= value <= high:
+            raise ValueError(f"expected an integer from {low} to {high}")
+
+    return check
+
+
+_TABLE = form.Table(
+    {
+        "nnodes": _count(1, 1 << 20),
+        "cores-per-node?": _count(1, 1 << 16),
+        "gpus-per-node?": _count(0, 1 << 16),
+        **dict.fromkeys(("host-prefix?", "hwloc-xml-path?", "amend-r?"), str),
+    }
+)
 
 
 def fake_resources(config):
@@ -34,54 +48,22 @@ def fake_resources(config):
     if "fake-resources" not in config:
         return None
     table = config["fake-resources"]
-    if not isinstance(table, dict):
-        raise ValueError("fake-resources: expected a table")
-    for key in table:
-        if key not in _KEYS:
-            raise ValueError(
-                f"fake-resources.{key}: unknown key: expected one of {', '.join(_KEYS)}"
-            )
-    if "nnodes" not in table:
-        raise ValueError("fake-resources: [fake-resources] table requires the 'nnodes' key")
-    nnodes = _count(table, "nnodes", 1, _MOST_NODES)
-    prefix = _text(table, "host-prefix", "fake")
-    xml = _read_xml(table)
+    form.check(table, _TABLE, "fake-resources")
+    xml = _read_xml(table["hwloc-xml-path"]) if "hwloc-xml-path" in table else None
     ncores, ngpus = (64, 0) if xml is None else _counts(xml)
-    if "cores-per-node" in table:
-        ncores = _count(table, "cores-per-node", 1, _MOST_UNITS)
-    if "gpus-per-node" in table:
-        ngpus = _count(table, "gpus-per-node", 0, _MOST_UNITS)
-    R = uniform([f"{prefix}{i}" for i in range(nnodes)], ncores, ngpus)
-    return _amend(table, R, xml)
+    ncores, ngpus = table.get("cores-per-node", ncores), table.get("gpus-per-node", ngpus)
+    prefix = table.get("host-prefix", "fake")
+    R = uniform([f"{prefix}{i}" for i in range(table["nnodes"])], ncores, ngpus)
+    return _amend(table["amend-r"], R, xml) if "amend-r" in table else R
 
 
-def _count(table, key, low, high):
-    value = table[key]
-    if type(value) is not int or not low <= value <= high:
-        raise ValueError(
-            f"fake-resources.{key}={value!r}: expected an integer from {low} to {high}"
-        )
-    return value
-
-
-def _text(table, key, default=None):
-    value = table.get(key, default)
-    if value is not None and (not isinstance(value, str) or not value):
-        raise ValueError(f"fake-resources.{key}={value!r}: expected a string")
-    return value
-
-
-def _read_xml(table):
-    path = _text(table, "hwloc-xml-path")
-    if path is None:
-        return None
+def _read_xml(path):
     try:
         with open(path, encoding="utf-8") as stream:
             return stream.read()
-    except OSError as exc:
-        raise ValueError(f"fake-resources.hwloc-xml-path: {path}: {exc.strerror}") from None
-    except UnicodeDecodeError as exc:
-        raise ValueError(f"fake-resources.hwloc-xml-path: {path}: {exc}") from None
+    except (OSError, UnicodeDecodeError) as exc:
+        text = exc.strerror if isinstance(exc, OSError) else exc
+        raise ValueError(f"fake-resources.hwloc-xml-path: {path}: {text}") from None
 
 
 def _counts(xml):
@@ -94,24 +76,13 @@ def _counts(xml):
         raise ValueError(f"fake-resources.hwloc-xml-path: {exc}") from None
 
 
-def _amend(table, R, xml):
-    uri = _text(table, "amend-r")
-    if uri is None:
-        return R
-    if _URI.fullmatch(uri) is None:
-        raise ValueError(f"fake-resources.amend-r={uri!r}: expected MODULE:FUNCTION")
+def _amend(uri, R, xml):
     name, _, attribute = uri.partition(":")
     try:
-        amender = getattr(importlib.import_module(name), attribute)
-    except (ImportError, AttributeError) as exc:
-        raise ValueError(f"fake-resources.amend-r={uri}: {exc}") from None
-    try:
-        R = amender(R, xml)
+        R = getattr(importlib.import_module(name), attribute)(R, xml)
     except Exception as exc:
         # A site's own code: any exception in it is a configuration error of this instance.
         raise ValueError(f"fake-resources.amend-r={uri}: {type(exc).__name__}: {exc}") from exc
     if not isinstance(R, dict):
-        raise ValueError(
-            f"fake-resources.amend-r={uri}: returned {type(R).__name__}, not an R object"
-        )
+        raise ValueError(f"fake-resources.amend-r={uri}: returned {type(R).__name__}, not R")
     return R

@@ -45,7 +45,7 @@ class _Owners:
         self._keys = RankCounts()  # keys on each rank
 
     def enter(self, key: Hashable, ranks: int) -> None:
-        """Count a job of a key on some ranks."""
+        """Put a job of a key on some ranks."""
         jobs = self._by_key.get(key)
         if jobs is None:
             jobs = self._by_key[key] = RankCounts()
@@ -55,7 +55,7 @@ class _Owners:
             self._keys.add(new)
 
     def leave(self, key: Hashable, ranks: int) -> None:
-        """Uncount a job of a key on some ranks."""
+        """Take a job of a key off some ranks."""
         jobs = self._by_key[key]
         before = jobs.ranks
         jobs.remove(ranks)

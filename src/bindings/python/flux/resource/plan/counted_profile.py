@@ -90,8 +90,8 @@ class CountedProfile:
         """Return the profile of a kind of units; None if running jobs on its ranks hold parts of
         units.
 
-        moves (PromiseMoves): mover of promises in this profile and others
-            moves (PromiseMoves): moves promises in this profile and others
+        Args:
+            moves (PromiseMoves): mover of promises in this profile and others
         """
         self = cls.__new__(cls)
         self.ranks = kind.ranks
@@ -261,7 +261,7 @@ class CountedProfile:
             self.line.add(start, end, -count)
 
     def remove(self, start: float, end: float, count: int, now: float) -> None:
-        """Uncount a promise."""
+        """Remove a promise from the count."""
         self.promises -= 1
         start = max(start, self.line.begin, now)
         if start < end:

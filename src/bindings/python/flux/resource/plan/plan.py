@@ -71,7 +71,7 @@ class Plan:
     def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
         self._strategies = Strategies(pool)
-        #: tokens that requests may need beside resources; None: there are none
+        #: tokens that requests may need beside resources; None: no such tokens
         self.tokens: TokenPlan | None = None
         #: claims on ranks that some jobs may not share; None: all jobs may share all ranks
         self.claims: ClaimPlan | None = None
@@ -519,7 +519,7 @@ class Plan:
             overdue = before is not None and not before.is_open and before.start <= now < before.end
             if overdue:
                 # It starts late because others ended late, and will end late. That delays the jobs
-                # promised the time after it as well, and must not keep it from starting.
+                # promised the time after it, but must not keep it from starting.
                 assert before is not None
                 end = before.end
             placed = strategy.place(request, now, end, overdue)
@@ -580,25 +580,24 @@ class Plan:
         return self._strategies.in_step().contains(jobid, [self._pool.held(running)])
 
     def pin(self, jobid: int, stays: bool = True) -> None:
-        """Keep the promise of a job, if it has one, on the ranks that it is bound to, or (``stays``
-        false) no longer."""
+        """Keep the promise of a job, if any, on its ranks; with ``stays`` false, no longer."""
         strategy = self._strategies.in_step()
         if jobid in strategy.promises:
             strategy.pin(jobid, stays)
 
     def keeps_nothing_from(self, jobid: int) -> bool:
-        """Whether no other job has a promise."""
+        """Return whether no other job has a promise."""
         promises = self._strategies.promises
         return not promises or (len(promises) == 1 and jobid in promises)
 
     def note_started(self, jobid: int) -> None:
-        """Tell the plan that a job was started on the pool itself: its promise is over."""
+        """Note that a job was started on the pool itself, which ends its promise."""
         self._strategies.current.withdraw(jobid)
         self._strategies.current.started(jobid)
         self._forget_more(jobid)
 
     def cancel(self, jobid: int) -> None:
-        """Drop a job's promise, if it has one; nothing else moves."""
+        """Drop a job's promise, if any; nothing else moves."""
         self._strategies.current.withdraw(jobid)
         self._forget_more(jobid)
 
@@ -610,8 +609,8 @@ class Plan:
             self.claims.promised.pop(jobid, None)
 
     def take_over(self, other: Plan, jobids: Iterable[int]) -> None:
-        """Make the promises to jobs that they have in another plan of the pool, as far as they fit
-        in this one."""
+        """Give jobs the promises that they have in another plan of the pool, as far as they fit
+        here."""
         self._strategies.in_step()
         for jobid in jobids:
             one = other._strategies.promises[jobid]

@@ -235,7 +235,7 @@ class RoomOnRanks:
             for end, jobid in pool.jobs_by_end():
                 if end > time:
                     break
-                index.give(pool.held(jobid))
+                index.release(pool.held(jobid))
         return index
 
     def first_placed(
@@ -260,7 +260,7 @@ class RoomOnRanks:
                 break
             time = releases[-1][0]
             while releases and releases[-1][0] == time:
-                index.give(releases.pop()[1])
+                index.release(releases.pop()[1])
         return inf
 
 

@@ -2,7 +2,7 @@
 """The two strategies of a plan, and the switch between them.
 
 A plan counts at first, binds promises to ranks as soon as counts do not decide, and counts again
-when the pool has changed and no promise is left.
+after a change of the pool if no promise is left.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ class Strategies:
     """The strategies of a plan.
 
     Args:
-        pool (PoolWithView): the pool; it has a view
+        pool (PoolWithView): the pool, with a view
 
     Attributes:
-        current (Strategy): the one in force, as of the last call
+        current (Strategy): the strategy in force, as of the last call
     """
 
     def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
-        # Both are kept, with their view of the pool.
+        # each keeps its view of the pool
         self._counted = CountedStrategy(pool)
         self._bound: BoundStrategy | None = None
-        self._frozen = False  # promises stay on the ranks they are bound to
-        self._original: BoundStrategy | None = None  # of a copy, until it binds promises itself
+        self._frozen = False  # promises stay on the ranks that they are bound to
+        self._original: BoundStrategy | None = None  # a copy's bindings, until it makes its own
         self.current: Strategy = self._counted
 
     def copy(self) -> Self:
-        """An independent copy with the same promises, which stay on their ranks."""
+        """Return an independent copy with the same promises, which stay on their ranks."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__, _frozen=True, _counted=self._counted.copy())
         new.current, new._bound, new._original = new._counted, None, self._bound or self._original
@@ -62,7 +62,7 @@ class Strategies:
         return self.current.promises
 
     def in_step(self) -> Strategy:
-        """The strategy in force, once it has taken in the changes of the pool."""
+        """Return the strategy in force, after taking in changes of the pool."""
         strategy = self.current
         if strategy.seen == self._pool.generation:
             return strategy
@@ -71,7 +71,7 @@ class Strategies:
         return strategy if strategy.sync() else self._bind_all()
 
     def accepting(self, request: ResourceRequest, is_claimed: bool) -> Strategy:
-        """The strategy by which a request can be planned, in step with the pool.
+        """Return the strategy for a request, in step with the pool.
 
         Args:
             is_claimed (bool): whether it matters which jobs are on a rank
@@ -84,12 +84,12 @@ class Strategies:
         return strategy if strategy.accepts(request) else self._bind_all()
 
     def put_back(self, jobid: int, promise: Promise | None) -> None:
-        """Give a job the promise again that was withdrawn, if it had one."""
+        """Restore the withdrawn promise of a job, if any."""
         if promise is not None:
             self.current.restore(jobid, promise)
 
     def _bind_all(self) -> Strategy:
-        """Bind all promises to ranks: counting is not enough any more."""
+        """Bind all promises to ranks, since counting no longer suffices."""
         bound = self._bound
         if bound is None:
             original = self._original

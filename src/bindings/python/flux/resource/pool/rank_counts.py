@@ -23,7 +23,7 @@ class RankCounts:
         self.ranks = 0
 
     def add(self, ranks: int) -> None:
-        """Count a job on each of these ranks (a mask).  O(log jobs on a rank) masks."""
+        """Add a job on each of these ranks (a mask).  O(log jobs on a rank) masks."""
         self.ranks |= ranks
         digits = self._digits
         carry = ranks
@@ -36,7 +36,7 @@ class RankCounts:
             digits.append(carry)
 
     def remove(self, ranks: int) -> None:
-        """Uncount a job on each of these ranks, which all have one.  O(log jobs on a rank)
+        """Remove a job from each of these ranks, which all have one.  O(log jobs on a rank)
         masks."""
         digits = self._digits
         borrow = ranks

@@ -190,7 +190,7 @@ class RankIndex:
                 states[free] = [rank]
         return states.items()
 
-    def give(self, selection: Selection) -> None:
+    def release(self, selection: Selection) -> None:
         """Mark the units of a selection, all taken so far, as free.
 
         O(1) for a single rank, and for any number of wholly taken ones; O(1) for each other rank.

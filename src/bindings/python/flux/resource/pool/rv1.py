@@ -140,8 +140,8 @@ def read_names(R: dict[str, Any], entries: list[Entry]) -> tuple[HostNames, dict
     Returns:
         ``(HostNames, dict of property to mask of ranks)``.
 
-    ValueError: the first error, with its path.
-        ValueError: the first thing wrong, with its path.
+    Raises:
+        ValueError: the first error, with its path.
     """
     execution = R["execution"]
     everything = 0

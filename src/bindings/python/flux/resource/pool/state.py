@@ -133,7 +133,7 @@ class PoolState:
             left (tuple or None): the units that the job keeps; None if it ended.
         """
         end = self.jobs[jobid][0]
-        self.index.give(given)
+        self.index.release(given)
         if left is None:
             del self.jobs[jobid]
             self._reorder(jobid, end, 0.0)

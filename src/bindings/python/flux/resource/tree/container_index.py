@@ -66,8 +66,8 @@ class ContainerIndex(RankIndex):
         if self.asked:
             self._touched(selected_ranks(selection))
 
-    def give(self, selection: Selection) -> None:
-        super().give(selection)
+    def release(self, selection: Selection) -> None:
+        super().release(selection)
         if self.asked:
             self._touched(selected_ranks(selection))
 

@@ -39,40 +39,34 @@ class When(Subcommand):
         return {"jobspec": jobspec_options.jobspec_from_options(options)}
 
     def show(self, answer: dict[str, Any], context: Context) -> None:
+        now, start = answer["now"], answer["start"]
         if answer["verdict"] == "never":
             raise CommandError(f"never: {answer['reason']}")
-        elif answer["start"] is None:
+        if start is None:
             print(f"unknown: {printable(answer['reason'])}")
-            self._print_odds(answer, context)
+        elif start <= now:
+            print("now")
         else:
-            now = answer["now"]
-            wait = answer["start"] - now
-            if wait <= 0:
-                print("now")
-            else:
-                print(f"{context.time(answer['start'], now)}, in {format_duration(wait)}")
-                self._print_odds(answer, context)
-            if answer.get("t_latest"):
-                print(f"at the latest {context.time(answer['t_latest'], now)}")
-            if answer.get("unplanned"):
-                left_out = counted(answer["unplanned"], "pending job")
-                print(f"({left_out} had not started when there was no time left)")
-            if context.options.match:
-                print(f"ranks: {answer['ranks'] or 'chosen when it starts'}")
-
-    @staticmethod
-    def _print_odds(answer: dict[str, Any], context: Context) -> None:
-        if answer.get("t_likely"):
-            print(likely_text(answer, answer["now"], context))
+            print(f"{context.time(start, now)}, in {format_duration(start - now)}")
+        if answer.get("t_likely") and (start is None or start > now):
+            print(likely_text(answer, now, context))
+        if start is None:
+            return
+        if answer.get("t_latest"):
+            print(f"at the latest {context.time(answer['t_latest'], now)}")
+        if answer.get("unplanned"):
+            left_out = counted(answer["unplanned"], "pending job")
+            print(f"({left_out} had not started when there was no time left)")
+        if context.options.match:
+            print(f"ranks: {answer['ranks'] or 'chosen when it starts'}")
 
 
 class WithHorizon(Subcommand):
     """A query about the future."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--horizon", default="8h", metavar="FSD", help="how far to look (default: 8h)"
-        )
+        text = "how far to look (default: 8h)"
+        parser.add_argument("--horizon", default="8h", metavar="FSD", help=text)
 
     def payload(self, options: argparse.Namespace) -> dict[str, Any]:
         return {"horizon": parse_duration(options.horizon, "horizon")}
@@ -88,10 +82,9 @@ class Windows(WithHorizon):
         rows: list[tuple[object, ...]] = []
         for kind in answer["kinds"]:
             for count, until in kind["steps"] or [[0, None]]:
+                lasts, ends = f"{format_duration(horizon)} or more" if count else "", ""
                 if until is not None and until < answer["until"]:
                     lasts, ends = format_duration(until - now), context.time(until, now)
-                else:
-                    lasts, ends = f"{format_duration(horizon)} or more" if count else "", ""
                 rows.append((kind["kind"], count, kind["total"], lasts, ends))
         self.print_table(context, ("KIND", "FREE", "OF", "FOR", "UNTIL"), rows, ("FREE", "OF"))
         if answer.get("levels"):
@@ -123,9 +116,8 @@ class Plan(WithHorizon):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         super().add_options(parser)
-        parser.add_argument(
-            "-o", "--output", metavar="FILE.svg", help="write an SVG picture to this file"
-        )
+        text = "write an SVG picture to this file"
+        parser.add_argument("-o", "--output", metavar="FILE.svg", help=text)
 
     def show(self, answer: dict[str, Any], context: Context) -> None:
         chart = Chart(answer, context.zone)
@@ -139,23 +131,17 @@ class Stats(Subcommand):
     help = "print statistics of the scheduler"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--prometheus", action="store_true", help="use the text format of Prometheus"
-        )
-        parser.add_argument(
-            "-o",
-            "--output",
-            default="-",
-            metavar="FILE",
-            help="write to this file, atomically (default: standard output)",
-        )
+        text = "use the text format of Prometheus"
+        parser.add_argument("--prometheus", action="store_true", help=text)
+        text = "write to this file, atomically (default: standard output)"
+        parser.add_argument("-o", "--output", default="-", metavar="FILE", help=text)
 
     def run(self, context: Context) -> Any:
-        answer = context.ask("stats")
-        if context.options.prometheus:
-            write_file(context.options.output, exposition(answer))
-        else:
-            write_file(context.options.output, json.dumps(answer, sort_keys=True) + "\n")
+        options, answer = context.options, context.ask("stats")
+        text = (
+            exposition(answer) if options.prometheus else json.dumps(answer, sort_keys=True) + "\n"
+        )
+        write_file(options.output, text)
 
 
 class Preempt(Subcommand):
@@ -164,12 +150,8 @@ class Preempt(Subcommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("jobid", metavar="JOBID", help="a pending job")
-        parser.add_argument(
-            "--dry-run",
-            action="store_true",
-            required=True,
-            help="end nobody: by themselves jobs are ended as the configuration says",
-        )
+        text = "end nobody: by themselves jobs are ended as the configuration says"
+        parser.add_argument("--dry-run", action="store_true", required=True, help=text)
 
     def payload(self, options: argparse.Namespace) -> dict[str, Any]:
         return {"id": read_jobid(options.jobid), "dry_run": True}
@@ -181,11 +163,11 @@ class Preempt(Subcommand):
         else:
             print(f"{answer['name']} takes from nobody: {answer['reason']}")
         if answer.get("victims"):
+            head = ("JOBID", "CLASS", "NODES", "NODE-HOURS")
             rows = [
                 (one["name"], one["class"], one["nodes"], f"{one['node_hours']:.1f}")
                 for one in answer["victims"]
             ]
-            head = ("JOBID", "CLASS", "NODES", "NODE-HOURS")
             self.print_table(context, head, rows, head[2:])
 
 
@@ -195,56 +177,37 @@ class Preemptions(Subcommand):
 
     def show(self, answer: dict[str, Any], context: Context) -> None:
         now = answer["now"]
-        rows = [
-            (
-                one["name"],
-                one.get("queue") or "",
-                one["state"],
-                context.time(one["deadline"], now),
-                ", ".join(victim["name"] for victim in one["victims"]),
-            )
-            for one in answer["preemptions"]
-        ]
+        rows = []
+        for one in answer["preemptions"]:
+            jobs = ", ".join(victim["name"] for victim in one["victims"])
+            end = context.time(one["deadline"], now)
+            rows.append((one["name"], one.get("queue"), one["state"], end, jobs))
         self.print_table(context, ("FOR", "QUEUE", "STATE", "END", "JOBS"), rows)
         if answer["borrowers"]:
-            borrowers = [
-                (
-                    one["for"],
-                    one["state"],
-                    context.time(one["end"], now),
-                    one["name"],
-                    one.get("class"),
-                )
-                for one in answer["borrowers"]
-            ]
-            head = ("IN THE TIME OF", "STATE", "END", "JOB", "CLASS")
+            rows = []
+            for one in answer["borrowers"]:
+                end = context.time(one["end"], now)
+                rows.append((one["for"], one["state"], end, one["name"], one.get("class")))
             print()
-            self.print_table(context, head, borrowers)
+            self.print_table(context, ("IN THE TIME OF", "STATE", "END", "JOB", "CLASS"), rows)
         if answer.get("counts"):
             head = ("CLASS", "ENDED", "NODE-HOURS", "USELESS", "LOGGED")
-            counts = [
-                (
-                    one["class"],
-                    one["victims"],
-                    f"{one['node_hours']:.1f}",
-                    one["useless"],
-                    one["logged"],
-                )
-                for one in answer["counts"]
-            ]
+            rows = []
+            for one in answer["counts"]:
+                hours = f"{one['node_hours']:.1f}"
+                rows.append((one["class"], one["victims"], hours, one["useless"], one["logged"]))
             print()
-            self.print_table(context, head, counts, head[1:])
+            self.print_table(context, head, rows, head[1:])
 
 
 def elsewhere_text(license: dict[str, Any]) -> tuple[Any, str]:
     """Return the number of licences used elsewhere, and the age of that number."""
     if "age" not in license:
         return "-", ""
-    age = license["age"]
-    text = "never read" if age is None else format_duration(age)
-    return license.get("elsewhere"), text + (
-        " (stale)" if license["stale"] and age is not None else ""
-    )
+    if license["age"] is None:
+        return license.get("elsewhere"), "never read"
+    stale = " (stale)" if license["stale"] else ""
+    return license.get("elsewhere"), format_duration(license["age"]) + stale
 
 
 class Limits(Subcommand):
@@ -267,14 +230,10 @@ class Limits(Subcommand):
             tables.append((head, rows, head[2:]))
         rows = []
         for one in answer.get("budgets", ()):
-            taken = [
-                "-"
-                if most is None
-                else f"{one['used'][what] + one['running'][what]:.1f}/{most:g}"
-                if "used" in one
-                else f"?/{most:g}"
-                for what, most in one["max"].items()
-            ]
+            taken = []
+            for what, most in one["max"].items():
+                spent = f"{one['used'][what] + one['running'][what]:.1f}" if "used" in one else "?"
+                taken.append("-" if most is None else f"{spent}/{most:g}")
             whose = one.get("whose") or "all"
             until = context.time(one["end"], answer["now"])
             rows.append((one["budget"], whose, *taken, until, one.get("waiting")))
@@ -282,21 +241,18 @@ class Limits(Subcommand):
             head = ("BUDGET", "WHOSE", "NODE-HOURS", "CORE-HOURS", "GPU-HOURS", "UNTIL", "WAITING")
             tables.append((head, rows, head[2:]))
         licenses = answer.get("licenses", ())
-        rows = [
-            (one["name"], one.get("used"), one["total"], one["reserved"], one.get("waiting"))
-            for one in licenses
-        ]
+        head = ("LICENCE", "USED", "TOTAL", "RESERVED", "WAITING")
+        keys: tuple[str, ...] = ("name", "used", "total", "reserved", "waiting")
+        rows = [tuple(map(one.get, keys)) for one in licenses]
         if any("age" in one for one in licenses):
+            head += ("ELSEWHERE", "AGE")
             rows = [(*row, *elsewhere_text(one)) for row, one in zip(rows, licenses)]
-            head = ("LICENCE", "USED", "TOTAL", "RESERVED", "WAITING", "ELSEWHERE", "AGE")
-            tables.append((head, rows, head[1:]))
-        elif rows:
-            head = ("LICENCE", "USED", "TOTAL", "RESERVED", "WAITING")
+        if rows:
             tables.append((head, rows, head[1:]))
         for name, entries in answer.items():  # entries of a site's own rules
             if name not in ("now", "limits", "budgets", "licenses") and entries:
                 keys = tuple(entries[0])
-                rows = [tuple(one.get(key) for key in keys) for one in entries]
+                rows = [tuple(map(one.get, keys)) for one in entries]
                 tables.append((tuple(key.upper() for key in keys), rows, keys[1:]))
         for number, (head, rows, right) in enumerate(tables):
             if number:
@@ -313,19 +269,12 @@ class Shares(Subcommand):
         if answer["half_life"] is None:
             print("fair share is off: there is no [fairshare] in the configuration")
             return
-        rows = [
-            (
-                one["bank"] or "-",
-                one["user"] or "",
-                f"{one['shares']:g}",
-                f"{one['part']:.1%}",
-                f"{one['used']:.1f}" if "used" in one else None,
-                f"{one['used_part']:.1%}" if "used_part" in one else None,
-                one.get("pending"),
-                one.get("running"),
-            )
-            for one in answer["shares"]
-        ]
+        rows = []
+        for one in answer["shares"]:
+            row = [one["bank"] or "-", one["user"], f"{one['shares']:g}", f"{one['part']:.1%}"]
+            row.append(f"{one['used']:.1f}" if "used" in one else None)
+            row.append(f"{one['used_part']:.1%}" if "used_part" in one else None)
+            rows.append([*row, one.get("pending"), one.get("running")])
         head = ("BANK", "USER", "SHARES", "PART", "USED", "USED-PART", "PENDING", "RUNNING")
         self.print_table(context, head, rows, head[2:])
 
@@ -368,9 +317,8 @@ class Top(Subcommand):
     help = "show nodes, queue and plan, updated all the time"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "-d", "--delay", default="2s", metavar="FSD", help="time between updates (default: 2s)"
-        )
+        text = "time between updates (default: 2s)"
+        parser.add_argument("-d", "--delay", default="2s", metavar="FSD", help=text)
         parser.add_argument("--once", action="store_true", help="print one view and exit")
 
     def run(self, context: Context) -> Any:
@@ -407,11 +355,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"flux-scheduler {VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
+        text = command.help[:1].upper() + command.help[1:] + "."
         sub = commands.add_parser(
-            name,
-            help=command.help,
-            description=command.help[:1].upper() + command.help[1:] + ".",
-            prog=f"flux sched {name}",
+            name, help=command.help, description=text, prog=f"flux sched {name}"
         )
         sub.add_argument("--json", action="store_true", help="print the answer as JSON")
         sub.add_argument("--utc", action="store_true", help="show times in UTC")
@@ -422,14 +368,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run ``flux sched``.
-
-    Args:
-        argv: the command line without the command; None: sys.argv
-
-    Returns:
-        int: the exit status: 0; 1 if the command failed; 2 for incorrect usage
-    """
+    """Run ``flux sched`` on the words after it (None: sys.argv). Return the exit status: 0; 1 if the
+    command failed; 2 for incorrect usage."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     options = make_parser().parse_args(argv)

@@ -19,30 +19,17 @@ CHANGES = ("reserve", "unreserve")
 class CommandError(Exception):
     """An error that ends the command: printed on one line, with exit status 1.
 
-    Attributes:
-        errno (int): errno of a request refused by the scheduler; 0 for other errors
+    Args:
+        errno: errno of a request that the scheduler refused
     """
 
-    errno = 0
-
-    @classmethod
-    def from_refusal(cls, text: str, error: OSError) -> CommandError:
-        """Return the error for a refused request.
-
-        Args:
-            text: the text to print
-            error: the error of the request
-        """
-        refusal = cls(text)
-        refusal.errno = error.errno or 0
-        return refusal
+    def __init__(self, text: str, errno: int | None = None) -> None:
+        super().__init__(text)
+        self.errno = errno
 
 
 class Context:
     """The context of a subcommand: connection to the instance, and time zone of the output.
-
-    Args:
-        options: the parsed command line
 
     Attributes:
         zone (str): IANA name of the time zone for printed times
@@ -55,39 +42,27 @@ class Context:
 
     @property
     def handle(self) -> Any:
-        """The Flux handle, connected at its first use.
-
-        Raises:
-            CommandError: no instance is reachable
-        """
+        """The Flux handle, connected at its first use. Raises CommandError if no instance is
+        reachable."""
         if self._handle is None:
             try:
                 self._handle = flux.Flux()
             except OSError as exc:
-                raise CommandError(
-                    f"cannot connect to a Flux instance: {exc.strerror or exc}"
-                ) from None
+                text = f"cannot connect to a Flux instance: {exc.strerror or exc}"
+                raise CommandError(text) from None
         return self._handle
 
     def ask(self, method: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Send a request to the scheduler and return its answer.
-
-        Args:
-            method: the topic after ``sched.``
-            payload: the request; default: empty
-
-        Raises:
-            CommandError: the scheduler has no such service, or refuses
-        """
+        """Send a request to the scheduler and return its answer; `method` is the topic after
+        ``sched.``. Raises CommandError if the scheduler has no such service, or refuses."""
         try:
             answer = self.handle.rpc(f"sched.{method}", payload or {}).get()
         except OSError as exc:
-            raise CommandError.from_refusal(self._explain(method, exc), exc) from None
+            raise CommandError(self._explain(method, exc), exc.errno) from None
         return answer if isinstance(answer, dict) else {}
 
     def _explain(self, method: str, exc: OSError) -> str:
         """Explain a request's failure to the user."""
-        text = exc.strerror or str(exc)
         if exc.errno == errno.ENOSYS:
             return (
                 f"no scheduler answers this request ({method}): none is loaded, or the one that is "
@@ -96,7 +71,7 @@ class Context:
         if exc.errno == errno.EPERM:
             who = "" if method in CHANGES else ", and users with the role admin,"
             return f"{method}: only the owner of the instance{who} may do this"
-        return text
+        return exc.strerror or str(exc)
 
     def time(self, when: float | None, now: float) -> str:
         """Format a time; see `format_time`."""

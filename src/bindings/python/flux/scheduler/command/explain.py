@@ -47,18 +47,13 @@ class Explain(Subcommand):
         self.print_table(context, ("JOBID", "QUEUE", "ESTIMATE", "REASON"), rows)
         more = job_status.count_pending(context.handle) - len(rows) - answer.get("others", 0)
         if more > 0:
-            print(
-                f"{counted(more, 'pending job')} not sent to the scheduler yet: "
-                "flux sched explain JOBID says why"
-            )
+            jobs = counted(more, "pending job")
+            print(f"{jobs} not sent to the scheduler yet: flux sched explain JOBID says why")
 
     def explain_job(self, jobid: int, context: Context) -> dict[str, Any]:
         """Return why a job waits: the scheduler's answer or, in the same form, the reason why the
-        job manager has not sent it to the scheduler.
-
-        Raises:
-            CommandError: the job is not pending, or is unknown
-        """
+        job manager has not sent it to the scheduler. Raises CommandError if the job is not pending,
+        or is unknown."""
         handle = context.handle
         name = JobID(jobid).f58
         job = job_status.look_up_job(handle, jobid)
@@ -78,9 +73,8 @@ class Explain(Subcommand):
             try:
                 reason = job_status.reason_of_queue(handle, job)
             except OSError as exc:
-                raise CommandError.from_refusal(
-                    f"{name} has not been sent to the scheduler: {exc.strerror}", exc
-                ) from None
+                text = f"{name} has not been sent to the scheduler: {exc.strerror}"
+                raise CommandError(text, exc.errno) from None
         now = time.time()
         found = {
             "id": jobid,
@@ -98,10 +92,8 @@ class Explain(Subcommand):
         """Return the scheduler's answer about one job, one sentence per line."""
         now = answer["now"]
         verdict = {"waits": "waits", "never": "can never run as things are", "starts": "can start"}
-        lines = [
-            f"{job['name']} {verdict[job['verdict']]}: "
-            f"{job['reason'] or 'nothing keeps it from starting'}"
-        ]
+        reason = job["reason"] or "nothing keeps it from starting"
+        lines = [f"{job['name']} {verdict[job['verdict']]}: {reason}"]
         if job.get("total") is not None:
             unit = job["unit"]
             lines.append(
@@ -111,10 +103,8 @@ class Explain(Subcommand):
                 + (f" on {counted(job['free'], 'node')}" if unit == "slots" else "")
             )
         for one in job.get("excluded") or ():
-            lines.append(
-                f"  {one['constraint']} excludes {counted(one['nodes'], 'node')}: "
-                f"rank {one['ranks']}"
-            )
+            nodes = counted(one["nodes"], "node")
+            lines.append(f"  {one['constraint']} excludes {nodes}: rank {one['ranks']}")
         for one in job.get("behind") or ():
             until = until_text(one["end"], now, context)
             lines.append(f"  behind {one['name']}, {one['state']}, {until}")
@@ -122,10 +112,8 @@ class Explain(Subcommand):
             lines.append("  and other jobs that end earlier")
         if job.get("reservation"):
             one = job["reservation"]
-            lines.append(
-                f"  reservation {one['name']}: {context.time(one['start'], now)} to "
-                f"{context.time(one['end'], now)}"
-            )
+            start, end = context.time(one["start"], now), context.time(one["end"], now)
+            lines.append(f"  reservation {one['name']}: {start} to {end}")
         for one in (job.get("rules") or ())[1:]:
             lines.append(f"  and {one['reason']}")
         if (job.get("limit") or {}).get("t_again"):
@@ -134,10 +122,8 @@ class Explain(Subcommand):
             after = f", when {one['job']} ends" if one.get("job") else ""
             lines.append(f"  limit {one['name']}: again about {when}{after}")
         if (job.get("budget") or {}).get("t_again"):
-            one = job["budget"]
-            lines.append(
-                f"  budget {one['name']}: begins anew at {context.time(one['t_again'], now)}"
-            )
+            when = context.time(job["budget"]["t_again"], now)
+            lines.append(f"  budget {job['budget']['name']}: begins anew at {when}")
         if job.get("preemption"):
             lines.append(f"  could start now by ending {job['preemption']['text']}")
         if job.get("borrowers"):
@@ -145,27 +131,20 @@ class Explain(Subcommand):
             lines.append(f"  {one['text']}; ended at {context.time(one['end'], now)}")
         fits = job.get("fits") or {}
         if fits.get("limit"):
-            lines.append(
-                f"  it could start now with a time limit of {format_duration(fits['limit'])} or less"
-            )
+            limit = format_duration(fits["limit"])
+            lines.append(f"  it could start now with a time limit of {limit} or less")
         if fits.get("count"):
-            unit = job["unit"]
-            lines.append(f"  it could start now with {counted(fits['count'], unit[:-1])}")
+            lines.append(f"  it could start now with {counted(fits['count'], job['unit'][:-1])}")
         if job.get("rank") is not None:
-            lines.append(
-                f"  rank {job['rank']:.6g} among jobs of its priority; expected to run for "
-                f"{format_duration(job['expected_run'])}"
-            )
+            run = format_duration(job["expected_run"])
+            text = f"  rank {job['rank']:.6g} among jobs of its priority; expected to run for {run}"
+            lines.append(text)
         if (job.get("fairshare") or {}).get("place"):
             one = job["fairshare"]
-            whose = (
-                f"{one['user']}{' in bank ' + one['bank'] if one['bank'] else ''}"
-                if "user" in one
-                else "its user"
-            )
-            lines.append(
-                f"  fair share: {whose} is number {one['place']} of {one['of']} whose jobs wait"
-            )
+            whose = one.get("user", "its user")
+            whose += f" in bank {one['bank']}" if "user" in one and one["bank"] else ""
+            place = f"{one['place']} of {one['of']}"
+            lines.append(f"  fair share: {whose} is number {place} whose jobs wait")
         if job.get("t_latest"):
             lines.append(f"  starts by {context.time(job['t_latest'], now)} at the latest")
         if job.get("latest_start"):
@@ -183,7 +162,5 @@ class Explain(Subcommand):
 
 def likely_text(said: dict[str, Any], now: float, context: Context) -> str:
     """Format ``t_likely`` and ``t_p90``."""
-    return (
-        f"likely about {context.time(said['t_likely'], now)}, by {context.time(said['t_p90'], now)} "
-        "in nine cases of ten"
-    )
+    likely, late = (context.time(said[key], now) for key in ("t_likely", "t_p90"))
+    return f"likely about {likely}, by {late} in nine cases of ten"

@@ -15,10 +15,8 @@ from flux.scheduler.reservations.times import duration_text, iso_time
 def format_duration(seconds: float | None) -> str:
     """Format a duration in at most two units: ``2h45m``.
 
-    Rounded down, so that a job with the printed time limit fits into the duration.
-
-    Args:
-        seconds: the duration; None and infinity give ``no end``
+    Rounded down, so that a job with the printed time limit fits into the duration; None and infinity
+    give ``no end``.
     """
     if seconds is None or math.isinf(seconds):
         return "no end"
@@ -53,20 +51,10 @@ def display_width(text: str) -> int:
 def format_table(
     head: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()
 ) -> list[str]:
-    """Lay out a table with two spaces between columns.
-
-    Args:
-        head: the names of the columns
-        rows: a value per column; None gives an empty cell
-        right: names of right-aligned columns
-
-    Returns:
-        list of str: the lines, the header first
-    """
-    cells = [
-        list(head),
-        *([printable("" if v is None else v) for v in row] for row in rows),
-    ]
+    """Return the lines of a table, the header first, with two spaces between columns. None gives an
+    empty cell; `right` has the names of right-aligned columns."""
+    cells = [list(head)]
+    cells += [[printable("" if value is None else value) for value in row] for row in rows]
     widths = [max(display_width(row[i]) for row in cells) for i in range(len(head))]
     lines = []
     for row in cells:

@@ -17,16 +17,8 @@ _ATTRIBUTES = ["userid", "state", "result", "urgency", "priority", "dependencies
 
 
 def look_up_job(handle: Any, jobid: int) -> dict[str, Any] | None:
-    """Look up a job in the job list.
-
-    Args:
-        handle (flux.Flux): a handle
-        jobid (int): the job
-
-    Returns:
-        dict: the job with `_ATTRIBUTES`; None if it does not exist, belongs to another user and the
-            caller does not see all, or the job list does not answer
-    """
+    """Return a job of the job list with `_ATTRIBUTES`; None if it does not exist, belongs to another
+    user and the caller does not see all, or the job list does not answer."""
     try:
         answer = handle.rpc("job-list.list-id", {"id": jobid, "attrs": _ATTRIBUTES}).get()
     except OSError:
@@ -36,11 +28,8 @@ def look_up_job(handle: Any, jobid: int) -> dict[str, Any] | None:
 
 
 def count_pending(handle: Any) -> int:
-    """Count the pending jobs of the instance, whether or not the scheduler knows them.
-
-    Returns:
-        int: the number; 0 if the caller does not see all, or the job list does not answer
-    """
+    """Count the pending jobs of the instance, whether or not the scheduler knows them; 0 if the
+    caller does not see all, or the job list does not answer."""
     if not _sees_all(handle):
         return 0
     try:
@@ -74,12 +63,8 @@ def state_or_result(job: dict[str, Any]) -> str:
 
 
 def reason_in_job_manager(job: dict[str, Any]) -> str | None:
-    """Return why the job manager does not send a job to the scheduler, as far as the job itself
-    shows.
-
-    Returns:
-        str: the reason; None if the job shows none
-    """
+    """Return why the job manager does not send a job to the scheduler, or None if the job itself
+    does not show it."""
     state = state_or_result(job)
     if state == "DEPEND":
         dependencies = job.get("dependencies") or ()
@@ -93,11 +78,7 @@ def reason_in_job_manager(job: dict[str, Any]) -> str | None:
 
 def reason_of_queue(handle: Any, job: dict[str, Any]) -> str:
     """Return why a ready job is not sent to the scheduler: its queue is stopped, or other jobs go
-    first.
-
-    Raises:
-        OSError: the job manager does not answer
-    """
+    first. Raises OSError if the job manager does not answer."""
     queue = job.get("queue")
     status = handle.rpc("job-manager.queue-status", {"name": queue} if queue else {}).get()
     if not status.get("start", True):

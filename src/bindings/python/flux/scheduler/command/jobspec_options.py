@@ -33,14 +33,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_constraint(text: str) -> dict[str, Any]:
-    """Parse the text of ``--requires`` (RFC 35); a name without an operator is a property.
-
-    Returns:
-        dict: the constraint (RFC 31)
-
-    Raises:
-        ValueError: the text is not a constraint
-    """
+    """Parse the text of ``--requires`` (RFC 35) to a constraint (RFC 31); a name without an operator
+    is a property. Raises ValueError if the text is not a constraint."""
     from flux.constraint.parser import ConstraintParser, ConstraintSyntaxError
 
     class Parser(ConstraintParser):
@@ -62,11 +56,8 @@ def parse_constraint(text: str) -> dict[str, Any]:
 
 
 def jobspec_from_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the jobspec (RFC 14) of a job with these options.
-
-    Raises:
-        ValueError: the options contradict each other
-    """
+    """Return the jobspec (RFC 14) of a job with these options. Raises ValueError if the options
+    contradict each other."""
     nodes = options.nodes
     ntasks = options.ntasks or nodes or 1
     if nodes is not None and ntasks < nodes:
@@ -84,10 +75,9 @@ def jobspec_from_options(options: argparse.Namespace) -> dict[str, Any]:
         exclusive=options.exclusive,
         duration=options.time_limit,
     )
-    if options.queue:
-        jobspec.setattr("system.queue", options.queue)
-    if options.bank:
-        jobspec.setattr("system.bank", options.bank)
+    for name in ("queue", "bank"):
+        if getattr(options, name):
+            jobspec.setattr(f"system.{name}", getattr(options, name))
     if options.requires:
         jobspec.setattr("system.constraints", parse_constraint(options.requires))
     for entry in options.setattr:

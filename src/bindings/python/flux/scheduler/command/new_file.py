@@ -48,14 +48,6 @@ def new_file(path: str | os.PathLike[str], newline: str | None = None) -> Iterat
 
 
 def replace_file(path: str, text: str) -> None:
-    """Write a file with `new_file`.
-
-    Args:
-        path (str): the file
-        text (str): the content
-
-    Raises:
-        OSError: the file cannot be written; ``filename`` is `path`
-    """
+    """Write a file with `new_file`. Raises OSError; ``filename`` is `path`."""
     with new_file(path) as stream:
         stream.write(text)

@@ -171,9 +171,7 @@ class Chart:
         start = datetime.fromtimestamp(self.now, self.zone)
         offset = start.utcoffset()
         shift = offset.total_seconds() if offset is not None else 0.0
-        form = "%H:%M" if step < 86400 else "%d %b"
-        if step < 86400 < span:
-            form = "%a %H:%M"
+        form = "%d %b" if step >= 86400 else "%a %H:%M" if span > 86400 else "%H:%M"
         when = (self.now + shift) // step * step + step - shift
         ticks = []
         while when < self.until:
@@ -187,10 +185,9 @@ class Chart:
         for when, text in self._ticks(columns / 12):
             column = int(self._column(when, columns))
             marks[column] = "+"
-            if column + len(text) <= columns and set(texts[column - 1 : column + len(text)]) <= {
-                " "
-            }:
-                texts[column : column + len(text)] = text
+            end = column + len(text)
+            if end <= columns and set(texts[column - 1 : end]) <= {" "}:
+                texts[column:end] = text
         return ["".join(texts), "".join(marks)]
 
     def _legend(self, width: int) -> list[str]:
@@ -203,13 +200,9 @@ class Chart:
         lines = _filled("", entries, width)
         for kind in ("running", "promised"):
             labels = {bar.label for bar in bars if bar.kind == kind}
-            entries = [
-                f"{letter} {label}"
-                for label, letter in self._letters.items()
-                if letter != MANY and label in labels
-            ]
-            if entries:
-                lines += _filled(f"{kind + ':':9} ", entries, width)
+            letters = ((one, label) for label, one in self._letters.items() if label in labels)
+            entries = [f"{letter} {label}" for letter, label in letters if letter != MANY]
+            lines += _filled(f"{kind + ':':9} ", entries, width) if entries else []
         return lines
 
     # -- picture -----------------------------------------------------------------------------------
@@ -232,9 +225,8 @@ class Chart:
         ]
         for when, text in [(self.now, "now"), *self._ticks(across / 90)]:
             x = left + self._column(when, across)
-            parts.append(
-                f'<line class="grid" x1="{x:.1f}" y1="{top - 6}" x2="{x:.1f}" y2="{bottom}"/>'
-            )
+            ends = f'x1="{x:.1f}" y1="{top - 6}" x2="{x:.1f}" y2="{bottom}"'
+            parts.append(f'<line class="grid" {ends}/>')
             parts.append(f'<text x="{x:.1f}" y="{top - 10}">{escape(text)}</text>')
         for i, row in enumerate(self.rows):
             y = top + i * height
@@ -246,10 +238,8 @@ class Chart:
             parts += [self._box(bar, left, across, y, height) for bar in row.bars]
         x = left
         for kind, (colour, _) in _COLOURS_OF_KINDS.items():
-            parts.append(
-                f'<rect x="{x}" y="{bottom + 12}" width="12" height="12" fill="{colour}"/>'
-            )
-            parts.append(f'<text x="{x + 17}" y="{bottom + 22}">{kind}</text>')
+            box = f'x="{x}" y="{bottom + 12}" width="12" height="12" fill="{colour}"'
+            parts += [f"<rect {box}/>", f'<text x="{x + 17}" y="{bottom + 22}">{kind}</text>']
             x += 95
         parts.append("</svg>")
         return "\n".join(parts) + "\n"
@@ -272,12 +262,11 @@ class Chart:
         return box + "</g>"
 
     def _span(self, bar: Bar) -> str:
-        def clock(when: float | None) -> str:
-            if when is None or when == float("inf"):
-                return "without a known end"
+        def clock(when: float) -> str:
             return datetime.fromtimestamp(when, self.zone).strftime("%Y-%m-%d %H:%M:%S")
 
-        return f"{clock(bar.start)} to {clock(bar.end)}"
+        end = "without a known end" if bar.end == float("inf") else clock(bar.end)
+        return f"{clock(bar.start)} to {end}"
 
 
 def _filled(head: str, entries: list[str], width: int) -> list[str]:

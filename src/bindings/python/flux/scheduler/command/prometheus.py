@@ -8,15 +8,11 @@ limit.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Tuple
 
 #: Labels and value of one series.
 Sample = Tuple[Mapping[str, str], float]
-
-_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 
 def _escape(text: str) -> str:
@@ -24,72 +20,48 @@ def _escape(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    if math.isnan(value):
-        return "NaN"
-    return (
-        repr(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
-    )
+    whole = float(value).is_integer() and abs(value) < 1e15
+    return repr(int(value)) if whole else repr(float(value))
 
 
-def family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> list[str]:
-    """Return the lines of one metric: HELP, TYPE and samples.
+def family(name: str, text: str, samples: Iterable[Sample]) -> list[str]:
+    """Return the lines of one metric: HELP, TYPE and samples; none without samples.
 
     Args:
         name: ``flux_sched_...``; a counter's ends in ``_total``
-        kind: ``"counter"`` or ``"gauge"``
         text: one sentence of help
         samples: labels and value of each series
-
-    Raises:
-        ValueError: Prometheus forbids this name for the kind
     """
-    if not _NAME.fullmatch(name) or (kind == "counter") != name.endswith("_total"):
-        raise ValueError(f"{name!r} is not a valid name of a {kind}")
     lines = []
     for labels, value in samples:
         inside = ",".join(f'{key}="{_escape(str(labels[key]))}"' for key in sorted(labels))
         lines.append(f"{name}{'{' + inside + '}' if inside else ''} {_number(value)}")
-    if not lines:
-        return []
-    help_text = text.replace("\\", r"\\").replace("\n", r"\n")
-    return [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}", *lines]
+    kind = "counter" if name.endswith("_total") else "gauge"
+    return [f"# HELP {name} {text}", f"# TYPE {name} {kind}", *lines] if lines else []
 
 
-#: key of the statistics -> (name, kind, help)
-_METRICS_OF_STATS: dict[str, tuple[str, str, str]] = {
-    "sched_passes": ("flux_sched_passes_total", "counter", "Completed scheduling passes."),
-    "sched_yields": ("flux_sched_steps_total", "counter", "Steps of scheduling passes."),
-    "sched_closed": (
-        "flux_sched_passes_closed_total",
-        "counter",
-        "Passes ended early because of an event that needed a new pass.",
-    ),
-    "forecast_passes": ("flux_sched_forecasts_total", "counter", "Completed forecasts."),
-    "commits": (
-        "flux_sched_commits_total",
-        "counter",
-        "Commits of allocated resources to the KVS.",
-    ),
-    "errors": (
-        "flux_sched_errors_total",
-        "counter",
-        "Errors that were logged and survived.",
-    ),
-    "sched_delay": (
-        "flux_sched_delay_seconds",
-        "gauge",
-        "Delay before a pass, so that a burst of events is handled by one.",
-    ),
-    "pending_jobs": ("flux_sched_pending_jobs", "gauge", "Jobs with an open request."),
-    "reserved": ("flux_sched_promised_jobs", "gauge", "Pending jobs that were promised a start."),
-    "parked": ("flux_sched_parked_jobs", "gauge", "Jobs set aside until more nodes come up."),
+#: key of the statistics -> (name after ``flux_sched_``, help)
+_METRICS_OF_STATS = {
+    "sched_passes": ("passes_total", "Completed scheduling passes."),
+    "sched_yields": ("steps_total", "Steps of scheduling passes."),
+    "sched_closed": ("passes_closed_total", "Passes ended early because of an event that needed a new pass."),
+    "forecast_passes": ("forecasts_total", "Completed forecasts."),
+    "commits": ("commits_total", "Commits of allocated resources to the KVS."),
+    "errors": ("errors_total", "Errors that were logged and survived."),
+    "sched_delay": ("delay_seconds", "Delay before a pass, so that a burst of events is handled by one."),
+    "pending_jobs": ("pending_jobs", "Jobs with an open request."),
+    "reserved": ("promised_jobs", "Pending jobs that were promised a start."),
+    "parked": ("parked_jobs", "Jobs set aside until more nodes come up."),
     "unlooked": (
-        "flux_sched_oldest_look_seconds",
-        "gauge",
+        "oldest_look_seconds",
         "How long the pending job that was examined least recently has waited for it.",
     ),
+}  # fmt: skip
+#: key of the counts of preemptions -> (name after ``flux_sched_``, help)
+_METRICS_OF_PREEMPTIONS = {
+    "victims": ("preempted_jobs_total", "Jobs ended to make way for others."),
+    "node_hours": ("preempted_node_hours_total", "Node-hours that were lost so."),
+    "useless": ("preempted_uselessly_total", "Jobs ended for one that did not start there."),
 }
 
 
@@ -101,65 +73,41 @@ def exposition(answer: Mapping[str, Any]) -> str:
             ``stats-get``), ``nodes`` (count by state), ``reasons`` (count of pending jobs by queue
             and kind of reason), ``started_jobs`` (count by selection type)
     """
-    name = str(answer.get("name", ""))
-    stats = answer.get("stats") or {}
-    lines = family("flux_sched_info", "gauge", "The scheduler module.", [({"module": name}, 1)])
-    started: float | None = answer.get("started")
-    if started is not None:
-        lines += family(
-            "flux_sched_start_timestamp_seconds",
-            "gauge",
-            "When the scheduler was loaded, and counters began at 0.",
-            [({}, started)],
-        )
-    for key, (metric, kind, text) in _METRICS_OF_STATS.items():
-        value = stats.get(key)
+    lines: list[str] = []
+
+    def add(name: str, text: str, samples: Iterable[Sample]) -> None:
+        lines.extend(family(f"flux_sched_{name}", text, samples))
+
+    def by(label: str, key: str) -> list[Sample]:
+        return [({label: name}, count) for name, count in sorted((answer.get(key) or {}).items())]
+
+    add("info", "The scheduler module.", [({"module": str(answer.get("name", ""))}, 1)])
+    if answer.get("started") is not None:
+        text = "When the scheduler was loaded, and counters began at 0."
+        add("start_timestamp_seconds", text, [({}, answer["started"])])
+    for key, (metric, text) in _METRICS_OF_STATS.items():
+        value = (answer.get("stats") or {}).get(key)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            lines += family(metric, kind, text, [({}, value)])
-    lines += family(
-        "flux_sched_nodes",
-        "gauge",
-        "Nodes by state.",
-        [({"state": state}, count) for state, count in sorted((answer.get("nodes") or {}).items())],
-    )
-    lines += family(
-        "flux_sched_jobs",
-        "gauge",
-        "Pending jobs by queue and kind of reason.",
-        [
-            ({"queue": entry["queue"] or "", "reason": entry["kind"]}, entry["count"])
-            for entry in answer.get("reasons") or ()
-        ],
-    )
-    lines += family(
-        "flux_sched_jobs_started_total",
-        "counter",
+            add(metric, text, [({}, value)])
+    add("nodes", "Nodes by state.", by("state", "nodes"))
+    reasons = [
+        ({"queue": entry["queue"] or "", "reason": entry["kind"]}, entry["count"])
+        for entry in answer.get("reasons") or ()
+    ]
+    add("jobs", "Pending jobs by queue and kind of reason.", reasons)
+    add(
+        "jobs_started_total",
         "Jobs started, by how they were chosen.",
-        [
-            ({"selection": kind}, count)
-            for kind, count in sorted((answer.get("started_jobs") or {}).items())
-        ],
+        by("selection", "started_jobs"),
     )
-    lines += family(
-        "flux_sched_reservation_nodes",
-        "gauge",
-        "Nodes that active reservations hold, and nodes that they are short of.",
-        [
-            ({"name": entry["name"], "state": state}, entry[state])
-            for entry in answer.get("reservations") or ()
-            for state in ("held", "short")
-        ],
-    )
-    ended = answer.get("preemptions") or ()
-    for key, metric, text in (
-        ("victims", "flux_sched_preempted_jobs_total", "Jobs ended to make way for others."),
-        ("node_hours", "flux_sched_preempted_node_hours_total", "Node-hours that were lost so."),
-        (
-            "useless",
-            "flux_sched_preempted_uselessly_total",
-            "Jobs ended for one that did not start there.",
-        ),
-    ):
-        samples = [({"class": entry["class"]}, entry[key]) for entry in ended]
-        lines += family(metric, "counter", text, samples)
+    held = [
+        ({"name": entry["name"], "state": state}, entry[state])
+        for entry in answer.get("reservations") or ()
+        for state in ("held", "short")
+    ]
+    text = "Nodes that active reservations hold, and nodes that they are short of."
+    add("reservation_nodes", text, held)
+    for key, (metric, text) in _METRICS_OF_PREEMPTIONS.items():
+        ended = answer.get("preemptions") or ()
+        add(metric, text, [({"class": entry["class"]}, entry[key]) for entry in ended])
     return "\n".join(lines) + "\n"

@@ -25,47 +25,25 @@ class Reserve(Subcommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
         add("name", metavar="NAME", help="name of the reservation")
-        add(
-            "--start",
-            required=True,
-            metavar="TIME",
-            help="when it begins: +2h, 'tuesday 08:00', 2026-12-01T08:00",
-        )
+        text = "when it begins: +2h, 'tuesday 08:00', 2026-12-01T08:00"
+        add("--start", required=True, metavar="TIME", help=text)
         add("--duration", required=True, metavar="FSD", help="how long it lasts: 90m, 4h, 1d")
         add("--nodes", type=int, metavar="N", help="number of nodes, chosen as late as possible")
         add("--hosts", metavar="HOSTLIST", help="exactly these nodes")
-        add(
-            "--requires",
-            metavar="CONSTRAINT",
-            help="all nodes that meet a constraint or, with --nodes, only such nodes",
-        )
+        text = "all nodes that meet a constraint or, with --nodes, only such nodes"
+        add("--requires", metavar="CONSTRAINT", help=text)
         add("--users", metavar="LIST", help="users who may use it, separated by commas")
         add("--queues", metavar="LIST", help="queues whose jobs may use it, separated by commas")
-        add(
-            "--bank",
-            action="append",
-            default=[],
-            metavar="NAME",
-            help="bank whose jobs may use it; the option can be repeated",
-        )
-        add(
-            "--every",
-            metavar="FSD",
-            help="repeat it: 1d and 1w keep the time of day when the clocks change; hours do not",
-        )
+        text = "bank whose jobs may use it; the option can be repeated"
+        add("--bank", action="append", default=[], metavar="NAME", help=text)
+        text = "repeat it: 1d and 1w keep the time of day when the clocks change; hours do not"
+        add("--every", metavar="FSD", help=text)
         add("--zone", metavar="NAME", help="time zone of the times (default: this machine's)")
-        add(
-            "--at-end",
-            choices=("cancel", "run"),
-            default="cancel",
-            help="end jobs that still run inside at the end, or let them run on (default: cancel)",
-        )
+        text = "end jobs that still run inside at the end, or let them run on (default: cancel)"
+        add("--at-end", choices=("cancel", "run"), default="cancel", help=text)
         add("--pin", action="store_true", help="choose the nodes now, not as late as possible")
-        add(
-            "--dry-run",
-            action="store_true",
-            help="reserve nothing; list the running jobs that are in the way",
-        )
+        text = "reserve nothing; list the running jobs that are in the way"
+        add("--dry-run", action="store_true", help=text)
 
     def payload(self, options: argparse.Namespace) -> dict[str, Any]:
         entry: dict[str, Any] = {
@@ -81,10 +59,9 @@ class Reserve(Subcommand):
                 entry[key] = getattr(options, key)
         if options.requires:
             entry["requires"] = jobspec_options.parse_constraint(options.requires)
-        if options.users:
-            entry["users"] = options.users.split(",")
-        if options.queues:
-            entry["queues"] = options.queues.split(",")
+        for key in ("users", "queues"):
+            if getattr(options, key):
+                entry[key] = getattr(options, key).split(",")
         if options.bank:
             entry["banks"] = options.bank
         return {"reservation": entry, "dry_run": options.dry_run}
@@ -93,12 +70,12 @@ class Reserve(Subcommand):
         options, now = context.options, answer["now"]
         zone = options.zone or local_zone_name()
         one = answer["reservation"]
-        verb = "would be" if options.dry_run else "is"
-        print(
-            f"{one['name']} {verb} reserved: {counted(one['nodes'], 'node')}, "
-            f"{iso_time(one['start'], zone)} to {iso_time(one['end'], zone)}"
-            + (f", every {one['every']}" if one.get("every") else "")
+        what = (
+            f"{'would be' if options.dry_run else 'is'} reserved: {counted(one['nodes'], 'node')}"
         )
+        when = f"{iso_time(one['start'], zone)} to {iso_time(one['end'], zone)}"
+        when += f", every {one['every']}" if one.get("every") else ""
+        print(f"{one['name']} {what}, {when}")
         if not one["group"]:
             print("  for nobody: no job runs on these nodes then")
         elif options.at_end == "cancel":
@@ -132,19 +109,9 @@ class Reservations(Subcommand):
         now = answer["now"]
         rows = []
         for one in answer["reservations"]:
-            rows.append(
-                (
-                    one["name"],
-                    one["state"],
-                    context.time(one["start"], now),
-                    format_duration(one["end"] - one["start"]),
-                    one["nodes"],
-                    one["ranks"] or "",
-                    one.get("every") or "",
-                    one["group"] or "nobody",
-                    self.note(one, now, context),
-                )
-            )
+            times = context.time(one["start"], now), format_duration(one["end"] - one["start"])
+            where = one["nodes"], one["ranks"], one.get("every"), one["group"] or "nobody"
+            rows.append((one["name"], one["state"], *times, *where, self.note(one, now, context)))
         head = ("NAME", "STATE", "START", "FOR", "NODES", "RANKS", "EVERY", "GROUP", "NOTE")
         self.print_table(context, head, rows, ("NODES",))
 
@@ -157,5 +124,5 @@ class Reservations(Subcommand):
             for job in jobs[:MAX_CONFLICTS_SHOWN]
         ]
         if len(jobs) > MAX_CONFLICTS_SHOWN:
-            parts.append(f"{counted(len(jobs) - MAX_CONFLICTS_SHOWN, 'more job')}")
+            parts.append(counted(len(jobs) - MAX_CONFLICTS_SHOWN, "more job"))
         return "; ".join(parts)

@@ -15,11 +15,7 @@ from flux.scheduler.command.new_file import replace_file
 
 
 def read_jobid(text: str) -> int:
-    """Parse a job id given by a user.
-
-    Raises:
-        CommandError: it is invalid
-    """
+    """Parse a job id given by a user. Raises CommandError if it is invalid."""
     try:
         return int(JobID(text))
     except ValueError:
@@ -27,15 +23,8 @@ def read_jobid(text: str) -> int:
 
 
 def write_file(path: str, text: str) -> None:
-    """Write a file with `replace_file`, or print it.
-
-    Args:
-        path: the file; ``-`` is standard output
-        text: the content
-
-    Raises:
-        CommandError: the file cannot be written
-    """
+    """Write a file with `replace_file`; ``-`` is standard output. Raises CommandError if it cannot
+    be written."""
     if path == "-":
         sys.stdout.write(text)
         return

@@ -15,7 +15,7 @@ import shutil
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from flux.scheduler.attributes import printable
 from flux.scheduler.command.formatting import format_duration, format_table
@@ -67,32 +67,22 @@ class TopView:
         return {"passes": passes / seconds, "starts": starts / seconds}
 
     def lines(self, answer: dict[str, Any], width: int, height: int) -> list[str]:
-        """Return the view as lines of text.
-
-        Args:
-            answer (dict): an answer of ``sched.stats``
-            width (int): maximum number of columns
-            height (int): maximum number of lines
-        """
+        """Return the view of an answer of ``sched.stats``, as lines of text of at most `width`
+        columns and `height` lines."""
         now = answer["now"]
         clock = self._context.time
         rows: list[tuple[object, ...]]
         columns: tuple[str, ...]
+        stats = answer["stats"]
+        nodes = "  ".join(f"{count} {state}" for state, count in answer["nodes"].items() if count)
+        rate = "{passes:.1f} per second   {starts:.1f} job starts per second   "
         rates = self.rates(answer)
         lines = [
             f"{answer['name']}  {clock(now, now)}  up {format_duration(now - answer['started'])}",
-            "nodes   "
-            + "  ".join(f"{count} {state}" for state, count in answer["nodes"].items() if count),
+            f"nodes   {nodes}",
             "        " + state_bar(answer["nodes"], min(60, width - 10)),
-            f"queue   {counted(answer['stats']['pending_jobs'], 'pending job')}"
-            f", {answer['stats'].get('reserved', 0)} with a promise",
-            "passes  "
-            + (
-                f"{rates['passes']:.1f} per second   {rates['starts']:.1f} job starts per second   "
-                if rates
-                else ""
-            )
-            + counted(answer["stats"]["errors"], "error"),
+            f"queue   {counted(stats['pending_jobs'], 'pending job')}, {stats.get('reserved', 0)} with a promise",
+            f"passes  {rate.format(**rates) if rates else ''}{counted(stats['errors'], 'error')}",
         ]
         claims = answer.get("claims")
         if claims:
@@ -116,23 +106,18 @@ class TopView:
             ]
             lines += ["", *format_table(("QUEUE", "JOBS", "WAIT FOR"), rows, ("JOBS",))]
         if answer["promises"]:
-            rows = [
-                (one["name"], one["nodes"], clock(one["start"], now), self._until(one, now))
-                for one in answer["promises"]
-            ]
+            rows = []
+            for one in answer["promises"]:
+                wait = format_duration(one["start"] - now)
+                rows.append((one["name"], one["nodes"], clock(one["start"], now), wait))
             columns = ("NEXT PROMISES", "NODES", "START", "IN")
             lines += ["", *format_table(columns, rows, ("NODES",))]
         if answer["reservations"]:
-            rows = [
-                (
-                    one["name"],
-                    one["state"],
-                    one["nodes"],
-                    clock(one["start"], now),
-                    self._until(one, now) if one["start"] > now else "",
-                )
-                for one in answer["reservations"]
-            ]
+            rows = []
+            for one in answer["reservations"]:
+                wait = format_duration(one["start"] - now) if one["start"] > now else ""
+                start = clock(one["start"], now)
+                rows.append((one["name"], one["state"], one["nodes"], start, wait))
             columns = ("RESERVATION", "STATE", "NODES", "START", "IN")
             lines += ["", *format_table(columns, rows, ("NODES",))]
         shown = [printable(line) for line in lines[: max(1, height - 1)]]
@@ -141,11 +126,6 @@ class TopView:
         shown += ["", "q: quit"] if len(shown) < height - 1 else ["q: quit"]
         return [line if len(line) <= width else line[: width - 1] + "+" for line in shown]
 
-    @staticmethod
-    def _until(one: dict[str, Any], now: float) -> str:
-        """Return the time until a start."""
-        return format_duration(one["start"] - now)
-
 
 def state_bar(counts: dict[str, int], width: int) -> str:
     """Draw the numbers of nodes in each state as a bar; each state that occurs has at least one
@@ -153,22 +133,18 @@ def state_bar(counts: dict[str, int], width: int) -> str:
     total = sum(counts.values())
     if total <= 0 or width < len(_BAR_MARKS):
         return ""
-    wide = {
-        state: max(1, round(counts.get(state, 0) / total * width)) if counts.get(state) else 0
-        for state in _BAR_MARKS
-    }
+    wide = dict.fromkeys(_BAR_MARKS, 0)
+    for state in wide:
+        if counts.get(state):
+            wide[state] = max(1, round(counts[state] / total * width))
     most = max(wide, key=lambda state: wide[state])
     wide[most] += width - sum(wide.values())
     return "[" + "".join(mark * wide[state] for state, mark in _BAR_MARKS.items()) + "]"
 
 
 def watch(context: Context, delay: float) -> None:
-    """Show the view until the user quits; only once with ``--once``.
-
-    Args:
-        context (Context): the connection, and the command line
-        delay (float): seconds between an answer and the next request
-    """
+    """Show the view until the user quits, `delay` seconds between an answer and the next request;
+    only once with ``--once``."""
     view = TopView(context)
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if context.options.once:
@@ -182,59 +158,47 @@ def watch(context: Context, delay: float) -> None:
             print(json.dumps(context.ask("stats")), flush=True)
             time.sleep(delay)
     else:
-        _AlternateScreen(sys.stdin, sys.stdout).run(context, view, delay)
+        _on_screen(context, view, delay)
 
 
-class _AlternateScreen:
-    """The terminal's alternate screen. The terminal is restored however the view ends."""
+def _on_screen(context: Context, view: TopView, delay: float) -> None:
+    """Show the view on the terminal's alternate screen; the terminal is restored however it
+    ends."""
+    import termios
+    import tty
 
-    def __init__(self, keys: TextIO, out: TextIO) -> None:
-        self._keys = keys
-        self._out = out
-
-    def run(self, context: Context, view: TopView, delay: float) -> None:
-        import termios
-        import tty
-
-        fd = self._keys.fileno()
-        before = termios.tcgetattr(fd)
-        term = signal.signal(signal.SIGTERM, _quit)
-        resized = signal.signal(signal.SIGWINCH, lambda *_: None)
-        try:
-            tty.setcbreak(fd)
-            self._out.write(_ENTER)
-            while True:
-                answer = context.ask("stats")
-                self._draw(view, answer)
-                if self._wait(delay):
-                    return
-        except KeyboardInterrupt:
-            return
-        finally:
-            signal.signal(signal.SIGTERM, term)
-            signal.signal(signal.SIGWINCH, resized)
-            termios.tcsetattr(fd, termios.TCSADRAIN, before)
-            self._out.write(_LEAVE)
-            self._out.flush()
-
-    def _draw(self, view: TopView, answer: dict[str, Any]) -> None:
-        size = shutil.get_terminal_size()
-        lines = view.lines(answer, size.columns, size.lines - 1)
-        self._out.write(_HOME + "\r\n".join(_coloured(line) + "\x1b[K" for line in lines) + _CLEAR)
-        self._out.flush()
-
-    def _wait(self, delay: float) -> bool:
-        """Wait `delay` seconds. Return True at once if the user quits."""
-        until = time.monotonic() + delay
+    out, fd = sys.stdout, sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+    term = signal.signal(signal.SIGTERM, _quit)
+    resized = signal.signal(signal.SIGWINCH, lambda *_: None)
+    try:
+        tty.setcbreak(fd)
+        out.write(_ENTER)
         while True:
-            left = until - time.monotonic()
-            if left <= 0:
-                return False
-            ready, _, _ = select.select([self._keys], [], [], left)
-            if ready:
-                key = os.read(self._keys.fileno(), 1)
-                if key in (b"q", b"Q", b"\x04", b""):
-                    return True
+            answer = context.ask("stats")
+            size = shutil.get_terminal_size()
+            lines = view.lines(answer, size.columns, size.lines - 1)
+            out.write(_HOME + "\r\n".join(_coloured(line) + "\x1b[K" for line in lines) + _CLEAR)
+            out.flush()
+            if _quits(fd, delay):
+                return
+    except KeyboardInterrupt:
+        return
+    finally:
+        signal.signal(signal.SIGTERM, term)
+        signal.signal(signal.SIGWINCH, resized)
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+        out.write(_LEAVE)
+        out.flush()
+
+
+def _quits(fd: int, delay: float) -> bool:
+    """Wait `delay` seconds. Return True at once if the user quits."""
+    until = time.monotonic() + delay
+    while (left := until - time.monotonic()) > 0:
+        if select.select([fd], [], [], left)[0] and os.read(fd, 1) in (b"q", b"Q", b"\x04", b""):
+            return True
+    return False
 
 
 def _quit(*_: Any) -> None:

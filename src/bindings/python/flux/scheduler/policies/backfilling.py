@@ -279,8 +279,8 @@ class PromiseBook:
 
         Returns:
             the jobs examined; those whose promises moved; and the earliest start of the latter,
-            seconds since the epoch, or infinity. If
-                that time has come, it is the start of the last job of both lists.
+            seconds since the epoch, or infinity. If that time has come, it is the start of the last
+            job of both lists.
         """
         first = bisect_left(self._jobs, job) + 1
         last = len(self._jobs) if stop is None else bisect_left(self._jobs, stop, first)

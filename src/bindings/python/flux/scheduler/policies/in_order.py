@@ -107,10 +107,15 @@ class BackfillInOrder(Backfilling):
             return None
         if admission.engaged and admission.asks_each:
             return None
+        # Only the first job of each line is checked for a possible promise.
         self.use_current_plan()
         too_long = self.plan.too_long(job.resource_request)
-        # Only the first job of each line is checked for a possible promise.
-        return None if job.limit < too_long or too_long == inf else too_long
+        if job.limit >= too_long and too_long < inf:
+            return too_long
+        if self.plan.is_counted or job.limit == inf:
+            return None
+        self.backlog.spend(1)  # a search on ranks
+        return None if self.plan.fits(job.resource_request) else job.limit
 
     # -- one job -----------------------------------------------------------------------------------
 
@@ -302,9 +307,16 @@ class BackfillInOrder(Backfilling):
             self.backlog.again(job)
 
     def promised_after(self, job: PendingJob) -> list[PendingJob]:
-        """Return the promised jobs behind this one that could use the same ranks."""
+        """Return the promised jobs behind this one that could use the same ranks, or planned
+        licences."""
         share_ranks = self.policy.queue_order.share_ranks
-        return [other for other in self.promises.after(job) if share_ranks(job, other)]
+        tokens = getattr(job.resource_request, "tokens", None) or {}
+        return [
+            other
+            for other in self.promises.after(job)
+            if share_ranks(job, other)
+            or (tokens and not tokens.keys().isdisjoint(other.resource_request.tokens or {}))
+        ]
 
     def open_promises_after(self, job: PendingJob) -> list[PendingJob]:
         """Return those of `promised_after` with open promises."""

@@ -22,13 +22,12 @@ def main():
 
     try:
         place, task = _read(os.path.join(directory, f"{number}.task"))
-        task.workload = task.case.workload = _read(os.path.join(directory, f"case-{place}"))
+        task.case.workload = _read(os.path.join(directory, f"case-{place}"))
         result = run.result_of(task, tell)
     except KeyboardInterrupt:
         result = "failed", "interrupted"
-    _replace(
-        os.path.join(directory, f"{name}.result"), pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
-    )
+    data = pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
+    _replace(os.path.join(directory, f"{name}.result"), data)
 
 
 def _read(path):

@@ -2,7 +2,6 @@
 """The command's side of runs as jobs."""
 
 import contextlib
-import copy
 import json
 import os
 import pickle
@@ -11,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 
 from flux.simulate.live import flux_command
 from flux.simulate.signals import ending
@@ -53,9 +53,7 @@ def _write_tasks(tasks, directory):
         if not os.path.exists(path):
             _write(path, task.workload)
         # Each workload is written once, not once per policy.
-        bare = copy.copy(task)
-        bare.case = copy.copy(task.case)
-        bare.workload = bare.case.workload = None
+        bare = replace(task, case=replace(task.case, workload=None))
         _write(os.path.join(directory, f"{number}.task"), (place, bare))
     call = {
         "jobs": len(tasks),
@@ -132,23 +130,20 @@ class _Runs:
         if self.progress is None:
             return
         for number in self.left:
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 with open(self._path(f"{number}.progress"), encoding="utf-8") as stream:
                     text = stream.read()
-            except FileNotFoundError:
-                continue
-            if text != self._seen.get(number):
-                self._seen[number] = text
-                self.progress.update(self.tasks[number], json.loads(text))
+                if text != self._seen.get(number):
+                    self._seen[number] = text
+                    self.progress.update(self.tasks[number], json.loads(text))
 
     def _ended(self, number, name, text):
         """A job ended: `name` is the stem of its files, `text` the reason if it left no result."""
         self.left.discard(number)
         for kind, stream in (("out", sys.stdout), ("err", sys.stderr)):
             with contextlib.suppress(FileNotFoundError):
-                with open(
-                    self._path(f"{name}.{kind}"), encoding="utf-8", errors="replace"
-                ) as source:
+                path = self._path(f"{name}.{kind}")
+                with open(path, encoding="utf-8", errors="replace") as source:
                     shutil.copyfileobj(source, stream)
         kind, value = "failed", text
         with contextlib.suppress(FileNotFoundError):

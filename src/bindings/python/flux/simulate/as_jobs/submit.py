@@ -71,11 +71,8 @@ class Submitter:
         """Handle a job that ended or was refused."""
         del self.running[number]
         error = future.exception()
-        if (
-            getattr(error, "type", None) in LOST
-            and self.begun[number] < TRIES
-            and not self.is_ending
-        ):
+        is_lost = getattr(error, "type", None) in LOST
+        if is_lost and self.begun[number] < TRIES and not self.is_ending:
             self.submit(number)
             return
         text = str(error) if error else f"the job ended with exit code {future.result()}"

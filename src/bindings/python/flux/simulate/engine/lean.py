@@ -51,21 +51,9 @@ class LeanEngine:
     """
 
     def __init__(
-        self,
-        machine,
-        jobs,
-        path,
-        args,
-        observer,
-        epoch=EPOCH,
-        grain="batch",
-        forecast=False,
-        config=None,
-        actions=(),
-        running=(),
-        down="",
-        entry=None,
-    ):
+        self, machine, jobs, path, args, observer, epoch=EPOCH, grain="batch", forecast=False, config=None,
+        actions=(), running=(), down="", entry=None,
+    ):  # fmt: skip
         if grain not in GRAINS:
             raise ValueError(f"grain {grain!r}: expected one of {', '.join(GRAINS)}")
         config = config or {}
@@ -137,27 +125,17 @@ class LeanEngine:
         return self.kernel.steps, len(self.task.inbox)
 
     def _stuck(self, frame, seconds):
-        print(
-            f"{self.name} has not come back to its reactor for {seconds:.0f} s of processor time:"
-            f" it is at {place(frame, self.path)}",
-            file=sys.stderr,
-            flush=True,
-        )
+        text = f"has not come back to its reactor for {seconds:.0f} s of processor time"
+        where = place(frame, self.path)
+        print(f"{self.name} {text}: it is at {where}", file=sys.stderr, flush=True)
 
     def run(self):
-        """Run until all jobs have ended, or no event is left.
-
-        Raises:
-            Exception: raised by the module
-        """
+        """Run until all jobs have ended, or no event is left. Raises what the module raises."""
         while True:
-            self.task = Scheduler(
-                self.kernel, self.name, self.path, self.args, self.forecast, self.entry
-            )
-            with contextlib.ExitStack() as stack:
-                if self.is_watched:
-                    watchdog = Watchdog(self._place_of_scheduler, self._stuck)
-                    stack.enter_context(watchdog)
+            module = self.name, self.path, self.args
+            self.task = Scheduler(self.kernel, *module, self.forecast, self.entry)
+            watchdog = Watchdog(self._place_of_scheduler, self._stuck)
+            with watchdog if self.is_watched else contextlib.nullcontext():
                 self.task.run()
             if self.kernel.failure is not None:
                 raise self.kernel.failure
@@ -201,8 +179,8 @@ class LeanEngine:
         self._hooks.setdefault((event, id), []).append(function)
 
     def _happened(self, event, active):
+        # Deferred: the current event may be the scheduler's answer.
         for function in self._hooks.pop((event, active.job.id), ()):
-            # Deferred: the current event may be the scheduler's answer.
             self.at(self.now, function)
 
     def has_work(self):
@@ -228,11 +206,8 @@ class LeanEngine:
         self.manager.submit(self._other + self._scripted, -1, job)
 
     def extend(self, active, seconds):
-        """Extend the limit of a running job by a number of seconds.
-
-        Raises:
-            ValueError: it is not running, or has no limit
-        """
+        """Extend the limit of a running job by a number of seconds. Raises ValueError if it is not
+        running, or has no limit."""
         job = active.job
         if active.state != states.RUN or not job.limit:
             raise ValueError(f"job {job.id} does not run under a limit")
@@ -307,10 +282,8 @@ class LeanEngine:
             due.append(heapq.heappop(self._ends))
         for entry in due:
             active = entry[2]
-            if active.end_entry is not entry:
-                continue
             limit = active.limit or active.job.limit
-            if limit and active.job.run >= limit:
+            if active.end_entry is entry and limit and active.job.run >= limit:
                 self._finish(active)
             else:
                 heapq.heappush(self._ends, entry)

@@ -39,12 +39,7 @@ class LastMessage(ObjectMessage):
 
 
 class MadeMessage(Message):
-    """A message that builds its object at each access.
-
-    Args:
-        type, topic: as for a `Message`
-        make: ``make()`` returns the object
-    """
+    """A message that builds its object, ``make()``, at each access."""
 
     __slots__ = ("_make",)
 
@@ -177,11 +172,8 @@ class Scheduler(ModuleTask):
             super().dispatch(item)
 
     def end(self):
-        """Stop the reactor: no event is left.
-
-        Raises:
-            RuntimeError: the scheduler waits for an answer
-        """
+        """Stop the reactor: no event is left. Raises RuntimeError if the scheduler waits for an
+        answer."""
         if not self._listening:  # its code waits for an answer
             raise RuntimeError("the scheduler waits for an answer that nobody has")
         self.reactor_stop(0)
@@ -191,9 +183,8 @@ class Peer(direct.Peer):
     """A service of a simulation."""
 
     def respond(self, msg, obj=None):
-        answer = ObjectMessage(
-            message.RESPONSE, msg.topic, None, obj, msg.matchtag, msg.flags & message.FLAG_STREAMING
-        )
+        tags = msg.matchtag, msg.flags & message.FLAG_STREAMING
+        answer = ObjectMessage(message.RESPONSE, msg.topic, None, obj, *tags)
         self.kernel.respond(msg, answer)
 
     def tell(self, topic, obj, flags=0):

@@ -50,18 +50,13 @@ _FOR = re.compile(r"preempted for (\S+)")
 
 
 def preempted_for(note, jobs):
-    """Return (note, trace id of the preempting job or None).
-
-    Args:
-        note (str): the note of the exception
-        jobs (dict): job id -> ActiveJob
-    """
+    """Return (note, trace id of the preempting job or None) for the note of an exception; `jobs` is
+    {job id: ActiveJob}."""
     found = _FOR.match(note)
     try:
-        taker = jobs.get(jobid.decode(found.group(1))) if found else None
-    except ValueError:
-        taker = None  # in private mode the note names no job
-    return note, None if taker is None else taker.job.id
+        return note, jobs[jobid.decode(found.group(1))].job.id if found else None
+    except (ValueError, KeyError):
+        return note, None  # in private mode the note names no job
 
 
 class ActiveJob(SchedulableJob):
@@ -74,14 +69,10 @@ class ActiveJob(SchedulableJob):
         start, end (float): times of start and end, or None
         limit (float): changed limit of a running job, in seconds
         end_entry: its entry in the heap of ends
-        promise, backfilled: annotations of the policy
         preempted: (note, id of the preempting job), or None
     """
 
-    __slots__ = (
-        "index", "job", "queue_name", "start", "end", "limit", "end_entry", "promise", "backfilled",
-        "preempted",
-    )  # fmt: skip
+    __slots__ = ("index", "job", "queue_name", "start", "end", "limit", "end_entry", "preempted")
 
     def __init__(self, id, index, job, t_submit, queue, userid):
         super().__init__(id, userid, None, 0, t_submit)
@@ -95,8 +86,6 @@ class ActiveJob(SchedulableJob):
         self.end = None
         self.limit = None
         self.end_entry = None
-        self.promise = None
-        self.backfilled = False
         self.preempted = None
 
 
@@ -144,15 +133,9 @@ class Manager(Peer):
                 queue.started = True
         self.table = Jobs()
         self.table.active = self.jobs
-        self.sched = QuickSched(
-            self,
-            self.table,
-            self,
-            self.queues,
-            holders=self.holders,
-            ended=self.alloc_ended,
-            acquired=lambda: resource.acquired,
-        )
+        more = {"holders": self.holders, "ended": self.alloc_ended}
+        more["acquired"] = lambda: resource.acquired
+        self.sched = QuickSched(self, self.table, self, self.queues, **more)
         self.methods = {
             "sched-hello": self.sched.hello,
             "sched-ready": self.sched.ready,
@@ -167,10 +150,7 @@ class Manager(Peer):
 
     def submit(self, id, index, job):
         """Submit a job."""
-        if not self.queues.are_named:
-            queue = None
-        else:
-            queue = job.queue or self.default_queue
+        queue = (job.queue or self.default_queue) if self.queues.are_named else None
         userid = self.userids.get(job.user, OWNER)
         active = ActiveJob(id, index, job, self.kernel.time, queue, userid)
         self.jobs[id] = active
@@ -240,11 +220,8 @@ class Manager(Peer):
                 self.sched.enqueue(active)
 
     def set_queue(self, name, started):
-        """Start or stop a queue; None: all queues, or the anonymous one.
-
-        Raises:
-            ValueError: the queue does not exist
-        """
+        """Start or stop a queue; None: all queues, or the anonymous one. Raises ValueError if the
+        queue does not exist."""
         table = self.queues.table
         if name is not None and name not in table:
             raise ValueError(f"there is no queue {name!r}")

@@ -15,13 +15,8 @@ from flux_engine.resource.state import ResourceState, targets
 
 
 class Resource(Peer):
-    """``resource``: the acquire stream (RFC 28), on the same state class as the instance's service.
-
-    Args:
-        kernel (Loop): the kernel
-        R (dict): the inventory
-        config (dict): the configuration; ``resource.exclude`` and ``queues`` are used
-    """
+    """``resource``: the acquire stream (RFC 28), on the same state class as the instance's service,
+    which uses ``resource.exclude`` and ``queues`` of the configuration."""
 
     name = "resource"
 
@@ -49,11 +44,8 @@ class Resource(Peer):
         self.acquired.close(sender)
 
     def ranks_of(self, text):
-        """Return the bounds of the ranks that an idset or a hostlist names.
-
-        Raises:
-            ValueError: it is neither, or names an unknown rank or host
-        """
+        """Return the bounds of the ranks that an idset or a hostlist names. Raises ValueError if it
+        is neither, or names an unknown rank or host."""
         return targets(text, self.state.base)
 
     def drain(self, ranks, reason=None):
@@ -83,35 +75,25 @@ class Resource(Peer):
 
 
 class Lookup(Peer):
-    """A service made of functions (`Peer.serve`).
+    """The service `name`, made of functions (`Peer.serve`)."""
 
-    Args:
-        kernel (Loop): the kernel
-        name (str): name of the service
-        functions (dict): method (the topic after the name) -> function of the payload that returns
-            the answer, or raises OSError to refuse
-    """
-
-    def __init__(self, kernel, name, functions):
+    def __init__(self, kernel, name, **functions):
         self.name = name
         super().__init__(kernel)
         self.serve(functions)
 
 
 def start_broker(kernel, attributes, config):
-    """Start the broker's services that a module uses.
-
-    Args:
-        kernel (Loop): the kernel
-        attributes (dict): name -> value
-        config (dict): the configuration
-    """
+    """Start the broker's services that a module uses; `attributes` is {name: value}."""
 
     def attribute(payload):
         name = payload["name"]
         if name not in attributes:
             raise OSError(errno.ENOENT, f"attribute {name} is not set")
         return {"value": attributes[name], "flags": 0}
+
+    def nothing(payload):
+        return {}
 
     def no_key(payload):
         raise OSError(errno.ENOENT, f"{payload.get('key')}: a simulation keeps no KVS")
@@ -121,14 +103,12 @@ def start_broker(kernel, attributes, config):
 
     version = itertools.count(1)
     Names(kernel)
-    Lookup(kernel, "attr", {"get": attribute})
-    Lookup(kernel, "config", {"get": lambda payload: config})
+    Lookup(kernel, "attr", get=attribute)
+    Lookup(kernel, "config", get=lambda payload: config)
     # Events are not published.
-    Lookup(
-        kernel, "event", dict.fromkeys(("subscribe", "unsubscribe", "publish"), lambda payload: {})
-    )
+    Lookup(kernel, "event", subscribe=nothing, unsubscribe=nothing, publish=nothing)
     # Nothing is stored: R is read from job-info.
-    Lookup(kernel, "kvs", {"commit": commit, "lookup": no_key})
+    Lookup(kernel, "kvs", commit=commit, lookup=no_key)
 
 
 def start_job_info(kernel, manager):
@@ -142,7 +122,7 @@ def start_job_info(kernel, manager):
                 raise OSError(errno.ENOENT, "invalid key")
         return {"id": payload["id"], **{key: known[key] for key in payload["keys"]}}
 
-    Lookup(kernel, "job-info", {"lookup": lookup})
+    Lookup(kernel, "job-info", lookup=lookup)
 
 
 class Log(Peer):

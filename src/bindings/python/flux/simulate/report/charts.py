@@ -50,7 +50,7 @@ def slowdowns(pictures, several=()):
 def _distribution(pictures, several, key, ticks_of, label, x_title, y_title):
     lines = [picture[key] for picture in pictures]
     most = max((values[-1] for values in lines if values), default=10.0)
-    x = svg.Log(1.0, max(most, 10.0) * 1.1, svg.LEFT, svg.WIDTH - svg.RIGHT)
+    x = svg.Log(1.0, max(most, 10.0) * 1.1)
     y = svg.Linear(0, 1, svg.HEIGHT - svg.BOTTOM, svg.TOP)
     shares = [(share, f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)]
     body = [svg.axes(x, y, ticks_of(x), shares, x_title, y_title)]
@@ -73,8 +73,7 @@ def _band(workloads, x, y, number):
         at = y(place / QUANTILES)
         low.append((x(max(middle - width, 0.0)), at))
         high.append((x(middle + width), at))
-    points = " ".join(f"{svg.short(a)} {svg.short(b)}" for a, b in low + high[::-1])
-    return f'<path class="band {style(number)}" d="M{points}z"/>'
+    return f'<path class="band {style(number)}" d="{svg.joined(low + high[::-1])}z"/>'
 
 
 # -- over time -------------------------------------------------------------------------------------------------
@@ -83,21 +82,17 @@ def _band(workloads, x, y, number):
 def over_time(pictures, names=()):
     """Draw utilization, queued area and number of waiting jobs on one time axis."""
     units = pictures[0]["units"]
-    end = max(picture["end"] for picture in pictures) or 1.0
-    x = svg.Time(0, end, svg.LEFT, svg.WIDTH - svg.RIGHT)
-    ticks = x.ticks()
+    x = svg.Time(0, max(picture["end"] for picture in pictures) or 1.0)
+    ticks = [(tick, "") for tick in x.ticks()]
     body, top = [], svg.TOP
     if len(pictures) > TOGETHER:
         for number, picture in enumerate(pictures):
-            name = names[number] if number < len(names) else ""
-            body.append(_strip(picture, number, name, x, ticks, top))
+            body.append(_strip(picture, number, names[number], x, ticks, top))
             top += STRIP + 18
     else:
         use = svg.Linear(0, 1, top + 170, top)
         share = [(value, f"{value:.0%}") for value in (0, 0.5, 1)]
-        body.append(
-            svg.axes(x, use, [(tick, "") for tick in ticks], share, "", "in use", top + 170)
-        )
+        body.append(svg.axes(x, use, ticks, share, "", "in use"))
         for number, picture in enumerate(pictures):
             body.append(_line_of(picture, "busy", 1 / units, x, use, number))
         top += 170 + 16
@@ -106,7 +101,7 @@ def over_time(pictures, names=()):
         ("waiting", 1.0, "waiting, jobs"),
     )
     for place, (key, scale, title) in enumerate(series):
-        most = max((max(p.get(key) or [0], default=0) for p in pictures), default=0) * scale or 1.0
+        most = max(max(picture.get(key) or [0]) for picture in pictures) * scale or 1.0
         y = svg.Linear(0, most * 1.05, top + 150, top)
         body.append(_panel(x, y, title, 4, place == len(series) - 1))
         for number, picture in enumerate(pictures):
@@ -121,43 +116,41 @@ def _panel(x, y, title, count, is_last):
     """Draw the axes of one of several stacked charts; only the last has time labels."""
     labels = [(tick, x.text(tick) if is_last else "") for tick in x.ticks()]
     y_ticks = [(value, f"{value:g}") for value in y.ticks(count)]
-    below = "time since the first submission" if is_last else ""
-    return svg.axes(x, y, labels, y_ticks, below, title, y.first)
+    return svg.axes(x, y, labels, y_ticks, svg.SINCE if is_last else "", title)
 
 
 def _line_of(picture, key, scale, x, y, number):
-    points = [
-        (x(at), y(value * scale)) for at, value in zip(picture["times"], picture.get(key) or ())
-    ]
-    return svg.steps(points, x(picture["end"]), style(number))
+    """Draw a line that keeps its value until the next point."""
+    values = zip(picture["times"], picture.get(key) or ())
+    points = [(x(at), y(value * scale)) for at, value in values]
+    if not points:
+        return ""
+    path = svg.joined(points[:1]) + "".join(svg.level(*point) for point in points[1:])
+    return f'<path class="line {style(number)}" d="{path}H{svg.short(x(picture["end"]))}"/>'
 
 
 def _strip(picture, number, name, x, ticks, top):
     """Draw the utilization of one policy, as an area."""
     y = svg.Linear(0, picture["units"], top + 12 + STRIP, top + 12)
-    body = svg.axes(x, y, [(tick, "") for tick in ticks], [(0, ""), (picture["units"], "100%")], "",
-                    "", top + 12 + STRIP)  # fmt: skip
+    body = svg.axes(x, y, ticks, [(0, ""), (picture["units"], "100%")])
     body += svg.text(svg.LEFT, top + 8, f"in use: {name}", css="title")
     points = [(x(at), y(value)) for at, value in zip(picture["times"], picture["busy"])]
     if not points:
         return body
-    base = svg.short(y(0))
-    path = [f"M{svg.short(points[0][0])} {base}V{svg.short(points[0][1])}"]
-    path += [f"H{svg.short(at)}V{svg.short(value)}" for at, value in points[1:]]
-    path.append(f"H{svg.short(x(picture['end']))}V{base}z")
-    return f'{body}<path class="area {style(number)}" d="{"".join(path)}"/>'
+    base, (at, first) = svg.short(y(0)), points[0]
+    path = f"M{svg.short(at)} {base}V{svg.short(first)}"
+    path += "".join(svg.level(*point) for point in points[1:])
+    path += f"H{svg.short(x(picture['end']))}V{base}z"
+    return f'{body}<path class="area {style(number)}" d="{path}"/>'
 
 
 def submissions(picture):
     """Draw the submitted jobs and area over time: the workload itself."""
     work, units = picture["workload"], picture["units"]
     step, count = work["step"], len(work["jobs"])
-    x = svg.Time(0, step * count, svg.LEFT, svg.WIDTH - svg.RIGHT)
+    x = svg.Time(0, step * count)
     body, top = [], svg.TOP
-    series = (
-        ("jobs", 86400 / step, "jobs a day"),
-        ("area", 1 / (units * step), "load"),
-    )
+    series = (("jobs", 86400 / step, "jobs a day"), ("area", 1 / (units * step), "load"))
     for place, (key, scale, title) in enumerate(series):
         values = [value * scale for value in work[key]]
         y = svg.Linear(0, (max(values) or 1.0) * 1.05, top + 110, top)
@@ -170,11 +163,13 @@ def submissions(picture):
         )
         body.append(f'<path class="bars" d="{bars}"/>')
         if key == "area" and y.high > 1:
-            body.append(
-                f'<path class="zero" d="M{svg.LEFT} {svg.short(y(1))}H{svg.WIDTH - svg.RIGHT}"/>'
-            )
+            body.append(_across(y(1)))
         top += 110 + 16
     return svg.frame(svg.WIDTH, top - 16 + svg.BOTTOM, "Submissions over time", "".join(body))
+
+
+def _across(y):
+    return f'<path class="zero" d="M{svg.LEFT} {svg.short(y)}H{svg.WIDTH - svg.RIGHT}"/>'
 
 
 # -- promises --------------------------------------------------------------------------------------------------
@@ -187,37 +182,24 @@ def promises(pictures):
         return None
     points = [point for _, some in shown for point in some]
     early = [promise - start for promise, start in points]
-    x = svg.Time(
-        min(point[0] for point in points),
-        max(point[0] for point in points),
-        svg.LEFT,
-        svg.WIDTH - svg.RIGHT,
-    )
+    promised = [promise for promise, _ in points]
+    x = svg.Time(min(promised), max(promised))
     high, low = max(max(early), 60.0), min(min(early), 0.0)
     y = svg.Linear(low - (high - low) * 0.03, high * 1.03, svg.HEIGHT - svg.BOTTOM, svg.TOP)
     unit = next((one for one in (86400, 3600, 60) if high >= 2 * one), 1)
     scaled = svg.Linear(y.low / unit, y.high / unit, y.first, y.last)
     names = {86400: "days", 3600: "hours", 60: "minutes", 1: "seconds"}
-    body = [
-        svg.axes(
-            x,
-            scaled,
-            [(value, x.text(value)) for value in x.ticks()],
-            [(value, f"{value:g}") for value in scaled.ticks()],
-            "latest start that was promised",
-            f"started earlier by, {names[unit]}",
-        ),
-        f'<path class="zero" d="M{svg.LEFT} {svg.short(y(0))}H{svg.WIDTH - svg.RIGHT}"/>',
-    ]
-    # Broken promises are drawn last, above the others.
+    y_ticks = [(value, f"{value:g}") for value in scaled.ticks()]
+    title, y_title = "latest start that was promised", f"started earlier by, {names[unit]}"
+    body = [svg.axes(x, scaled, x.labelled(), y_ticks, title, y_title), _across(y(0))]
     dots = [
         (start > promise + LATE, n, promise, start) for n, some in shown for promise, start in some
     ]
+    # Broken promises are drawn last, above the others.
     for is_broken, number, promise, start in sorted(dots, key=lambda dot: dot[0]):
-        broken = " broken" if is_broken else ""
-        body.append(
-            f'<circle class="dot {style(number)}{broken}" cx="{svg.short(x(promise))}" cy="{svg.short(y(promise - start))}" r="2.5"/>'
-        )
+        css = style(number) + (" broken" if is_broken else "")
+        place = f'cx="{svg.short(x(promise))}" cy="{svg.short(y(promise - start))}"'
+        body.append(f'<circle class="dot {css}" {place} r="2.5"/>')
     return svg.frame(svg.WIDTH, svg.HEIGHT, "Promised against actual starts", "".join(body))
 
 
@@ -234,22 +216,15 @@ def sweep(variants, values, title, write):
         write: ``write(value)`` returns the label of a tick
     """
     height = 240
-    step = (svg.WIDTH - svg.RIGHT - svg.LEFT) / max(len(variants), 1)
+    step = (svg.WIDTH - svg.RIGHT - svg.LEFT) / len(variants)
     middles = [[interval(some) for some in row] for row in values]
-    tops = [
-        middle + (width if width == width else 0.0)
-        for row in middles
-        for middle, width in row
-        if middle == middle
-    ]
+    known = [one for row in middles for one in row if one[0] == one[0]]
+    tops = [middle + (width if width == width else 0.0) for middle, width in known]
     y = svg.Linear(0, (max(tops, default=1.0) or 1.0) * 1.05, height - svg.BOTTOM, svg.TOP)
     at = [svg.LEFT + step * (place + 0.5) for place in range(len(variants))]
-    x = svg.Linear(0, len(variants), svg.LEFT, svg.WIDTH - svg.RIGHT)
+    x = svg.Linear(0, len(variants))
     ticks = [(place + 0.5, name) for place, name in enumerate(variants)]
-    body = [
-        svg.axes(x, y, ticks, [(value, write(value)) for value in y.ticks(4)], "", title,
-                 height - svg.BOTTOM)
-    ]  # fmt: skip
+    body = [svg.axes(x, y, ticks, [(value, write(value)) for value in y.ticks(4)], "", title)]
     for number, row in enumerate(middles):
         points = [(a, y(middle)) for a, (middle, _) in zip(at, row) if middle == middle]
         body.append(svg.line(points, style(number)))
@@ -257,9 +232,8 @@ def sweep(variants, values, title, write):
         for a, (middle, width) in zip(at, row):
             if middle == middle and width == width:
                 low, high = svg.short(y(max(middle - width, 0.0))), svg.short(y(middle + width))
-                body.append(
-                    f'<path class="whisker {style(number)}" d="M{svg.short(a + shift)} {low}V{high}"/>'
-                )
+                path = f"M{svg.short(a + shift)} {low}V{high}"
+                body.append(f'<path class="whisker {style(number)}" d="{path}"/>')
     return svg.frame(svg.WIDTH, height, f"{title} along the sweep", "".join(body))
 
 

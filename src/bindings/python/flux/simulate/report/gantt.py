@@ -32,11 +32,8 @@ def shade_paths(texts, x_of, y_of):
             if level in paths:
                 left, right = svg.short(x_of(first)), svg.short(x_of(place))
                 paths[level].append(f"M{left} {svg.short(top)}H{right}V{svg.short(bottom)}H{left}z")
-    return "".join(
-        f'<path class="shade g{level}" d="{"".join(some)}"/>'
-        for level, some in paths.items()
-        if some
-    )
+    some = ((level, "".join(cells)) for level, cells in paths.items() if cells)
+    return "".join(f'<path class="shade g{level}" d="{cells}"/>' for level, cells in some)
 
 
 def gantt(picture, number, end=None):
@@ -51,86 +48,65 @@ def gantt(picture, number, end=None):
     units, begin = picture["units"], chart["begin"]
     end = max(chart["end"] if end is None else end, begin + 1)
     bottom = HEIGHT - svg.BOTTOM
-    x = svg.Time(begin, end, svg.LEFT, svg.WIDTH - svg.RIGHT)
+    x = svg.Time(begin, end)
     y = svg.Linear(0, units, svg.TOP, bottom)
     wide, high = svg.WIDTH - svg.RIGHT - svg.LEFT, bottom - svg.TOP
     texts = chart.get("shade") or []
     step = (chart["end"] - begin) / len(texts[0]) if texts else 1.0
-    bars = [
-        shade_paths(
-            texts,
-            lambda column: x(begin + column * step),
-            lambda row: y(row * units / len(texts)),
-        )
-    ]
+    rows = len(texts)
+    bars = [shade_paths(texts, lambda at: x(begin + at * step), lambda at: y(at * units / rows))]
     labels = []
     for place, row in enumerate(chart["jobs"]):
         bar, label = _bar(place, row, x, y)
         bars.append(bar)
         labels.append(label)
     y_ticks = [(value, f"{value:g}") for value in y.ticks(4) if value < units]
-    body = svg.axes(
-        x, y, [], y_ticks, "time since the first submission", picture.get("unit", "unit"), bottom
-    )
+    body = svg.axes(x, y, [], y_ticks, svg.SINCE, picture.get("unit", "unit"))
     ticks = "".join(
         f'<path class="grid" d="M{svg.short(x(value))} {svg.TOP}V{bottom}"/>'
-        + svg.text(x(value), bottom + 16, x.text(value), "middle")
-        for value in x.ticks()
+        + svg.text(x(value), bottom + 16, text, "middle")
+        for value, text in x.labelled()
     )
     plot = (
         f'<svg class="plot" x="{svg.LEFT}" y="{svg.TOP}" width="{wide}" height="{high}" '
         f'viewBox="{svg.LEFT} {svg.TOP} {wide} {high}" preserveAspectRatio="none">{"".join(bars)}</svg>'
     )
     extra = f' class="gantt" data-begin="{begin}" data-end="{end}"'
-    return svg.frame(
-        svg.WIDTH,
-        HEIGHT,
-        f"Gantt chart {number + 1}",
-        f'{body}<g class="ticks">{ticks}</g>{plot}<g class="ids">{"".join(labels)}</g>',
-        extra,
-    )
+    body += f'<g class="ticks">{ticks}</g>{plot}<g class="ids">{"".join(labels)}</g>'
+    return svg.frame(svg.WIDTH, HEIGHT, f"Gantt chart {number + 1}", body, extra)
 
 
 def _bar(place, row, x, y):
     id, submit, start, end, size, limit, user, queue, allocated, backfilled, how = row
     left, right = max(x(start), x.first), min(x(end), x.last)
     width = max(right - left, 0.3)
-    path = []
-    widest = (0, 0)
     bounds = units_of(allocated)
-    for low, high in zip(bounds[::2], bounds[1::2]):
-        above, below = y(low), y(high)
-        path.append(
-            f"M{svg.short(left)} {svg.short(above)}h{svg.short(width)}V{svg.short(below)}h-{svg.short(width)}z"
-        )
-        if high - low > widest[1] - widest[0]:
-            widest = (low, high)
-    limit_text = metrics.span_text(limit) if limit else "no limit"
+    spans = list(zip(bounds[::2], bounds[1::2]))
+    at, wide = svg.short(left), svg.short(width)
+    path = [f"M{at} {svg.short(y(a))}h{wide}V{svg.short(y(b))}h-{wide}z" for a, b in spans]
+    low, high = max(spans, key=lambda span: span[1] - span[0], default=(0, 0))
+    span = metrics.span_text
+    times = f"started {svg.moment_text(start)} after {span(start - submit)}"
+    others = [f"user {user}"] if user else []
+    others += [f"queue {queue}"] if queue else []
+    others += ["went ahead of others"] if backfilled else []
     details = [
         f"job {id}, size {size}",
-        f"submitted {svg.moment_text(submit)}, started {svg.moment_text(start)} after {metrics.span_text(start - submit)}",
-        f"ran {metrics.span_text(end - start)} of {limit_text}"
-        + (", ended at its limit" if how == 8 else ""),
+        f"submitted {svg.moment_text(submit)}, {times}",
+        f"ran {span(end - start)} of {span(limit) if limit else 'no limit'}",
         f"on {allocated}" if allocated and len(allocated) < 60 else "",
-        ", ".join(
-            part
-            for part in (
-                f"user {user}" if user else "",
-                f"queue {queue}" if queue else "",
-                "went ahead of others" if backfilled else "",
-            )
-            if part
-        ),
+        ", ".join(others),
     ]
-    words = escape("\n".join(part for part in details if part))
-    tall = y(widest[1]) - y(widest[0])
+    details[2] += ", ended at its limit" if how == 8 else ""
+    words = escape("\n".join(filter(None, details)))
+    tall = y(high) - y(low)
     # An outline would fill a bar of a few pixels.
     is_outlined = backfilled and width >= OUTLINED[0] and tall >= OUTLINED[1]
     css = f"job f{place % 6}" + (" backfilled" if is_outlined else "")
     bar = f'<path class="{css}" d="{"".join(path)}"><title>{words}</title></path>'
     label = ""
     if width > 7 * len(str(id)) + 4 and tall > 11:
-        middle = (y(widest[0]) + y(widest[1])) / 2 + 4
+        middle = (y(low) + y(high)) / 2 + 4
         label = svg.text(left + width / 2, middle, id, "middle")
     return bar, label
 
@@ -141,16 +117,13 @@ def whole_run(picture, end, marked=None):
     texts = picture["whole"]["shade"]
     height, rows = 150, len(texts)
     bottom = height - svg.BOTTOM
-    x = svg.Time(0, max(end, 1.0), svg.LEFT, svg.WIDTH - svg.RIGHT)
-    y = svg.Linear(0, picture["units"], svg.TOP, bottom)
+    units = picture["units"]
+    x = svg.Time(0, max(end, 1.0))
+    y = svg.Linear(0, units, svg.TOP, bottom)
     step = picture["whole"]["end"] / len(texts[0])
-    ticks = [(value, x.text(value)) for value in x.ticks()]
-    y_ticks = [(value, f"{value:g}") for value in y.ticks(2) if value < picture["units"]]
-    title = "time since the first submission"
-    body = svg.axes(x, y, ticks, y_ticks, title, picture.get("unit", "unit"), bottom)
-    body += shade_paths(
-        texts, lambda column: x(column * step), lambda row: y(row * picture["units"] / rows)
-    )
+    y_ticks = [(value, f"{value:g}") for value in y.ticks(2) if value < units]
+    body = svg.axes(x, y, x.labelled(), y_ticks, svg.SINCE, picture.get("unit", "unit"))
+    body += shade_paths(texts, lambda at: x(at * step), lambda at: y(at * units / rows))
     if marked:
         left, right = svg.short(x(marked[0])), svg.short(x(min(marked[1], x.high)))
         body += f'<path class="zero" d="M{left} {svg.TOP}H{right}V{bottom}H{left}z"/>'

@@ -20,11 +20,7 @@ def asset(name):
 
 
 def write_report(path, *about):
-    """Write the report to a file; arguments are those of `page`.
-
-    Raises:
-        OSError: the file cannot be written
-    """
+    """Write the `page` to a file. Raises OSError."""
     replace_file(path, page(*about))
 
 
@@ -48,9 +44,8 @@ def page(summaries, title, notes=(), losses=(), provenance=()):
         where = f": {variant_text(variant)}" if len(variants) > 1 else ""
         parts.append(_figures(some, where))
     if len(variants) > 1:
-        parts.append(
-            f'<p class="notes">Pictures are of the first workload: {escape(variant_text(variants[0][0]))}.</p>'
-        )
+        text = f"Pictures are of the first workload: {variant_text(variants[0][0])}."
+        parts.append(f'<p class="notes">{escape(text)}</p>')
     parts.append(_pictures(first, losses))
     parts.append(tables.provenance(provenance))
     return (
@@ -111,21 +106,20 @@ def _figures(summaries, where):
 def _sweep(variants):
     """Return curves along the varied option."""
     names = [name for name, _ in table.by_policy(variants[0][1])]
+    groups = [dict(table.by_policy(some)) for _, some in variants]
+    texts = [variant_text(variant) for variant, _ in variants]
     body = []
     for title, key, write in table.SWEPT_FIGURES:
-        values = []
-        for name in names:
-            row = []
-            for _, some in variants:
-                one = dict(table.by_policy(some)).get(name, [])
-                whole = one and not any(summary.get("failed") for summary in one)
-                row.append(table.values_of(one, key) if whole else [])
-            values.append(row)
-        texts = [variant_text(variant) for variant, _ in variants]
-        body.append(_chart(charts.sweep(texts, values, title, write)))
+        rows = [[_whole_values(some.get(name, ()), key) for some in groups] for name in names]
+        body.append(_chart(charts.sweep(texts, rows, title, write)))
     spread = table.spread_of([summary for _, some in variants for summary in some])
     caption = f"Whiskers are 95 % intervals, where there are several seeds: {spread}."
     return _section("Along the sweep", charts.legend(names) + "".join(body), caption)
+
+
+def _whole_values(summaries, key):
+    failed = any(summary.get("failed") for summary in summaries)
+    return [] if failed else table.values_of(summaries, key)
 
 
 def _pictures(summaries, losses):
@@ -195,16 +189,12 @@ def _gantts(pictures, names):
         chart = picture["gantt"]
         marked = None if chart["is_whole"] else (chart["begin"], chart["end"])
         body = _chart(gantt.whole_run(picture, end, marked))
-        caption = _WHOLE
-        if marked:
-            caption += " The frame is the window below."
+        caption = _WHOLE + (" The frame is the window below." if marked else "")
         body += f"<p class='caption'>{escape(caption)}</p>"
         body += _chart(gantt.gantt(picture, number, end if chart["is_whole"] else None))
-        text = (
-            "All jobs"
-            if not marked
-            else "All jobs that ran in this window, which is the same for all policies"
-        )
+        text = "All jobs"
+        if marked:
+            text += " that ran in this window, which is the same for all policies"
         if chart["merged"]:
             text += (
                 f": the {len(chart['jobs']):,} largest as bars, the other {chart['merged']:,}"

@@ -7,6 +7,8 @@ from html import escape
 WIDTH, HEIGHT = 900, 320
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 12, 40
 
+#: Title of the time axes.
+SINCE = "time since the first submission"
 #: Possible steps of a time axis, in seconds.
 _TIME_STEPS = (
     1, 5, 15, 60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 86400, 5 * 86400,
@@ -31,9 +33,9 @@ def moment_text(seconds):
 
 
 class Linear:
-    """A scale from [low, high] to pixels [first, last]."""
+    """A scale from [low, high] to pixels [first, last], by default the width of a chart."""
 
-    def __init__(self, low, high, first, last):
+    def __init__(self, low, high, first=LEFT, last=WIDTH - RIGHT):
         if not high > low:
             high = low + 1
         self.low, self.high, self.first, self.last = low, high, first, last
@@ -66,6 +68,10 @@ class Time(Linear):
         first = math.ceil(self.low / step) * step
         return [first + i * step for i in range(int((self.high - first) // step) + 1)]
 
+    def labelled(self):
+        """Return (value, text) of each tick."""
+        return [(value, self.text(value)) for value in self.ticks()]
+
     def text(self, value):
         """Return the label of a tick."""
         whole = not value % 86400
@@ -77,7 +83,7 @@ class Time(Linear):
 class Log:
     """A logarithmic scale from [low, high]; smaller values are drawn at low."""
 
-    def __init__(self, low, high, first, last):
+    def __init__(self, low, high, first=LEFT, last=WIDTH - RIGHT):
         self.low, self.high = low, max(high, low * 10)
         self._scale = Linear(math.log10(low), math.log10(self.high), first, last)
 
@@ -104,10 +110,9 @@ def text(x, y, words, anchor="start", css="", extra=""):
     return f'<text x="{short(x)}" y="{short(y)}" text-anchor="{anchor}"{css}{extra}>{escape(str(words))}</text>'
 
 
-def axes(x, y, x_ticks, y_ticks, x_title="", y_title="", bottom=None):
+def axes(x, y, x_ticks, y_ticks, x_title="", y_title=""):
     """Return grid lines with labels; ticks are (value, text)."""
-    top = min(y.first, y.last) if hasattr(y, "first") else TOP
-    bottom = bottom if bottom is not None else HEIGHT - BOTTOM
+    top, bottom = sorted((y.first, y.last))
     right = WIDTH - RIGHT
     parts = []
     for value, label in y_ticks:
@@ -122,32 +127,21 @@ def axes(x, y, x_ticks, y_ticks, x_title="", y_title="", bottom=None):
         parts.append(text((LEFT + right) / 2, bottom + 33, x_title, "middle", "title"))
     if y_title:
         middle = (top + bottom) / 2
-        parts.append(
-            text(
-                14,
-                middle,
-                y_title,
-                "middle",
-                "title",
-                f' transform="rotate(-90 14 {short(middle)})"',
-            )
-        )
+        turned = f' transform="rotate(-90 14 {short(middle)})"'
+        parts.append(text(14, middle, y_title, "middle", "title", turned))
     return "".join(parts)
+
+
+def joined(points):
+    """Return points as the text of a path."""
+    return "M" + " ".join(f"{short(x)} {short(y)}" for x, y in points)
 
 
 def line(points, css):
     """Return a polyline as a path."""
-    body = " ".join(f"{short(x)} {short(y)}" for x, y in points)
-    return f'<path class="line {css}" d="M{body}"/>' if points else ""
+    return f'<path class="line {css}" d="{joined(points)}"/>' if points else ""
 
 
-def steps(points, end, css):
-    """Return a line that keeps its value until the next point."""
-    if not points:
-        return ""
-    first_x, first_y = points[0]
-    body = [f"M{short(first_x)} {short(first_y)}"]
-    for x, y in points[1:]:
-        body.append(f"H{short(x)}V{short(y)}")
-    body.append(f"H{short(end)}")
-    return f'<path class="line {css}" d="{"".join(body)}"/>'
+def level(x, y):
+    """Return the next part of a line that keeps its value up to the point, as the text of a path."""
+    return f"H{short(x)}V{short(y)}"

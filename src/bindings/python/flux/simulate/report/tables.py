@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The tables of a report."""
 
+import itertools
 from html import escape
 
 from flux.simulate.report import charts
@@ -39,9 +40,8 @@ def _head(names):
 def main(summaries, columns=table.COLUMNS):
     """Return the main table, with a row per policy."""
     rows = []
-    numbers = table.number_of(summaries)
-    places = iter(range(len(summaries)))
-    for number, summary in zip(numbers, summaries):
+    places = itertools.count()
+    for number, summary in zip(table.number_of(summaries), summaries):
         css = "" if summary.get("failed") else style(next(places))
         cells = [str(number), *(text(summary) for _, text in columns)]
         rows.append(_row(table.label(summary), cells, css))
@@ -85,9 +85,8 @@ def matrix(pictures, names, kind, figure):
             dark = charts.shade(value, best, floor)
             more = f"90 % waited up to {table.duration(entry['wait_p90'])}" if entry else "-"
             cells.append(f'<td style="--shade:{dark:.2f}" title="{more}">{write(value)}</td>')
-        rows.append(
-            f'<tr><th scope="row">{escape(group)}</th><td>{count:,}</td>{"".join(cells)}</tr>'
-        )
+        head = f'<th scope="row">{escape(group)}</th><td>{count:,}</td>'
+        rows.append(f"<tr>{head}{''.join(cells)}</tr>")
     return scrolled(_head(["", "jobs", *names]), rows, "matrix")
 
 
@@ -158,20 +157,14 @@ def provenance(records):
     """Return the provenance of the results: command, files with digests, versions."""
     lines = []
     for record in records:
-        for key in ("command", "engine"):
-            if record.get(key):
-                lines.append((key, record[key]))
-        for one in record.get("files", ()):
-            lines.append((one["path"], f"SHA-256 {one['sha256']}"))
-        scheduler = record.get("scheduler") or {}
-        if scheduler:
-            text = " ".join([scheduler["path"], *scheduler["args"]])
-            lines.append((text, f"SHA-256 {scheduler['sha256']}"))
-        for name, version in (record.get("versions") or {}).items():
-            lines.append((f"version of {name}", version))
+        lines += [(key, record[key]) for key in ("command", "engine") if record.get(key)]
+        files = [(one["path"], one) for one in record.get("files", ())]
+        if record.get("scheduler"):
+            one = record["scheduler"]
+            files.append((" ".join([one["path"], *one["args"]]), one))
+        lines += [(name, f"SHA-256 {one['sha256']}") for name, one in files]
+        versions = record.get("versions") or {}
+        lines += [(f"version of {name}", version) for name, version in versions.items()]
     rows = [_row(key, [value]) for key, value in dict.fromkeys(lines)]
-    if not rows:
-        return ""
-    return (
-        f"<details><summary>What these results are made of</summary>{scrolled('', rows)}</details>"
-    )
+    title = "<summary>What these results are made of</summary>"
+    return f"<details>{title}{scrolled('', rows)}</details>" if rows else ""

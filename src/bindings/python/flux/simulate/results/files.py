@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The files of one policy's result: jobs.csv, schedule.json, machine_states.csv, eventlogs, SWF."""
 
-import contextlib
 import csv
 import json
 import math
@@ -12,6 +11,7 @@ from flux.scheduler.command.new_file import new_file, replace_file
 from flux.simulate.job import jobspec, max_wait, placement, system_of
 from flux.simulate.results.metrics import mean
 from flux.simulate.results.outcome import FINAL, PREEMPTED, REJECTED, count_units
+from flux.simulate.workload.text import is_number
 from flux_engine.formats import eventlog, states
 from flux_engine.kernel.message import OWNER
 
@@ -21,15 +21,6 @@ COLUMNS = (
     "waiting_time", "turnaround_time", "stretch", "allocated_resources", "consumed_energy",
     "metadata", "queue", "user", "backfilled", "first_promise",
 )  # fmt: skip
-
-
-@contextlib.contextmanager
-def naming(path):
-    """Add the path to an OSError raised while a file is written; "disk full" comes without one."""
-    try:
-        yield
-    except OSError as exc:
-        raise OSError(exc.errno, exc.strerror, exc.filename or path) from None
 
 
 def number(value):
@@ -42,11 +33,7 @@ def number(value):
 
 def cell(text):
     """Escape a name of a trace for CSV, so that spreadsheets do not evaluate it (CWE-1236)."""
-    try:
-        float(text)
-    except ValueError:
-        return "'" + text if text[:1] in ("=", "+", "-", "@") else text
-    return text
+    return "'" + text if text[:1] in ("=", "+", "-", "@") and not is_number(text) else text
 
 
 def write_jobs(outcome, path):
@@ -119,6 +106,12 @@ def _stretch(turnaround, run):
     return "inf" if turnaround > 0 else 1
 
 
+#: Totals of Batsim that are always 0 here.
+UNUSED = (
+    "nb_grouped_switches", "nb_machine_switches", "time_sleeping", "time_switching_off", "time_switching_on", "time_unavailable",
+)  # fmt: skip
+
+
 def write_schedule(outcome, path):
     """Write ``schedule.json``: Batsim's totals."""
     workload = outcome.workload
@@ -126,17 +119,13 @@ def write_schedule(outcome, path):
     ended = array("q", (i for i in outcome.started() if outcome.end[i] == outcome.end[i]))
     waits = array("d", (outcome.start[i] - outcome.submit[i] for i in ended))
     turnarounds = array("d", (outcome.end[i] - outcome.submit[i] for i in ended))
+    runs = map(outcome.end.__getitem__, ended), map(outcome.start.__getitem__, ended)
     slowdowns = array(
-        "d",
-        (
-            turnaround / (outcome.end[i] - outcome.start[i])
-            for i, turnaround in zip(ended, turnarounds)
-            if outcome.end[i] > outcome.start[i]
-        ),
+        "d", (held / (end - start) for end, start, held in zip(*runs, turnarounds) if end > start)
     )
     span = outcome.last
-    runs = outcome.runs()
-    computing = math.fsum(outcome.size[i] * runs[i] for i in outcome.started())
+    seconds = outcome.runs()
+    computing = math.fsum(outcome.size[i] * seconds[i] for i in outcome.started())
     computing += math.fsum(
         count_units(units) * (min(end or span, span) - max(start, 0.0))
         for start, end, units in outcome.others.values()
@@ -144,42 +133,30 @@ def write_schedule(outcome, path):
     how = outcome.how
     success = how.count(states.COMPLETED)
     figures = {
+        **dict.fromkeys(UNUSED, 0),
         "batsim_version": "",
         "consumed_joules": -1,
         "makespan": span,
-        "max_slowdown": max(slowdowns, default=0),
-        "max_turnaround_time": max(turnarounds, default=0),
-        "max_waiting_time": max(waits, default=0),
-        "mean_slowdown": mean(slowdowns) if slowdowns else 0,
-        "mean_turnaround_time": mean(turnarounds) if turnarounds else 0,
-        "mean_waiting_time": mean(waits) if waits else 0,
         "nb_computing_machines": workload.units,
-        "nb_grouped_switches": 0,
         "nb_jobs": len(jobs),
         "nb_jobs_finished": len(ended),
-        "nb_jobs_killed": sum(
-            how.count(code) for code in (states.TIMEOUT, states.CANCELED, PREEMPTED)
-        ),
+        "nb_jobs_killed": sum(map(how.count, (states.TIMEOUT, states.CANCELED, PREEMPTED))),
         "nb_jobs_rejected": how.count(REJECTED),
         "nb_jobs_success": success,
-        "nb_machine_switches": 0,
         "success_rate": success / len(jobs) if jobs else 0,
         "time_computing": computing,
         "time_idle": workload.units * span - computing,
-        "time_sleeping": 0,
-        "time_switching_off": 0,
-        "time_switching_on": 0,
-        "time_unavailable": 0,
     }
+    columns = {"slowdown": slowdowns, "turnaround_time": turnarounds, "waiting_time": waits}
+    for name, values in columns.items():
+        figures[f"max_{name}"] = max(values, default=0)
+        figures[f"mean_{name}"] = mean(values) if values else 0
     write_json(figures, path)
 
 
 def write_machine_states(outcome, path):
     """Write ``machine_states.csv``: units idle and in use, a row per change."""
-    held = [
-        (outcome.start[index], outcome.end[index], outcome.size[index])
-        for index in outcome.started()
-    ]
+    held = [(outcome.start[i], outcome.end[i], outcome.size[i]) for i in outcome.started()]
     held += [
         (max(start, 0.0), math.nan if end is None else end, count_units(units))
         for start, end, units in outcome.others.values()
@@ -266,15 +243,8 @@ def _write_swf(workload, path, header, record):
         stream.writelines(f"; {key}: {value}\n" for key, value in header)
         for index, job in enumerate(workload.jobs):
             submit, wait, run, allocated, requested, status = record(index, job)
-            fields = [index + 1, submit, wait, run, allocated, -1, -1, requested]
-            fields += [
-                job.limit or -1,
-                -1,
-                status,
-                _code(users, job.user),
-                _code(groups, job.group),
-                -1,
-            ]
+            fields = [index + 1, submit, wait, run, allocated, -1, -1, requested, job.limit or -1]
+            fields += [-1, status, _code(users, job.user), _code(groups, job.group), -1]
             fields += [queues.get(job.queue, -1), -1, -1, -1]
             stream.write(" ".join(number(float(value)) or "-1" for value in fields) + "\n")
 

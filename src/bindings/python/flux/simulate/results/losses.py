@@ -29,10 +29,8 @@ def losses(first, second, jobs):
     users = {}
     for one, other, (user, size) in zip(first, second, jobs):
         if one != one or other != other:
-            if one == one:
-                found["only_first"] += 1
-            elif other == other:
-                found["only_second"] += 1
+            found["only_first"] += one == one
+            found["only_second"] += other == other
             continue
         more = other - one
         if abs(more) <= SAME:

@@ -63,18 +63,11 @@ def jain(values):
     return math.fsum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
-class _Columns:
-    """Waits, run times and slowdowns, by index of the job; NaN if it did not start.
-
-    Attributes:
-        wait, run (array): seconds
-        slowdown (array): bounded
-    """
-
-    def __init__(self, outcome):
-        self.wait = array("d", map(float.__sub__, outcome.start, outcome.submit))
-        self.run = outcome.runs()
-        self.slowdown = array("d", map(bounded_slowdown, self.wait, self.run))
+def _columns(outcome):
+    """Return waits, run times and bounded slowdowns, by index of the job; NaN if it did not
+    start."""
+    wait, run = array("d", map(float.__sub__, outcome.start, outcome.submit)), outcome.runs()
+    return wait, run, array("d", map(bounded_slowdown, wait, run))
 
 
 def _ratio(part, whole):
@@ -103,9 +96,9 @@ def figures(outcome):
     how = outcome.how
     capacity = workload.units * jobs[-1].submit if jobs else 0.0
     sweep = Sweep(outcome)  # needs most memory, so the columns are built afterwards
-    columns = _Columns(outcome)
-    wait, run, size = columns.wait, columns.run, outcome.size
-    waits, slowdowns = _ascending(wait, started), _ascending(columns.slowdown, started)
+    wait, run, slowdown = _columns(outcome)
+    size = outcome.size
+    waits, slowdowns = _ascending(wait, started), _ascending(slowdown, started)
     promised = [i for i in started if outcome.promise[i] == outcome.promise[i]]
     broken = sum(1 for i in promised if outcome.start[i] > outcome.promise[i] + LATE)
     area = math.fsum(size[i] * run[i] for i in started)
@@ -133,7 +126,7 @@ def figures(outcome):
     users = _by_user(outcome, started)
     if len(users) > 1:
         found["users"] = len(users)
-        for key, column in (("jain_wait", wait), ("jain_bsld", columns.slowdown)):
+        for key, column in (("jain_wait", wait), ("jain_bsld", slowdown)):
             found[key] = jain([mean([column[i] for i in indices]) for indices in users.values()])
     if PREEMPTED in how:
         ended = [i for i in started if how[i] == PREEMPTED]
@@ -303,9 +296,9 @@ def classes(outcome):
     """Return {class: {jobs, wait, bsld}} with means, for classes of size and run time, and for
     queues."""
     groups = {}
-    jobs, columns = outcome.workload.jobs, _Columns(outcome)
+    wait, _, slowdown = _columns(outcome)
     for index in outcome.started():
-        job = jobs[index]
+        job = outcome.workload.jobs[index]
         size, length = class_of(outcome.size[index], job.seconds)
         keys = [f"{size} x {length}"]
         if job.queue is not None:
@@ -313,27 +306,35 @@ def classes(outcome):
         for key in keys:
             entry = groups.setdefault(key, [0, 0.0, 0.0])
             entry[0] += 1
-            entry[1] += columns.wait[index]
-            entry[2] += columns.slowdown[index]
-    names = [f"{size} x {length}" for _, size in SIZES for _, length in RUNS]
-    names += sorted(key for key in groups if key.startswith("queue "))
-    return {
-        name: {
-            "jobs": groups[name][0],
-            "wait": groups[name][1] / groups[name][0],
-            "bsld": groups[name][2] / groups[name][0],
-        }
-        for name in names
-        if name in groups
-    }
+            entry[1] += wait[index]
+            entry[2] += slowdown[index]
+    return means(groups, class_names(groups), "wait", "bsld")
+
+
+def class_names(known):
+    """Return the classes among the names `known`: by size and run time, then the queues."""
+    order = [f"{size} x {length}" for _, size in SIZES for _, length in RUNS]
+    return [name for name in order if name in known] + sorted(set(known).difference(order))
+
+
+def means(groups, names, first, second):
+    """Return {name: {jobs, first, second}} with means, from {name: [jobs, sum, sum]}, in the order
+    of names."""
+    found = {}
+    for name in names:
+        if name in groups:
+            jobs, one, other = groups[name]
+            found[name] = {"jobs": jobs, first: one / jobs, second: other / jobs}
+    return found
 
 
 def distributions(outcome):
     """Return quantiles of waits and of bounded slowdowns, at equal steps."""
-    columns, started = _Columns(outcome), outcome.started()
+    started = outcome.started()
+    wait, _, slowdown = _columns(outcome)
     return [
         [quantile(ordered, i / QUANTILES) for i in range(QUANTILES + 1)] if ordered else []
-        for ordered in (_ascending(one, started) for one in (columns.wait, columns.slowdown))
+        for ordered in (_ascending(one, started) for one in (wait, slowdown))
     ]
 
 
@@ -347,16 +348,10 @@ def parts(values, count=PARTS):
 
 def part_names(bounds, write):
     """Return names of the groups of `parts`: ``1``, ``2-8``, ``> 8``."""
-    names = []
-    for place, bound in enumerate(bounds):
-        before = bounds[place - 1] if place else None
-        if place and place == len(bounds) - 1:
-            names.append(f"> {write(before)}")
-        elif before is None:
-            names.append(f"up to {write(bound)}")
-        else:
-            names.append(f"{write(before)} to {write(bound)}")
-    return names
+    texts = [write(bound) for bound in bounds]
+    names = [f"up to {text}" for text in texts[:1]]
+    names += [f"{low} to {high}" for low, high in zip(texts, texts[1:])]
+    return [*names[:-1], f"> {texts[-2]}"] if len(texts) > 1 else names
 
 
 def groups(outcome):
@@ -384,25 +379,19 @@ def groups(outcome):
         size = sizes[bisect.bisect_left(size_bounds, job.size)]
         run = runs[bisect.bisect_left(run_bounds, job.seconds)]
         user = None if job.user is None else job.user if job.user in users else "all others"
-        keys = {
-            "size and run time": f"{size}, {run}",
-            "size": size,
-            "user": user,
-            "queue": job.queue,
-        }
-        for kind, name in keys.items():
+        names = (f"{size}, {run}", size, user, job.queue)
+        for kind, name in zip(found, names):
             if name is not None:
                 found[kind].setdefault(name, []).append(index)
-    columns = _Columns(outcome)
+    columns = _columns(outcome)
     order = [*users, "all others"]
     found["user"] = {name: found["user"][name] for name in order if name in found["user"]}
     found["queue"] = dict(sorted(found["queue"].items()))
+    tables = {kind: [one for one in table.items() if one[1]] for kind, table in found.items()}
     return {
-        kind: _with_shares(
-            {name: _means(outcome, some, columns) for name, some in table.items() if some}
-        )
-        for kind, table in found.items()
-        if sum(map(bool, table.values())) > 1
+        kind: _with_shares({name: _means(outcome, some, columns) for name, some in table})
+        for kind, table in tables.items()
+        if len(table) > 1
     }
 
 
@@ -445,12 +434,13 @@ def _largest_users(work):
 
 
 def _means(outcome, indices, columns):
-    waits = _ascending(columns.wait, indices)
+    wait, run, slowdown = columns
+    waits = _ascending(wait, indices)
     return {
         "jobs": len(indices),
         "wait": mean(waits),
         "wait_p90": quantile(waits, 0.9),
-        "bsld": mean([columns.slowdown[i] for i in indices]),
-        "area": math.fsum(outcome.size[i] * columns.run[i] for i in indices),
+        "bsld": mean([slowdown[i] for i in indices]),
+        "area": math.fsum(outcome.size[i] * run[i] for i in indices),
         "waited": math.fsum(waits),
     }

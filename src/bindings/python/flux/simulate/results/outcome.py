@@ -89,12 +89,10 @@ class Outcome(Observer):
         extra = self.workload.jobs[index].extra
         if extra is not None and "jobspec" in extra:
             self.size[index] = count_units(self.allocated[index])
-        if active.annotations:
-            sched = active.annotations.get("sched")
-            if isinstance(sched, dict) and (
-                sched.get("backfill") or sched.get("selection_type") == "backfilled"
-            ):
-                self.told_backfilled[index] = 1
+        sched = (active.annotations or {}).get("sched")
+        if isinstance(sched, dict):
+            backfilled = sched.get("selection_type") == "backfilled"
+            self.told_backfilled[index] = bool(sched.get("backfill")) or backfilled
 
     def ended(self, active, how):
         self.end[active.index] = round(active.end - self.epoch, 6)
@@ -148,11 +146,8 @@ class Outcome(Observer):
     def unstarted(self):
         """Return the indices of jobs that were neither started nor refused or cancelled."""
         settled = (REJECTED, states.CANCELED, states.FAILED)
-        return [
-            index
-            for index, start in enumerate(self.start)
-            if start != start and self.how[index] not in settled
-        ]
+        ends = enumerate(zip(self.start, self.how))
+        return [index for index, (start, how) in ends if start != start and how not in settled]
 
     def runs(self):
         """Return the seconds that each job held its resources, so far if it has not ended; NaN if
@@ -202,20 +197,13 @@ class _CoreUnits:
         self._first = {}
         self._place = {}
         count = 0
-        ranks = {}
         for entry in R["execution"]["R_lite"]:
-            for rank in idset.members(idset.decode(entry["rank"])):
-                ranks[rank] = entry["children"]["core"]
-        known = {}
-        for rank in sorted(ranks):
-            text = ranks[rank]
+            cores = idset.members(idset.decode(entry["children"]["core"]))
+            places = {core: place for place, core in enumerate(cores)}
+            self._place.update(dict.fromkeys(idset.members(idset.decode(entry["rank"])), places))
+        for rank in sorted(self._place):
             self._first[rank] = count
-            if text not in known:
-                known[text] = {
-                    core: place for place, core in enumerate(idset.members(idset.decode(text)))
-                }
-            self._place[rank] = known[text]
-            count += len(known[text])
+            count += len(self._place[rank])
 
     def on(self, bounds):
         """Return all units of some ranks."""
@@ -237,9 +225,8 @@ class _CoreUnits:
                     if place[high - 1] - place[low] == high - 1 - low:
                         pieces.append((first + place[low], first + place[high - 1] + 1))
                     else:
-                        pieces += [
-                            (first + place[c], first + place[c] + 1) for c in range(low, high)
-                        ]
+                        units = [first + place[core] for core in range(low, high)]
+                        pieces += [(unit, unit + 1) for unit in units]
         pieces.sort()
         bounds = []
         for low, high in pieces:

@@ -3,6 +3,7 @@
 
 import csv
 import json
+import math
 import os
 
 from flux.simulate.results.outcome import units_of
@@ -28,11 +29,8 @@ class Row:
 
     #: attribute -> column, of texts, and of numbers, which may be missing
     TEXTS = {
-        "id": "job_id",
-        "state": "final_state",
-        "success": "success",
-        "allocated": "allocated_resources",
-    }
+        "id": "job_id", "state": "final_state", "success": "success", "allocated": "allocated_resources",
+    }  # fmt: skip
     NUMBERS = {
         "start": "starting_time", "end": "finish_time", "run": "execution_time", "wait": "waiting_time", "turnaround": "turnaround_time",
         "stretch": "stretch", "promise": "first_promise",
@@ -93,30 +91,33 @@ class Result:
             self.name = self.summary["policy"]
             self.units = self.provenance["machine"]["units"]
         except KeyError as exc:
-            raise ResultError(
-                f"{directory}: {exc.args[0]!r} is not in its summary or provenance"
-            ) from None
+            text = f"{directory}: {exc.args[0]!r} is not in its summary or provenance"
+            raise ResultError(text) from None
         self.variant = variant_text(self.provenance.get("variant") or {})
 
     def rows(self):
         """Return the jobs, in order of submission."""
         return self._lines("jobs.csv", Row)
 
+    def starts(self):
+        """Return the starts, in order of submission; NaN: never."""
+        return [math.nan if row.start is None else row.start for row in self.rows()]
+
     def totals(self):
         """Return schedule.json, or None."""
-        if not os.path.exists(os.path.join(self.directory, "schedule.json")):
-            return None
-        return _json(self.directory, "schedule.json")
+        return _json(self.directory, "schedule.json") if self._has("schedule.json") else None
 
     def machine_states(self):
         """Return machine_states.csv as [(time, units idle, units in use)], or None."""
-        if not os.path.exists(os.path.join(self.directory, "machine_states.csv")):
-            return None
 
         def read(values, line):
             return float(values["time"]), int(values["nb_idle"]), int(values["nb_computing"])
 
-        return self._lines("machine_states.csv", read)
+        name = "machine_states.csv"
+        return self._lines(name, read) if self._has(name) else None
+
+    def _has(self, name):
+        return os.path.exists(os.path.join(self.directory, name))
 
     def _lines(self, name, read):
         """Return ``read(values, line)`` of each row of a file."""
@@ -157,22 +158,14 @@ def directories(base):
 
 def find(directories):
     """Return the results in directories: each is a result, or contains results (an output
-    directory).
-
-    Raises:
-        ResultError: a directory has no results
-    """
+    directory). Raises ResultError if a directory has no results."""
     found = []
     for directory in directories:
         if os.path.exists(os.path.join(directory, "summary.json")):
             found.append(Result(directory))
             continue
-        inner = [
-            os.path.join(where, "")
-            for where, _, files in sorted(os.walk(directory))
-            if "summary.json" in files
-        ]
+        inner = [w for w, _, files in sorted(os.walk(directory)) if "summary.json" in files]
         if not inner:
             raise ResultError(f"{directory}: no result of flux simulate in it")
-        found += [Result(where.rstrip("/"), os.path.abspath(directory)) for where in inner]
+        found += [Result(where, os.path.abspath(directory)) for where in inner]
     return found

@@ -9,18 +9,14 @@ _T = (
     2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
     2.045, 2.042,
 )  # fmt: skip
-_T_MORE = ((40, 2.021), (60, 2.000), (120, 1.980))
+_T_MORE = ((120, 1.980), (60, 2.000), (40, 2.021), (0, _T[-1]))
 
 
 def t_value(degrees):
     """Return t(0.975) for a number of degrees of freedom, rounded up."""
     if degrees <= len(_T):
         return _T[degrees - 1]
-    value = _T[-1]
-    for least, one in _T_MORE:
-        if degrees >= least:
-            value = one
-    return value
+    return next(value for least, value in _T_MORE if degrees >= least)
 
 
 def interval(values):

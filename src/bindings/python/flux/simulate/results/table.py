@@ -3,7 +3,7 @@
 
 import math
 
-from flux.simulate.results.metrics import RUNS, SIZES
+from flux.simulate.results.metrics import class_names
 from flux.simulate.results.statistics import interval, paired, verdict
 from flux.simulate.trace import variant_text
 
@@ -99,10 +99,9 @@ LEGEND = (
 
 def label(summary):
     """Return a policy's name, with a warning if its figures are not comparable."""
-    if summary.get("failed"):
-        return f"{summary['policy']} (failed)"
-    if summary.get("interrupted"):
-        return f"{summary['policy']} (interrupted)"
+    for key in ("failed", "interrupted"):
+        if summary.get(key):
+            return f"{summary['policy']} ({key})"
     refused = summary["figures"].get("rejected")
     if refused:
         # Refusing jobs with long waits shortens the mean.
@@ -120,13 +119,9 @@ def number_of(summaries):
 
 def lines(rows):
     """Align rows of texts in columns: the first to the left, the others to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    first, *others = (max(map(len, column)) for column in zip(*rows))
     return [
-        "  ".join(
-            [row[0].ljust(widths[0])]
-            + [text.rjust(width) for text, width in zip(row[1:], widths[1:])]
-        ).rstrip()
-        for row in rows
+        "  ".join([row[0].ljust(first), *map(str.rjust, row[1:], others)]).rstrip() for row in rows
     ]
 
 
@@ -165,24 +160,16 @@ def odds_table(summaries):
     return lines(rows)
 
 
-def class_names(summaries):
-    """Return the classes in any of the results, by size and run time, then the queues."""
-    known = {name for summary in summaries for name in summary["classes"]}
-    order = [f"{size} x {length}" for _, size in SIZES for _, length in RUNS]
-    return [name for name in order if name in known] + sorted(known.difference(order))
-
-
 def class_table(summaries):
     """Return the matrix class x policy of mean bounded slowdowns."""
     summaries = [summary for summary in summaries if not summary.get("failed")]
-    names = class_names(summaries)
+    names = class_names({name for summary in summaries for name in summary["classes"]})
     rows = [["class", "jobs", *(summary["policy"] for summary in summaries)]]
     for name in names:
-        row = [name]
         entries = [summary["classes"].get(name) for summary in summaries]
-        row.append(f"{next(entry['jobs'] for entry in entries if entry):,}")
-        row += [plain(entry["bsld"]) if entry else "-" for entry in entries]
-        rows.append(row)
+        jobs = next(entry["jobs"] for entry in entries if entry)
+        means = [plain(entry["bsld"]) if entry else "-" for entry in entries]
+        rows.append([name, f"{jobs:,}", *means])
     return lines(rows)
 
 
@@ -197,15 +184,12 @@ def remarks(summaries, with_failures=True):
             found.append(f"{name}: failed, so its figures are left out: {summary['failed']}")
             continue
         if summary.get("interrupted"):
-            found.append(
-                f"{name}: interrupted: the figures are of the jobs that had started by then"
-            )
+            text = "interrupted: the figures are of the jobs that had started by then"
+            found.append(f"{name}: {text}")
         if figures["rejected"]:
             text = f"{name}: {figures['rejected']:,} jobs were refused by the scheduler"
-            if any(
-                not one.get("failed") and one["figures"]["rejected"] < figures["rejected"]
-                for one in summaries
-            ):
+            others = [one["figures"]["rejected"] for one in summaries if not one.get("failed")]
+            if min(others) < figures["rejected"]:
                 text += " that another started: its figures are those of the jobs that it chose, and compare with no others"
             found.append(text)
         if figures.get("preempted"):
@@ -216,10 +200,8 @@ def remarks(summaries, with_failures=True):
         if figures["never_started"]:
             found.append(f"{name}: {figures['never_started']:,} jobs never started")
         if summary.get("log_lines"):
-            first = summary["log"][0]["text"].splitlines()[0]
-            found.append(
-                f"{name}: {summary['log_lines']:,} warnings in its log, the first: {first}"
-            )
+            count, first = summary["log_lines"], summary["log"][0]["text"].splitlines()[0]
+            found.append(f"{name}: {count:,} warnings in its log, the first: {first}")
     return found
 
 
@@ -269,45 +251,27 @@ SWEPT_FIGURES = (
 def sweep_table(variants, key, write):
     """Return the matrix variant x policy of a figure, with 95 % intervals if there are several
     seeds."""
-    names = []
-    for _, some in variants:
-        names += [name for name, _ in by_policy(some) if name not in names]
-    rows = [["", *names]]
-    for variant, some in variants:
-        row, groups = [variant_text(variant)], dict(by_policy(some))
-        for name in names:
-            one = groups.get(name)
-            if one is None or any(summary.get("failed") for summary in one):
-                row.append("-" if one is None else "failed")
-                continue
-            values = values_of(one, key)
-            row.append(write(values[0]) if len(one) == 1 else _with_interval(values, write))
-        rows.append(row)
-    return lines(rows)
+    groups = [(variant_text(variant), dict(by_policy(some))) for variant, some in variants]
+    names = list(dict.fromkeys(name for _, some in groups for name in some))
+
+    def cell(summaries):
+        if summaries is None or any(summary.get("failed") for summary in summaries):
+            return "-" if summaries is None else "failed"
+        values = values_of(summaries, key)
+        return write(values[0]) if len(values) == 1 else _with_interval(*interval(values), write)
+
+    rows = [[text, *(cell(some.get(name)) for name in names)] for text, some in groups]
+    return lines([["", *names], *rows])
 
 
-def _with_interval(values, write):
-    middle, width = interval(values)
+def _with_interval(middle, width, write):
     return f"{write(middle)} ± {write(width)}"
 
 
 def values_of(summaries, key):
     """Return a figure of several results; NaN if missing."""
-    return [
-        math.nan if (value := summary["figures"][key]) is None else value for summary in summaries
-    ]
-
-
-def _whole(groups):
-    """Return the groups of policies that finished every seed, and (policy, number of seeds) of the
-    others."""
-    failed = [
-        (name, len(summaries))
-        for name, summaries in groups
-        if any(summary.get("failed") for summary in summaries)
-    ]
-    names = {name for name, _ in failed}
-    return [group for group in groups if group[0] not in names], failed
+    values = (summary["figures"][key] for summary in summaries)
+    return [math.nan if value is None else value for value in values]
 
 
 def spread_of(summaries):
@@ -323,21 +287,16 @@ def seeds_table(groups):
     seed.
 
     A policy that failed on a workload has no mean: the failure would leave out its hardest
-    workloads.
-
-    Args:
-        groups (list): (policy, [summary per seed])
+    workloads. A group is (policy, [summary per seed]).
     """
-    keys = (
-        ("wait mean", "wait_mean", duration),
-        ("bsld mean", "bsld_mean", plain),
-        ("util", "utilization", percent),
-    )
-    groups, failed = _whole(groups)
-    rows = [["policy", "seeds", *(f"{heading} ± 95 %" for heading, _, _ in keys)]]
-    rows += [[f"{name} (failed)", str(count), "-", "-", "-"] for name, count in failed]
+    headings = ("wait mean", "bsld mean", "util")
+    failed = {name for name, some in groups if any(summary.get("failed") for summary in some)}
+    rows = [["policy", "seeds", *(f"{heading} ± 95 %" for heading in headings)]]
+    rows += [[f"{n} (failed)", str(len(some)), "-", "-", "-"] for n, some in groups if n in failed]
+    groups = [group for group in groups if group[0] not in failed]
     for name, summaries in groups:
-        means = [_with_interval(values_of(summaries, key), write) for _, key, write in keys]
+        figures = ((interval(values_of(summaries, key)), write) for _, key, write in SWEPT_FIGURES)
+        means = [_with_interval(*found, write) for found, write in figures]
         rows.append([name, str(len(summaries)), *means])
     text = lines(rows)
     spread = spread_of([summary for _, summaries in groups for summary in summaries])
@@ -345,14 +304,13 @@ def seeds_table(groups):
     if len(groups) < 2:
         return text
     base, reference = groups[0]
-    rows = [[f"against {base}", *(heading for heading, _, _ in keys)]]
+    rows = [[f"against {base}", *headings]]
     for name, summaries in groups[1:]:
         row = [name]
-        for _, key, write in keys:
+        for _, key, write in SWEPT_FIGURES:
             first, second = values_of(reference, key), values_of(summaries, key)
-            middle, width = paired(first, second)
-            said = verdict(first, second)
-            value = f"{'+' if middle > 0 else ''}{write(middle)} ± {write(width)}"
+            said, (middle, width) = verdict(first, second), paired(first, second)
+            value = f"{'+' if middle > 0 else ''}{_with_interval(middle, width, write)}"
             row.append(said if said == "no difference" else value)
         rows.append(row)
     return [*text, "", "Differences, paired by seed, with 95 % intervals:", *lines(rows)]

@@ -9,14 +9,8 @@ from flux.simulate.workload.text import read_text
 
 
 def read(source):
-    """Yield the jobs of a workload.
-
-    Args:
-        source (Source): the file; ``nb_res`` sets its `procs`
-
-    Raises:
-        TraceError: the file is not such a workload
-    """
+    """Yield the jobs of a workload; ``nb_res`` sets the `procs` of the source. Raises TraceError if
+    the file is not such a workload."""
     text = read_text(source)
     try:
         document = json.loads(text)
@@ -45,9 +39,8 @@ def _record(source, job, profiles):
         raise ValueError(f"profile {job['profile']!r} is not there")
     kind = str(profile.get("type", "")).lower()
     if kind not in ("delay", "delayprofile"):
-        source.notes.count(
-            f"jobs left out: profile of type {profile.get('type')}, whose run time is not known"
-        )
+        text = f"profile of type {profile.get('type')}, whose run time is not known"
+        source.notes.count(f"jobs left out: {text}")
         return None
     submit, run, size = float(job["subtime"]), float(profile["delay"]), int(job["res"])
     limit = job.get("walltime")

@@ -16,6 +16,7 @@ from flux.simulate.workload.columns import moment
 from flux.simulate.workload.estimates import estimator
 from flux.simulate.workload.formats import reader
 from flux.simulate.workload.record import Notes, OptionError, Record, Source
+from flux.simulate.workload.text import is_number
 
 #: Default number of jobs of a model.
 MODEL_JOBS = 2000
@@ -109,11 +110,8 @@ class Workload:
 
 
 def build(options):
-    """Read the traces, or run the model, and build a `Workload`.
-
-    Raises:
-        ValueError: an option or a trace is invalid; the text suggests a remedy
-    """
+    """Read the traces, or run the model, and build a `Workload`. Raises ValueError if an option or
+    a trace is invalid; the text suggests a remedy."""
     notes = Notes()
     if options.model:
         records, source = _modelled(options, notes)
@@ -138,15 +136,12 @@ def _read(options, notes):
         source = Source(path, notes, options.status)
         before = len(records)
         for record in reader(source, options.format):
-            records.append(
-                record._replace(submit=record.submit + source.start) if source.start else record
-            )
+            if source.start:
+                record = record._replace(submit=record.submit + source.start)
+            records.append(record)
         if before and (records[0].submit < AGO) != (records[-1].submit < AGO):
-            raise source.error(
-                0,
-                "its times are seconds since the epoch and those of the other traces are not, or the other"
-                " way round: mixed kinds have no order",
-            )
+            text = "its times are seconds since the epoch and those of the other traces are not, or the other"
+            raise source.error(0, f"{text} way round: mixed kinds have no order")
         if options.status and not source.has_statuses:
             raise OptionError(f"status: {path} has no statuses; traces in SWF have")
         unsuccessful += source.unsuccessful
@@ -185,11 +180,8 @@ def _modelled(options, notes):
 def _in_order(records, notes):
     backwards = sum(1 for a, b in zip(records, records[1:]) if b.submit < a.submit)
     if backwards:
-        notes.count(
-            "jobs come before the one above them in the trace: sorted by submission",
-            None,
-            backwards,
-        )
+        text = "jobs come before the one above them in the trace: sorted by submission"
+        notes.count(text, None, backwards)
         records = sorted(records, key=lambda record: record.submit)
     seen = {}
     for index, record in enumerate(records):
@@ -205,18 +197,14 @@ def _cut(records, options, notes):
         low, high = _window(options.window, records[0].submit)
         kept = [record for record in records if low <= record.submit < high]
         if len(kept) < len(records):
-            notes.count(
-                f"jobs left out: outside of the window {options.window}",
-                None,
-                len(records) - len(kept),
-            )
+            text = f"jobs left out: outside of the window {options.window}"
+            notes.count(text, None, len(records) - len(kept))
         records = kept
         if not records:
             raise ValueError(f"no job is submitted in the window {options.window}")
     if options.jobs and len(records) > options.jobs:
-        notes.count(
-            f"jobs left out: after the first {options.jobs:,}", None, len(records) - options.jobs
-        )
+        text = f"jobs left out: after the first {options.jobs:,}"
+        notes.count(text, None, len(records) - options.jobs)
         records = records[: options.jobs]
     return records
 
@@ -250,10 +238,7 @@ def _machine(records, source, options, notes):
         by_nodes = False  # such jobs may share nodes
     if unit is None:
         unit = "node" if machine.cores == machine.nodes or by_nodes else "core"
-        what = {
-            "node": "whole nodes",
-            "core": "cores, which may be anywhere",
-        }[unit]
+        what = "whole nodes" if unit == "node" else "cores, which may be anywhere"
         notes.fact(f"unit: {unit}: jobs get {what} (another with --unit)")
     if guessed and not options.nodes:
         _compare_with_starts(records, machine, unit, notes)
@@ -291,8 +276,7 @@ def _compare_with_starts(records, machine, unit, notes):
 
 
 def _warn_of_limits(jobs, notes):
-    without = sum(not job.limit for job in jobs)
-    if without == len(jobs):
+    if not any(job.limit for job in jobs):
         notes.warn(
             "no job has a limit: nobody knows when a running one ends, so backfilling policies have nothing"
             " to plan by. --estimates=tsafrir makes limits up as users would, --limits=run takes the run time"
@@ -316,21 +300,14 @@ def _guess(records, source, options, by_nodes):
         return uniform(nodes, per_node, options.gpus_per_node, origin)
     if by_nodes:
         nodes = max(record.nodes for record in records)
-        per_node = (
-            per_node or max(-(-(record.cores or 0) // record.nodes) for record in records) or 1
-        )
+        cores = max(-(-(record.cores or 0) // record.nodes) for record in records)
         gpus = options.gpus_per_node or max(-(-record.gpus // record.nodes) for record in records)
-        return uniform(
-            nodes, per_node, gpus, "the trace does not say: as large as its largest jobs; --nodes"
-        )
+        origin = "the trace does not say: as large as its largest jobs; --nodes"
+        return uniform(nodes, per_node or cores or 1, gpus, origin)
     cores = max(record.cores or record.nodes for record in records)
     per_node = per_node or 1
-    return uniform(
-        math.ceil(cores / per_node),
-        per_node,
-        options.gpus_per_node,
-        "the trace does not say: as large as its largest job; --nodes",
-    )
+    origin = "the trace does not say: as large as its largest job; --nodes"
+    return uniform(math.ceil(cores / per_node), per_node, options.gpus_per_node, origin)
 
 
 def _assemble(records, machine, unit, options, notes, name):
@@ -426,14 +403,12 @@ def _warn_of_load(workload, notes):
 
 def _follow(jobs, after, options, notes):
     """Let jobs follow others as in the trace; `after` is {id: (id, seconds or None)}."""
-    if not after:
-        if options.dependencies:
-            notes.warn("no job of the trace follows another one: --dependencies changes nothing")
-        return
-    if not options.dependencies:
-        notes.count(
-            "jobs follow another job: they do not wait for it (--dependencies)", None, len(after)
-        )
+    if options.dependencies and not after:
+        notes.warn("no job of the trace follows another one: --dependencies changes nothing")
+    if after and not options.dependencies:
+        text = "jobs follow another job: they do not wait for it (--dependencies)"
+        notes.count(text, None, len(after))
+    if not after or not options.dependencies:
         return
     places = {job.id: index for index, job in enumerate(jobs)}
     for index, job in enumerate(jobs):
@@ -443,9 +418,8 @@ def _follow(jobs, after, options, notes):
         place = places.get(former)
         if place is None or place >= index:
             # Outside the window or left out, or a later job, which cannot have been waited for.
-            notes.count(
-                "jobs follow a job that is not there before them: they come in by the clock"
-            )
+            text = "jobs follow a job that is not there before them: they come in by the clock"
+            notes.count(text)
             continue
         job.after = (place, think)
         notes.count("jobs come in when the job they follow is over, and their user has thought")
@@ -469,10 +443,7 @@ def _limits(options, notes):
     if text == "run":
         return lambda record, rng: max(record.run, 1.0)
     if text.startswith("x"):
-        try:
-            factor = float(text[1:])
-        except ValueError:
-            factor = 0.0
+        factor = float(text[1:]) if is_number(text[1:]) else 0.0
         if not 1 <= factor < 1e9:
             raise OptionError(f"limits {text!r}: expected xF with F at least 1")
         return lambda record, rng: max(record.run, 1.0) * factor

@@ -11,7 +11,7 @@ import math
 import re
 
 from flux.simulate.workload.record import Record
-from flux.simulate.workload.text import lines
+from flux.simulate.workload.text import is_number, lines
 from flux_engine.formats import fsd
 
 #: Words for "has not happened" and "none".
@@ -38,10 +38,8 @@ def missing(header):
 
 def missing_text(groups):
     """Return the error text for missing columns."""
-    return (
-        "; ".join(f"no column for the {what} (any of {', '.join(group)})" for what, group in groups)
-        + ": is this the header line?"
-    )
+    texts = (f"no column for the {what} (any of {', '.join(group)})" for what, group in groups)
+    return "; ".join(texts) + ": is this the header line?"
 
 
 def split_header(text):
@@ -52,26 +50,19 @@ def split_header(text):
 
 def seconds(text):
     """Parse a duration: ``[DD-]HH:MM:SS[.f]``, ``D:HH:MM:SS``, ``MM:SS``, seconds, or an FSD
-    (``1h``, ``1.5d``).
-
-    Raises:
-        ValueError: the text is not a duration
-    """
-    if text[-1:] in ("s", "m", "h", "d"):
-        try:
-            return float(fsd.parse(text))
-        except ValueError:
-            raise ValueError(f"{text!r} is no duration") from None
+    (``1h``, ``1.5d``). Raises ValueError if the text is not a duration."""
     days, dash, rest = text.rpartition("-")
     parts = rest.split(":")
-    if dash and not days.isdigit() or len(parts) > 4 or not all(parts):
-        raise ValueError(f"{text!r} is no duration")
     try:
+        if text[-1:] in ("s", "m", "h", "d"):
+            return float(fsd.parse(text))
+        if dash and not days.isdigit() or len(parts) > 4:
+            raise ValueError
         values = [float(part) for part in parts]
+        if not all(0 <= value < math.inf for value in values):
+            raise ValueError
     except ValueError:
         raise ValueError(f"{text!r} is no duration") from None
-    if not all(math.isfinite(value) and value >= 0 for value in values):
-        raise ValueError(f"{text!r} is no duration")
     if dash:
         # After days the first field is hours, even if it is the only one.
         values = [float(days), *(values + [0.0, 0.0])[:3]]
@@ -83,18 +74,11 @@ def seconds(text):
 
 def moment(text):
     """Parse a time to seconds since the epoch: such seconds, or a date and time, in UTC by default.
-
-    Raises:
-        ValueError: the text is not a time
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        pass
-    else:
-        if not math.isfinite(value):
+    Raises ValueError if the text is not a time."""
+    if is_number(text):
+        if not math.isfinite(float(text)):
             raise ValueError(f"{text!r} is no time")
-        return value
+        return float(text)
     text = text.replace("Z", "+00:00").replace(" ", "T", 1)
     try:
         when = datetime.datetime.fromisoformat(text)
@@ -104,11 +88,7 @@ def moment(text):
 
 
 def whole(text):
-    """Parse a count, perhaps with a unit (``4K``).
-
-    Raises:
-        ValueError: the text is not a count
-    """
+    """Parse a count, perhaps with a unit (``4K``). Raises ValueError if the text is not a count."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is no count")
@@ -133,30 +113,18 @@ def tres(text):
     return counts
 
 
-class _Row:
+class _Row(dict):
     """A row, by lower-case column names."""
-
-    def __init__(self, names, values):
-        self.values = dict(zip(names, values))
 
     def first(self, *names):
         """Return the first non-empty value among these columns, or None."""
-        for name in names:
-            value = self.values.get(name)
-            if value is not None and value.strip().lower() not in NOTHING:
-                return value.strip()
-        return None
+        values = (self.get(name, "").strip() for name in names)
+        return next((value for value in values if value.lower() not in NOTHING), None)
 
 
 def read(source):
-    """Yield the jobs of a table.
-
-    Args:
-        source (Source): the file
-
-    Raises:
-        TraceError: there is no header, or a row does not match it
-    """
+    """Yield the jobs of a table. Raises TraceError if there is no header, or a row does not match
+    it."""
     names = delimiter = None
     for number, line in lines(source):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -175,7 +143,7 @@ def read(source):
             else:
                 raise source.error(number, f"{len(values)} fields under {len(names)} columns")
         try:
-            record = _record(source, number, _Row(names, values))
+            record = _record(source, number, _Row(zip(names, values)))
         except ValueError as exc:
             raise source.error(number, str(exc)) from None
         if record is not None:
@@ -188,7 +156,7 @@ def _record(source, number, row):
     notes = source.notes
     name = row.first("jobidraw", "jobid", "job_id", "id")
     label = row.first("jobid") or ""
-    if "." in label and label.split(".")[0].replace("_", "").isdigit() and "state" in row.values:
+    if "." in label and label.split(".")[0].replace("_", "").isdigit() and "state" in row:
         notes.count("lines about job steps left out", number)
         return None
     if "[" in label:
@@ -221,20 +189,10 @@ def _record(source, number, row):
     urgency = 16 if urgency is None else whole(urgency)
     if urgency > 31:
         raise ValueError(f"urgency {urgency}: 0 to 31 is possible")
-    return Record(
-        name or str(number),
-        submit,
-        run,
-        limit,
-        nodes,
-        cores,
-        gpus,
-        row.first("user", "uid"),
-        queue.split(",")[0] if queue else None,
-        urgency,
-        extra or None,
-        row.first("account", "bank", "group"),
-    )
+    queue = queue.split(",")[0] if queue else None
+    about = row.first("user", "uid"), queue, urgency, extra or None
+    bank = row.first("account", "bank", "group")
+    return Record(name or str(number), submit, run, limit, nodes, cores, gpus, *about, bank)
 
 
 def _run(row):
@@ -243,26 +201,20 @@ def _run(row):
 
 
 def _kind(text):
-    try:
-        float(text)
-    except ValueError:
-        rest = text.replace("Z", "+00:00")[10:]
-        return "dates with a zone" if "+" in rest or "-" in rest else "dates without a zone"
-    return "seconds"
+    if is_number(text):
+        return "seconds"
+    rest = text.replace("Z", "+00:00")[10:]
+    return "dates with a zone" if "+" in rest or "-" in rest else "dates without a zone"
 
 
 def _one_kind(source, column, text):
-    """Parse a time of a column in which all times must be of one kind.
-
-    Raises:
-        ValueError: it differs in kind from earlier ones
-    """
+    """Parse a time of a column in which all times must be of one kind. Raises ValueError if it
+    differs in kind from earlier ones."""
     value, kind = moment(text), _kind(text)
     former = source.kinds.setdefault(column, kind)
     if kind != former:
-        raise ValueError(
-            f"{text!r}: times of the column {column} above are {former}: mixed kinds have no order"
-        )
+        said = f"times of the column {column} above are {former}: mixed kinds have no order"
+        raise ValueError(f"{text!r}: {said}")
     return value
 
 
@@ -276,10 +228,8 @@ def _submit(source, row, notes, number):
     if eligible is not None:
         eligible = _one_kind(source, "eligible", eligible)
         if submit is not None and eligible > submit:
-            notes.count(
-                "jobs could not have started when they were submitted (held, dependent): they come in when they could",
-                number,
-            )
+            text = "jobs could not have started when they were submitted (held, dependent)"
+            notes.count(f"{text}: they come in when they could", number)
             return eligible, submit
     return (submit if submit is not None else eligible), None
 
@@ -294,8 +244,7 @@ def _limit(row, notes, number):
     if text.lower() in UNLIMITED:
         notes.count("jobs have no limit of their own", number)
         return None
-    value = seconds(text)
-    return value or None
+    return seconds(text) or None
 
 
 def _size(row, notes, number):

@@ -10,6 +10,7 @@
 import bisect
 
 from flux.simulate.workload.record import OptionError
+from flux.simulate.workload.text import is_number
 
 #: Round values that most users choose, in seconds.
 HEADS = (
@@ -22,18 +23,12 @@ MOST, EXACT, ROUND = 0.2, 0.1, 0.9
 
 
 def estimator(text):
-    """Return ``limit(run, rng)`` for one of the texts above.
-
-    Raises:
-        OptionError: the text is invalid
-    """
+    """Return ``limit(run, rng)`` for one of the texts above. Raises OptionError if the text is
+    invalid."""
     if text == "run":
         return lambda run, rng: max(run, 1.0)
     if text.startswith("f:"):
-        try:
-            factor = float(text[2:])
-        except ValueError:
-            factor = 0.0
+        factor = float(text[2:]) if is_number(text[2:]) else 0.0
         if not 1 <= factor < 1e6:
             raise OptionError(f"estimates {text!r}: expected f:F with F at least 1")
         return lambda run, rng: max(run, 1.0) * rng.uniform(1, factor)

@@ -85,20 +85,11 @@ def _listed(source, job):
     if not nodes and not cores:
         notes.count("jobs left out: no size")
         return None
-    return Record(
-        str(job.get("id")),
-        submit,
-        max(0.0, end - start),
-        _time(source, job, "duration"),
-        nodes or None,
-        cores or None,
-        int(job.get("ngpus") or 0),
-        str(job.get("username") or job.get("userid") or "") or None,
-        job.get("queue"),
-        job.get("urgency", 16),
-        {"wait": max(0.0, start - submit)},
-        job.get("bank"),
-    )
+    times = submit, max(0.0, end - start), _time(source, job, "duration")
+    size = nodes or None, cores or None, int(job.get("ngpus") or 0)
+    user = str(job.get("username") or job.get("userid") or "") or None
+    about = user, job.get("queue"), job.get("urgency", 16), {"wait": max(0.0, start - submit)}
+    return Record(str(job.get("id")), *times, *size, *about, job.get("bank"))
 
 
 # -- eventlogs ----------------------------------------------------------------------------------------------
@@ -106,11 +97,7 @@ def _listed(source, job):
 
 def read_eventlogs(source):
     """Yield the jobs of a directory or ``flux dump`` archive with ``.../eventlog``, ``jobspec`` and
-    ``R`` per job.
-
-    Raises:
-        TraceError: there are none, or one is damaged
-    """
+    ``R`` per job. Raises TraceError if there are none, or one is damaged."""
     found = 0
     for name, texts in _job_files(source):
         found += 1
@@ -128,10 +115,9 @@ def _job_files(source):
             subdirectories.sort()
             if "eventlog" in files:
                 texts = {}
-                for name in wanted:
-                    if name in files:
-                        with open(os.path.join(directory, name), encoding="utf-8") as stream:
-                            texts[name] = stream.read()
+                for name in set(wanted).intersection(files):
+                    with open(os.path.join(directory, name), encoding="utf-8") as stream:
+                        texts[name] = stream.read()
                 yield os.path.relpath(directory, source.path), texts
         return
     jobs = {}
@@ -187,17 +173,9 @@ def _logged(source, name, texts):
     R = _json(source, name, "R", texts["R"]) if "R" in texts else None
     context = next(context for event, _, context in events if event == "submit")
     extra = {"jobspec": jobspec, "wait": max(0.0, times["alloc"] - submit)}
-    return _requested(
-        source,
-        os.path.basename(name),
-        submit,
-        max(0.0, end - start),
-        jobspec,
-        R,
-        str(context.get("userid", "")) or None,
-        context.get("urgency", 16),
-        extra,
-    )
+    about = str(context.get("userid", "")) or None, context.get("urgency", 16), extra
+    name, run = os.path.basename(name), max(0.0, end - start)
+    return _requested(source, name, submit, run, jobspec, R, *about)
 
 
 def _requested(source, name, submit, run, jobspec, R, user, urgency, extra):
@@ -211,28 +189,23 @@ def _requested(source, name, submit, run, jobspec, R, user, urgency, extra):
         queue = system.get("queue")
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise source.error(0, f"job {name}: a jobspec or R that is none: {exc!r}") from None
-    return Record(
-        str(name), submit, run, limit, nodes or None, cores or 1, 0, user, queue, urgency, extra
-    )
+    size = nodes or None, cores or 1, 0
+    return Record(str(name), submit, run, limit, *size, user, queue, urgency, extra)
 
 
 # -- flux-accounting -----------------------------------------------------------------------------------------
 
 
 def read_accounting(source):
-    """Yield the jobs of flux-accounting's SQLite database.
-
-    Raises:
-        TraceError: the file is not such a database
-    """
+    """Yield the jobs of flux-accounting's SQLite database. Raises TraceError if the file is not
+    such a database."""
     try:
         database = sqlite3.connect(f"file:{os.path.abspath(source.path)}?mode=ro", uri=True)
         rows = database.execute(
             "select id, userid, t_submit, t_run, t_inactive, R, jobspec from jobs order by t_submit"
         )
-        source.notes.fact(
-            "flux-accounting keeps no jobs that never ran, and no time at which a job became eligible"
-        )
+        text = "no jobs that never ran, and no time at which a job became eligible"
+        source.notes.fact(f"flux-accounting keeps {text}")
         for name, user, submit, start, end, R, jobspec in rows:
             if not start or not end or end < start:
                 source.notes.count("jobs left out: they never ran")
@@ -243,8 +216,7 @@ def read_accounting(source):
             except (ValueError, TypeError) as exc:
                 raise source.error(0, f"job {name}: jobspec or R is not JSON: {exc}") from None
             extra = {"jobspec": jobspec, "wait": max(0.0, start - submit)}
-            yield _requested(
-                source, name, float(submit), end - start, jobspec, R, str(user), 16, extra
-            )
+            what = name, float(submit), end - start, jobspec, R
+            yield _requested(source, *what, str(user), 16, extra)
     except sqlite3.Error as exc:
         raise source.error(0, f"not a database of flux-accounting: {exc}") from None

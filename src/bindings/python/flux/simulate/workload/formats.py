@@ -8,25 +8,20 @@ import tarfile
 
 from flux.simulate.workload import batsim, columns, fluxlog, swf
 from flux.simulate.workload.record import OptionError
-from flux.simulate.workload.text import lines, open_bytes, read_text
+from flux.simulate.workload.text import is_number, lines, open_bytes, read_text
 
 #: Maximum time in seconds: larger values are errors, or mean "no limit".
 LONGEST = 1000 * 366 * 86400.0
 
 FORMATS = ("auto", "swf", "sacct", "flux", "accounting", "batsim", "csv")
+READERS = {
+    "swf": swf.read, "sacct": columns.read, "csv": columns.read, "batsim": batsim.read, "accounting": fluxlog.read_accounting,
+}  # fmt: skip
 
 
 def reader(source, form="auto"):
-    """Return the jobs of a trace, as an iterator of `Record`.
-
-    Args:
-        source (Source): the file
-        form (str): a name in `FORMATS`
-
-    Raises:
-        OptionError: `form` is not in `FORMATS`
-        TraceError: the format is unknown, or the file cannot be read
-    """
+    """Return the jobs of a trace, as an iterator of `Record`; `form` is a name in `FORMATS`. Raises
+    OptionError if it is not, TraceError if the format is unknown or the file cannot be read."""
     if form not in FORMATS:
         raise OptionError(f"format {form!r}: expected one of {', '.join(FORMATS)}")
     if not os.path.exists(source.path):
@@ -60,9 +55,8 @@ def _within_reason(source, record):
     for name in ("submit", "run"):
         value = getattr(record, name)
         if value is not None and value > LONGEST:
-            raise source.error(
-                0, f"job {record.id}: its {name} time of {value:g} s is more than a thousand years"
-            )
+            text = f"its {name} time of {value:g} s is more than a thousand years"
+            raise source.error(0, f"job {record.id}: {text}")
     if record.limit and record.limit > LONGEST:
         source.notes.count("jobs have a limit of more than a thousand years: none is taken")
         return record._replace(limit=None)
@@ -73,25 +67,15 @@ def _reader(source, form):
     if form == "auto":
         form = detect(source)
         source.notes.fact(f"{os.path.basename(source.path)}: read as {form}")
-    if form == "swf":
-        return swf.read(source)
-    if form in ("sacct", "csv"):
-        return columns.read(source)
-    if form == "batsim":
-        return batsim.read(source)
-    if form == "accounting":
-        return fluxlog.read_accounting(source)
+    if form in READERS:
+        return READERS[form](source)
     if os.path.isdir(source.path) or tarfile.is_tarfile(source.path):
         return fluxlog.read_eventlogs(source)
     return fluxlog.read_list(source)
 
 
 def detect(source):
-    """Detect the format of a trace from its content.
-
-    Raises:
-        TraceError: the format is unknown
-    """
+    """Detect the format of a trace from its content. Raises TraceError if the format is unknown."""
     if os.path.isdir(source.path):
         return "flux"
     try:
@@ -111,7 +95,7 @@ def detect(source):
             return _of_json(source)
         words = text.split(None, swf.FIELDS)
         # A line with a few columns missing still counts as SWF; the reader reports it.
-        if text[0] == ";" or len(words) >= swf.FIELDS - 3 and all(map(_is_number, words[:15])):
+        if text[0] == ";" or len(words) >= swf.FIELDS - 3 and all(map(is_number, words[:15])):
             return "swf"
         header, delimiter = columns.split_header(text)
         missing = columns.missing(header)
@@ -120,17 +104,8 @@ def detect(source):
         if len(missing) < len(columns.NEEDED):
             raise source.error(1, columns.missing_text(missing))
         break
-    raise source.error(
-        1, f"none of the formats known ({', '.join(FORMATS[1:])}): give it with --format"
-    )
-
-
-def _is_number(word):
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
+    text = f"none of the formats known ({', '.join(FORMATS[1:])}): give it with --format"
+    raise source.error(1, text)
 
 
 def _of_json(source):

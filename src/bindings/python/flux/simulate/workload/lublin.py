@@ -39,14 +39,8 @@ LONGEST_LOG_ARRIVAL = 13
 
 
 def parameters(text, size):
-    """Parse the parameters of ``lublin[:NAME=VALUE,...]`` for a machine of `size` units.
-
-    Returns:
-        (list of (type, dict), start as seconds of the day)
-
-    Raises:
-        OptionError: a name or value is invalid
-    """
+    """Parse the parameters of ``lublin[:NAME=VALUE,...]`` for a machine of `size` units. Return a
+    list of (type, dict), and the start in seconds of the day. Raises OptionError."""
     kind, start, given = "typeless", 8.0, {}
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
@@ -94,9 +88,6 @@ class Stream:
         self._weights = _weights(values["aNum"], values["bNum"])
         self._slot = int(start // BUCKET)
         self._points = 0.0
-
-    def __iter__(self):
-        return self
 
     def __next__(self):
         submit = self._arrival()
@@ -148,9 +139,8 @@ def _weights(shape, scale):
     """Return the relative load of each half hour of a day, 1 on average."""
     weights = [0.0] * BUCKETS
     for i in range(11, 59):
-        weights[(i - 1) % BUCKETS] = _gamma_cdf(shape, scale, i + 0.5) - _gamma_cdf(
-            shape, scale, i - 0.5
-        )
+        low, high = (_gamma_cdf(shape, scale, i + half) for half in (-0.5, 0.5))
+        weights[(i - 1) % BUCKETS] = high - low
     mean = sum(weights) / BUCKETS
     # Half hours without arrivals would stop the clock.
     return tuple(max(weight / mean, 1e-6) for weight in weights)
@@ -171,14 +161,8 @@ def _gamma_cdf(shape, scale, x):
 
 
 def generate(text, count, size, seed):
-    """Return `count` jobs as (submit, run, size, type or None), by submission.
-
-    Args:
-        text (str): the part after ``lublin:``, or ""
-        count (int): number of jobs
-        size (int): units of the machine
-        seed (int): seed of the random numbers
-    """
+    """Return `count` jobs as (submit, run, size, type or None), by submission, for a machine of
+    `size` units; `text` is the part after ``lublin:``, or ""."""
     kinds, start = parameters(text, size)
     rng = random.Random(seed)
     if len(kinds) == 1:

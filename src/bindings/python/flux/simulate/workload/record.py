@@ -60,18 +60,8 @@ class Notes:
             self.warnings.append(text)
 
     def count(self, what, line=None, number=1):
-        """Count an event of a job or line.
-
-        Args:
-            what (str): description, to be read after a count
-            line (int): line number
-            number (int): number of times
-        """
-        entry = self._counts.get(what)
-        if entry is None:
-            self._counts[what] = [number, line]
-        else:
-            entry[0] += number
+        """Count an event of a job or line; `what` is to be read after a count."""
+        self._counts.setdefault(what, [0, line])[0] += number
 
     def fact(self, text):
         """Add a fact, once."""

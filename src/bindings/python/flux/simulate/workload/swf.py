@@ -5,7 +5,7 @@ import math
 import re
 
 from flux.simulate.workload.record import Record
-from flux.simulate.workload.text import lines
+from flux.simulate.workload.text import is_number, lines
 
 FIELDS = 18
 NAMES = (
@@ -25,13 +25,8 @@ _UNSUCCESSFUL = (0, 5)
 def read(source):
     """Yield the jobs of an SWF file.
 
-    The size is the requested one, else the allocated one; the limit is the requested time.
-
-    Args:
-        source (Source): the file; the header sets start, procs, nodes and queues
-
-    Raises:
-        TraceError: a line is not a record
+    The size is the requested one, else the allocated one; the limit is the requested time. The
+    header sets start, procs, nodes and queues of the source. Raises TraceError.
     """
     notes = source.notes
     source.has_statuses = True
@@ -47,32 +42,23 @@ def read(source):
             last = f"columns {len(words) + 1} to {FIELDS} ({', '.join(NAMES[len(words) :])}) are missing"
             if len(words) == FIELDS - 1:
                 last = f"column {FIELDS} ({NAMES[-1]}) is missing"
-            raise source.error(
-                number,
-                f"{len(words)} columns: a record of this format has {FIELDS} or more; {last}, if it is"
-                " the last that are (-1 stands for a value that is not known)",
-            )
+            text = f"{len(words)} columns: a record of this format has {FIELDS} or more; {last}, if it is"
+            text += " the last that are (-1 stands for a value that is not known)"
+            raise source.error(number, text)
         if len(words) > FIELDS:
             notes.count(f"lines have more than {FIELDS} columns: the rest is ignored", number)
         try:
             values = [float(word) for word in words[:FIELDS]]
         except ValueError:
-            raise source.error(number, _not_a_number(words)) from None
+            wrong = next(column for column, word in enumerate(words, 1) if not is_number(word))
+            text = f"column {wrong} is {words[wrong - 1][:40]!r}, not a number"
+            raise source.error(number, text) from None
         for column, value in enumerate(values, 1):
             if not math.isfinite(value):
                 raise source.error(number, f"column {column} is {words[column - 1]}, not a number")
         record = _record(source, number, words, values)
         if record is not None:
             yield record
-
-
-def _not_a_number(words):
-    for column, word in enumerate(words[:FIELDS], 1):
-        try:
-            float(word)
-        except ValueError:
-            return f"column {column} is {word[:40]!r}, not a number"
-    return "not a record"
 
 
 def _header(source, text):
@@ -108,9 +94,8 @@ def _record(source, number, words, values):
         notes.count(f"jobs left out: their status is {status} (--status)", number)
         return None
     if submit < 0:
-        raise source.error(
-            number, f"the job is submitted at {words[1]}: a time before the log began"
-        )
+        text = f"the job is submitted at {words[1]}: a time before the log began"
+        raise source.error(number, text)
     size = requested if requested > 0 else allocated
     if run < 0 or size <= 0:
         what = "run time" if run < 0 else "size"
@@ -130,25 +115,9 @@ def _record(source, number, words, values):
     extra = {"wait": wait} if wait >= 0 else {}
     if memory > 0:
         extra["memory"] = math.ceil(memory)
-    return Record(
-        words[0],
-        submit,
-        run,
-        limit if limit > 0 else None,
-        None,
-        math.ceil(size),
-        0,
-        words[11] if values[11] >= 0 else None,
-        _queue(source, words[14], values[14]),
-        16,
-        extra or None,
-        words[12] if values[12] >= 0 else None,
-        after,
-    )
-
-
-def _queue(source, word, value):
-    if value < 0:
-        return None
-    number = str(int(value))
-    return source.queues.get(number, number)
+    user, group = (words[column] if values[column] >= 0 else None for column in (11, 12))
+    queue = None if values[14] < 0 else str(int(values[14]))
+    queue = source.queues.get(queue, queue)
+    limit = limit if limit > 0 else None
+    asked = submit, run, limit, None, math.ceil(size), 0
+    return Record(words[0], *asked, user, queue, 16, extra or None, group, after)

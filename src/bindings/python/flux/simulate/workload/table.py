@@ -12,20 +12,12 @@ from flux.simulate.workload.record import OptionError
 
 
 def file_of(data, owner):
-    """Write a table as CSV to a file that is removed with `owner`.
-
-    Args:
-        data (pandas.DataFrame or list of dict): columns as in a file; missing values may be None, NaN or NaT
-        owner (object): object whose lifetime bounds the file's
-
-    Raises:
-        OptionError: `data` is neither
-    """
+    """Write a table (DataFrame or list of dict; missing values may be None, NaN or NaT) as CSV to a
+    file that is removed with the object `owner`. Raises OptionError if it is neither."""
     rows = data.to_dict("records") if hasattr(data, "to_dict") else data
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise OptionError(
-            f"a trace of type {type(data).__name__}: expected a file, a DataFrame, or a list of dicts"
-        )
+        text = "expected a file, a DataFrame, or a list of dicts"
+        raise OptionError(f"a trace of type {type(data).__name__}: {text}")
     directory = tempfile.mkdtemp(prefix="flux-simulate-")
     weakref.finalize(owner, shutil.rmtree, directory, ignore_errors=True)
     path = os.path.join(directory, "table.csv")

@@ -20,13 +20,8 @@ def open_bytes(path):
 def lines(source):
     """Yield (line number, text without newline) of a file.
 
-    Text that is not UTF-8 is read as Latin-1, the encoding of old traces.
-
-    Args:
-        source (Source): the trace, named in errors
-
-    Raises:
-        TraceError: the file cannot be opened, or is damaged or truncated gzip
+    Text that is not UTF-8 is read as Latin-1, the encoding of old traces. Raises TraceError if the
+    file cannot be opened, or is damaged or truncated gzip.
     """
     number = 0
     try:
@@ -37,9 +32,8 @@ def lines(source):
                     return
                 number += 1
                 if b"\0" in line:
-                    raise source.error(
-                        number, "binary data: it has none of the formats known that are text"
-                    )
+                    text = "binary data: it has none of the formats known that are text"
+                    raise source.error(number, text)
                 rest = line
                 while len(rest) == LONGEST_LINE and not rest.endswith(b"\n"):
                     rest = stream.readline(LONGEST_LINE)
@@ -71,6 +65,15 @@ def read_text(source):
         return data.decode()
     except UnicodeDecodeError:
         return data.decode("latin-1")
+
+
+def is_number(text):
+    """Whether a text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def digest(path):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Schemes of dependencies (RFC 26).
 
-- ``.dependency-after``: afterstart, afterany, afterok, afternotok and afterexcept; ``after`` is an older name of afterstart. A
-  job that never got resources satisfies only ``afterany``.
+- ``.dependency-after``: afterstart, afterany, afterok and afternotok. A job that never got resources satisfies only
+  ``afterany``.
 - ``.dependency-singleton``: one job of a name and user at a time, in order: a job waits until all earlier ones of the same
   user and the same ``attributes.system.job.name`` are inactive.
 - ``.begin-time``: a job waits for a time; the value is seconds since the epoch.
@@ -15,12 +15,10 @@ from flux_engine.formats.states import COMPLETED, INACTIVE
 
 #: scheme -> prefix of the description in the eventlog
 KINDS = {
-    "after": "after-start",
     "afterstart": "after-start",
     "afterany": "after-finish",
     "afterok": "after-success",
     "afternotok": "after-failure",
-    "afterexcept": "after-except",
 }
 #: The attribute with a job's name, for singletons.
 NAME = "attributes.system.job.name"
@@ -35,15 +33,11 @@ def after_init(p):
         p.add_handler(f"job.dependency.{scheme}", after)
     p.add_handler("job.event.start", after_started)
     p.add_handler("job.event.clean", after_ended)
-    p.add_handler("plugin.query", after_query)
 
 
 def after(p, topic, args):
     spec = args["dependency"]
     scheme, text = spec["scheme"], spec.get("value")
-    if scheme == "after":
-        note = "dependency scheme 'after' is deprecated, use 'afterstart'"
-        p.raise_exception(args["id"], "dependency", 3, note)
     try:
         antecedent = jobid.decode(str(text))
     except ValueError:
@@ -91,13 +85,7 @@ def why_never(p, antecedent, kind, text):
         return f"afterok: job {text} failed or was canceled"
     if kind == "after-failure" and success:
         return f"afternotok: job {text} succeeded"
-    if kind == "after-except" and not ended_by_exception(p, antecedent):
-        return f"afterexcept: job {text}: no exception"
     return None
-
-
-def ended_by_exception(p, id):
-    return p.job_lookup(id)["end_event"]["name"] == "exception"
 
 
 def after_started(p, topic, args):
@@ -137,15 +125,6 @@ def never(p, entry, reason):
         p.raise_exception(dependent, "dependency", 0, f"dependency {description} {reason}")
     except OSError:
         pass
-
-
-def after_query(p, topic, args):
-    waiting = [
-        {"id": antecedent, "depid": dependent, "type": kind, "description": description}
-        for antecedent, entries in p.waiting.items()
-        for dependent, kind, description in entries
-    ]
-    return {"dependencies": waiting}
 
 
 # -- .dependency-singleton --------------------------------------------------------------------------------

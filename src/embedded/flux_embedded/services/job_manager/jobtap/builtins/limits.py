@@ -28,26 +28,26 @@ def _for_queue(name):
     return f" for queue {name}" if name else ""
 
 
-def configure(p, args, key):
-    """Apply a configuration, which the job manager has checked; any of its tables may have a limit of this kind."""
-    p.conf = args["conf"]
-    places = [p.conf, *p.conf.get("queues", {}).values()]
-    p.active = any(key in place.get("policy", {}).get("limits", {}) for place in places)
+def _init(key, validate):
+    """The init function of a plugin that checks jobs while any table of the configuration has a limit `key`."""
+
+    def configure(p, topic, args):
+        p.conf = args["conf"]
+        places = [p.conf, *p.conf.get("queues", {}).values()]
+        p.active = any(key in place.get("policy", {}).get("limits", {}) for place in places)
+
+    def init(p):
+        p.active = False
+        p.add_handler("conf.update", configure)
+        p.add_handler("job.validate", lambda p, topic, args: p.active and validate(p, args))
+
+    return init
 
 
 # -- .limit-job-size ----------------------------------------------------------------------------------
 
 
-def job_size_init(p):
-    p.active = False
-    p.conf = {}
-    p.add_handler("conf.update", lambda p, topic, args: configure(p, args, "job-size"))
-    p.add_handler("job.validate", job_size_validate)
-
-
-def job_size_validate(p, topic, args):
-    if not p.active:
-        return
+def job_size_validate(p, args):
     system = args["jobspec"]["attributes"]["system"]
     queue = system.get("queue")
     asked = count_resources(args["jobspec"]["resources"])
@@ -67,19 +67,13 @@ def job_size_validate(p, topic, args):
                 )
 
 
+job_size_init = _init("job-size", job_size_validate)
+
+
 # -- .limit-duration ----------------------------------------------------------------------------------
 
 
-def duration_init(p):
-    p.active = False
-    p.conf = {}
-    p.add_handler("conf.update", lambda p, topic, args: configure(p, args, "duration"))
-    p.add_handler("job.validate", duration_validate)
-
-
-def duration_validate(p, topic, args):
-    if not p.active:
-        return
+def duration_validate(p, args):
     system = args["jobspec"]["attributes"]["system"]
     text, name = policy_of(p.conf, system.get("queue"), "duration")
     limit = fsd.parse(text) if text is not None else 0
@@ -92,6 +86,9 @@ def duration_validate(p, topic, args):
         p.reject_job(f"requested duration ({requested}) exceeds policy limit of {most}")
 
 
+duration_init = _init("duration", duration_validate)
+
+
 # -- .validate-duration ---------------------------------------------------------------------------------
 
 
@@ -99,7 +96,7 @@ def lifetime_init(p):
     p.expiration = 0.0
     p.add_handler("job.validate", lifetime_validate)
     # The instance's expiration is that of resource.R.
-    request = {"key": "resource.R", "waitcreate": True, "full": True}
+    request = {"key": "resource.R", "waitcreate": True}
     p.handle.rpc_object("kvs.watch", request, RPC_STREAMING).then(lifetime_changed, p)
 
 

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Machines made for the tests, and what the rules of `flux.resource.hwloc.amend` make of each, worked out by hand."""
+
+from hwloc_xml import (
+    bridge,
+    core,
+    cores,
+    die,
+    gpu,
+    group,
+    l3,
+    machine,
+    numa,
+    osdev,
+    pci,
+    pkg,
+    render,
+)
+from shared import SRCDIR
+
+#: name -> (XML, topology, cores, GPUs of the node; None: none)
+MACHINES = {
+    # Two GPUs a socket, two threads a core; t2050 starts an instance with it.
+    "two-socket-four-gpu": (
+        (SRCDIR / "t" / "hwloc" / "two-socket-four-gpu.xml").read_text(encoding="utf-8"),
+        {
+            "socket": [
+                {"cores": "0-3", "gpus": "0-1", "memory": 64},
+                {"cores": "4-7", "gpus": "2-3", "memory": 64},
+            ]
+        },
+        "0-7",
+        "0-3",
+    ),
+    # Groups round pairs of packages that have memory: the level is called numa, as reference and rule have it.
+    "boards": (
+        render(machine(*[group(*[pkg(numa(4), *cores(2)) for _ in range(2)]) for _ in range(2)])),
+        {
+            "numa": [
+                {"socket": [{"cores": "0-1", "memory": 4}, {"cores": "2-3", "memory": 4}]},
+                {"socket": [{"cores": "4-5", "memory": 4}, {"cores": "6-7", "memory": 4}]},
+            ]
+        },
+        "0-7",
+        None,
+    ),
+    # The same without memory of their own: Group.
+    "boards-one-memory": (
+        render(machine(numa(64), *[group(*[pkg(*cores(2)) for _ in range(2)]) for _ in range(2)])),
+        {
+            "Group": [
+                {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]},
+                {"socket": [{"cores": "4-5"}, {"cores": "6-7"}]},
+            ],
+            "memory": 64,
+        },
+        "0-7",
+        None,
+    ),
+    # Dies are a level of their own; the one NUMA node over both packages is none, its bytes are the node's.
+    "dies-one-memory": (
+        render(machine(numa(100), *[pkg(*[die(*cores(2)) for _ in range(2)]) for _ in range(2)])),
+        {
+            "socket": [
+                {"Die": [{"cores": "0-1"}, {"cores": "2-3"}]},
+                {"Die": [{"cores": "4-5"}, {"cores": "6-7"}]},
+            ],
+            "memory": 100,
+        },
+        "0-7",
+        None,
+    ),
+    # Memory at each L3 cache: numa without any Group.
+    "cache-numa": (
+        render(
+            machine(
+                pkg(
+                    l3(numa(8), *cores(2)),
+                    l3(numa(8), *cores(2), bridge(gpu("RSMI", "OpenCL"))),
+                )
+            )
+        ),
+        {"numa": [{"cores": "0-1", "memory": 8}, {"cores": "2-3", "gpus": "0", "memory": 8}]},
+        "0-3",
+        "0",
+    ),
+    # A memory-only node at the machine is no level, and its bytes are not counted.
+    "cxl-memory": (
+        render(machine(numa(512, cpus=""), *[pkg(numa(64), *cores(4)) for _ in range(2)])),
+        {"socket": [{"cores": "0-3", "memory": 64}, {"cores": "4-7", "memory": 64}]},
+        "0-7",
+        None,
+    ),
+    # Two packages, DRAM and HBM over the same cores: the two leaves of a socket overlap and both list its GPU.
+    "hbm-flat": (
+        render(
+            machine(
+                pkg(numa(64), numa(16), *cores(4), bridge(gpu("CUDA"))),
+                pkg(numa(64), numa(16), *cores(4), bridge(gpu("RSMI"))),
+            )
+        ),
+        {
+            "socket": [
+                {
+                    "numa": [
+                        {"cores": "0-3", "gpus": "0", "memory": 64},
+                        {"cores": "0-3", "gpus": "0", "memory": 16},
+                    ]
+                },
+                {
+                    "numa": [
+                        {"cores": "4-7", "gpus": "1", "memory": 64},
+                        {"cores": "4-7", "gpus": "1", "memory": 16},
+                    ]
+                },
+            ]
+        },
+        "0-7",
+        "0-1",
+    ),
+    # Each row of the table of duplicates, one PCI device a row.
+    "duplicates": (
+        render(
+            machine(
+                pkg(
+                    numa(9),
+                    *cores(2),
+                    bridge(
+                        gpu("CUDA", "OpenCL", "NVML"),
+                        gpu(*["RSMI"] * 6),
+                        gpu("CUDA", "CUDA", "NVML"),
+                        gpu("NVML", "CUDA", "CUDA"),
+                        gpu("OpenCL", "OpenCL", "CUDA"),
+                        pci(osdev("LevelZero"), osdev("GL"), osdev(None)),
+                    ),
+                )
+            )
+        ),
+        {"cores": "0-1", "gpus": "0-11", "memory": 9},
+        "0-1",
+        "0-11",
+    ),
+    # No processor of package 0 is allowed: it goes, the GPU at it stays with the machine.
+    "gpu-of-gone-package": (
+        render(
+            machine(
+                pkg(numa(1), *cores(2), bridge(gpu("NVML"))),
+                pkg(numa(2), *cores(2)),
+                pkg(numa(2), core(2)),
+            ),
+            allowed=0b111100,
+        ),
+        {"socket": [{"cores": "0-1", "memory": 2}, {"cores": "2", "memory": 2}], "gpus": "0"},
+        "0-2",
+        "0",
+    ),
+    # A GPU without PCI device beside one that has one at the machine: both are listed at the top.
+    "loose-gpu": (
+        render(
+            machine(
+                pkg(numa(1), *cores(2)),
+                pkg(numa(1), *cores(2)),
+                osdev("CUDA"),
+                bridge(gpu("CUDA")),
+            )
+        ),
+        {"socket": [{"cores": "0-1", "memory": 1}, {"cores": "2-3", "memory": 1}], "gpus": "0-1"},
+        "0-3",
+        "0-1",
+    ),
+    # OS devices and not one PCI device: no GPUs.
+    "no-pci": (
+        render(machine(pkg(numa(1), *cores(2)), osdev("CUDA"), osdev("OpenCL"))),
+        {"cores": "0-1", "memory": 1},
+        "0-1",
+        None,
+    ),
+    # A serial card's PCI device is dropped, what hangs off it stays, without PCI device: two GPUs of one card.
+    "unused-pci-class": (
+        render(
+            machine(
+                pkg(numa(1), *cores(2)),
+                pkg(
+                    numa(1),
+                    *cores(2),
+                    bridge(gpu("CUDA", "NVML", pci_class="0700"), gpu("CUDA")),
+                ),
+            )
+        ),
+        {
+            "socket": [{"cores": "0-1", "memory": 1}, {"cores": "2-3", "gpus": "2", "memory": 1}],
+            "gpus": "0-1",
+        },
+        "0-3",
+        "0-2",
+    ),
+}
