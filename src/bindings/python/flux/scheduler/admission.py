@@ -30,7 +30,6 @@ from flux.resource.errors import InsufficientResources
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.admission_control import AdmissionControl
     from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.decision import Planning
     from flux.scheduler.host import Timer
@@ -81,13 +80,26 @@ class Cause(NamedTuple):
     reason: str
 
 
+class Admission(Protocol):
+    """The interface of `flux.scheduler.admission_control.AdmissionControl` to rules."""
+
+    def update(self) -> None:
+        """`AdmissionRule.engaged` or `AdmissionRule.attributes` of a rule changed."""
+
+    def engage(self, rule: AdmissionRule, engaged: bool) -> bool:
+        """Set `AdmissionRule.engaged` of a rule. Return whether it changed."""
+
+    def waiting(self, rule: AdmissionRule, key: Hashable) -> int:
+        """Return the number of jobs that a rule deferred with a key (`Deferral.key`)."""
+
+
 class AdmissionHost(Protocol):
     """The interface of a scheduler to its rules."""
 
     planning: Planning
 
     @property
-    def admission(self) -> AdmissionControl: ...
+    def admission(self) -> Admission: ...
 
     @property
     def resources(self) -> ResourcePool: ...

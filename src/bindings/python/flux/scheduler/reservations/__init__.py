@@ -11,9 +11,9 @@ Files
 ``windows``           planned windows: promises in the plan; active ones: a placeholder in the
                       pool, and the jobs inside
 ``answers``           the reservation that a job waits for; descriptions of reservations
-``service``           requests to make, give up and list reservations; configuration; KVS
 ``rule``              the admission rule, with the table of reservations: the scheduler's only
-                      interface to this package; its docstring explains how they are enforced
+                      interface to this package; its docstring explains how they are enforced;
+                      requests to make, give up and list reservations; configuration; KVS
 
 Compatibility: the result of `Reservation.to_dict` is stored in the KVS of running instances and
 read by the next version: keys may be added to it, but not changed. `flux.scheduler.states.WINDOW`
