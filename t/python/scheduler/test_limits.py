@@ -8,7 +8,7 @@ from peers import R, Rig, jobspec, part_of
 from flux.scheduler.policies import Backfill, Fifo, Simple
 from flux.scheduler.policies.by_latest_start import LET_IN
 from flux.scheduler.site_policy import counts
-from flux.scheduler.site_policy.limit import read_limit
+from flux.scheduler.site_policy.limits import read_limit
 
 BACKFILL = pytest.mark.parametrize(
     "policy, args", [(Backfill, ()), (Backfill, ("promise=all",))], ids=["easy", "promise-all"]
@@ -39,13 +39,13 @@ def nodes(count, **keys):
 
 def used(rig, name="one"):
     """What is in use, by key."""
-    uses = rig.rule("limit")._uses.values()
-    return {use.key: tuple(use.used) for use in uses if use.limit.name == name}
+    uses = rig.rule("limit").uses.values()
+    return {use.key: tuple(use.used) for use in uses if use.entry.name == name}
 
 
 def check(rig):
     rig.check()
-    firm = [use for use in rig.rule("limit")._uses.values() if not use.limit.soft]
+    firm = [use for use in rig.rule("limit").uses.values() if not use.entry.soft]
     assert not [use.key for use in firm if use.over((0, 0, 0, 0)) is not None]
 
 

@@ -58,26 +58,9 @@ class AdmissionControl:
         self._report = report
         self.deferred = DeferredJobs(requests, self.family_of)
         self.rules: list[AdmissionRule] = []
-        self.engaged = False
-        #: the system attributes of all rules, and whether a rule is told of every job
-        self._names: set[str] = set()
-        self._asks_always = False
-        self.taking_away: set[str] = set()
         #: ids of the pending jobs that a rule was told of
         self._told: set[int] = set()
-        # Per method, the engaged rules that override it, as of the last `update`: a rule costs
-        # nothing where it overrides nothing.
-        self._checking: list[AdmissionRule] = []
-        self._giving: list[AdmissionRule] = []
-        self._looking: list[AdmissionRule] = []
-        self._keeping: list[AdmissionRule] = []
-        self._timing: list[AdmissionRule] = []
-        self._starting: list[AdmissionRule] = []
-        self._doubting: list[AdmissionRule] = []
-        self._pinning: list[AdmissionRule] = []
-        #: method of `AdmissionRule` -> overriding methods, each with the subject of its error
-        #: reports
-        self._tellings: dict[Callable[..., Any], list[tuple[str, Callable[..., Any]]]] = {}
+        self.update()
 
     def add(self, rule: AdmissionRule) -> None:
         """Append a rule."""
@@ -105,8 +88,11 @@ class AdmissionControl:
         """Update the caches after a rule was added or removed, or its `AdmissionRule.engaged` or
         `AdmissionRule.attributes` changed."""
         self.engaged = any(rule.engaged for rule in self.rules)
+        #: the system attributes of all rules, and whether a rule is told of every job
         self._asks_always = any(rule.attributes is None for rule in self.rules)
         self._names = {name for rule in self.rules for name in rule.attributes or ()}
+        # Per method, the engaged rules that override it: a rule costs nothing where it overrides
+        # nothing.
         self._checking = self._engaged_with(AdmissionRule.check)
         self._giving = self._engaged_with(AdmissionRule.allocate)
         self._looking = self._engaged_with(AdmissionRule.second_look)
@@ -115,7 +101,9 @@ class AdmissionControl:
         self._starting = self._engaged_with(AdmissionRule.start)
         self._doubting = self._engaged_with(AdmissionRule.keeps_promise)
         self._pinning = self._engaged_with(AdmissionRule.promise_stays)
-        self._tellings = {}
+        #: method of `AdmissionRule` -> overriding methods, each with the subject of its error
+        #: reports
+        self._tellings: dict[Callable[..., Any], list[tuple[str, Callable[..., Any]]]] = {}
         self.taking_away = {rule.name for rule in self.rules if rule.only_takes_away}
 
     def engage(self, rule: AdmissionRule, engaged: bool) -> bool:

@@ -42,10 +42,6 @@ class Answer(NamedTuple):
     parts: bool = False
 
 
-def _is_end(value: Any) -> bool:
-    return type(value) in (int, float) and isfinite(value)
-
-
 def _is_deferral(value: Any) -> bool:
     if value is None:
         return True
@@ -65,42 +61,9 @@ def _is_json(kind: type) -> Callable[[Any], bool]:
     return right
 
 
-def _is_annotation(value: Any) -> bool:
-    return value is None or _is_json(dict)(value)
-
-
-def _is_pool(value: Any) -> bool:
-    return value is None or isinstance(value, (ResourcePool, ResourcePoolImplementation))
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_text(value: Any) -> bool:
-    return value is None or isinstance(value, str)
-
-
-def _anything(value: Any) -> bool:
-    return True
-
-
-def _no(*args: Any) -> bool:
-    return False
-
-
-def _nothing(*args: Any) -> None:
-    return None
-
-
-def _none(*args: Any) -> tuple[()]:
-    return ()
-
-
 _DEFERRAL = "a Deferral, whose key can be hashed and whose `until` is a number or None, or None"
-_JOB_TEXT = Answer("text or None", _is_text, _nothing)
-_FLAG = Answer("True or False", _is_flag, _no)
-_TOLD = Answer("nothing", _anything, _nothing)
+_FLAG = Answer("True or False", lambda value: isinstance(value, bool), lambda *args: False)
+_TOLD = Answer("nothing", lambda value: True, lambda *args: None)
 
 #: Methods of a rule -> valid answers. Not included: `alloc`, which answers by raising, and
 #: `pool_made`, whose exceptions end the start of the scheduler.
@@ -108,15 +71,24 @@ ANSWERS: dict[str, Answer] = {
     "as_queued": Answer("a request", lambda one: hasattr(one, "duration")),
     "signature": Answer("something that can be hashed", lambda value: hash(value) or True),
     "check": Answer(_DEFERRAL, _is_deferral),
-    "allocate": Answer("what the pool has allocated, or None", _is_pool),
-    "kept_jobs": Answer("job ids", lambda one: type(one) is int, _none, parts=True),
+    "allocate": Answer(
+        "what the pool has allocated, or None",
+        lambda one: isinstance(one, (ResourcePool, ResourcePoolImplementation, type(None))),
+    ),
+    "kept_jobs": Answer("job ids", lambda one: type(one) is int, lambda *args: (), parts=True),
     "second_look": Answer(_DEFERRAL, _is_deferral),
     "taken_back": _TOLD,
     "keeps_promise": _FLAG,
     "promise_stays": _FLAG,
-    "why": _JOB_TEXT,
+    "why": Answer(
+        "text or None", lambda one: isinstance(one, (str, type(None))), lambda *args: None
+    ),
     "cancel": _TOLD,
-    "start": Answer("a dict that JSON can have, or None", _is_annotation, _nothing),
+    "start": Answer(
+        "a dict that JSON can have, or None",
+        lambda one: one is None or _is_json(dict)(one),
+        lambda *args: None,
+    ),
     "wants_attributes": _FLAG,
     "hello": _TOLD,
     "free": _TOLD,
@@ -125,13 +97,19 @@ ANSWERS: dict[str, Answer] = {
     "config_changed": _TOLD,
     "ranks_changed": _TOLD,
     "enter_plan": _TOLD,
-    "end_of": Answer("seconds since the epoch", _is_end, lambda jobid, end: end),
+    "end_of": Answer(
+        "seconds since the epoch",
+        lambda one: type(one) in (int, float) and isfinite(one),
+        lambda jobid, end: end,
+    ),
     "facts": Answer("a dict that JSON can have", _is_json(dict), lambda *args: {}),
     "stats": Answer("a dict of lists", lambda value: isinstance(value, dict), lambda *args: {}),
     # of a TableRule
-    "needs": Answer("names", _is_json(tuple), _none),
+    "needs": Answer("names", _is_json(tuple), lambda *args: ()),
     "elsewhere": Answer("a dict", lambda value: isinstance(value, dict), lambda *args: {}),
-    "report": Answer("dicts that JSON can have, or None", _is_json(object), _none, parts=True),
+    "report": Answer(
+        "dicts that JSON can have, or None", _is_json(object), lambda *args: (), parts=True
+    ),
 }
 
 

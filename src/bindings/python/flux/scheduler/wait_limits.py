@@ -23,6 +23,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import OrderedDict
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,34 +59,28 @@ class Wanted(NamedTuple):
     early: bool
 
 
+@dataclass(eq=False)
 class _Waiting:
-    """A pending job with a limit on its wait."""
+    """A pending job with a limit on its wait.
 
-    __slots__ = (
-        "came",
-        "early",
-        "event",
-        "job",
-        "latest",
-        "max_wait",
-        "note",
-        "promised",
-        "waited",
-    )
+    Attributes:
+        wanted (Wanted): its limits
+        came (float): time of its request
+        waited (float): seconds that it waited before that
+        latest (float): latest start
+        note (str): the text for its user when that has passed
+        event (int or None): for a max-wait of 0: number of the event of its request
+        promised (float or None): its last promised start
+    """
 
-    def __init__(self, job: PendingJob, wanted: Wanted, came: float, waited: float) -> None:
-        self.job = job
-        self.came = came
-        self.waited = waited  # before this request
-        self.max_wait = wanted.max_wait
-        self.early = wanted.early
-        #: latest start, and the text for its user when that has passed
-        self.latest = math.inf
-        self.note = ""
-        #: for a max-wait of 0: number of the event of its request; else None
-        self.event: int | None = None
-        #: its last promised start
-        self.promised: float | None = None
+    job: PendingJob
+    wanted: Wanted
+    came: float
+    waited: float
+    latest: float = math.inf
+    note: str = ""
+    event: int | None = None
+    promised: float | None = None
 
 
 def read_wanted(attributes: SystemAttributes, duration: float) -> Wanted:
@@ -203,7 +198,7 @@ class WaitLimits(AdmissionRule):
 
     def cancel(self, jobid: int) -> None:
         waiting = self._drop(jobid)
-        if waiting is not None and waiting.max_wait:
+        if waiting is not None and waiting.wanted.max_wait:
             self._withdrawn[jobid] = waiting.waited + max(0.0, self.host.now() - waiting.came)
             while len(self._withdrawn) > WITHDRAWN_REMEMBERED:
                 self._withdrawn.popitem(last=False)
@@ -237,7 +232,7 @@ class WaitLimits(AdmissionRule):
         """Note a job's promised start (None: the promise was dropped). The job is denied later,
         since this may be in the middle of a pass."""
         waiting = self._jobs.get(job.jobid)
-        if waiting is None or not waiting.early:
+        if waiting is None or not waiting.wanted.early:
             return
         waiting.promised = when
         if when is not None and when > waiting.latest:

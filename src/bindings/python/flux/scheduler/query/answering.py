@@ -9,6 +9,7 @@ import itertools
 import json
 from collections import deque
 from collections.abc import Generator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.disclosure import is_private, shown_to
@@ -352,6 +353,7 @@ class Answering:
         return False
 
 
+@dataclass(eq=False)
 class _Question:
     """An unanswered query.
 
@@ -361,21 +363,10 @@ class _Question:
         is_over (bool): whether it is answered, or dropped
     """
 
-    __slots__ = ("steps", "done", "failed", "userid", "msg", "weight", "is_over")
-
-    def __init__(
-        self,
-        steps: Steps,
-        done: Callable[[str], None],
-        failed: Callable[[Exception], None],
-        userid: int,
-        msg: Any,
-        weight: int,
-    ) -> None:
-        self.steps = steps
-        self.done = done
-        self.failed = failed
-        self.userid = userid
-        self.msg = msg
-        self.weight = weight
-        self.is_over = False
+    steps: Steps
+    done: Callable[[str], None]
+    failed: Callable[[Exception], None]
+    userid: int
+    msg: Any
+    weight: int
+    is_over: bool = False

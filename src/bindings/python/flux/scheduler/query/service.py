@@ -19,6 +19,7 @@ from flux.scheduler.query.answering import Caller, Entries, Steps, read, read_ho
 from flux.scheduler.query.ingest import as_submitted
 from flux.scheduler.query.pending_reason import PendingReason, queue_of
 from flux.scheduler.query.plan_snapshot import PlanSnapshot
+from flux.scheduler.reservations.reservation import whole_nodes
 from flux.scheduler.reservations.rule import ReservationRule
 from flux.scheduler.site_policy.placement import PlacementRule
 
@@ -212,29 +213,13 @@ class QueryService:
             answer["kinds"].append({"kind": name, "total": popcount(mask), "steps": []})
             if free:
                 asked.append(answer["kinds"][-1])
-                only = free if stuck or len(kinds) > 1 else None
-                requests.append(self._whole_node(only, cores))
+                only = {"ranks": [idset_text(free)]} if stuck or len(kinds) > 1 else None
+                requests.append(source.parse(whole_nodes(1, 1, only, max(1, cores))))
         for kind, found in zip(asked, plan.windows(requests, horizon)):
             kind["steps"] = [[count, until] for count, until in found["steps"]]
         placement = [rule for rule in policy.admission.rules if isinstance(rule, PlacementRule)]
         answer["levels"] = [level for rule in placement for level in rule.levels()]
         return answer
-
-    def _whole_node(self, ranks: int | None, cores: int) -> Any:
-        """Return a request for one whole node, on given ranks."""
-        system: dict[str, Any] = {"duration": 1}
-        if ranks is not None:
-            system["constraints"] = {"ranks": [idset_text(ranks)]}
-        core = {"type": "core", "count": max(1, cores)}
-        slot = {"type": "slot", "count": 1, "label": "one", "with": [core]}
-        node = {"type": "node", "count": 1, "exclusive": True, "with": [slot]}
-        jobspec = {
-            "version": 1,
-            "resources": [node],
-            "tasks": [{"command": ["true"], "slot": "one", "count": {"per_slot": 1}}],
-            "attributes": {"system": system},
-        }
-        return self._source.parse(jobspec)
 
     # -- plan --------------------------------------------------------------------------------------
 

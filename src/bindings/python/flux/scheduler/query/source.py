@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.scheduler.decision import PolicyView
@@ -40,10 +41,11 @@ class QueriedPolicy(PolicyView, Protocol):
     def stats_get(self) -> dict[str, Any]: ...
 
 
+@dataclass(eq=False)
 class QuerySource:
     """A scheduler, for the query service.
 
-    Args:
+    Attributes:
         policy (QueriedPolicy): the scheduler
         parse: returns the pool's request for a jobspec; raises ValueError if that is invalid
         events: returns a number that grows with every event
@@ -52,30 +54,16 @@ class QuerySource:
         stopwatch: returns seconds of real time
         ask: queries a projection (`flux.scheduler.projection.fork.Projections.ask`)
         odds (OddsService): likely starts of jobs
-
-    Attributes:
-        policy, parse, events, estimate_of, config, stopwatch, ask, odds: as given
     """
 
-    def __init__(
-        self,
-        policy: QueriedPolicy,
-        parse: Callable[[Any], Any],
-        events: Callable[[], int],
-        estimate_of: Callable[[PendingJob], tuple[float | None, str | None]],
-        config: InstanceConfig,
-        stopwatch: Callable[[], float],
-        ask: Callable[..., Generator[float, None, dict[str, Any]]],
-        odds: OddsService,
-    ) -> None:
-        self.policy = policy
-        self.parse = parse
-        self.events = events
-        self.estimate_of = estimate_of
-        self.config = config
-        self.stopwatch = stopwatch
-        self.ask = ask
-        self.odds = odds
+    policy: QueriedPolicy
+    parse: Callable[[Any], Any]
+    events: Callable[[], int]
+    estimate_of: Callable[[PendingJob], tuple[float | None, str | None]]
+    config: InstanceConfig
+    stopwatch: Callable[[], float]
+    ask: Callable[..., Generator[float, None, dict[str, Any]]]
+    odds: OddsService
 
     @property
     def pool(self) -> ResourcePool:

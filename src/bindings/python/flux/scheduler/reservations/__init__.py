@@ -8,12 +8,12 @@ Files
 ``times``             starts of windows, in the wall clock time of a time zone
 ``state``             the state of a reservation; its nodes in the pool's terms; the pending
                       jobs of its group
-``manager``           the table of reservations; its docstring explains how they are enforced
 ``windows``           planned windows: promises in the plan; active ones: a placeholder in the
                       pool, and the jobs inside
 ``answers``           the reservation that a job waits for; descriptions of reservations
-``service``           requests to make, give up and list reservations; configuration; KVS
-``rule``              the admission rule: the scheduler's only interface to this package
+``rule``              the admission rule, with the table of reservations: the scheduler's only
+                      interface to this package; its docstring explains how they are enforced;
+                      requests to make, give up and list reservations; configuration; KVS
 
 Compatibility: the result of `Reservation.to_dict` is stored in the KVS of running instances and
 read by the next version: keys may be added to it, but not changed. `flux.scheduler.states.WINDOW`

@@ -54,10 +54,6 @@ class ReservationAnswers:
 
     # -- why a job waits ---------------------------------------------------------------------------
 
-    def why(self, job: PendingJob) -> str | None:
-        """Return why a job waits for a reservation, in one sentence, or None."""
-        return self.blame(job)[0]
-
     def blamed(self, job: PendingJob) -> dict[str, Any] | None:
         """Return name, start and end of the reservation that a job waits for or must not run into,
         or None."""
@@ -85,7 +81,8 @@ class ReservationAnswers:
         return window and {"name": entry.name, "start": window.start, "end": window.end}
 
     def blame(self, job: PendingJob) -> tuple[str | None, ReservationState | None]:
-        """Return the reason as `why`, and the reservation, if it exists."""
+        """Return why a job waits for a reservation, in one sentence, or None; and the reservation,
+        if it exists."""
         try:
             entry, reason = self._group_jobs.standing(job)
         except InfeasibleRequest as exc:

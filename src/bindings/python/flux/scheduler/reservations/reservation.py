@@ -15,13 +15,13 @@ from __future__ import annotations
 import pwd
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.hostlist import Hostlist
 from flux.scheduler.reservations.times import (
     LATEST,
     Recurrence,
-    iso_time,
     local_zone_name,
     parse_duration,
     parse_time,
@@ -70,6 +70,23 @@ class Asker(NamedTuple):
     bank: str | None
 
 
+def whole_nodes(
+    nodes: int, duration: float, constraint: dict[str, Any] | None, cores: int = 1
+) -> dict[str, Any]:
+    """Return a jobspec (RFC 14) that requests whole nodes with at least some cores each."""
+    core = {"type": "core", "count": cores}
+    slot = {"type": "slot", "count": 1, "label": "reservation", "with": [core]}
+    node = {"type": "node", "count": nodes, "exclusive": True, "with": [slot]}
+    constraints = {} if constraint is None else {"constraints": constraint}
+    return {
+        "version": 1,
+        "resources": [node],
+        "tasks": [{"command": ["true"], "slot": "reservation", "count": {"per_slot": 1}}],
+        "attributes": {"system": {"duration": duration, **constraints}},
+    }
+
+
+@dataclass(frozen=True)
 class Reservation:
     """An administrator's request for a reservation; immutable.
 
@@ -90,48 +107,18 @@ class Reservation:
         made: time at which it was made, seconds since the epoch
     """
 
-    __slots__ = (
-        "at_end",
-        "banks",
-        "duration",
-        "hosts",
-        "made",
-        "name",
-        "nodes",
-        "pin",
-        "queues",
-        "recurrence",
-        "requires",
-        "users",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        recurrence: Recurrence,
-        duration: float,
-        nodes: int | None = None,
-        hosts: str | None = None,
-        requires: dict[str, Any] | None = None,
-        users: tuple[int, ...] = (),
-        queues: tuple[str, ...] = (),
-        banks: tuple[str, ...] = (),
-        at_end: str = "cancel",
-        pin: bool = False,
-        made: float = 0.0,
-    ) -> None:
-        self.name = name
-        self.recurrence = recurrence
-        self.duration = duration
-        self.nodes = nodes
-        self.hosts = hosts
-        self.requires = requires
-        self.users = users
-        self.queues = queues
-        self.banks = banks
-        self.at_end = at_end
-        self.pin = pin
-        self.made = made
+    name: str
+    recurrence: Recurrence
+    duration: float
+    nodes: int | None = None
+    hosts: str | None = None
+    requires: dict[str, Any] | None = field(default=None, hash=False)
+    users: tuple[int, ...] = ()
+    queues: tuple[str, ...] = ()
+    banks: tuple[str, ...] = ()
+    at_end: str = "cancel"
+    pin: bool = False
+    made: float = field(default=0.0, compare=False)
 
     # -- group -------------------------------------------------------------------------------------
 
@@ -165,10 +152,6 @@ class Reservation:
             return None
         index, start = found
         return Window(index, start, start + self.duration)
-
-    def text_of_start(self) -> str:
-        """Return the start of its first window, as text in its zone."""
-        return str(iso_time(self.recurrence.start, self.recurrence.zone))
 
     def window_after(self, window: Window) -> Window | None:
         """Return the window after `window`, or None after the last.  O(1)."""
@@ -208,20 +191,8 @@ class Reservation:
             duration: seconds; 0: no end
             ranks: only these ranks (an idset); None: all that meet its constraint
         """
-        system: dict[str, Any] = {"duration": duration}
-        if ranks is not None:
-            system["constraints"] = {"ranks": [ranks]}
-        elif self.constraint is not None:
-            system["constraints"] = self.constraint
-        core = {"type": "core", "count": 1}
-        slot = {"type": "slot", "count": 1, "label": "reservation", "with": [core]}
-        node = {"type": "node", "count": nodes, "exclusive": True, "with": [slot]}
-        return {
-            "version": 1,
-            "resources": [node],
-            "tasks": [{"command": ["true"], "slot": "reservation", "count": {"per_slot": 1}}],
-            "attributes": {"system": system},
-        }
+        constraint = {"ranks": [ranks]} if ranks is not None else self.constraint
+        return whole_nodes(nodes, duration, constraint)
 
     # -- as data -----------------------------------------------------------------------------------
 
@@ -327,18 +298,6 @@ class Reservation:
             pin=pin,
             made=float(made),
         )
-
-    def __eq__(self, other: object) -> bool:
-        """Whether two reservations are equal, except for the times at which they were made."""
-        if not isinstance(other, Reservation):
-            return NotImplemented
-        return {**self.to_dict(), "made": 0} == {**other.to_dict(), "made": 0}
-
-    def __hash__(self) -> int:
-        return hash((self.name, self.recurrence))
-
-    def __repr__(self) -> str:
-        return f"Reservation({self.name!r}, start={iso_time(self.recurrence.start)})"
 
 
 def _quoted(value: object) -> object:

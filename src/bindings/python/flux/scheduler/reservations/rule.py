@@ -1,24 +1,84 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Reservations as an admission rule: the scheduler's only interface to them."""
+"""Reservations as an admission rule, which keeps reserved resources from jobs outside the group.
+
+Enforcement of a reservation
+============================
+
+*Before a window begins*, the plan treats it as a promise with a fixed start: a number of whole
+nodes, a start and a duration. Every start or promise made through that plan respects it, and ranks
+are chosen as late as for any promise. If running jobs overlap the window, so that it cannot be
+complete, each part is entered from the time at which it is free. Repeating windows are entered
+`windows.WINDOWS_PLANNED` ahead, the last of them without an end, so that it also keeps away jobs
+that would outlive it.
+
+*When it begins*, the ranks are chosen, and their free part is allocated to a *placeholder*, which
+belongs to no job (its id is negative). No other code needs to know: the pool sees allocated
+resources, and the plan sees when they are freed. Nodes still in use are added as they become free;
+until then the reservation is short of them.
+
+*A job of the group* that starts inside is placed on the placeholder's resources; the placeholder
+keeps the rest, and takes the job's resources back at its end. The placeholder gets a new id each
+time, since a plan identifies an allocation by id and end.
+
+*When it ends*, the placeholder is freed, and blocked jobs are examined.
+
+A job of the group that does not fit inside may use idle resources outside, like any job, but none
+are kept for it there and no job waits behind it: it is deferred until resources are released.
+
+Classes
+=======
+
+`ReservationRule` has the table of reservations, and begins and ends windows.
+`windows.FutureWindows` enters planned windows into the plan; `windows.ActiveWindows` chooses the
+ranks of active ones and holds them in the pool. `state.ReservationState` is a reservation with its
+state, `state.NodeSelector` translates its nodes into the pool's terms, and `state.GroupJobs` has
+the pending jobs of the groups. `answers.ReservationAnswers` explains waits and describes
+reservations, without changing them. `ReservationService` answers requests, and stores reservations.
+
+Storage
+=======
+
+Reservations made by request are stored in the KVS under `KEY` before the request is answered: they
+survive reloads of the scheduler and restarts of the instance. Those in the configuration,
+``[reservations.NAME]``, are read when it is loaded or reloaded.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable
 
+from flux.resource.errors import InfeasibleRequest
 from flux.scheduler.admission import AdmissionRule, Deferral
-from flux.scheduler.reservations.manager import ReservationManager
-from flux.scheduler.reservations.reservation import Asker
-from flux.scheduler.reservations.service import ReservationService
+from flux.scheduler.checkpoint import read_stored
+from flux.scheduler.host import name_of
+from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
+from flux.scheduler.reservations.answers import ReservationAnswers
+from flux.scheduler.reservations.reservation import Asker, Reservation
+from flux.scheduler.reservations.state import GroupJobs, NodeSelector, ReservationState
+from flux.scheduler.reservations.times import iso_time
+from flux.scheduler.reservations.windows import ActiveWindows, FutureWindows
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.host import Committer, ErrorReporter
+    from flux.scheduler.host import Committer, ErrorReporter, Timer
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
 
+
+#: KVS key of the stored reservations, and version of their format.
+KEY = "checkpoint.sched-reservations"
+VERSION = 1
+
+#: Seconds between readings of the clock when no window begins or ends: an administrator may have
+#: set the clock.
+CLOCK_CHECK_S = 60.0
+
+#: Maximum number of reservations: each release of resources iterates over all of them.
+MAX_RESERVATIONS = 1000
 
 #: Maximum number of deferred jobs examined again after a release. Each costs a search of the pool,
 #: and the cost of a release must not grow with the number of jobs that wait for a reservation.
@@ -36,6 +96,11 @@ class ReservationRule(AdmissionRule):
         errors (ErrorReporter): logs errors
 
     Attributes:
+        entries (dict): name -> reservation
+        future (FutureWindows): their planned windows, in the plan
+        active (ActiveWindows): their active windows, in the pool
+        group_jobs (GroupJobs): the jobs of their groups
+        answers (ReservationAnswers): reasons and descriptions
         service (ReservationService): answers requests about reservations
     """
 
@@ -53,20 +118,179 @@ class ReservationRule(AdmissionRule):
         errors: ErrorReporter,
     ) -> None:
         super().__init__(host)
-        self._manager = ReservationManager(host, parse, self._changed, self._engage)
-        self.service = ReservationService(host, self._manager, commits, errors)
+        self.entries: dict[str, ReservationState] = {}
+        selector = self._selector = NodeSelector(host, parse)
+        self.future = FutureWindows(host, self.entries, selector)
+        self.active = ActiveWindows(host, self.entries, selector)
+        self.group_jobs = GroupJobs(self.entries, host.queue_names)
+        self.answers = ReservationAnswers(
+            host, self.entries, selector, self.group_jobs, self.active
+        )
+        #: whether the running jobs are in the pool, so that free resources may be taken
+        self._open = False
+        self.service = ReservationService(host, self, commits, errors)
 
     def _engage(self) -> None:
         """Update `engaged` after the reservations, or the pending jobs that name one, have
         changed."""
-        engaged = bool(self._manager.entries or self._manager.group_jobs)
+        engaged = bool(self.entries or self.group_jobs)
         self.host.admission.engage(self, engaged)
 
-    def _changed(self) -> None:
+    def _wake(self) -> None:
         """Let deferred jobs be examined after a window began or ended, or a reservation was made or
         given up."""
         self.host.readmit(self)
         self.host.look_again()
+
+    # -- the table ---------------------------------------------------------------------------------
+
+    def add(
+        self, reservation: Reservation, configured: bool = False, anyway: bool = False
+    ) -> ReservationState:
+        """Enforce a reservation from now on.
+
+        Args:
+            reservation (Reservation): the reservation
+            configured: whether it comes from the configuration
+            anyway: whether to add it even if some of its nodes are not in the instance at present
+
+        Raises:
+            ValueError: the name is in use, all its windows are over, or the instance lacks its
+                nodes
+        """
+        self.check_new(reservation, anyway)
+        entry = self.entries[reservation.name] = ReservationState(reservation, configured)
+        self._engage()
+        entry.window = reservation.window_at(self.host.now())
+        self.active.pin(entry)
+        if not self.future.enter(entry):
+            self.host.planning.renew()
+        if self._open and not self.tick():
+            self._wake()  # promises and estimates may have changed
+        return entry
+
+    def check_new(self, reservation: Reservation, anyway: bool = False) -> None:
+        """Check that a reservation can be added; arguments and exceptions are those of `add`."""
+        name = reservation.name
+        if name in self.entries:
+            raise ValueError(f"reservation {name} exists already: unreserve it first")
+        if reservation.window_at(self.host.now()) is None:
+            end = reservation.recurrence.start + reservation.duration
+            raise ValueError(f"reservation {name}: its last window ended at {iso_time(end)}")
+        expiration = self.host.resources.expiration
+        if expiration and reservation.recurrence.start >= expiration:
+            raise ValueError(f"reservation {name}: the instance ends before it begins")
+        if anyway:
+            return
+        missing = self._selector.missing_hosts(reservation)
+        if missing:
+            raise ValueError(f"reservation {name}: hosts={missing}: not in this instance")
+        nodes = self._selector.nodes(reservation)
+        if not nodes:
+            raise ValueError(f"reservation {name}: no node of this instance meets its constraint")
+        try:
+            request = self._selector.request(reservation, nodes, reservation.duration)
+            self.host.resources.check_feasibility(request)
+        except InfeasibleRequest as exc:
+            raise ValueError(f"reservation {name}: {exc}") from None
+
+    def remove(self, name: str) -> ReservationState:
+        """Give up a reservation; jobs inside continue as ordinary jobs.
+
+        Raises:
+            ValueError: there is no such reservation
+        """
+        entry = self.entries.pop(name, None)
+        if entry is None:
+            raise ValueError(f"there is no reservation {name}")
+        self._engage()
+        self.future.withdraw(entry)
+        self.active.dismiss(entry)
+        self.refill()  # other reservations may be short of its nodes
+        # A promise that begins at the end of its window would otherwise come due without an event.
+        self.host.planning.renew()
+        self._wake()
+        return entry
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def lasting(self) -> set[str]:
+        """Return the names of the reservations for jobs whose windows are due, begun or not."""
+        now = self.host.now()
+        return {
+            name
+            for name, entry in self.entries.items()
+            if entry.window is not None
+            and entry.window.start <= now
+            and not entry.reservation.for_nobody
+        }
+
+    def tick(self) -> bool:
+        """Begin and end the windows that are due, and add nodes that became free.
+
+        Returns:
+            whether resources were freed for others, or deferred jobs may start
+        """
+        if not self._open:
+            return False
+        now = self.host.now()
+        changed = surprise = False
+        # Windows that are over end first: others may be short of their nodes.
+        for entry in self.entries.values():
+            while entry.window is not None and entry.window.end <= now:
+                changed = True
+                self._end_window(entry, now)
+        for entry in self.entries.values():
+            if entry.window is not None and not entry.active and entry.window.start <= now:
+                changed = True
+                entry.begin()
+                planned = self.future.ranks_planned(entry)
+                self.future.withdraw(entry)
+                surprise |= self.active.take_in(entry, planned)
+                self.future.enter(entry)
+            elif entry.active:
+                surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
+        # A window may have begun on other nodes than those planned. Promises on these are void, and
+        # must be dropped before they cause a job to be refused.
+        short = changed and not self.future.mend()
+        if short or (surprise and self.future.breaks_a_promise()):
+            self.host.planning.renew()
+        if changed:
+            self._wake()
+        return changed
+
+    def next_change(self) -> float | None:
+        """Return when `tick` is next due, seconds since the epoch, or None."""
+        times = [
+            entry.window.end if entry.active else entry.window.start
+            for entry in self.entries.values()
+            if entry.window is not None
+        ]
+        return min(times, default=None)
+
+    def _end_window(self, entry: ReservationState, now: float) -> None:
+        log = self.host.log
+        if entry.active:
+            log.info(f"reservation {entry.name}: the window has ended")
+        self.active.dismiss(entry)
+        entry.plan_next(entry.reservation.window_at(now))
+        self.future.withdraw(entry)
+        self.active.pin(entry)
+        if entry.window is None:
+            log.info(f"reservation {entry.name} is over")
+        elif not self.future.enter(entry):
+            self.host.planning.renew()
+
+    # -- resources ---------------------------------------------------------------------------------
+
+    def refill(self) -> None:
+        """Take reserved resources that were released or came up, before any job is examined."""
+        surprise = False
+        for entry in self.entries.values():
+            if entry.active:
+                surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
+        if not self.future.mend() or (surprise and self.future.breaks_a_promise()):
+            self.host.planning.renew()
 
     # -- a job that waits --------------------------------------------------------------------------
 
@@ -74,64 +298,74 @@ class ReservationRule(AdmissionRule):
         name = attributes.reservation
         if name is not None:
             userid = -1 if job.userid is None else job.userid
-            self._manager.group_jobs.add(
-                job, name, Asker(userid, attributes.queue, attributes.bank)
-            )
+            self.group_jobs.add(job, name, Asker(userid, attributes.queue, attributes.bank))
             self._engage()
 
     def signature(self, job: PendingJob) -> Hashable:
-        return self._manager.group_jobs.reservation_of(job)
+        return self.group_jobs.reservation_of(job)
 
     def check(self, job: PendingJob) -> Deferral | None:
-        entry, reason = self._manager.group_jobs.standing(job)
-        if reason is not None:
-            return Deferral(reason)
-        return None
+        _, reason = self.group_jobs.standing(job)
+        return None if reason is None else Deferral(reason)
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        return self._manager.allocate(job, plan)
+        entry, _ = self.group_jobs.standing(job)
+        if entry is None or not entry.active:
+            return None  # it is placed inside the active window only
+        return self.active.allocate(entry, job, plan)
 
     def taken_back(self, jobid: int) -> None:
-        self._manager.active.ended(jobid)
-        self._manager.refill()
+        self.active.ended(jobid)
+        self.refill()
 
     def kept_jobs(self) -> Iterable[int]:
-        return self._manager.group_jobs.jobids()
+        return self.group_jobs.jobids()
 
     def why(self, job: PendingJob) -> str | None:
-        return self._manager.answers.why(job)
+        return self.answers.blame(job)[0]
 
     def cancel(self, jobid: int) -> None:
-        if self._manager.group_jobs.forget(jobid):
+        if self.group_jobs.forget(jobid):
             self._engage()
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> None:
         self.cancel(job.jobid)
-        self._manager.started(job.jobid)
+        # Promises of resources that the window's end would free may break.
+        if self.active.outlives_window(job.jobid):
+            self.host.planning.doubt()
 
     # -- a job that runs ---------------------------------------------------------------------------
 
     def wants_attributes(self) -> bool:
-        return any(
-            not self._manager.entries[name].reservation.for_nobody
-            for name in self._manager.lasting()
-        )
+        return bool(self.lasting())
 
     def hello(self, job: RunningJob) -> None:
         name = job.attributes.reservation
-        if name is not None and name in self._manager.lasting():
-            if not self._manager.entries[name].reservation.for_nobody:
-                self._manager.active.found_inside(job.jobid, name)
+        if name is not None and name in self.lasting():
+            self.active.found_inside(job.jobid, name)
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
         if final:
-            self._manager.active.ended(jobid)
-        if self._manager.entries:
-            self._manager.refill()
+            self.active.ended(jobid)
+        if self.entries:
+            self.refill()
             self.host.readmit(self, most=DEFERRED_JOBS_RETRIED)
 
     def extended(self, jobid: int, expiration: float) -> bool:
-        self._manager.extended(jobid, expiration)
+        # Reaching into a window is allowed, and logged.
+        if not self.active.extended(jobid, expiration):
+            self.host.resources.update_expiration(jobid, expiration)
+        for entry in self.entries.values():
+            if any(job["id"] == jobid for job in self.answers.in_the_way(entry)):
+                assert entry.window is not None
+                zone = entry.reservation.recurrence.zone
+                end = f"ends at {iso_time(expiration, zone)}" if expiration else "has no end"
+                self.host.log.warning(
+                    f"{name_of(jobid)} {end} now and is in the way of reservation {entry.name}, "
+                    f"which begins at {iso_time(entry.window.start, zone)}: allowed"
+                )
+        if any(entry.active and not entry.whole for entry in self.entries.values()):
+            self.refill()  # a window may be short of this job's nodes
         return True
 
     # -- the start, resources and plans ------------------------------------------------------------
@@ -142,36 +376,264 @@ class ReservationRule(AdmissionRule):
     def ready(self) -> None:
         # Windows may begin only now: until all running jobs were found, the pool showed their nodes
         # as free.
-        self._manager.open()
+        self._open = True
+        self.tick()
         self.service.arm()
 
     def config_changed(self, config: dict[str, Any]) -> None:
         self.service.reconfigure(config)
 
     def ranks_changed(self, lost: bool) -> None:
-        if self._manager.entries:
-            self._manager.ranks_changed()
+        if self.entries:
+            for entry in self.entries.values():
+                self.active.pin(entry)
+            self.refill()
 
     def enter_plan(self, plan: Plan | None) -> None:
-        self._manager.future.attach(plan)
+        self.future.attach(plan)
 
     # -- answers -----------------------------------------------------------------------------------
 
     def end_of(self, jobid: int, end: float) -> float:
-        return self._manager.active.own_end_of(jobid, end)
+        return self.active.own_end_of(jobid, end)
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
         """Return name, start and end of the reservation that `job` waits for, must not run into, or
         is to start after, or None."""
-        answers = self._manager.answers
+        answers = self.answers
         found = answers.blamed(job) if first else None
         if found is None and expected_start is not None:
             found = answers.before(job, expected_start)
         return {"reservation": found}
 
     def spans(self, until: float) -> Iterator[dict[str, Any]]:
-        return self._manager.answers.spans(until)
+        return self.answers.spans(until)
 
     def stats(self) -> dict[str, Iterable[Any]]:
-        entries = list(self._manager.entries.values())
-        return {"reservations": (self._manager.answers.describe(entry) for entry in entries)}
+        entries = list(self.entries.values())
+        return {"reservations": (self.answers.describe(entry) for entry in entries)}
+
+
+class ReservationService:
+    """Answers requests about reservations, and stores reservations across reloads.
+
+    Args:
+        host (RuleHost): the scheduler
+        rule (ReservationRule): enforces them
+        commits (Committer): writes to the KVS
+        errors (ErrorReporter): logs errors
+    """
+
+    def __init__(
+        self,
+        host: RuleHost,
+        rule: ReservationRule,
+        commits: Committer,
+        errors: ErrorReporter,
+    ) -> None:
+        self._host = host
+        self._rule = rule
+        self._commits = commits
+        self._errors = errors
+        self._timer: Timer | None = None
+
+    # -- the start ---------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read the reservations from the KVS, then from the configuration.
+
+        Raises:
+            ValueError: the stored text is unreadable; to ignore it would let jobs start on reserved
+                nodes
+        """
+        for reservation in read_stored(self._host.handle, KEY, self._parse) or ():
+            if reservation.window_at(self._host.now()) is None:
+                self._host.log.info(f"reservation {reservation.name} is over")
+                continue
+            self._add_anyway(reservation, configured=False)
+        self._configure(self._tables())
+        self.arm()
+
+    def _parse(self, stored: Any) -> list[Reservation]:
+        if stored["version"] != VERSION:
+            raise ValueError(
+                f"it is not of version {VERSION}: reservations made with a newer scheduler cannot be "
+                "kept; go back to it"
+            )
+        now = self._host.now()
+        return [Reservation.from_dict(entry, now) for entry in stored.get("reservations", ())]
+
+    def _add_anyway(self, reservation: Reservation, configured: bool) -> None:
+        """Add a reservation even if some of its nodes are not in the instance at present."""
+        try:
+            self._rule.add(reservation, configured, anyway=True)
+        except ValueError as exc:
+            where = "configuration: " if configured else ""
+            self._host.log.warning(f"{where}{exc}")
+
+    def _tables(self) -> Any:
+        try:
+            return self._host.handle.conf_get("reservations", {}, update=True)
+        except OSError:
+            return {}
+
+    def _configure(self, tables: Any) -> None:
+        """Replace the configured reservations by those in the tables.
+
+        A reservation with an unchanged or unreadable table is left alone.
+        """
+        rule = self._rule
+        if not isinstance(tables, dict):
+            self._errors.report("configuration: reservations: expected tables [reservations.NAME]")
+            return
+        wanted = {}
+        for name, table in tables.items():
+            try:
+                wanted[name] = self._read_table(name, table)
+            except ValueError as exc:
+                text = str(exc).replace(f"reservation {name}: ", "", 1)
+                self._errors.report(f"configuration: [reservations.{name}]: {text}")
+        for name, entry in list(rule.entries.items()):
+            if not entry.configured:
+                continue
+            if name not in tables or (name in wanted and wanted[name] != entry.reservation):
+                rule.remove(name)
+            else:
+                wanted.pop(name, None)
+        for reservation in wanted.values():
+            self._add_anyway(reservation, configured=True)
+
+    def _read_table(self, name: str, table: Any) -> Reservation:
+        if not isinstance(table, dict):
+            raise ValueError(f"expected a table, got {table!r}")
+        now = self._host.now()
+        reservation = Reservation.from_dict({**table, "name": name}, now)
+        later = Reservation.from_dict({**table, "name": name}, now + 40 * 86400)
+        if later != reservation:
+            # each reload would move it
+            raise ValueError(f"start={table['start']!r} depends on when it is read: give a date")
+        return reservation
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def reserve(self, msg: Any) -> None:
+        """Make a reservation, or with ``dry_run`` only report conflicts.
+
+        Raises:
+            ValueError: it cannot be made; the text says why
+        """
+        asked = read(payload_of(msg), reservation=None, dry_run=False)
+        if not isinstance(asked["dry_run"], bool):
+            raise ValueError(f"dry_run={asked['dry_run']!r} is invalid: expected true or false")
+        scheduler, rule = self._host, self._rule
+        if not scheduler.planning.pool_can("plan"):
+            raise ValueError("the pool of this scheduler cannot plan, so nothing can be reserved")
+        if len(rule.entries) >= MAX_RESERVATIONS:
+            raise ValueError(f"there are {MAX_RESERVATIONS} reservations already")
+        reservation = Reservation.from_dict(asked["reservation"], scheduler.now())
+        rule.check_new(reservation)
+        conflicts = _named(rule.answers.conflicts(reservation))
+        warnings = []
+        others = rule.answers.overlapping(reservation)
+        if others:
+            warnings.append(f"not enough nodes for it beside reservation {', '.join(others)}")
+        if reservation.for_nobody and reservation.at_end != "cancel":
+            warnings.append("nobody can be in it, so nothing runs on at its end")
+        if asked["dry_run"]:
+            shown = rule.answers.preview(reservation)
+        else:
+            shown = rule.answers.describe(rule.add(reservation))
+        answer = {
+            "now": scheduler.now(),
+            "reservation": shown,
+            "conflicts": conflicts,
+            "warnings": warnings,
+        }
+        if asked["dry_run"]:
+            scheduler.handle.respond(msg, answer)
+            return
+        start = iso_time(reservation.recurrence.start, reservation.recurrence.zone)
+        scheduler.log.info(
+            f"reservation {reservation.name} made: {shown['nodes']} nodes, {start}, for "
+            f"{reservation.duration:g} s"
+        )
+        self.arm()
+        self._store(lambda: scheduler.handle.respond(msg, answer))
+
+    def unreserve(self, msg: Any) -> None:
+        """Give up a reservation.
+
+        Raises:
+            ValueError: there is no such reservation, or it is configured
+        """
+        asked = read(payload_of(msg), name=None)
+        name = asked["name"]
+        if not isinstance(name, str):
+            raise ValueError("name is missing")
+        entry = self._rule.entries.get(name)
+        if entry is not None and entry.configured:
+            raise ValueError(
+                f"reservation {name} comes from the configuration: take out [reservations.{name}] "
+                "and use flux config reload"
+            )
+        self._rule.remove(name)
+        self._host.log.info(f"reservation {name} removed")
+        self.arm()
+        self._store(lambda: self._host.handle.respond(msg, {"now": self._host.now()}))
+
+    def list(self, payload: Any, caller: Caller) -> Steps:
+        """List all reservations by start; for a guest without groups and the jobs in their way."""
+        read(payload)
+        shown = []
+        for entry in list(self._rule.entries.values()):
+            one = self._rule.answers.describe(entry)
+            if caller.sees_all:
+                yield
+                one["in_the_way"] = _named(self._rule.answers.in_the_way(entry))
+            else:
+                one["group"] = "some" if one["group"] else ""
+            shown.append(one)
+            yield
+        shown.sort(key=lambda one: (one["start"], one["name"]))
+        entries = Entries(caller, "sched.reservations.reservations")
+        answer: dict[str, Any] = {"now": self._host.now(), "reservations": entries}
+        for one in shown:
+            answer["reservations"].append(one)
+            yield
+        return answer
+
+    def reconfigure(self, config: dict[str, Any]) -> None:
+        """Update the reservations after a reload of the configuration."""
+        self._configure(config.get("reservations", {}))
+        self.arm()
+
+    def _store(self, stored: Any) -> None:
+        entries = [
+            entry.reservation.to_dict()
+            for entry in self._rule.entries.values()
+            if not entry.configured
+        ]
+        text = json.dumps({"version": VERSION, "reservations": entries})
+        self._commits.put(KEY, text, stored)
+
+    # -- the clock ---------------------------------------------------------------------------------
+
+    def arm(self) -> None:
+        """Schedule `ReservationRule.tick` for when it is due, within `CLOCK_CHECK_S`: the clock
+        may be set."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self._rule.next_change()
+        if due is not None:
+            due = min(due, self._host.now() + CLOCK_CHECK_S)
+            self._timer = self._host.call_at(due, self._fired)
+
+    def _fired(self) -> None:
+        self._errors.guard("reservations", self._rule.tick)
+        self.arm()
+
+
+def _named(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return copies of the entries, with job ids as users write them."""
+    return [{**job, "name": name_of(job["id"])} for job in jobs]

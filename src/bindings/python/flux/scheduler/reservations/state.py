@@ -5,6 +5,7 @@ terms; and the pending jobs of its group."""
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.hostlist import Hostlist
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.queue_names import QueueNames
 
 
+@dataclass(eq=False)
 class ReservationState:
     """A reservation and its state.
 
@@ -38,32 +40,17 @@ class ReservationState:
             release
     """
 
-    __slots__ = (
-        "configured",
-        "filler",
-        "keys",
-        "parts",
-        "ranks",
-        "reservation",
-        "state",
-        "placeholder",
-        "warned",
-        "whole",
-        "window",
-    )
-
-    def __init__(self, reservation: Reservation, configured: bool) -> None:
-        self.reservation = reservation
-        self.configured = configured
-        self.window: Window | None = None
-        self.state = PLANNED
-        self.ranks = 0
-        self.placeholder: int | None = None
-        self.filler: int | None = None
-        self.keys: list[int] = []
-        self.parts: list[tuple[float, int]] = []
-        self.whole = True
-        self.warned = ""
+    reservation: Reservation
+    configured: bool
+    window: Window | None = None
+    state: str = PLANNED
+    ranks: int = 0
+    placeholder: int | None = None
+    filler: int | None = None
+    keys: list[int] = field(default_factory=list)
+    parts: list[tuple[float, int]] = field(default_factory=list)
+    whole: bool = True
+    warned: str = ""
 
     @property
     def active(self) -> bool:

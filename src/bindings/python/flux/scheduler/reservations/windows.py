@@ -32,11 +32,8 @@ MAX_SPLITS = 4
 EPSILON_S = 1e-3
 
 
-class FutureWindows:
-    """Enters planned windows into the plan through which jobs start, and withdraws them.
-
-    A window is a promise with a fixed start. If running jobs overlap it, so that it cannot be
-    complete, each part is entered from the time at which it is free.
+class Windows:
+    """The windows of reservations.
 
     Args:
         host (RuleHost): the scheduler
@@ -53,7 +50,16 @@ class FutureWindows:
         self._host = host
         self._entries = entries
         self._selector = selector
-        self._plan: Plan | None = None
+
+
+class FutureWindows(Windows):
+    """Enters planned windows into the plan through which jobs start, and withdraws them.
+
+    A window is a promise with a fixed start. If running jobs overlap it, so that it cannot be
+    complete, each part is entered from the time at which it is free.
+    """
+
+    _plan: Plan | None = None
 
     def attach(self, plan: Plan | None) -> None:
         """Enter all reservations into a plan without promises, and keep it up to date; None: the
@@ -288,28 +294,16 @@ class FutureWindows:
         return low
 
 
-class ActiveWindows:
+class ActiveWindows(Windows):
     """Holds the ranks of active windows in the pool.
 
     The free part belongs to a *placeholder*: an allocation with a negative id. Jobs of the group
     are placed on its resources. In the pool they last as long as the window, since the resources
     that they free earlier are reserved; their own ends are recorded here.
-
-    Args:
-        host (RuleHost): the scheduler
-        entries (dict): name -> reservation
-        selector (NodeSelector): translates their nodes into the pool's terms
     """
 
-    def __init__(
-        self,
-        host: RuleHost,
-        entries: dict[str, ReservationState],
-        selector: NodeSelector,
-    ) -> None:
-        self._host = host
-        self._entries = entries
-        self._selector = selector
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         #: id of a running job that started inside a window -> (name of the reservation, the job's
         #: own end or 0)
         self._inside: dict[int, tuple[str, float]] = {}

@@ -7,12 +7,12 @@ table. Without the table it is not among a scheduler's rules, and costs nothing.
 - `table_rule`: the base class of these rules;
 - `in_force`: the rules with tables, updated when the configuration is reloaded;
 - `tables`: the single reader of tables; `fields`: helpers to read a table's keys;
-- `limits`, `limit`: limits on resources held at a time; `counts`: the quantities that can be
-  limited; `holdings`: the resources held by jobs, including ranks that have left the instance;
-- `budgets`: limits on resources used in a period; `scope`: the jobs that a limit or budget applies
-  to;
+- `counting`: counts what the jobs of a user, a bank or a queue hold; with it `limits`: limits on
+  resources held at a time; and `budgets`: limits on resources used in a period;
+- `counts`: the quantities that can be limited; `holdings`: the resources held by jobs, including
+  ranks that have left the instance;
 - `amounts`: memory and other amounts on nodes, counted by the pool;
-- `licenses`: counted resources that are on no node; `elsewhere`: reads the numbers used by others;
+- `licenses`: counted resources that are on no node;
 - `sharing`: jobs that may share a node;
 - `placement`: jobs in one rack, or in the minimum number of racks;
 - `queue_names`: resolution of queue names: a parent includes its virtual queues;

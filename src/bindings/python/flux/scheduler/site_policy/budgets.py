@@ -14,7 +14,6 @@ behind it. It is readmitted when a job of its key has ended before its limit, or
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
 from datetime import datetime, timedelta, timezone, tzinfo
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Tuple
@@ -23,20 +22,16 @@ from flux.resource.pool.masks import popcount
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned, Reason
-from flux.scheduler.host import name_of
 from flux.scheduler.reservations.times import local_zone_name, zone_named
+from flux.scheduler.site_policy.counting import Counted, CountingRule, Scope, Use, read_scope
 from flux.scheduler.site_policy.fields import Fields
-from flux.scheduler.site_policy.holdings import NOTHING, Holding
-from flux.scheduler.site_policy.scope import Scope, read_scope
-from flux.scheduler.site_policy.table_rule import Over, TableRule
 from flux.scheduler.site_policy.usage import KeptUsage, Usage
 
 if TYPE_CHECKING:
-    from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.host import ErrorReporter, Timer
-    from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
+    from flux.scheduler.site_policy.holdings import Holding
 
 #: KVS key of the stored use.
 KEY = "checkpoint.sched-budgets"
@@ -72,32 +67,20 @@ class Budget(NamedTuple):
     zone: str
     most: tuple[float | None, ...]
 
-    @property
-    def queues(self) -> tuple[str, ...]:
-        """The queues named in the table."""
-        return self.scope.queues
 
-
-def read_budget(name: str, value: Any) -> Budget:
+def read_budget(key: str, value: Any) -> Budget:
     """Read the table of one budget.
 
     Raises:
         ValueError: the entry is invalid; the text begins with the key
     """
     table = Fields(value)
-    scope = read_scope(table)
+    scope, most = read_scope(table, Fields.number, DIMENSIONS, "{node-hours=10000}")
     period = table.choice("period", PERIODS)
     zone = table.text("zone") or local_zone_name()
     _zone(zone)
-    most = table.table("max")
-    if most is None:
-        raise ValueError("max is missing: expected a table such as {node-hours=10000}")
-    mosts = tuple(most.number(dimension) for dimension in DIMENSIONS)
-    most.end()
     table.end()
-    if all(one is None for one in mosts):
-        raise ValueError(f"max: expected one of {', '.join(DIMENSIONS)}")
-    return Budget(name, scope, period, zone, mosts)
+    return Budget(key, scope, period, zone, most)
 
 
 def _zone(name: str) -> tzinfo:
@@ -132,12 +115,10 @@ def period_of(period: str, zone: tzinfo, when: float) -> tuple[float, float]:
     return day.timestamp(), end.timestamp()
 
 
-class Account:
+class Account(Use):
     """The use of a budget by the jobs of one key, in the current period.
 
     Attributes:
-        budget (Budget): the budget
-        key (tuple): key of the jobs
         bounds (list): (index in `DIMENSIONS`, maximum in units times seconds) of limited dimensions
         begin, end (float): the period, seconds since the epoch
         taken (list): use per dimension, including that of running jobs until the end of the period
@@ -147,64 +128,54 @@ class Account:
         waiting (dict): key of a deferral -> (minimum holding of these jobs, their time limit)
     """
 
-    __slots__ = (
-        "begin",
-        "bounds",
-        "budget",
-        "end",
-        "key",
-        "stored_as",
-        "taken",
-        "waiting",
-        "wanted",
-    )
+    __slots__ = ("begin", "bounds", "end", "stored_as", "taken", "wanted")
+
+    entry: Budget
 
     def __init__(self, budget: Budget, key: tuple[Any, ...]) -> None:
-        self.budget = budget
-        self.key = key
+        super().__init__(budget, key)
         #: with the maximum in units times seconds
         self.bounds = [
             (at, most * HOUR_S) for at, most in enumerate(budget.most) if most is not None
         ]
         self.wanted = [0.0, 0.0, 0.0]
-        self.waiting: dict[Hashable, tuple[Amounts, float]] = {}
 
     def begins(self, usage: Usage, now: float) -> None:
         """Begin the period that includes `now`, and read its past use."""
-        budget = self.budget
+        budget = self.entry
         self.begin, self.end = period_of(budget.period, _zone(budget.zone), now)
         self.stored_as = [(budget.name, self.begin, at, *self.key) for at in range(len(DIMENSIONS))]
         self.taken = [usage.of(key, now) for key in self.stored_as]
+
+    def expect(self, known: Charged, sign: int) -> None:
+        seconds = min(known.limit, self.end - self.begin)
+        for at, rate in enumerate(known.least):
+            self.wanted[at] += sign * rate * seconds
 
     def needs(self, rate: float, limit: float, now: float) -> float:
         """Return the use in this period by a job that starts now and runs to its limit."""
         return rate * max(0.0, min(now + limit, self.end) - now)
 
 
-class Known:
+class Charged(Counted):
     """The record of a job that a budget applies to.
 
     Attributes:
-        accounts (list): the accounts charged
-        least (tuple): the minimum that it will hold, per dimension
         limit (float): its time limit in seconds
-        waits (bool): whether it is pending
-        holds (Holding): the resources that it holds
-        rates (tuple): the same, per dimension
+        rates (tuple): the resources that it holds, per dimension
         end (float): its latest end, seconds since the epoch
+        since (float): start of its use that no scheduler has counted, seconds since the epoch;
+            infinite: none
     """
 
-    __slots__ = ("accounts", "end", "holds", "least", "limit", "rates", "userid", "waits")
+    __slots__ = ("end", "limit", "rates", "since")
 
-    def __init__(self, accounts: list[Account], userid: int, least: Amounts, limit: float) -> None:
-        self.accounts = accounts
-        self.userid = userid
-        self.least = least
-        self.limit = limit
-        self.waits = False
+    least: Amounts
+
+    def __init__(self, uses: tuple[Account, ...], userid: int) -> None:
+        super().__init__(uses, userid)
         self.rates: Amounts = (0, 0, 0)
-        self.holds = NOTHING
-        self.end = inf
+        self.limit = self.end = self.since = inf
 
 
 def amounts_of(holds: Holding) -> Amounts:
@@ -212,27 +183,24 @@ def amounts_of(holds: Holding) -> Amounts:
     return popcount(holds.ranks), holds.cores, holds.gpus
 
 
-class BudgetRule(TableRule):
+class BudgetRule(CountingRule):
     """Keeps a job waiting while it could exceed the budget of its user, bank or queue."""
 
     name = "budget"
     table = "budgets"
     lists = "budgets"
+    parse = staticmethod(read_budget)
+    new_job = Charged
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self._budgets: list[Budget] = []
-        self._accounts: dict[tuple[Any, ...], Account] = {}
-        self._jobs: dict[int, Known] = {}
+        self.jobs: dict[int, Charged]
         self._usage = KeptUsage(
             host, errors, KEY, self._learn, lambda key: len(key) >= 3 and isinstance(key[0], str)
         )
         self._timer: Timer | None = None
 
     # -- the table ---------------------------------------------------------------------------------
-
-    def parse(self, key: str, value: Any) -> Budget:
-        return read_budget(key, value)
 
     def configure(self, entries: dict[str, Budget]) -> None:
         if self._timer is not None:
@@ -241,35 +209,30 @@ class BudgetRule(TableRule):
             self._timer = None
         if entries:
             self._usage.begin()
-        self._budgets = list(entries.values())
-        self._accounts.clear()
-        self._jobs.clear()
+        super().configure(entries)
         self._forget_past()
         if entries:
             self._await_next_period()
-
-    def needs(self, entries: dict[str, Budget]) -> tuple[str, ...]:
-        return ("jobspec",) if any(one.scope.needs_jobspec for one in entries.values()) else ()
 
     # -- periods -----------------------------------------------------------------------------------
 
     def _await_next_period(self) -> None:
         now = self.host.now()
-        ends = [period_of(one.period, _zone(one.zone), now)[1] for one in self._budgets]
+        ends = [period_of(one.period, _zone(one.zone), now)[1] for one in self.entries.values()]
         self._timer = self.host.call_at(min(ends), self._next_period)
 
     def _next_period(self) -> None:
         """Begin the next period of each account whose period has ended."""
         self._await_next_period()
         now = self.host.now()
-        for account in self._accounts.values():
+        for account in self.uses.values():
             if now < account.end:
                 continue
             for key in account.stored_as:
                 self._usage.forget(key)
             account.begins(self._usage, now)
-            for known in self._jobs.values():
-                if account in known.accounts and not known.waits:
+            for known in self.jobs.values():
+                if account in known.uses and not known.waits:
                     self._count(account, known, known.rates, account.begin)
         self._forget_past()
         self._usage.changed()
@@ -279,30 +242,23 @@ class BudgetRule(TableRule):
     def _forget_past(self) -> None:
         """Forget the use of removed budgets and past periods."""
         now = self.host.now()
-        begins = {one.name: period_of(one.period, _zone(one.zone), now)[0] for one in self._budgets}
+        begins = {
+            one.name: period_of(one.period, _zone(one.zone), now)[0]
+            for one in self.entries.values()
+        }
         for key in self._usage.keys():
-            if self._budgets and begins.get(key[0]) != key[1]:
+            if self.entries and begins.get(key[0]) != key[1]:
                 self._usage.forget(key)
 
-    # -- accounts of a job -------------------------------------------------------------------------
-
-    def _accounts_of(self, userid: int, attributes: SystemAttributes) -> list[Account]:
-        """Return the accounts that a job is charged to."""
-        found = []
-        for budget in self._budgets:
-            key = budget.scope.key_of(userid, attributes, self.host.queue_names)
-            if key is not None:
-                account = self._accounts.get((budget.name, key))
-                if account is None:
-                    account = self._accounts[budget.name, key] = Account(budget, key)
-                    account.begins(self._usage, self.host.now())
-                found.append(account)
-        return found
+    def new_use(self, entry: Budget, key: tuple[Any, ...]) -> Account:
+        account = Account(entry, key)
+        account.begins(self._usage, self.host.now())
+        return account
 
     def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
         """Charge a job that ended while no scheduler was loaded."""
         attributes = SystemAttributes({name: job.get(name) for name in ("queue", "bank")})
-        for account in self._accounts_of(job["userid"], attributes):
+        for account in self.uses_of(job["userid"], attributes):
             seconds = until - max(since, account.begin)
             for at, rate in enumerate((job.get("nnodes", 0), job.get("ncores", 0))):
                 if seconds > 0:
@@ -311,34 +267,20 @@ class BudgetRule(TableRule):
 
     # -- pending jobs ------------------------------------------------------------------------------
 
-    def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
-        userid = -1 if job.userid is None else job.userid
-        accounts = self._accounts_of(userid, attributes)
-        if not accounts:
-            return
-        request = job.resource_request
-        limit = getattr(request, "duration", 0.0) or inf
-        known = self._jobs[job.jobid] = Known(accounts, userid, self._least(request), limit)
-        known.waits = True
-        self._want(known, 1)
+    def read_job(self, job: PendingJob, known: Charged) -> None:
+        known.least = self._least(job.resource_request)
+        known.limit = getattr(job.resource_request, "duration", 0.0) or inf
 
     def _least(self, request: Any) -> Amounts:
         """Return the minimum that a request takes; at least its requested nodes, and one."""
         nodes, cores, gpus = self.host.facts.least_of(request)
         return max(1, nodes, getattr(request, "nnodes", 1)), cores, gpus
 
-    def _want(self, known: Known, sign: int) -> None:
-        """Add a pending job's maximum use or, with `sign` -1, remove it."""
-        for account in known.accounts:
-            seconds = min(known.limit, account.end - account.begin)
-            for at, rate in enumerate(known.least):
-                account.wanted[at] += sign * rate * seconds
-
-    def _over(self, known: Known, rates: Amounts) -> tuple[Account, int] | None:
+    def _over(self, known: Charged, rates: Amounts) -> tuple[Account, int] | None:
         """Return the account and the index in `DIMENSIONS` with too little left for a job that
         would hold `rates`, or None."""
         limit = known.limit
-        for account in known.accounts:
+        for account in known.uses:
             for at, most in account.bounds:
                 rate, left = rates[at], most - account.taken[at] + GRAIN
                 # Usually enough is left for its whole limit, regardless of the period's end.
@@ -348,10 +290,10 @@ class BudgetRule(TableRule):
         return None
 
     def check(self, job: PendingJob) -> Deferral | None:
-        known = self._jobs.get(job.jobid)
+        known = self.jobs.get(job.jobid)
         return None if known is None else self._look(job, known, known.least)
 
-    def _look(self, job: PendingJob, known: Known, rates: Amounts) -> Deferral | None:
+    def _look(self, job: PendingJob, known: Charged, rates: Amounts) -> Deferral | None:
         """Return None if a job that would hold `rates` may start, else the reason."""
         found = self._over(known, rates)
         if found is None:
@@ -359,74 +301,67 @@ class BudgetRule(TableRule):
         account, at = found
         shape = getattr(job.resource_request, "shape", None)
         length = 0 if known.limit == inf else int(known.limit).bit_length()
-        key = (account.budget.name, account.key, rates, shape, length, *known.accounts)
+        key = (account.entry.name, account.key, rates, shape, length, *known.uses)
         account.waiting[key] = (rates, known.limit)
         return Deferral(self._sentence(account, at, known, rates), account.end, key)
 
     def _has_taken(self, account: Account, at: int) -> tuple[str, str]:
         """Return the use of a budget, in words; and the same without name and number."""
-        budget = account.budget
+        budget = account.entry
         most = budget.most[at]
         assert most is not None
         taken = account.taken[at] / HOUR_S
-        whose = budget.scope.whose(account.key)
+        whose = account.whose
         has = f"{whose} has taken {taken:.1f}" if whose else f"{taken:.1f} are taken"
         of = f"of {most:g} {DIMENSIONS[at]} of this {budget.period}"
         return f"budget {budget.name}: {has} {of}", f"budget {budget.name}: too much {of} is taken"
 
-    def _sentence(self, account: Account, at: int, known: Known, rates: Amounts) -> Reason:
+    def _sentence(self, account: Account, at: int, known: Charged, rates: Amounts) -> Reason:
         needs = account.needs(rates[at], known.limit, self.host.now()) / HOUR_S
         full, brief = (f"{one}; needs {needs:.1f}" for one in self._has_taken(account, at))
-        return Reason(full, brief, userid=account.budget.scope.user_of(account.key))
+        return Reason(full, brief, userid=account.userid)
 
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
-        known = self._jobs.get(job.jobid)
+        known = self.jobs.get(job.jobid)
         if known is None:
             return None
         return self._look(job, known, amounts_of(self.host.holdings.of(jobid, pool)))
 
     def keeps_promise(self, job: PendingJob) -> bool:
         # It is certain to start if all pending jobs may start in this period.
-        known = self._jobs.get(job.jobid)
+        known = self.jobs.get(job.jobid)
         return known is None or all(
             account.wanted[at] + account.taken[at] <= most
-            for account in known.accounts
+            for account in known.uses
             for at, most in account.bounds
         )
 
-    def cancel(self, jobid: int) -> None:
-        known = self._jobs.pop(jobid, None)
-        if known is not None and known.waits:
-            self._want(known, -1)
-            for account in known.accounts:
-                self._let_in(account)  # it may have been readmitted ahead of others
-
     # -- running jobs ------------------------------------------------------------------------------
 
-    def start(self, job: PendingJob, alloc: ResourcePool) -> None:
-        known = self._jobs.get(job.jobid)
-        if known is not None:
-            self._want(known, -1)
-            known.waits = False
-            self._runs(job.jobid, known, self.host.now() + known.limit, inf)
-
     def hello(self, job: RunningJob) -> None:
-        userid = job.userid if isinstance(job.userid, int) else -1
-        accounts = self._accounts_of(userid, job.attributes)
-        since = self._usage.found(job.jobid)
-        if accounts:
-            known = self._jobs[job.jobid] = Known(accounts, userid, (0, 0, 0), inf)
-            self._runs(job.jobid, known, self.host.running[job.jobid].end, since)
+        self._usage.found(job.jobid)
+        super().hello(job)
 
-    def _runs(self, jobid: int, known: Known, end: float, since: float) -> None:
-        known.holds = self.host.holdings.of(jobid)
-        known.rates = amounts_of(known.holds)
-        known.end = end
-        for account in known.accounts:
-            self._count(account, known, known.rates, max(since, account.begin))
+    def runs(self, jobid: int, known: Charged) -> None:
+        if known.waits:
+            known.end = self.host.now() + known.limit
+        else:
+            known.end = self.host.running[jobid].end
+            known.since = self._usage.found(jobid)
+        super().runs(jobid, known)
+        known.since = inf
+
+    def hold(self, known: Charged, holds: Holding, jobs: int) -> None:
+        before, known.holds, known.rates = known.rates, holds, amounts_of(holds)
+        nodes, cores, gpus = (one - two for one, two in zip(known.rates, before))
+        for account in known.uses:
+            since = max(known.since, account.begin)
+            self._count(account, known, (nodes, cores, gpus), since)
+            if jobs < 1:
+                self.let_in(account)
         self._usage.changed()
 
-    def _count(self, account: Account, known: Known, rates: Amounts, since: float = inf) -> None:
+    def _count(self, account: Account, known: Charged, rates: Amounts, since: float) -> None:
         """Change a running job's use by `rates` from now on, counted since `since`."""
         now = self.host.now()
         seconds = min(known.end, account.end) - min(now, since)
@@ -435,35 +370,19 @@ class BudgetRule(TableRule):
                 account.taken[at] += rate * seconds
                 self._usage.change(account.stored_as[at], rate, now, since)
 
-    def free(self, jobid: int, R: Any, final: bool) -> None:
-        known = self._jobs.get(jobid)
-        if known is None or known.waits:
-            return
-        before = known.rates
-        known.holds = NOTHING if final else known.holds.left_of(R)
-        known.rates = amounts_of(known.holds)
-        nodes, cores, gpus = (one - two for one, two in zip(known.rates, before))
-        for account in known.accounts:
-            self._count(account, known, (nodes, cores, gpus))
-            self._let_in(account)
-        if final:
-            del self._jobs[jobid]
-        self._usage.changed()
-
     def extended(self, jobid: int, expiration: float) -> bool:
-        known = self._jobs.get(jobid)
+        known = self.jobs.get(jobid)
         if known is not None and not known.waits:
             before, known.end = known.end, expiration or inf
-            for account in known.accounts:
+            for account in known.uses:
                 later = min(known.end, account.end) - min(before, account.end)
                 for at, rate in enumerate(known.rates):
                     account.taken[at] += rate * later
-                self._let_in(account)
+                self.let_in(account)
         return False
 
-    def _let_in(self, account: Account) -> None:
-        """Readmit jobs that wait for a budget: of those with equal needs, the number that the
-        remainder suffices for."""
+    def let_in(self, account: Account) -> None:
+        # of jobs with equal needs, the number that the remainder suffices for
         if not account.waiting:
             return
         admission, now = self.host.admission, self.host.now()
@@ -482,7 +401,7 @@ class BudgetRule(TableRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def why(self, job: PendingJob) -> str | None:
-        known = self._jobs.get(job.jobid)
+        known = self.jobs.get(job.jobid)
         found = self._over(known, known.least) if known is not None and known.waits else None
         if known is None or found is None:
             return None
@@ -491,78 +410,50 @@ class BudgetRule(TableRule):
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
         """Return the budget that keeps `job` from starting: ``name``, ``whose``, ``what``,
         ``taken``, ``max`` and ``needs`` in hours, and ``t_again``, the start of the next period."""
-        known = self._jobs.get(job.jobid)
+        known = self.jobs.get(job.jobid)
         found = self._over(known, known.least) if known is not None else None
         if known is None or found is None:
             return {}
         account, at = found
-        most = account.budget.most[at]
+        most = account.entry.most[at]
         assert most is not None
         fields = {
-            "name": account.budget.name,
-            "whose": account.budget.scope.whose(account.key),
+            "name": account.entry.name,
+            "whose": account.whose,
             "what": DIMENSIONS[at],
             "taken": account.taken[at] / HOUR_S,
             "max": most,
             "needs": account.needs(known.least[at], known.limit, self.host.now()) / HOUR_S,
             "t_again": account.end,
         }
-        return {"budget": Owned(fields, account.budget.scope.user_of(account.key))}
+        return {"budget": Owned(fields, account.userid)}
 
-    def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
-        own = {
-            id(account) for known in self._jobs.values() if known.userid == caller.userid
-            for account in known.accounts
-        }  # fmt: skip
-        yield None
+    def figures(self, account: Account) -> dict[str, Any]:
         now = self.host.now()
-        accounts = self._accounts.values()
-        for account in sorted(accounts, key=lambda one: (one.budget.name, str(one.key))):
-            budget = account.budget
-            everybodys = budget.scope.per in ("queue", "instance")
-            if not (caller.sees_all or id(account) in own or everybodys):
-                continue
-            used = [self._usage.of(key, now) / HOUR_S for key in account.stored_as]
-            to_come = [max(0.0, all / HOUR_S - one) for all, one in zip(account.taken, used)]
-            entry = {
-                "budget": budget.name,
-                "per": budget.scope.per,
-                "whose": budget.scope.whose(account.key),
-                "queues": list(budget.queues),
-                "period": budget.period,
-                "end": account.end,
-                "used": dict(zip(DIMENSIONS, used)),
-                "running": dict(zip(DIMENSIONS, to_come)),
-                "max": dict(zip(DIMENSIONS, budget.most)),
-                "waiting": sum(self.host.admission.waiting(self, key) for key in account.waiting),
-            }
-            yield Owned(entry, budget.scope.user_of(account.key))
+        used = [self._usage.of(key, now) / HOUR_S for key in account.stored_as]
+        to_come = [max(0.0, all / HOUR_S - one) for all, one in zip(account.taken, used)]
+        return {
+            "period": account.entry.period,
+            "end": account.end,
+            "used": dict(zip(DIMENSIONS, used)),
+            "running": dict(zip(DIMENSIONS, to_come)),
+            "max": dict(zip(DIMENSIONS, account.entry.most)),
+        }
 
-    def held_back(
-        self,
-        entries: dict[str, Budget],
-        names: list[str],
-        running: list[RunningJob],
-        pending: list[PendingJob],
-    ) -> Iterator[Over | None]:
+    def sorted_uses(self) -> list[Account]:
+        return sorted(self.uses.values(), key=lambda one: (one.entry.name, str(one.key)))
+
+    def trial(self) -> BudgetRule:
         rule = BudgetRule(self.host, self.errors)
         rule._usage.take(self._usage, self.host.now())
-        rule._budgets = [entries[name] for name in names]
-        for run in running:
-            rule.hello(run)
-            yield None
-        for account in rule._accounts.values():
-            for at, most in account.bounds:
-                if account.taken[at] > most + GRAIN:
-                    its = [name_of(id) for id, one in rule._jobs.items() if account in one.accounts]
-                    text = rule._has_taken(account, at)[0]
-                    yield Over(account.budget.name, text, "running", its)
-                    break
-        for job in pending:
-            rule.alloc(job, SystemAttributes.of_job(job))
-            known = rule._jobs.get(job.jobid)
-            found = rule._over(known, known.least) if known is not None else None
-            if known is not None and found is not None:
-                text = str(rule._sentence(*found, known, known.least))
-                yield Over(found[0].budget.name, text, "pending", [job.name])
-            yield None
+        return rule
+
+    def text_if_over(self, account: Account) -> str | None:
+        for at, most in account.bounds:
+            if account.taken[at] > most + GRAIN:
+                return self._has_taken(account, at)[0]
+        return None
+
+    def too_much(self, job: PendingJob, known: Charged) -> tuple[Account, str] | None:
+        found = self._over(known, known.least)
+        return found and (found[0], self._sentence(*found, known, known.least))

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from flux.scheduler.reservations.times import parse_duration
+from flux.scheduler.site_policy.counts import user_id
 
 
 class Fields:
@@ -32,10 +33,6 @@ class Fields:
 
     def _wrong(self, key: str, value: Any, expected: str) -> ValueError:
         return ValueError(f"{self._path}{key}={value!r}: expected {expected}")
-
-    def has(self, key: str) -> bool:
-        """Whether a key exists and has not been taken."""
-        return key in self._left
 
     def choice(self, key: str, choices: Iterable[str], default: str | None = None) -> str:
         """Return one of some words; required unless there is a default.
@@ -111,6 +108,14 @@ class Fields:
         if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
             raise self._wrong(key, value, "a list of names")
         return tuple(value)
+
+    def userids(self, key: str) -> tuple[int, ...]:
+        """Return the ids of a list of users; empty if the key is missing."""
+        names = self.names(key)
+        try:
+            return tuple(map(user_id, names))
+        except ValueError as exc:
+            raise ValueError(f"{self._path}{key}: {exc}") from None
 
     def table(self, key: str) -> Fields | None:
         """Return a nested table, or None if the key is missing."""

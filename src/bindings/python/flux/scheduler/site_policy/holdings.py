@@ -78,13 +78,6 @@ def amounts_held(pool: ResourcePool, jobid: int) -> dict[str, Any] | None:
     return {"amounts": inventory.amounts_of(pool.held(jobid))}
 
 
-def holding_in(R: Any) -> Holding:
-    """Return all resources in an R (an object, or a ResourcePool)."""
-    return _together(
-        (popcount(cores), popcount(gpus), mask) for mask, cores, gpus in read_lite(object_of(R))
-    )
-
-
 def part_of(R: Any, ranks: int) -> dict[str, Any] | None:
     """Return the part of an R (an object, or a ResourcePool) on some ranks (a mask), as an R
     object; None if empty."""
@@ -138,7 +131,10 @@ class Holdings:
 
     def found_departed(self, jobid: int, R: dict[str, Any]) -> None:
         """Add `R`, held by a job found running on ranks that had left by then."""
-        self._add(jobid, holding_in(R))
+        kinds = [
+            (popcount(cores), popcount(gpus), mask) for mask, cores, gpus in read_lite(object_of(R))
+        ]
+        self._add(jobid, _together(kinds))
 
     def _add(self, jobid: int, departed: Holding) -> None:
         self._departed[jobid] = self._departed.get(jobid, NOTHING).with_ranks_of(departed)

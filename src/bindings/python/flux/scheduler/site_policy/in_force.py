@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The rules of a scheduler whose tables are configured."""
+"""The rules of a scheduler whose tables are configured, and the site's own.
+
+A site's own rule, in ``[rules]`` or the argument ``rule=``, is given as ``FILE:CLASS``: a class
+derived from `AdmissionRule` or, if enabled by its own table, from `TableRule`. The file must be
+writable only by the instance owner and root. It is run when the rule comes into force; checking a
+configuration does not run it.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +18,7 @@ from flux.scheduler.host import ask_job_attributes
 from flux.scheduler.misspelled import misspelled
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.rule_answers import check_answers
-from flux.scheduler.site_policy import own_rules
-from flux.scheduler.site_policy.own_rules import make_rule, read_rule
+from flux.scheduler.site_code import name_in_file, read_code
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.tables import Findings, PolicyTables
 
@@ -26,7 +31,58 @@ if TYPE_CHECKING:
 #: Seconds between checks for the arrival of jobs' attributes.
 ANSWER_WAIT_S = 0.01
 
+#: The table of a site's own rules.
+OWN_TABLE = "rules"
+
 Rule = TypeVar("Rule", bound=TableRule)
+
+
+def read_rule(key: str, value: Any, check_owner: bool = True) -> str:
+    """Parse an entry of ``[rules]``: ``NAME = "FILE:CLASS"``. The file is read, but not run.
+
+    Raises:
+        ValueError: the entry is invalid; the text says why
+    """
+    if not isinstance(value, str) or not value.startswith("/"):
+        raise ValueError(f"{value!r}: expected '/PATH/FILE.py:CLASS'")
+    read_code(key, value, check_owner, "CLASS")
+    return value
+
+
+def make_rule(
+    option: str,
+    name: str,
+    text: str,
+    host: Any,
+    errors: ErrorReporter,
+    check_owner: bool = True,
+) -> AdmissionRule:
+    """Make the rule of ``FILE:CLASS``.
+
+    Args:
+        option (str): name of the argument or key, for errors
+        name (str): the rule's name, unless its class has one
+        text (str): ``FILE:CLASS``
+        host (RuleHost): the scheduler
+        errors (ErrorReporter): logs errors
+        check_owner (bool): see `read_code`
+
+    Raises:
+        ValueError: there is no such class, or it cannot be instantiated
+    """
+    kind = name_in_file(option, text, check_owner, "CLASS")
+    if not isinstance(kind, type) or not issubclass(kind, AdmissionRule):
+        raise ValueError(f"{option}={text!r}: it is no class derived from AdmissionRule")
+    try:
+        rule = kind(host, errors) if issubclass(kind, TableRule) else kind(host)
+    except Exception as exc:
+        raise ValueError(f"{option}={text!r}: {type(exc).__name__}: {exc}") from exc
+    if isinstance(rule, TableRule) and not rule.table:
+        raise ValueError(f"{option}={text!r}: it does not say which table is its own")
+    if kind.name == AdmissionRule.name:
+        rule.name = name
+    rule.source = text
+    return rule
 
 
 class RulesInForce:
@@ -78,7 +134,7 @@ class RulesInForce:
     def _own_reader(self, errors: ErrorReporter | Findings) -> PolicyTables:
         owned = self._host.reads_files
         table = PolicyTables(errors)
-        table.add(own_rules.TABLE, lambda key, value: read_rule(key, value, owned))
+        table.add(OWN_TABLE, lambda key, value: read_rule(key, value, owned))
         return table
 
     # -- rules of the site's own -------------------------------------------------------------------
@@ -92,7 +148,7 @@ class RulesInForce:
         rule = make_rule(option, name, text, self._host, self._errors, self._host.reads_files)
         others = [one for one in self.rules if isinstance(one, TableRule)]
         if isinstance(rule, TableRule):
-            if rule.table in (own_rules.TABLE, *(one.table for one in others)):
+            if rule.table in (OWN_TABLE, *(one.table for one in others)):
                 raise ValueError(
                     f"{option}={text!r}: the table [{rule.table}] is read by another rule"
                 )
@@ -111,7 +167,7 @@ class RulesInForce:
         """Make the new rules in ``[rules]``. Return those that are no longer there, removed from
         `rules`. A rule that cannot be made is reported."""
         self._own_table.read(config)
-        wanted = {**self._own_table.entries(own_rules.TABLE), **self._own_by_argument}
+        wanted = {**self._own_table.entries(OWN_TABLE), **self._own_by_argument}
         gone = [name for name, rule in self._own.items() if wanted.get(name) != rule.source]
         left = []
         for name in gone:

@@ -11,12 +11,21 @@ order: a job that is due a promise gets one for the time at which both nodes and
 and later jobs respect it. For other policies it is like any other licence.
 
 With ``elsewhere = FILE`` the number of licences used outside this instance is read from a file at
-intervals (`flux.scheduler.site_policy.elsewhere`). The last number read stays in force, regardless
-of its age, which answers include.
+intervals. The last number read stays in force, regardless of its age, which answers include.
+
+Each line of the file is ``NAME COUNT``; empty lines, and text after ``#``, are ignored. It must be
+replaced atomically (written under another name, then renamed), and touched even if unchanged: its
+modification time is the age of its numbers.
+
+The scheduler reads the file at intervals, and runs no program: waiting for one would block it. An
+irregular file, such as a pipe, is closed again at once. But a read from a hanging file system
+cannot be aborted, so the file must be on a local one.
 """
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Hashable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,7 +38,6 @@ from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import name_of
 from flux.scheduler.reservations.times import duration_text
-from flux.scheduler.site_policy.elsewhere import Reading, read_file
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.table_rule import Over, TableRule
 
@@ -50,6 +58,54 @@ LEAST_EVERY_S = 1.0
 
 #: Default age at which its numbers are stale, in seconds.
 MAX_AGE_S = 300.0
+
+#: Maximum size of a file, in bytes.
+MAX_BYTES = 65536
+#: Maximum number of digits: users' programs read 64 bits.
+MAX_DIGITS = 15
+
+
+class Reading(NamedTuple):
+    """The contents of a file.
+
+    Attributes:
+        counts: name of a licence -> number used elsewhere
+        changed: the file's modification time, seconds since the epoch
+    """
+
+    counts: dict[str, int]
+    changed: float
+
+
+def read_file(path: str) -> Reading:
+    """Read a file of numbers.
+
+    Raises:
+        OSError: the file is unreadable
+        ValueError: it is not a regular file, is too long, or a line is invalid
+    """
+    # opening a pipe without a writer would block
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is no regular file")
+        data = os.read(descriptor, MAX_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"it is longer than {MAX_BYTES} bytes")
+    counts = {}
+    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        if len(words) != 2 or not (words[1].isascii() and words[1].isdigit()):
+            raise ValueError(f"line {number}: expected NAME COUNT")
+        if len(words[1]) > MAX_DIGITS:
+            raise ValueError(f"line {number}: a number of {len(words[1])} digits")
+        counts[words[0]] = int(words[1])
+    return Reading(counts, found.st_mtime)
 
 
 class License(NamedTuple):
@@ -135,6 +191,7 @@ class LicenseRule(TableRule):
     table = "licenses"
     lists = "licenses"
     attributes = ("licenses",)
+    parse = staticmethod(read_license)
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
@@ -157,9 +214,6 @@ class LicenseRule(TableRule):
         self._timers: list[Timer] = []
 
     # -- the table ---------------------------------------------------------------------------------
-
-    def parse(self, key: str, value: Any) -> License:
-        return read_license(key, value)
 
     def _take(self, entries: dict[str, License]) -> None:
         """Set the licences, without jobs."""

@@ -14,74 +14,190 @@ exceeded any more, they are readmitted one by one until one is reached.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.masks import popcount
+from flux.resource.pool.rank_counts import RankCounts
 from flux.resource.pool.remembered import Remembered
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
-from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned, Reason, behind
 from flux.scheduler.host import counted, name_of
+from flux.scheduler.site_policy.counting import Counted, CountingRule, Scope, Use, read_scope
 from flux.scheduler.site_policy.counts import DIMENSIONS, Amount
-from flux.scheduler.site_policy.holdings import NOTHING, Holding
-from flux.scheduler.site_policy.limit import Limit, Use, read_limit
-from flux.scheduler.site_policy.table_rule import Over, TableRule
+from flux.scheduler.site_policy.fields import Fields
 
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.host import ErrorReporter
-    from flux.scheduler.query.answering import Caller
-    from flux.scheduler.requests import PendingJob, RunningJob
+    from flux.scheduler.requests import PendingJob
     from flux.scheduler.rule_host import RuleHost
+    from flux.scheduler.site_policy.holdings import Holding
 
 #: Singular nouns.
 NOUNS = {"nodes": "node", "cores": "core", "gpus": "GPU", "jobs": "job"}
 
 
-class Counted:
+#: Index of the number of jobs in `DIMENSIONS`.
+JOBS = DIMENSIONS.index("jobs")
+
+
+class Limit(NamedTuple):
+    """A limit, as in its table.
+
+    Attributes:
+        name (str): name of the limit
+        scope (Scope): the jobs that it applies to
+        most (tuple): maximum per dimension; None: unlimited
+        soft (bool): whether jobs over it go behind all others, but may run
+        deny (bool): whether a job that alone exceeds it is denied
+        strict (bool): whether later jobs of a key must leave the needs of the first waiting one
+        bounds (tuple): (index in `DIMENSIONS`, maximum) of limited dimensions
+    """
+
+    name: str
+    scope: Scope
+    most: tuple[int | None, ...]
+    soft: bool
+    deny: bool
+    strict: bool
+    bounds: tuple[tuple[int, int], ...]
+
+
+def read_limit(key: str, value: Any) -> Limit:
+    """Read the table of one limit.
+
+    Raises:
+        ValueError: the entry is invalid; the text begins with the key
+    """
+    table = Fields(value)
+    scope, most = read_scope(table, Fields.whole, DIMENSIONS, "{nodes=64}")
+    limit = Limit(
+        key,
+        scope,
+        most,
+        soft=table.flag("soft"),
+        deny=table.flag("deny"),
+        strict=table.choice("order", ("pass", "strict"), "pass") == "strict",
+        bounds=tuple((at, one) for at, one in enumerate(most) if one is not None),
+    )
+    table.end()
+    if limit.soft and (limit.deny or limit.strict):
+        raise ValueError("soft: a job over a soft limit may run: no deny, no order='strict'")
+    return limit
+
+
+class LimitUse(Use):
+    """The use of a limit by the jobs of one key.
+
+    Attributes:
+        ranks (RankCounts): the jobs' ranks
+        used (list): the jobs' holdings, per dimension
+        waiting (dict): key of a deferral -> the uses in which these waiting jobs count; the key has
+            these and their minimum amount
+        pending (list): minimum of all pending jobs of the key together
+        head (PendingJob or None): the first job waiting for the limit, if it is strict
+        certain (dict): id -> pending job with a promise that this limit is certain to allow
+        demoted (set): ids of pending jobs over a soft limit
+    """
+
+    __slots__ = ("certain", "demoted", "head", "pending", "ranks", "used")
+
+    entry: Limit
+
+    def __init__(self, limit: Limit, key: tuple[Any, ...]) -> None:
+        super().__init__(limit, key)
+        self.ranks = RankCounts()
+        self.used = [0, 0, 0, 0]
+        self.pending = [0, 0, 0, 0]
+        self.head: PendingJob | None = None
+        self.demoted: set[int] = set()
+        self.certain: dict[int, PendingJob] = {}
+
+    @property
+    def idle(self) -> bool:  # type: ignore[override]
+        """Whether no running or pending job is counted here."""
+        return not (self.used[JOBS] or self.pending[JOBS] or self.waiting)
+
+    def change(self, before: Holding, after: Holding, jobs: int) -> None:
+        """Update the use after a job's holding has changed."""
+        used, ranks = self.used, self.ranks
+        gone = before.ranks & ~after.ranks
+        new = after.ranks & ~before.ranks
+        if gone:
+            ranks.remove(gone)
+        if new:
+            ranks.add(new)
+        used[0] = popcount(ranks.ranks)
+        used[1] += after.cores - before.cores
+        used[2] += after.gpus - before.gpus
+        used[JOBS] += jobs
+
+    def expect(self, known: Counted, sign: int) -> None:
+        nodes, cores, gpus, jobs = known.least
+        pending = self.pending
+        pending[0] += sign * nodes
+        pending[1] += sign * cores
+        pending[2] += sign * gpus
+        pending[JOBS] += sign * jobs
+
+    def over(self, more: Sequence[int], kept: Amount | None = None) -> int | None:
+        """Return the first index in `DIMENSIONS` at which `more` and `kept` would exceed the limit,
+        or None."""
+        used = self.used
+        for at, most in self.entry.bounds:
+            if used[at] + more[at] + (kept[at] if kept is not None else 0) > most:
+                return at
+        return None
+
+    def room(self, each: Amount) -> int | None:
+        """Return the number of jobs with minimum `each` that could be let in; None: unlimited."""
+        used = self.used
+        rooms = [
+            max(0, limit - used[at]) // each[at] for at, limit in self.entry.bounds if each[at]
+        ]
+        return min(rooms, default=None)
+
+
+class Limited(Counted):
     """The record of a job that a limit applies to.
 
     Attributes:
-        uses (tuple): the `Use` objects in which it counts, in order of limits
-        least (Amount): the minimum that it takes
-        waits (bool): whether it is pending, and counts in `Use.pending`
-        holds (Holding): the resources that it holds
         asked: its request; `now` is the minimum that it takes with the present ranks
         seen (int): number of the last change of ranks included in `now`
     """
 
-    __slots__ = ("asked", "holds", "least", "now", "seen", "uses", "userid", "waits")
+    __slots__ = ("asked", "now", "seen")
 
-    def __init__(self, uses: tuple[Use, ...], userid: int) -> None:
-        self.uses = uses
-        self.userid = userid
+    least: Amount
+
+    def __init__(self, uses: tuple[LimitUse, ...], userid: int) -> None:
+        super().__init__(uses, userid)
         self.least = self.now = Amount()
-        self.waits = False
-        self.holds = NOTHING
         self.asked: Any = None
         self.seen = -1
 
 
-class LimitRule(TableRule):
+class LimitRule(CountingRule):
     """Keeps a job waiting while it would exceed the limit of its user, bank or queue."""
 
     name = "limit"
     table = "limits"
     lists = "limits"
+    parse = staticmethod(read_limit)
+    new_use = LimitUse
+    new_job = Limited
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self._limits: list[Limit] = []
-        self._uses: dict[tuple[str, tuple[Any, ...]], Use] = {}
-        self._jobs: dict[int, Counted] = {}
-        #: key of a deferral -> `Use` that the pool's offer would exceed
-        self._offers: dict[Hashable, Use] = {}
-        #: (`Use`, request) -> why the pool's present offer is too much; void when the offer may
+        self.jobs: dict[int, Limited]
+        #: key of a deferral -> `LimitUse` that the pool's offer would exceed
+        self._offers: dict[Hashable, LimitUse] = {}
+        #: (`LimitUse`, request) -> why the pool's present offer is too much; void when the offer may
         #: change
-        self._too_much: Remembered[tuple[Use, tuple[Any, float]], str] = Remembered()
+        self._too_much: Remembered[tuple[LimitUse, tuple[Any, float]], str] = Remembered()
         #: number of changes of ranks
         self._changes = 0
         #: ids of jobs to move behind all others
@@ -89,54 +205,23 @@ class LimitRule(TableRule):
 
     # -- the table ---------------------------------------------------------------------------------
 
-    def parse(self, key: str, value: Any) -> Limit:
-        return read_limit(key, value)
-
     def configure(self, entries: dict[str, Limit]) -> None:
-        for use in self._uses.values():
+        for use in self.uses.values():
             self._promote(use)
-        self._limits = list(entries.values())
-        self._uses.clear()
-        self._jobs.clear()
+        super().configure(entries)
         self._offers.clear()
         self._too_much.clear()
 
-    def needs(self, entries: dict[str, Limit]) -> tuple[str, ...]:
-        return ("jobspec",) if any(one.scope.needs_jobspec for one in entries.values()) else ()
-
-    # -- limits of a job ---------------------------------------------------------------------------
-
-    def _uses_of(self, userid: int, attributes: SystemAttributes) -> tuple[Use, ...]:
-        """Return the `Use` objects in which a job counts."""
-        uses = []
-        for limit in self._limits:
-            key = limit.scope.key_of(userid, attributes, self.host.queue_names)
-            if key is None:
-                continue
-            use = self._uses.get((limit.name, key))
-            if use is None:
-                use = self._uses[limit.name, key] = Use(limit, key)
-            uses.append(use)
-        return tuple(uses)
-
     # -- pending jobs ------------------------------------------------------------------------------
 
-    def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
-        userid = -1 if job.userid is None else job.userid
-        uses = self._uses_of(userid, attributes)
-        if not uses:
-            return
-        known = Counted(uses, userid)
+    def read_job(self, job: PendingJob, known: Limited) -> None:
         known.least = self._least(job.resource_request)
-        for use in uses:
-            alone = self._alone_too_much(use.limit, job) if use.limit.deny else None
+        for use in known.uses:
+            alone = self._alone_too_much(use.entry, job) if use.entry.deny else None
             if alone is not None:
                 raise ValueError(alone)
-        known.waits = True
-        self._jobs[job.jobid] = known
-        for use in uses:
-            use.expect(known.least, 1)
-            if use.limit.strict and use.over(known.least) is not None:
+        for use in known.uses:
+            if use.entry.strict and use.over(known.least) is not None:
                 self._heads(use, job)
 
     def _least(self, request: Any) -> Amount:
@@ -156,7 +241,7 @@ class LimitRule(TableRule):
         return None
 
     def check(self, job: PendingJob) -> Deferral | None:
-        known = self._jobs.get(job.jobid)
+        known = self.jobs.get(job.jobid)
         if known is None:
             return None
         least = known.now
@@ -166,7 +251,7 @@ class LimitRule(TableRule):
         for use in known.uses:
             # This runs for each examined job, so it avoids calls.
             more = least
-            if not least.nodes and use.limit.most[0] is not None:
+            if not least.nodes and use.entry.most[0] is not None:
                 more = self._more(use, job, least)
             kept = None
             if use.head is not None or use.certain:
@@ -185,15 +270,15 @@ class LimitRule(TableRule):
                     return self._wait_for_offer(use, asked, refused)
         return None
 
-    def _more(self, use: Use, job: PendingJob, least: Amount) -> Amount:
+    def _more(self, use: LimitUse, job: PendingJob, least: Amount) -> Amount:
         """Return the minimum that a job adds to a use. If it may share nodes, it can run on those
         of other jobs of the key, but may request more nodes than these use."""
-        if least.nodes or use.limit.most[0] is None:
+        if least.nodes or use.entry.most[0] is None:
             return least
         missing = getattr(job.resource_request, "nnodes", 0) - len(use.ranks)
         return least._replace(nodes=max(0, missing))
 
-    def _kept(self, use: Use, job: PendingJob) -> Amount | None:
+    def _kept(self, use: LimitUse, job: PendingJob) -> Amount | None:
         """Return the amount that a job must leave free: the needs of the first waiting job, if the
         limit is strict, and those of jobs ahead that are promised a start before it would end."""
         head, kept = use.head, None
@@ -210,12 +295,12 @@ class LimitRule(TableRule):
         return kept
 
     def _least_of(self, job: PendingJob) -> Amount:
-        known = self._jobs.get(job.jobid)
+        known = self.jobs.get(job.jobid)
         return Amount() if known is None else known.least
 
-    def _defer(self, use: Use, job: PendingJob, at: int, known: Counted) -> Deferral | None:
+    def _defer(self, use: LimitUse, job: PendingJob, at: int, known: Limited) -> Deferral | None:
         """Return the deferral of a job over a limit."""
-        limit = use.limit
+        limit = use.entry
         if limit.soft:
             if job.demoted:
                 return None
@@ -231,14 +316,14 @@ class LimitRule(TableRule):
             one.waiting[key] = known.uses
         return Deferral(self._reason(use, job, at), key=key)
 
-    def _heads(self, use: Use, job: PendingJob) -> None:
+    def _heads(self, use: LimitUse, job: PendingJob) -> None:
         """Note a job that waits for a strict limit: later jobs must leave its needs, unless it
         would wait forever."""
-        if (use.head is None or job < use.head) and self._alone_too_much(use.limit, job) is None:
+        if (use.head is None or job < use.head) and self._alone_too_much(use.entry, job) is None:
             use.head = job
 
-    def _reason(self, use: Use, job: PendingJob, at: int) -> str:
-        limit = use.limit
+    def _reason(self, use: LimitUse, job: PendingJob, at: int) -> str:
+        limit = use.entry
         alone = self._alone_too_much(limit, job)
         if alone is not None:
             return alone
@@ -250,11 +335,11 @@ class LimitRule(TableRule):
             return f"limit {limit.name}: what is left is for a job that was promised a start"
         return self._sentence(use, at, max(1, self._least(job.resource_request)[at]))
 
-    def _sentence(self, use: Use, at: int, needs: int, more: str = "") -> Reason:
+    def _sentence(self, use: LimitUse, at: int, needs: int, more: str = "") -> Reason:
         """Return the use of a limit in words, with a job's needs (0: without a job)."""
-        limit = use.limit
+        limit = use.entry
         what = NOUNS[DIMENSIONS[at]] + "s"
-        where = f" in {', '.join(limit.queues)}" if limit.queues else ""
+        where = f" in {', '.join(limit.scope.queues)}" if limit.scope.queues else ""
         text = f"{use.used[at]} of {limit.most[at]} {what}{where}"
         whose = use.whose
         has = f"{whose} has {text}" if whose else f"{text} are in use"
@@ -268,12 +353,12 @@ class LimitRule(TableRule):
     # -- the pool's offer --------------------------------------------------------------------------
 
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
-        known = self._jobs.get(job.jobid)
+        known = self.jobs.get(job.jobid)
         if known is None:
             return None
         offered: Holding | None = None
         for use in known.uses:
-            if use.limit.soft:
+            if use.entry.soft:
                 continue
             if offered is None:
                 offered = self.host.holdings.of(jobid, pool)
@@ -300,12 +385,12 @@ class LimitRule(TableRule):
         request = job.resource_request
         return getattr(request, "shape", None), getattr(request, "duration", 0.0)
 
-    def _wait_for_offer(self, use: Use, asked: tuple[Any, float], reason: str) -> Deferral:
-        key = (use.limit.name, use.key, "offer", asked)
+    def _wait_for_offer(self, use: LimitUse, asked: tuple[Any, float], reason: str) -> Deferral:
+        key = (use.entry.name, use.key, "offer", asked)
         self._offers[key] = use
         return Deferral(reason, key=key)
 
-    def _less(self, job: PendingJob, known: Counted) -> Iterator[Any]:
+    def _less(self, job: PendingJob, known: Limited) -> Iterator[Any]:
         """Yield smaller requests within the remainder, if the job's is a range; and requests for
         nodes of other jobs of the key, if it may share nodes."""
         request = job.resource_request
@@ -315,16 +400,16 @@ class LimitRule(TableRule):
         left: list[int | None] = [None, None, None]
         own = -1
         for use in known.uses:
-            if use.limit.soft:
+            if use.entry.soft:
                 continue
             used = use.used
             for at in range(3):
-                most = use.limit.most[at]
+                most = use.entry.most[at]
                 if most is not None:
                     rest = max(0, most - used[at])
                     before = left[at]
                     left[at] = rest if before is None else min(before, rest)
-            if use.limit.most[0] is not None:
+            if use.entry.most[0] is not None:
                 own &= use.ranks.ranks
         fewer = _no_more(request, left)
         if fewer is not None:
@@ -333,13 +418,13 @@ class LimitRule(TableRule):
             yield request.on_ranks(own)
 
     def keeps_promise(self, job: PendingJob) -> bool:
-        known = self._jobs.get(job.jobid)
+        known = self.jobs.get(job.jobid)
         if known is None:
             return True
-        hard = [use for use in known.uses if not use.limit.soft]
+        hard = [use for use in known.uses if not use.entry.soft]
         for use in hard:
             # The number of nodes is unknown for a job that may share them.
-            if use.limit.most[0] is not None and not known.least.nodes:
+            if use.entry.most[0] is not None and not known.least.nodes:
                 return False
             # It is certain to start if all pending jobs fit together, since later jobs leave its
             # needs.
@@ -349,69 +434,35 @@ class LimitRule(TableRule):
             use.certain[job.jobid] = job
         return True
 
-    def cancel(self, jobid: int) -> None:
-        known = self._jobs.pop(jobid, None)
-        if known is not None:
-            self._waits_no_more(jobid, known)
-            for use in known.uses:
-                if use.waiting:
-                    self._let_in(use)  # it may have been readmitted ahead of others
-                self._drop_if_idle(use)
-
-    def _waits_no_more(self, jobid: int, known: Counted) -> None:
-        if not known.waits:
-            return
+    def waits_no_more(self, jobid: int, known: Limited) -> None:
         known.waits = False
         for use in known.uses:
-            use.expect(known.least, -1)
+            use.expect(known, -1)
             use.demoted.discard(jobid)
             use.certain.pop(jobid, None)
             if use.head is not None and use.head.jobid == jobid:
                 use.head = None
-                self._let_in(use)
-
-    def _drop_if_idle(self, use: Use) -> None:
-        if use.idle:
-            self._uses.pop((use.limit.name, use.key), None)
+                self.let_in(use)
 
     # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> None:
         self._too_much.clear()
-        known = self._jobs.get(job.jobid)
-        if known is not None:
-            self._runs(job.jobid, known)
-            self._waits_no_more(job.jobid, known)
+        super().start(job, alloc)
 
-    def _runs(self, jobid: int, known: Counted) -> None:
-        known.holds = self.host.holdings.of(jobid)
+    def hold(self, known: Limited, holds: Holding, jobs: int) -> None:
+        before, known.holds = known.holds, holds
         for use in known.uses:
-            use.change(NOTHING, known.holds, 1)
-
-    def hello(self, job: RunningJob) -> None:
-        userid = job.userid if isinstance(job.userid, int) else -1
-        uses = self._uses_of(userid, job.attributes)
-        if uses:
-            known = self._jobs[job.jobid] = Counted(uses, userid)
-            self._runs(job.jobid, known)
-
-    def free(self, jobid: int, R: Any, final: bool) -> None:
-        self._too_much.clear()
-        known = self._jobs.get(jobid)
-        if known is not None and not known.waits:
-            # Ranks that have left the instance count until the job is freed.
-            holds = NOTHING if final else known.holds.left_of(R)
-            for use in known.uses:
-                use.change(known.holds, holds, -1 if final else 0)
+            use.change(before, holds, jobs)
+            if jobs < 1:
                 if use.demoted and use.over(Amount(jobs=1)) is None:
                     self._promote(use)
                 if use.waiting:
-                    self._let_in(use)
-            known.holds = holds
-            if final:
-                del self._jobs[jobid]
-                for use in known.uses:
-                    self._drop_if_idle(use)
+                    self.let_in(use)
+
+    def free(self, jobid: int, R: Any, final: bool) -> None:
+        self._too_much.clear()
+        super().free(jobid, R, final)
         if self._offers:
             self._ask_again()
 
@@ -420,11 +471,10 @@ class LimitRule(TableRule):
         self._too_much.clear()
         self._ask_again()
 
-    def _let_in(self, use: Use) -> None:
-        """Readmit the jobs that wait for a key, if no other limit keeps them waiting."""
+    def let_in(self, use: LimitUse) -> None:
         for key, uses in list(use.waiting.items()):
             least = key[1]
-            hard = [one for one in uses if not one.limit.soft]
+            hard = [one for one in uses if not one.entry.soft]
             if not self.host.admission.waiting(self, key):
                 del use.waiting[key]
             elif all(one.over(least) is None for one in hard):
@@ -453,7 +503,7 @@ class LimitRule(TableRule):
                 self.host.prioritize([[jobid, job.priority]])
         self.host.readmit(self, "soft")
 
-    def _promote(self, use: Use) -> None:
+    def _promote(self, use: LimitUse) -> None:
         """Move the jobs of a key back: it is no longer over its soft limit."""
         jobids, use.demoted = use.demoted, set()
         for jobid in jobids:
@@ -466,11 +516,11 @@ class LimitRule(TableRule):
 
     def why(self, job: PendingJob) -> str | None:
         # `check` was not called for a job refused together with others of its shape.
-        known = self._jobs.get(job.jobid)
+        known = self.jobs.get(job.jobid)
         if known is None or not known.waits:
             return None
         for use in known.uses:
-            if not use.limit.soft:
+            if not use.entry.soft:
                 at = use.over(self._more(use, job, self._least(job.resource_request)))
                 if at is not None:
                     return self._reason(use, job, at)
@@ -482,20 +532,20 @@ class LimitRule(TableRule):
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
         """Return the limit that keeps `job` from starting: name, whose, what, used, most, needs,
         and ``t_again``, when enough may be free, with ``job``."""
-        known = self._jobs.get(job.jobid)
+        known = self.jobs.get(job.jobid)
         if known is None:
             return {}
         for use in known.uses:
             at = use.over(known.least)
-            if at is None or use.limit.soft:
+            if at is None or use.entry.soft:
                 continue
             when, jobid = self._again(use, at, known.least)
             found = {
-                "name": use.limit.name,
+                "name": use.entry.name,
                 "whose": use.whose,
                 "what": DIMENSIONS[at],
                 "used": use.used[at],
-                "max": use.limit.most[at],
+                "max": use.entry.most[at],
                 "needs": known.least[at],
                 "t_again": when,
                 "job": None if jobid is None else name_of(jobid),
@@ -503,22 +553,22 @@ class LimitRule(TableRule):
             return {"limit": Owned(found, use.userid)}
         return {"limit": None}
 
-    def _again(self, use: Use, at: int, least: Amount) -> tuple[float | None, int | None]:
+    def _again(self, use: LimitUse, at: int, least: Amount) -> tuple[float | None, int | None]:
         """Return when enough jobs of a key will have ended to make room for another, and the last
         of these.  O(running jobs counted)."""
         pool = self.host.resources
         ends = []
-        for jobid, known in self._jobs.items():
+        for jobid, known in self.jobs.items():
             if not known.waits and use in known.uses:
                 try:
                     end = pool.job_end(jobid)
                 except KeyError:
                     continue
                 ends.append((end or float("inf"), jobid))
-        most = use.limit.most[at]
+        most = use.entry.most[at]
         assert most is not None
         missing = use.used[at] + least[at] - most
-        ranks = [self._jobs[jobid].holds.ranks for _, jobid in sorted(ends)] if at == 0 else []
+        ranks = [self.jobs[jobid].holds.ranks for _, jobid in sorted(ends)] if at == 0 else []
         for number, (end, jobid) in enumerate(sorted(ends)):
             if end == float("inf"):
                 break
@@ -528,86 +578,44 @@ class LimitRule(TableRule):
                     still |= mask
                 freed = use.used[0] - popcount(still)
             else:
-                holds = self._jobs[jobid].holds
+                holds = self.jobs[jobid].holds
                 missing -= (0, holds.cores, holds.gpus, 1)[at]
                 freed = 0
             if freed >= missing:
                 return end, jobid
         return None, None
 
-    def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
-        """Yield the use of each limit that `caller` may see; None where the answer may pause."""
-        own = {
-            use for known in self._jobs.values() if known.userid == caller.userid
-            for use in known.uses
-        }  # fmt: skip
-        yield None
-        order = {limit.name: number for number, limit in enumerate(self._limits)}
-        uses = sorted(self._uses.values(), key=lambda use: (order[use.limit.name], str(use.key)))
-        for use in uses:
-            per = use.limit.scope.per
-            if not (caller.sees_all or use in own or per in ("queue", "instance")):
-                continue
-            waiting = self._waiting(use)
-            entry = {
-                "limit": use.limit.name,
-                "per": per,
-                "whose": use.whose,
-                "queues": list(use.limit.queues),
-                "soft": use.limit.soft,
-                "used": dict(zip(DIMENSIONS, use.used)),
-                "max": dict(zip(DIMENSIONS, use.limit.most)),
-                "waiting": waiting,
-            }
-            yield Owned(entry, use.userid)
+    def figures(self, use: LimitUse) -> dict[str, Any]:
+        return {
+            "soft": use.entry.soft,
+            "used": dict(zip(DIMENSIONS, use.used)),
+            "max": dict(zip(DIMENSIONS, use.entry.most)),
+        }
 
-    def _waiting(self, use: Use) -> int:
-        """Return the number of jobs that would exceed a limit."""
+    def waiting(self, use: LimitUse) -> int:
         waiting = self.host.admission.waiting
         return sum(waiting(self, key) for key in use.waiting if use.over(key[1]) is not None)
 
     def stats(self) -> dict[str, Any]:
-        limits = {}
-        for limit in self._limits:
-            uses = [use for use in self._uses.values() if use.limit.name == limit.name]
-            limits[limit.name] = {
-                "name": limit.name,
-                "keys": len(uses),
-                "waiting": sum(map(self._waiting, uses)),
-            }
-        return {"limits": limits.values()}
+        uses = self.uses.values()
+        of = {name: [use for use in uses if use.entry.name == name] for name in self.entries}
+        return {
+            "limits": [
+                {"name": name, "keys": len(some), "waiting": sum(map(self.waiting, some))}
+                for name, some in of.items()
+            ]
+        }
 
-    def held_back(
-        self,
-        entries: dict[str, Limit],
-        names: list[str],
-        running: list[RunningJob],
-        pending: list[PendingJob],
-    ) -> Iterator[Over | None]:
-        rule = LimitRule(self.host, self.errors)
-        rule.configure({name: entries[name] for name in names})
-        for run in running:
-            rule.hello(run)
-            yield None
-        jobs = rule._jobs
-        for use in rule._uses.values():
-            at = use.over(Amount())
+    def text_if_over(self, use: LimitUse) -> str | None:
+        at = use.over(Amount())
+        return None if at is None else str(self._sentence(use, at, 0))
+
+    def too_much(self, job: PendingJob, known: Limited) -> tuple[LimitUse, str] | None:
+        for use in known.uses:
+            at = use.over(self._more(use, job, self._least(job.resource_request)))
             if at is not None:
-                its = [name_of(id) for id, known in jobs.items() if use in known.uses]
-                yield Over(use.limit.name, str(rule._sentence(use, at, 0)), "running", its)
-        for job in pending:
-            try:
-                rule.alloc(job, SystemAttributes.of_job(job))
-            except ValueError as exc:
-                yield Over(names[0], str(exc), "pending", [job.name])
-            known = jobs.get(job.jobid)
-            for use in known.uses if known is not None else ():
-                at = use.over(rule._more(use, job, rule._least(job.resource_request)))
-                if at is not None:
-                    text = str(rule._reason(use, job, at))
-                    yield Over(use.limit.name, text, "pending", [job.name])
-                    break
-            yield None
+                return use, self._reason(use, job, at)
+        return None
 
 
 def _no_more(request: Any, left: list[int | None]) -> Any:

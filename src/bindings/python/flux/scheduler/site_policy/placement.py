@@ -20,6 +20,7 @@ respect it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.errors import InfeasibleRequest
@@ -71,6 +72,7 @@ class Wanted(NamedTuple):
     wait: float
 
 
+@dataclass(eq=False)
 class Placed:
     """A job with a placement.
 
@@ -82,13 +84,10 @@ class Placed:
         timer (Timer or None): timer for that time
     """
 
-    __slots__ = ("timer", "until", "wanted", "within")
-
-    def __init__(self, wanted: Wanted, within: Within) -> None:
-        self.wanted = wanted
-        self.within = within
-        self.until: float | None = None
-        self.timer: Timer | None = None
+    wanted: Wanted
+    within: Within
+    until: float | None = None
+    timer: Timer | None = None
 
     def stop_waiting(self) -> None:
         """End its wait for the placement."""

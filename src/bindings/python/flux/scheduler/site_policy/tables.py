@@ -113,7 +113,7 @@ class PolicyTables:
         known = list(queues) if isinstance(queues, dict) else []
         for table, entries in self._entries.items():
             for key, entry in entries.items():
-                for queue in getattr(entry, "queues", ()):
+                for queue in getattr(getattr(entry, "scope", entry), "queues", ()):
                     if queue not in known:
                         near = get_close_matches(queue, known, 1)
                         hint = f": is {near[0]!r} meant?" if near else ""

@@ -49,6 +49,8 @@ class Usage:
     def __init__(self, half_life: float = inf) -> None:
         self.half_life = half_life
         self.through = 0.0
+        #: whether a stored tuple is a valid key
+        self.is_key: Callable[[tuple[Any, ...]], bool] = lambda key: True
         #: key -> (amount, growth per second, time of that amount)
         self._entries: dict[tuple[Any, ...], tuple[float, float, float]] = {}
 
@@ -133,10 +135,6 @@ class Usage:
             yield (", " if at else "") + json.dumps(part)[1:-1]
         yield "]}"
 
-    def is_key(self, key: tuple[Any, ...]) -> bool:
-        """Whether a stored tuple is a valid key."""
-        return True
-
     def restore(self, stored: Any) -> None:
         """Load the parsed output of `text`.
 
@@ -181,16 +179,13 @@ class KeptUsage(Usage):
         self._host = host
         self._errors = errors
         self._learn_job = learn
-        self._is_key = is_key
+        self.is_key = is_key
         self._key = key
         #: None: jobs are not counted yet, or only for a query
         self._checkpoint: Checkpoint | None = None
         #: time at which ``job-list`` was queried, and the jobs running then
         self._asked_at = inf
         self._found: set[int] = set()
-
-    def is_key(self, key: tuple[Any, ...]) -> bool:
-        return self._is_key(key)
 
     def begin(self) -> None:
         """Start counting jobs: load the amounts stored by an earlier scheduler."""

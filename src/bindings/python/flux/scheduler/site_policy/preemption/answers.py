@@ -15,10 +15,10 @@ from flux.scheduler.site_policy.preemption.record import jobs_of_classes
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.borrowed_time import BorrowedTime
-    from flux.scheduler.site_policy.preemption.chooser import Choice, Chooser
     from flux.scheduler.site_policy.preemption.record import Victim
     from flux.scheduler.site_policy.preemption.state import PreemptionState
     from flux.scheduler.site_policy.preemption.takers import Takers
+    from flux.scheduler.site_policy.preemption.victims import Choice, Chooser
 
 
 class PreemptionAnswers:

@@ -28,14 +28,21 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from math import inf, isfinite
+from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import popcount, take
 from flux.scheduler.host import name_of
 from flux.scheduler.site_policy.holdings import part_of
-from flux.scheduler.site_policy.preemption.record import ENDED, RUNS, WARNED, Borrower, Victim
+from flux.scheduler.site_policy.preemption.record import (
+    ENDED,
+    RUNS,
+    WARNED,
+    Borrower,
+    Victim,
+    as_end,
+)
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -188,7 +195,7 @@ class BorrowedTime:
         if borrower.limit <= end or borrower.request is None:
             return True
         rest = copy.copy(borrower.request)
-        rest.duration = borrower.limit - end if isfinite(borrower.limit) else 0.0
+        rest.duration = as_end(borrower.limit - end)
         if not plan.is_counted:
             rest = rest.on_ranks(self._host.resources.held_ranks(borrower.victim.jobid))
         return self._reserve_rest(borrower, plan, (self._placeholders.next_id(), rest, end))
@@ -329,7 +336,7 @@ class BorrowedTime:
         def run_on() -> None:
             rests.extend([self.lift_rest(one) for one in borrowers])
             for one in borrowers:
-                pool.update_expiration(one.victim.jobid, _as_end(one.limit))
+                pool.update_expiration(one.victim.jobid, as_end(one.limit))
 
         def stop() -> None:
             for one in borrowers:
@@ -348,7 +355,7 @@ class BorrowedTime:
         if plan is not None and not self.of(borrower.taker) and borrower.taker not in self._gone:
             plan.pin(borrower.taker, stays=False)
         pool = self._host.resources
-        pool.update_expiration(borrower.victim.jobid, _as_end(borrower.limit))
+        pool.update_expiration(borrower.victim.jobid, as_end(borrower.limit))
         if borrower.state == WARNED:
             self._messenger.spare(borrower.victim.jobid, why)
 
@@ -581,8 +588,3 @@ class BorrowedTime:
         for one in list(self.borrowers.values()):
             if one.awaits:
                 self.give_back(one, f"{name_of(one.taker)} is gone")
-
-
-def _as_end(limit: float) -> float:
-    """Return an end in the pool's form; 0: none."""
-    return limit if isfinite(limit) else 0.0

@@ -74,7 +74,7 @@ class PreemptionClass(NamedTuple):
         return max(self.after, offered) if by_attribute else min(self.after, offered)
 
 
-def read_class(name: str, value: Any) -> PreemptionClass:
+def read_class(key: str, value: Any) -> PreemptionClass:
     """Parse an entry ``[preemption.NAME]``.
 
     Raises:
@@ -93,7 +93,7 @@ def read_class(name: str, value: Any) -> PreemptionClass:
         node_hours = most.number("node-hours")
         most.end()
     read = PreemptionClass(
-        name=name,
+        name=key,
         rank=rank or 0,
         queues=queues,
         attribute=attribute,

@@ -7,6 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
@@ -79,13 +80,7 @@ class Victim(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the stored form."""
-        return {
-            "id": self.jobid,
-            "class": self.cls,
-            "nodes": self.nodes,
-            "start": self.start,
-            "userid": self.userid,
-        }
+        return dict(zip(("id", "class", "nodes", "start", "userid"), self))
 
     @classmethod
     def from_dict(cls, stored: Any) -> Victim:
@@ -99,12 +94,23 @@ class Victim(NamedTuple):
         )
 
 
+def as_end(end: float) -> float:
+    """Return an end in the pool's form; 0: none."""
+    return end if isfinite(end) else 0.0
+
+
+def by_id(victims: Iterable[Victim]) -> dict[int, Victim]:
+    """Return some jobs by their ids."""
+    return {one.jobid: one for one in victims}
+
+
 def jobs_of_classes(victims: Iterable[Victim]) -> str:
     """Return ``2 jobs of standby and 1 job of scavenger``."""
     counts = Counter(one.cls for one in victims)
     return " and ".join(f"{counted(number, 'job')} of {cls}" for cls, number in counts.items())
 
 
+@dataclass(eq=False)
 class Preemption:
     """A preemption.
 
@@ -129,33 +135,24 @@ class Preemption:
         timer (Timer or None): timer for the deadline, then for the taker's start
     """
 
-    def __init__(
-        self,
-        taker: int,
-        queue: str | None,
-        userid: int | None,
-        victims: Iterable[Victim],
-        ranks: int,
-        decided: float,
-        deadline: float,
-        expected: float,
-    ) -> None:
-        self.taker = taker
-        self.queue = queue
-        self.userid = userid
-        self.victims = {one.jobid: one for one in victims}
-        self.ranks = ranks
-        self.decided = decided
-        self.deadline = deadline
-        self.expected = expected
-        self.state = DECIDED
-        self.request: Any = None
+    taker: int
+    queue: str | None
+    userid: int | None
+    victims: dict[int, Victim]
+    ranks: int
+    decided: float
+    deadline: float
+    expected: float
+    state: str = DECIDED
+    request: Any = None
+    ended: set[int] = field(default_factory=set)
+    placeholders: list[int] = field(default_factory=list)
+    withheld: list[int] = field(default_factory=list)
+    needs_more: bool = False
+    timer: Timer | None = None
+
+    def __post_init__(self) -> None:
         self.held = set(self.victims)
-        self.ended: set[int] = set()
-        self.placeholders: list[int] = []
-        self.withheld: list[int] = []
-        self.needs_more = False
-        self.timer: Timer | None = None
 
     @property
     def withholds(self) -> bool:
@@ -210,7 +207,7 @@ class Preemption:
             int(stored["taker"]),
             stored["queue"],
             stored["userid"],
-            [Victim.from_dict(one) for one in stored["victims"]],
+            by_id(Victim.from_dict(one) for one in stored["victims"]),
             parse_idset(stored["ranks"]),
             float(stored["decided"]),
             float(stored["deadline"]),
@@ -218,6 +215,7 @@ class Preemption:
         )
 
 
+@dataclass(eq=False)
 class Borrower:
     """A running job that is ended before a promised time, unless it ends by itself.
 
@@ -241,29 +239,20 @@ class Borrower:
         kept (tuple or None): resources freed since then and kept for the taker: (id in the pool, R)
     """
 
-    def __init__(
-        self,
-        victim: Victim,
-        taker: int,
-        queue: str | None,
-        until: float,
-        limit: float,
-        request: Any = None,
-    ) -> None:
-        self.victim = victim
-        self.taker = taker
-        self.queue = queue
-        self.until = until
-        self.limit = limit
-        self.request = request
-        self.rest: tuple[int, Any, float] | None = None
-        self.awaits = False
-        self.state = RUNS
-        self.stored = False
-        self.timer: Timer | None = None
-        self.began = 0.0
-        self.ranks = 0
-        self.kept: tuple[int, dict[str, Any]] | None = None
+    victim: Victim
+    taker: int
+    queue: str | None
+    until: float
+    limit: float
+    request: Any = None
+    rest: tuple[int, Any, float] | None = None
+    awaits: bool = False
+    state: str = RUNS
+    stored: bool = False
+    timer: Timer | None = None
+    began: float = 0.0
+    ranks: int = 0
+    kept: tuple[int, dict[str, Any]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the stored form."""
@@ -272,7 +261,7 @@ class Borrower:
             "taker": self.taker,
             "queue": self.queue,
             "until": self.until,
-            "limit": self.limit if isfinite(self.limit) else 0.0,
+            "limit": as_end(self.limit),
             "warned": self.state != RUNS,
         }
 

@@ -34,8 +34,8 @@ Files
 State: `state` has the running jobs and counts, `classes` reads the table, `record` stores the
 current preemptions.
 
-Actions: `takers` finds jobs that may preempt others, and `chooser` chooses their victims, with
-`victims`; `under_way` carries out a preemption, `borrowed_time` starts jobs into promised time and
+Actions: `takers` finds jobs that may preempt others, and `victims` chooses their victims;
+`under_way` carries out a preemption, `borrowed_time` starts jobs into promised time and
 ends them. Both keep resources with placeholders (`state`), and notify jobs with the `messenger`.
 
 Queries: `answers` has the answers for ``flux sched``.
@@ -50,16 +50,12 @@ from flux.resource.errors import InsufficientResources
 from flux.scheduler.disclosure import is_private
 from flux.scheduler.site_policy.preemption.answers import PreemptionAnswers
 from flux.scheduler.site_policy.preemption.borrowed_time import BorrowedTime
-from flux.scheduler.site_policy.preemption.chooser import Chooser
-from flux.scheduler.site_policy.preemption.classes import (
-    PreemptionClass,
-    kill_timeout_of,
-    read_class,
-)
+from flux.scheduler.site_policy.preemption.classes import kill_timeout_of, read_class
 from flux.scheduler.site_policy.preemption.messenger import Messenger
 from flux.scheduler.site_policy.preemption.state import PreemptionState
 from flux.scheduler.site_policy.preemption.takers import Takers
 from flux.scheduler.site_policy.preemption.under_way import PreemptionsUnderWay
+from flux.scheduler.site_policy.preemption.victims import Chooser
 from flux.scheduler.site_policy.table_rule import TableRule
 
 if TYPE_CHECKING:
@@ -90,6 +86,7 @@ class PreemptionRule(TableRule):
 
     name = "preemption"
     table = "preemption"
+    parse = staticmethod(read_class)
 
     host: RuleHost
 
@@ -109,9 +106,6 @@ class PreemptionRule(TableRule):
         self._restored = False
 
     # -- the table ---------------------------------------------------------------------------------
-
-    def parse(self, key: str, value: Any) -> PreemptionClass:
-        return read_class(key, value)
 
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
         return ("jobspec", "eventlog")

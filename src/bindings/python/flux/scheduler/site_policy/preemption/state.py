@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ CLEAN_UP_WAIT_S = 60.0
 CLEAN_UP_WEIGHT = 0.25
 
 
+@dataclass(eq=False)
 class Running:
     """A running job.
 
@@ -43,21 +45,15 @@ class Running:
         was_ended (bool): whether it was found at the start with the exception that ends it for another
     """
 
-    __slots__ = (
-        "ending", "gives_way_to", "jobid", "left_alone", "scheduling", "standing", "start", "userid",
-        "was_ended",
-    )  # fmt: skip
-
-    def __init__(self, jobid: int, standing: Standing, start: float, userid: int | None) -> None:
-        self.jobid = jobid
-        self.standing = standing
-        self.start = start
-        self.userid = userid
-        self.gives_way_to: Preemption | None = None
-        self.scheduling: dict[str, Any] | None = None
-        self.ending: float | None = None
-        self.left_alone = False
-        self.was_ended = False
+    jobid: int
+    standing: Standing
+    start: float
+    userid: int | None
+    gives_way_to: Preemption | None = None
+    scheduling: dict[str, Any] | None = None
+    ending: float | None = None
+    left_alone: bool = False
+    was_ended: bool = False
 
     @property
     def is_spared(self) -> bool:
@@ -224,27 +220,6 @@ CAUSES = {
 }
 
 
-class ClassCounts:
-    """Counts of one class.
-
-    Attributes:
-        victims (int): number of jobs ended
-        node_hours (float): node-hours lost
-        useless (dict): cause -> number of jobs ended for nothing
-        logged (int): number of jobs that would have been ended, with mode="log"
-        borrowing (int): number of jobs that started in time promised to others
-    """
-
-    __slots__ = ("borrowing", "logged", "node_hours", "useless", "victims")
-
-    def __init__(self) -> None:
-        self.victims = 0
-        self.node_hours = 0.0
-        self.useless: dict[str, int] = {}
-        self.logged = 0
-        self.borrowing = 0
-
-
 class PreemptionCounts:
     """Counts by class.
 
@@ -254,53 +229,52 @@ class PreemptionCounts:
 
     def __init__(self) -> None:
         self.takers = 0
-        self._classes: dict[str, ClassCounts] = {}
+        self._classes: dict[str, dict[str, Any]] = {}
 
-    def _of(self, cls: str) -> ClassCounts:
-        return self._classes.setdefault(cls, ClassCounts())
+    def _of(self, victim: Victim) -> dict[str, Any]:
+        """Return the counts of a job's class: numbers of ``victims`` (jobs ended), ``node_hours``
+        lost, jobs ended for nothing (``useless``, ``useless_by`` cause), jobs that would have been
+        ended with mode="log" (``logged``), and jobs that started in time promised to others
+        (``borrowing``)."""
+        return self._classes.setdefault(
+            victim.cls,
+            {
+                "class": victim.cls,
+                "victims": 0,
+                "node_hours": 0.0,
+                "useless": 0,
+                "useless_by": {},
+                "logged": 0,
+                "borrowing": 0,
+            },
+        )
 
     def ended(self, victim: Victim, now: float) -> None:
         """Count an ended job."""
-        counts = self._of(victim.cls)
-        counts.victims += 1
-        counts.node_hours += victim.node_hours(now)
+        counts = self._of(victim)
+        counts["victims"] += 1
+        counts["node_hours"] += victim.node_hours(now)
 
     def only_logged(self, victims: Iterable[Victim]) -> None:
         """Count jobs that would have been ended."""
         for victim in victims:
-            self._of(victim.cls).logged += 1
+            self._of(victim)["logged"] += 1
 
     def borrows(self, victim: Victim) -> None:
         """Count a job that started in time promised to another."""
-        self._of(victim.cls).borrowing += 1
-
-    def served(self, preemption: Preemption) -> None:
-        """Count a job that started where others were ended for it."""
-        if preemption.ended:
-            self.takers += 1
-
-    def useless(self, preemption: Preemption, cause: str) -> None:
-        """Count the victims of a job that did not start, by a cause in `CAUSES`."""
-        self.ended_uselessly([preemption.victims[jobid] for jobid in preemption.ended], cause)
+        self._of(victim)["borrowing"] += 1
 
     def ended_uselessly(self, victims: Iterable[Victim], cause: str) -> None:
         """Count jobs ended for one that did not start, by a cause in `CAUSES`."""
         for victim in victims:
-            by_cause = self._of(victim.cls).useless
-            by_cause[cause] = by_cause.get(cause, 0) + 1
+            counts = self._of(victim)
+            counts["useless"] += 1
+            counts["useless_by"][cause] = counts["useless_by"].get(cause, 0) + 1
 
     def by_class(self) -> Iterator[dict[str, Any]]:
         """Yield an object per class with jobs that were, or would have been, ended."""
-        for name, counts in sorted(self._classes.items()):
-            yield {
-                "class": name,
-                "victims": counts.victims,
-                "node_hours": counts.node_hours,
-                "useless": sum(counts.useless.values()),
-                "useless_by": dict(counts.useless),
-                "logged": counts.logged,
-                "borrowing": counts.borrowing,
-            }
+        for _, counts in sorted(self._classes.items()):
+            yield {**counts, "useless_by": dict(counts["useless_by"])}
 
 
 class PreemptionState:

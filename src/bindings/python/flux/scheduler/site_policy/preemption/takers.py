@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -14,9 +15,9 @@ from flux.scheduler.site_policy.preemption.state import has_ended
 if TYPE_CHECKING:
     from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.preemption.chooser import Choice, Chooser
     from flux.scheduler.site_policy.preemption.classes import Standing
     from flux.scheduler.site_policy.preemption.state import PreemptionState
+    from flux.scheduler.site_policy.preemption.victims import Choice, Chooser
 
 #: Seconds between searches: each covers all events since the last, after the pass that may start
 #: jobs without ending others.
@@ -31,6 +32,7 @@ JOBS_PER_LOOK = 8
 MOST_TRIES = 3
 
 
+@dataclass(eq=False)
 class Waiting:
     """A pending job.
 
@@ -41,13 +43,10 @@ class Waiting:
         logged (tuple): ids of the victims that were last logged
     """
 
-    __slots__ = ("job", "logged", "standing", "tries")
-
-    def __init__(self, job: PendingJob, standing: Standing) -> None:
-        self.job = job
-        self.standing = standing
-        self.tries = 0
-        self.logged: tuple[int, ...] = ()
+    job: PendingJob
+    standing: Standing
+    tries: int = 0
+    logged: tuple[int, ...] = ()
 
 
 class Takers:

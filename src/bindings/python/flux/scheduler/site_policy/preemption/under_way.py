@@ -4,14 +4,21 @@ end."""
 
 from __future__ import annotations
 
-from math import inf, isfinite
+from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.admission import Deferral, JobDeferred
 from flux.scheduler.host import name_of
 from flux.scheduler.site_policy.holdings import amounts_held, part_of
-from flux.scheduler.site_policy.preemption.record import DECIDED, ENDING, WARNED, Preemption
+from flux.scheduler.site_policy.preemption.record import (
+    DECIDED,
+    ENDING,
+    WARNED,
+    Preemption,
+    as_end,
+    by_id,
+)
 from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S
 from flux.scheduler.site_policy.preemption.victims import KeptTrial, needed
 
@@ -21,11 +28,11 @@ if TYPE_CHECKING:
     from flux.scheduler.admission import AdmissionRule
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.borrowed_time import BorrowedTime
-    from flux.scheduler.site_policy.preemption.chooser import Choice
     from flux.scheduler.site_policy.preemption.messenger import Messenger
     from flux.scheduler.site_policy.preemption.record import Victim
     from flux.scheduler.site_policy.preemption.state import PreemptionState, Running
     from flux.scheduler.site_policy.preemption.takers import Takers, Waiting
+    from flux.scheduler.site_policy.preemption.victims import Choice
 
 
 class PreemptionsUnderWay:
@@ -73,13 +80,13 @@ class PreemptionsUnderWay:
             job.jobid,
             one.standing.queue,
             job.userid,
-            choice.victims,
+            by_id(choice.victims),
             choice.ranks,
             now,
             deadline,
             deadline + self._running.clean_up(),
+            request=job.resource_request,
         )
-        preemption.request = job.resource_request
         if not self._keeps_promises(preemption, job):
             return
         one.tries += 1
@@ -101,7 +108,7 @@ class PreemptionsUnderWay:
         """
         if not self._host.decision.looks_past_heads:
             return min(end, preemption.expected)
-        return _as_end(max(end, self._end_of_taker(preemption)))
+        return as_end(max(end, self._end_of_taker(preemption)))
 
     def _end_of_taker(self, preemption: Preemption) -> float:
         """Return the end of the taker; infinite: unknown."""
@@ -113,7 +120,7 @@ class PreemptionsUnderWay:
         """Return the planned end of the free resources kept for the taker; 0: none."""
         if not self._host.decision.looks_past_heads or preemption.request is None:
             return max(preemption.expected, self._host.now() + 1.0)
-        return _as_end(max(self._end_of_taker(preemption), self._host.now() + 1.0))
+        return as_end(max(self._end_of_taker(preemption), self._host.now() + 1.0))
 
     def _keeps_promises(self, preemption: Preemption, job: PendingJob) -> bool:
         """Whether all present promises would hold even if the victims did not end; determined by a
@@ -132,7 +139,7 @@ class PreemptionsUnderWay:
             for jobid, end in ends.items():
                 own = others.get(jobid, end or inf)
                 in_plan = (
-                    self._planned_end(preemption, own) if jobid in preemption.held else _as_end(own)
+                    self._planned_end(preemption, own) if jobid in preemption.held else as_end(own)
                 )
                 pool.update_expiration(jobid, in_plan)
 
@@ -371,7 +378,7 @@ class PreemptionsUnderWay:
         self._running.jobs[jobid].gives_way_to = None
         running = self._host.running.get(jobid)
         if running is not None:
-            self._host.resources.update_expiration(jobid, _as_end(running.end))
+            self._host.resources.update_expiration(jobid, as_end(running.end))
 
     def _end(self, preemption: Preemption, victim: Victim) -> None:
         preemption.ended.add(victim.jobid)
@@ -389,7 +396,7 @@ class PreemptionsUnderWay:
 
     def taker_starts(self, preemption: Preemption) -> None:
         """End the preemption: the taker starts."""
-        self._counts.served(preemption)
+        self._counts.takers += bool(preemption.ended)
         self._over(preemption, f"{self._taker_text(preemption)} has started without that")
         # If it starts later than planned, it also ends later.
         self._host.planning.doubt()
@@ -400,7 +407,8 @@ class PreemptionsUnderWay:
 
     def give_up(self, preemption: Preemption, why: str, cause: str) -> None:
         """End the preemption: the taker does not start on the kept resources."""
-        self._counts.useless(preemption, cause)
+        ended = [preemption.victims[jobid] for jobid in preemption.ended]
+        self._counts.ended_uselessly(ended, cause)
         self._host.log.info(f"preemption for {name_of(preemption.taker)} is given up: {why}")
         self._over(preemption, why)
 
@@ -566,8 +574,3 @@ class PreemptionsUnderWay:
         for preemption in self._all():
             if preemption.request is None:
                 self.taker_is_gone(preemption)
-
-
-def _as_end(end: float) -> float:
-    """Return an end in the pool's form; 0: none."""
-    return end if isfinite(end) else 0.0

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Rules that count what the jobs of a user, a bank or a queue hold: limits and budgets.
+
+An entry of such a table has a `Scope`, which groups jobs by keys, and maxima. A job counts in the
+`Use` of each entry that applies to it: from its request with its minimum, and from its start to its
+final ``sched.free`` with the resources in its R.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
+
+from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.disclosure import Owned
+from flux.scheduler.host import name_of
+from flux.scheduler.site_policy.counts import user_name
+from flux.scheduler.site_policy.holdings import NOTHING
+from flux.scheduler.site_policy.table_rule import Over, TableRule
+
+if TYPE_CHECKING:
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.host import ErrorReporter
+    from flux.scheduler.query.answering import Caller
+    from flux.scheduler.requests import PendingJob, RunningJob
+    from flux.scheduler.rule_host import RuleHost
+    from flux.scheduler.site_policy.fields import Fields
+    from flux.scheduler.site_policy.queue_names import QueueNames
+
+N = TypeVar("N", int, float)
+
+#: Keys by which jobs are counted together.
+PER = ("user", "bank", "queue", "user+queue", "bank+queue", "instance")
+
+
+class Scope(NamedTuple):
+    """The jobs that a limit or a budget applies to.
+
+    Attributes:
+        per (str): one of `PER`
+        queues, users, banks (tuple): only their jobs; empty: all jobs
+        exempt_users, exempt_banks (tuple): jobs not included
+        in_reservations (bool): whether jobs that name a reservation are included
+    """
+
+    per: str
+    queues: tuple[str, ...]
+    users: tuple[int, ...]
+    banks: tuple[str, ...]
+    exempt_users: tuple[int, ...]
+    exempt_banks: tuple[str, ...]
+    in_reservations: bool
+
+    def key_of(
+        self, userid: int, attributes: SystemAttributes, names: QueueNames
+    ) -> tuple[Any, ...] | None:
+        """Return the key under which a job is counted: user id, bank or queue, or two of them; None
+        if the job is not included."""
+        queue, bank = attributes.queue, attributes.bank or ""
+        if self.queues and not names.any_covers(self.queues, queue):
+            return None
+        if self.users and userid not in self.users or userid in self.exempt_users:
+            return None
+        if self.banks and bank not in self.banks or bank in self.exempt_banks:
+            return None
+        if not self.in_reservations and attributes.reservation is not None:
+            return None
+        # A virtual queue counts as its parent.
+        place = names.parent(queue) or queue or ""
+        whose = {"user": userid, "bank": bank, "queue": place}
+        return tuple(whose[part] for part in self.per.split("+") if part in whose)
+
+    @property
+    def needs_jobspec(self) -> bool:
+        """Whether `key_of` needs more than the user."""
+        return bool(
+            self.per not in ("user", "instance")
+            or not self.in_reservations
+            or self.queues
+            or self.banks
+            or self.exempt_banks
+        )
+
+
+def read_scope(
+    table: Fields, read: Callable[[Fields, str], N | None], names: Iterable[str], example: str
+) -> tuple[Scope, tuple[N | None, ...]]:
+    """Take the keys of a scope from a table, and the maxima in ``max`` (None: no maximum).
+
+    Args:
+        read: method that takes a maximum
+        names: the possible maxima, one of which is required
+        example (str): example of ``max``
+
+    Raises:
+        ValueError: the entry is invalid; the text begins with the key
+    """
+    exempt = table.table("exempt")
+    scope = Scope(
+        table.choice("per", PER),
+        queues=table.names("queues"),
+        users=table.userids("users"),
+        banks=table.names("banks"),
+        exempt_users=() if exempt is None else exempt.userids("users"),
+        exempt_banks=() if exempt is None else exempt.names("banks"),
+        in_reservations=table.flag("in-reservations", True),
+    )
+    if exempt is not None:
+        exempt.end()
+    most = table.table("max")
+    if most is None:
+        raise ValueError(f"max is missing: expected a table such as {example}")
+    maxima = tuple(read(most, name) for name in names)
+    most.end()
+    if all(one is None for one in maxima):
+        raise ValueError(f"max: expected one of {', '.join(names)}")
+    return scope, maxima
+
+
+class Use:
+    """The use of an entry by the jobs of one key.
+
+    Attributes:
+        entry: the entry, with its ``name`` and ``scope``
+        key (tuple): user id, bank or queue of the jobs, or two of them
+        userid (int or None): the jobs' user, if it is the same for all
+        waiting (dict): key of a deferral -> the needs of the jobs deferred with it
+    """
+
+    __slots__ = ("entry", "key", "userid", "waiting")
+
+    #: Whether no job is counted here, so that it may be dropped.
+    idle = False
+
+    def __init__(self, entry: Any, key: tuple[Any, ...]) -> None:
+        self.entry, self.key = entry, key
+        parts = entry.scope.per.split("+")
+        self.userid = key[parts.index("user")] if "user" in parts else None
+        self.waiting: dict[Any, Any] = {}
+
+    @property
+    def whose(self) -> str:
+        """Owner of the counted jobs, in words; empty: all jobs."""
+        found = []
+        for what, value in zip(self.entry.scope.per.split("+"), self.key):
+            if what == "user":
+                found.append(user_name(value))
+            elif what == "bank":
+                found.append(f"bank {value}" if value else "no bank")
+            elif value:
+                found.append(f"queue {value}")
+            else:
+                found.append("no queue")
+        return ", ".join(found)
+
+
+class Counted:
+    """The record of a job that an entry applies to.
+
+    Attributes:
+        uses (tuple): the `Use` objects in which it counts, in the order of entries
+        userid (int): its user; -1 if unknown
+        least (tuple): the minimum that it takes
+        waits (bool): whether it is pending
+        holds (Holding): the resources that it holds
+    """
+
+    __slots__ = ("holds", "least", "userid", "uses", "waits")
+
+    least: Any
+
+    def __init__(self, uses: tuple[Any, ...], userid: int) -> None:
+        self.uses, self.userid = uses, userid
+        self.waits = False
+        self.holds = NOTHING
+
+
+class CountingRule(TableRule):
+    """Counts jobs by the scopes of its entries. A subclass implements:
+
+    - ``new_use(entry, key)`` and ``new_job(uses, userid)``, which return a `Use` and a `Counted`;
+    - ``read_job(job, known)``: fill in the record of a new pending job, or raise ValueError if it
+      can never run;
+    - ``hold(known, holds, jobs)``: change what it holds, which is less if `jobs` is 0 (it has freed
+      some resources) or -1 (it has ended), and then readmit jobs that wait for its uses;
+    - ``let_in(use)``: readmit the jobs that wait for a use and may start now;
+    - ``text_if_over(use)``: the use in words if running jobs exceed the maximum, else None;
+    - ``too_much(job, known)``: the first use with too little left for a job, and why, or None;
+    - ``figures(use)``: its fields in `report`.
+
+    Attributes:
+        uses (dict): (name of an entry, key) -> `Use`
+        jobs (dict): job id -> `Counted`
+    """
+
+    new_use: Callable[..., Any]
+    new_job: Callable[..., Any]
+    read_job: Callable[..., None]
+    hold: Callable[..., None]
+    let_in: Callable[..., None]
+    text_if_over: Callable[..., str | None]
+    too_much: Callable[..., tuple[Any, str] | None]
+    figures: Callable[..., dict[str, Any]]
+
+    def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
+        super().__init__(host, errors)
+        self.uses: dict[tuple[str, tuple[Any, ...]], Any] = {}
+        self.jobs: dict[int, Any] = {}
+
+    def configure(self, entries: dict[str, Any]) -> None:
+        self.uses.clear()
+        self.jobs.clear()
+
+    def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
+        return ("jobspec",) if any(one.scope.needs_jobspec for one in entries.values()) else ()
+
+    def uses_of(self, userid: int, attributes: SystemAttributes) -> tuple[Any, ...]:
+        """Return the uses in which a job counts."""
+        uses = []
+        for entry in self.entries.values():
+            key = entry.scope.key_of(userid, attributes, self.host.queue_names)
+            if key is not None:
+                use = self.uses.get((entry.name, key))
+                if use is None:
+                    use = self.uses[entry.name, key] = self.new_use(entry, key)
+                uses.append(use)
+        return tuple(uses)
+
+    # -- the life of a job -------------------------------------------------------------------------
+
+    def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
+        userid = -1 if job.userid is None else job.userid
+        uses = self.uses_of(userid, attributes)
+        if uses:
+            known = self.new_job(uses, userid)
+            self.read_job(job, known)
+            self.jobs[job.jobid] = known
+            known.waits = True
+            for use in uses:
+                use.expect(known, 1)
+
+    def cancel(self, jobid: int) -> None:
+        known = self.jobs.pop(jobid, None)
+        if known is not None:
+            self.waits_no_more(jobid, known)
+            for use in known.uses:
+                if use.waiting:
+                    self.let_in(use)  # it may have been readmitted ahead of others
+            self._drop_idle(known)
+
+    def waits_no_more(self, jobid: int, known: Any) -> None:
+        """Remove a pending job from its uses."""
+        known.waits = False
+        for use in known.uses:
+            use.expect(known, -1)
+
+    def start(self, job: PendingJob, alloc: ResourcePool) -> None:
+        known = self.jobs.get(job.jobid)
+        if known is not None:
+            self.runs(job.jobid, known)
+            self.waits_no_more(job.jobid, known)
+
+    def hello(self, job: RunningJob) -> None:
+        userid = job.userid if isinstance(job.userid, int) else -1
+        uses = self.uses_of(userid, job.attributes)
+        if uses:
+            known = self.jobs[job.jobid] = self.new_job(uses, userid)
+            self.runs(job.jobid, known)
+
+    def runs(self, jobid: int, known: Any) -> None:
+        """Count a job that starts, or was found running."""
+        self.hold(known, self.host.holdings.of(jobid), 1)
+
+    def free(self, jobid: int, R: Any, final: bool) -> None:
+        known = self.jobs.get(jobid)
+        if known is None or known.waits:
+            return
+        # Ranks that have left the instance count until the job is freed.
+        self.hold(known, NOTHING if final else known.holds.left_of(R), -1 if final else 0)
+        if final:
+            del self.jobs[jobid]
+            self._drop_idle(known)
+
+    def _drop_idle(self, known: Counted) -> None:
+        for use in known.uses:
+            if use.idle:
+                self.uses.pop((use.entry.name, use.key), None)
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
+        jobs = self.jobs.values()
+        own = {id(use) for one in jobs if one.userid == caller.userid for use in one.uses}
+        yield None
+        for use in self.sorted_uses():
+            scope = use.entry.scope
+            if caller.sees_all or id(use) in own or scope.per in ("queue", "instance"):
+                entry = {
+                    self.name: use.entry.name,
+                    "per": scope.per,
+                    "whose": use.whose,
+                    "queues": list(scope.queues),
+                    **self.figures(use),
+                    "waiting": self.waiting(use),
+                }
+                yield Owned(entry, use.userid)
+
+    def sorted_uses(self) -> list[Any]:
+        """Return the uses in the order of entries and keys."""
+        order = list(self.entries)
+        return sorted(
+            self.uses.values(), key=lambda use: (order.index(use.entry.name), str(use.key))
+        )
+
+    def waiting(self, use: Any) -> int:
+        """Return the number of jobs that wait for a use."""
+        return sum(self.host.admission.waiting(self, key) for key in use.waiting)
+
+    def held_back(
+        self,
+        entries: dict[str, Any],
+        names: list[str],
+        running: list[RunningJob],
+        pending: list[PendingJob],
+    ) -> Iterator[Over | None]:
+        rule = self.trial()
+        rule.entries = {name: entries[name] for name in names}
+        for run in running:
+            rule.hello(run)
+            yield None
+        for use in rule.uses.values():
+            text = rule.text_if_over(use)
+            if text is not None:
+                its = [name_of(id) for id, known in rule.jobs.items() if use in known.uses]
+                yield Over(use.entry.name, text, "running", its)
+        for job in pending:
+            try:
+                rule.alloc(job, SystemAttributes.of_job(job))
+            except ValueError as exc:
+                yield Over(names[0], str(exc), "pending", [job.name])
+            known = rule.jobs.get(job.jobid)
+            found = None if known is None else rule.too_much(job, known)
+            if found is not None:
+                yield Over(found[0].entry.name, str(found[1]), "pending", [job.name])
+            yield None
+
+    def trial(self) -> CountingRule:
+        """Return a rule of this class for a trial, without entries and jobs."""
+        return type(self)(self.host, self.errors)
