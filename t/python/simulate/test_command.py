@@ -220,6 +220,15 @@ def test_check_of_machine_states(broken, last, said):
     assert re.search(said, flux_here("check", broken, code=1).stdout)
 
 
+def test_the_first_job_has_no_run_time(tmp_path):
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("submit,run,nodes\n0,0,2\n50,100,1\n")
+    flux_here(trace, "--nodes=4", "-q", "-o", tmp_path / "out")
+    states = (tmp_path / "out" / "sched-backfill" / "machine_states.csv").read_text()
+    assert states.splitlines()[1:] == ["0,0,0,0,4,0", "50,0,0,0,3,1", "150,0,0,0,4,0"]
+    flux_here("check", tmp_path / "out")
+
+
 def test_check_of_eventlogs(broken):
     path = broken / "eventlogs" / "17" / "eventlog"
     path.write_text(

@@ -28,7 +28,7 @@ import os
 
 from flux.simulate.placement_check import misplaced
 from flux.simulate.results import reading
-from flux.simulate.results.files import busy_changes
+from flux.simulate.results.files import busy_steps
 from flux.simulate.results.outcome import units_of
 from flux.simulate.results.reading import GRAIN
 from flux.simulate.site_check import broken
@@ -340,15 +340,11 @@ class Schedule:
         steps = self.result.machine_states()
         if steps is None:
             return
-        changes = busy_changes(
+        held = (
             (max(start, 0.0), math.nan if end is None else end, idset.count(bounds))
             for _, start, end, bounds, _ in self.held()
         )
-        busy, due = 0, {0.0: 0}
-        for when in sorted(changes):
-            if changes[when]:
-                busy += changes[when]
-                due[when] = busy
+        due = dict(busy_steps(held))
         units = self.result.units
         for when, idle, computing in steps:
             if idle + computing != units:

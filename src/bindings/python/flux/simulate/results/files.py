@@ -161,27 +161,26 @@ def write_machine_states(outcome, path):
         (max(start, 0.0), math.nan if end is None else end, count_units(units))
         for start, end, units in outcome.others.values()
     ]
-    changes = busy_changes(held)
     units = outcome.workload.units
     with new_file(path) as stream:
         stream.write("time,nb_sleeping,nb_switching_on,nb_switching_off,nb_idle,nb_computing\n")
-        busy = 0
-        if 0.0 not in changes:
-            stream.write(f"0,0,0,0,{units},0\n")
-        for when in sorted(changes):
-            if changes[when]:
-                busy += changes[when]
-                stream.write(f"{number(when)},0,0,0,{units - busy},{busy}\n")
+        for when, busy in busy_steps(held):
+            stream.write(f"{number(when)},0,0,0,{units - busy},{busy}\n")
 
 
-def busy_changes(held):
-    """Return {time: change of the units in use}, from (start, end or NaN, units)."""
-    changes = {}
+def busy_steps(held):
+    """Yield (time, units in use from then on) for 0 and each change, from (start, end or NaN,
+    units)."""
+    changes = {0.0: 0}
     for start, end, size in held:
         changes[start] = changes.get(start, 0) + size
         if end == end:
             changes[end] = changes.get(end, 0) - size
-    return changes
+    busy = 0
+    for when in sorted(changes):
+        busy += changes[when]
+        if changes[when] or when == 0:
+            yield when, busy
 
 
 def write_json(value, path):
