@@ -292,7 +292,7 @@ class Shape:
         *rest: Any,
     ) -> Shape:
         """Return the shape with all fields, in their order; as ``of()``."""
-        match = parse_constraint(constraint, added=True)
+        match = None if constraint is None else parse_constraint(constraint, added=True)
         return cls._shared(match, nodes, slots, inside, constraint, *rest)
 
     @classmethod
@@ -581,7 +581,8 @@ class ResourceRequest:
         if not isinstance(jobspec, dict):
             raise ValueError(f"jobspec must be an object, got {quote(jobspec)}")
         duration, constraint = read_attributes(jobspec)
-        parse_constraint(constraint)
+        if constraint is not None:
+            parse_constraint(constraint)
         graph = Graph(jobspec.get("resources"), cls.takes_containers)
         make_room()
         return cls._made(graph.shape(constraint), duration, kept)
