@@ -194,7 +194,7 @@ class Plan:
         now = self._pool.clock()
         end = now + length_of(request)
         own = None if jobid is None else promises.get(jobid)
-        if own is not None and not own.is_open and own.start <= now < own.end:
+        if own is not None and own.is_overdue(now):
             end = own.end  # it is late, and delays the jobs promised the time after it
         return claims.closed_now(request.claimant, end, now, promises, jobid)
 
@@ -427,11 +427,8 @@ class Plan:
         """Advance a promise of more than resources that is not due yet; as ``advance()``."""
         if not self.is_counted:
             now, tokens = self._pool.clock(), self.tokens
-            has_tokens = (
-                tokens is None
-                or not request.tokens
-                or tokens.fits(request.tokens, now, now + length_of(request), now, jobid)
-            )
+            end, wanted = now + length_of(request), request.tokens or {}
+            has_tokens = tokens is None or tokens.fits(wanted, now, end, now, jobid)
             if not has_tokens or not self.fits(request, jobid=jobid):
                 return promise.start  # promises on ranks move only to now
         self.cancel(jobid)
@@ -516,12 +513,11 @@ class Plan:
         try:
             now = self._pool.clock()
             end = now + length_of(request)
-            overdue = before is not None and not before.is_open and before.start <= now < before.end
-            if overdue:
+            overdue = False
+            if before is not None and before.is_overdue(now):
                 # It starts late because others ended late, and will end late. That delays the jobs
                 # promised the time after it, but must not keep it from starting.
-                assert before is not None
-                end = before.end
+                overdue, end = True, before.end
             placed = strategy.place(request, now, end, overdue)
             if placed is None:
                 self._refuse(request)

@@ -105,6 +105,10 @@ class Promise:
         """Mask of its ranks; None while ranks are not chosen."""
         return None
 
+    def is_overdue(self, now: float) -> bool:
+        """Return whether its job is late: the start has come, and the end has not."""
+        return not self.is_open and self.start <= now < self.end
+
 
 class CountedPromise(Promise):
     """A promise of a number of units; its span changes when it moves.

@@ -154,6 +154,12 @@ class Preemption:
     def __post_init__(self) -> None:
         self.held = set(self.victims)
 
+    def end_of_taker(self, now: float) -> float:
+        """Return the end of the taker; infinite: unknown."""
+        length = getattr(self.request, "duration", 0.0)
+        # It may start later than expected: a clean-up or a reload of the scheduler takes time.
+        return max(self.expected, now) + length if length > 0 else inf
+
     @property
     def withholds(self) -> bool:
         """Whether resources freed by others than victims are kept from the taker, which might

@@ -108,19 +108,14 @@ class PreemptionsUnderWay:
         """
         if not self._host.decision.looks_past_heads:
             return min(end, preemption.expected)
-        return as_end(max(end, self._end_of_taker(preemption)))
-
-    def _end_of_taker(self, preemption: Preemption) -> float:
-        """Return the end of the taker; infinite: unknown."""
-        length = getattr(preemption.request, "duration", 0.0)
-        # It may start later than expected: a clean-up or a reload of the scheduler takes time.
-        return max(preemption.expected, self._host.now()) + length if length > 0 else inf
+        return as_end(max(end, preemption.end_of_taker(self._host.now())))
 
     def _kept_until(self, preemption: Preemption) -> float:
         """Return the planned end of the free resources kept for the taker; 0: none."""
+        now = self._host.now()
         if not self._host.decision.looks_past_heads or preemption.request is None:
-            return max(preemption.expected, self._host.now() + 1.0)
-        return as_end(max(self._end_of_taker(preemption), self._host.now() + 1.0))
+            return max(preemption.expected, now + 1.0)
+        return as_end(max(preemption.end_of_taker(now), now + 1.0))
 
     def _keeps_promises(self, preemption: Preemption, job: PendingJob) -> bool:
         """Whether all present promises would hold even if the victims did not end; determined by a
