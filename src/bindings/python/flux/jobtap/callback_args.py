@@ -59,11 +59,7 @@ class CallbackArgs(Mapping[str, Any]):
         return self._source is not None
 
     def source(self) -> Any:
-        """The source of the values.
-
-        Raises:
-            OSError: EINVAL: the callback has returned
-        """
+        """The source of the values. Raises OSError (EINVAL) if the callback has returned."""
         if self._source is None:
             raise OSError(errno.EINVAL, "the callback that these args belong to has returned")
         return self._source

@@ -70,8 +70,6 @@ def read_answer(answer: Any, topic: str, name: str) -> dict[str, Any] | None:
     Args:
         answer: the return value. None, True and integers from 0 mean success; False and negative
             integers are a refusal without a text; a dict is an answer
-        topic (str): the topic of the call
-        name (str): the plugin
 
     Returns:
         dict: a copy of the answer, as JSON values; None if there is none

@@ -101,12 +101,9 @@ class RunningCallback:
     """A running callback, and its answer to C.
 
     Args:
-        host (PluginHost): the host of its plugin
-        topic (str): the topic of the call
         args: its ``flux_plugin_arg_t``
 
     Attributes:
-        args: as given
         updates (dict): the jobspec updates that it requested
         dependencies (dict): (job, description) -> whether it is open, for those that it added or
             removed. C processes these events only after the callback has returned
@@ -677,14 +674,11 @@ def _error(text: str) -> OSError:
 
 
 def _check(rc: int, texts: dict[int, str] | None = None) -> None:
-    """Check the return value of a C function.
+    """Check the return value of a C function. Raises OSError if the function failed.
 
     Args:
         rc (int): negative for an error
         texts (dict): errno -> text; default: the system's text
-
-    Raises:
-        OSError: the function failed
     """
     if rc < 0:
         number = ffi.errno or errno.EINVAL

@@ -18,9 +18,6 @@ class PermissionRefused(Exception):
 def read_owned(path: str) -> bytes:
     """Return the content of a file to be run by the instance owner.
 
-    Args:
-        path (str): its path
-
     Raises:
         OSError: the file cannot be read
         PermissionRefused: see `check_owner`
@@ -32,14 +29,12 @@ def read_owned(path: str) -> bytes:
 
 
 def check_owner(status: os.stat_result, user: int) -> None:
-    """Check that a file belongs to `user` or root, and that no other user can write it.
+    """Check that a file belongs to `user` or root, and that no other user can write it. Raises
+    PermissionRefused if the file fails the check; the text gives the reason.
 
     Args:
         status (os.stat_result): status of the file
         user (int): user id of the instance owner
-
-    Raises:
-        PermissionRefused: the file fails the check; the text gives the reason
     """
     if status.st_uid not in (0, user):
         raise PermissionRefused(

@@ -24,7 +24,6 @@ class Perilog(NamedTuple):
     """An open prolog or epilog.
 
     Attributes:
-        id (int): the job
         kind (str): ``prolog`` or ``epilog``
         description (str): its description in the job's eventlog
         if_removed (int): wait status to report if the plugin is removed
@@ -139,7 +138,6 @@ def check_room(open_now: int, id: int, kind: str) -> None:
 
     Args:
         open_now (int): number open for it
-        id (int): the job
         kind (str): ``prolog`` or ``epilog``
 
     Raises:

@@ -18,9 +18,6 @@ from flux.jobtap.owned_file import PermissionRefused, read_owned
 def run_plugin_file(path: str) -> Callable[[Any], Any]:
     """Run a plugin file and return its function ``plugin_init``.
 
-    Args:
-        path (str): full path
-
     Raises:
         OSError: ENOENT: the file does not exist. EPERM: it may not be run (see `owned_file`).
             EINVAL: it raises an exception, or has no ``plugin_init``. The text has the reason

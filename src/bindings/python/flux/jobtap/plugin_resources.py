@@ -50,9 +50,7 @@ class PostCounts:
 
         Args:
             turn: a value that differs between turns of the reactor
-            name (str): the plugin
             event (str): name of the event
-            id (int): the job
 
         Raises:
             OSError: ELOOP: the maximum is exceeded: the plugin seems to post without end
@@ -112,12 +110,10 @@ class PluginResources:
     """The watchers and futures of one plugin.
 
     Args:
-        name (str): the plugin
         report: ``report(where, exc)`` logs a callback's exception
         enter: ``enter()`` returns a context manager for the call of a callback
 
     Attributes:
-        name (str): the plugin
         ended (bool): whether the plugin was removed
     """
 
@@ -198,14 +194,7 @@ class PluginResources:
 
 
 def refuse_to_wait(topic: str) -> None:
-    """Raise an error if waiting for this answer would deadlock the job manager.
-
-    Args:
-        topic (str): the topic of the request
-
-    Raises:
-        OSError: EDEADLK: the job manager would wait for itself
-    """
+    """Raise OSError (EDEADLK) if the job manager would wait for itself for this answer."""
     if waits_for_job_manager(topic):
         raise OSError(
             errno.EDEADLK,
@@ -274,13 +263,11 @@ def plugin_rpc_class(base: Any) -> Any:
 
 
 def plugin_handle_class(base: Any) -> Any:
-    """Derive the class of a plugin's handle from the host's.
+    """Derive the class of a plugin's handle from the host's. Return the class; instances need an
+    attribute ``plugin_resources``.
 
     Args:
         base (type): ``flux.core.handle.Flux`` of the host
-
-    Returns:
-        type: the class; instances need an attribute ``plugin_resources``
     """
 
     class PluginHandle(base):  # type: ignore[misc]

@@ -71,7 +71,6 @@ def _event(
     cannot be served is reported and dropped.
 
     Args:
-        topic (str): topic of the message
         read: ``read(scheduler, msg)`` returns the arguments of the method, or None to ignore the
             message
         method (str): name of a method of the scheduler
@@ -634,10 +633,7 @@ class Scheduler(BrokerModule):
 
     def _before_ready(self, jobs: list[RunningJob]) -> bool:
         """Hook of the library: the running jobs are in the pool, and no request has arrived yet.
-
-        Returns:
-            whether the job manager was queried about them: some may have ended since
-        """
+        Return whether the job manager was queried about them: some may have ended since."""
         return False
 
     def _make_pool(self, R: dict[str, Any]) -> ResourcePool:

@@ -27,15 +27,11 @@ DAMAGES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErr
 
 
 def read_stored(handle: Any, key: str, parse: Callable[[Any], Value]) -> Value | None:
-    """Read the value of a KVS key.
+    """Read the value of a KVS key. Return the result of `parse`; None if there is no such key, or
+    no KVS.
 
     Args:
-        handle: the Flux handle
-        key (str): the key
         parse: converts the value (parsed JSON); raises any of `DAMAGES` for an unreadable value
-
-    Returns:
-        the result of `parse`; None if there is no such key, or no KVS
 
     Raises:
         OSError: the KVS does not answer
@@ -72,15 +68,9 @@ class Checkpoint:
     """A value stored under a KVS key.
 
     Args:
-        handle: the Flux handle
-        key (str): the key
         interval (float): minimum time between writes, in seconds
         text: returns the value as JSON text, in parts; each is made in its own reactor turn, so
             that a large value delays no message
-        commits (Committer): writes to the KVS
-        call_at: ``call_at(when, function)`` calls a function at a time
-        now: returns the time, seconds since the epoch
-        errors (ErrorReporter): receives errors
     """
 
     def __init__(

@@ -91,9 +91,6 @@ class PolicyView(Protocol):
 class Decision:
     """The decision of a policy.
 
-    Args:
-        policy (PolicyScheduler): the scheduler
-
     Attributes:
         looks_past_heads (bool): whether a job may start before a waiting one ahead of it
         plans_tokens (bool): whether licences with ``plan = true`` are promised together with nodes
@@ -210,10 +207,7 @@ class Planning:
     Only the policy and admission rules may change it; others use copies.
 
     Args:
-        scheduler (PolicyScheduler): the scheduler
-        stop: ends the scheduler
         made: called with each new plan, while it is empty
-        void: called when the plan is void
     """
 
     def __init__(
@@ -305,8 +299,6 @@ class QueueOrder:
     """Determines which jobs wait for which, and their turns.
 
     Args:
-        source (OrderSource): the scheduler
-        queue (PendingQueue): the pending jobs
         events: returns a number that grows with every event
     """
 

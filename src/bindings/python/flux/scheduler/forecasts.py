@@ -68,10 +68,7 @@ class Annotator:
     """Sends estimates and reasons at the right time.
 
     Args:
-        handle: the Flux handle
-        clock (Clock): the reactor's time
         forecast: called when postponed annotations may be sent
-        errors (ErrorReporter): receives failures
         wanted (bool): whether estimates and reasons have a reader
     """
 
@@ -167,7 +164,6 @@ class Annotator:
         """Send when a job is likely to start, unless it is quiet.
 
         Args:
-            job (PendingJob): the job
             times (tuple): likely start and nine-of-ten start, seconds since the epoch; None removes
                 them
         """
@@ -283,9 +279,6 @@ class Forecasts:
     """Informs users of estimates, promises and reasons.
 
     Args:
-        policy (PolicyScheduler): the scheduler
-        annotator (Annotator): sends annotations
-        projections (Projections): computes estimates
         wait_limits (WaitLimits): also receives promised starts
         config (InstanceConfig): determines whether users may see others' jobs
     """
@@ -319,7 +312,6 @@ class Forecasts:
         An annotation that is too early (`Annotator.is_mature`) is postponed.
 
         Args:
-            job (PendingJob): the job
             when (float): expected start, or None if unknown
             kind (str): kind of the estimate, for ``sched.t_estimate_kind``: "promised" or "planned"
         """

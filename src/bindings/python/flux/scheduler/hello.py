@@ -34,9 +34,6 @@ LOOKUP_CURRENT = 2
 class Acquisition:
     """The instance's resources, from the resource service (RFC 28).
 
-    Args:
-        handle: the Flux handle
-
     Raises:
         OSError: the request cannot be sent
     """
@@ -60,11 +57,8 @@ class Acquisition:
         return bool(self.future.is_ready())
 
     def first(self) -> dict[str, Any]:
-        """Wait for the first response and return it.
-
-        Raises:
-            OSError: there are no resources, or another scheduler has acquired them
-        """
+        """Wait for the first response and return it. Raises OSError if there are no resources, or
+        another scheduler has acquired them."""
         return self._next()
 
     def then(self, changed: Callable[[dict[str, Any] | None, Exception | None], None]) -> None:
@@ -96,16 +90,14 @@ class Acquisition:
 
 
 def running_jobs(handle: Any, partial_ok: bool) -> list[dict[str, Any]]:
-    """Ask the job manager for the jobs that hold resources.
+    """Ask the job manager for the jobs that hold resources. Raises OSError if the job manager
+    refused.
 
     Args:
         partial_ok (bool): whether it may list jobs that have returned part of theirs
 
     Returns:
         list of dict: id, priority, userid, t_submit and, if part was returned, free (idset)
-
-    Raises:
-        OSError: the job manager refused
     """
     return list(_hello_responses(_say_hello(handle, partial_ok)))
 
@@ -134,7 +126,7 @@ def ready(
 
     The job manager reports no frees between hello and ready. A scheduler that looks up jobs in
     between says hello again, to learn of them. Both requests are sent before either is answered, so
-    that almost nothing can be freed between them.
+    that almost nothing can be freed between them. Raises OSError if the job manager refused.
 
     Args:
         queue_depth (int or str): a number, or "unlimited"
@@ -143,9 +135,6 @@ def ready(
 
     Returns:
         the answer of `running_jobs` if hello was repeated, else []; the number of pending jobs
-
-    Raises:
-        OSError: the job manager refused
     """
     hello = _say_hello(handle, partial_ok) if again else None
     mode: dict[str, Any] = {"mode": "unlimited"}
@@ -160,9 +149,6 @@ def current_R(
     handle: Any, jobids: list[int]
 ) -> Iterator[tuple[int, dict[str, Any] | None, Exception | None]]:
     """Look up the current R of jobs, with updates of expiration applied.
-
-    Args:
-        jobids (list of int): the jobs
 
     Yields:
         (jobid, R dict or None, None or the exception that made it unreadable)
@@ -231,10 +217,7 @@ class Hello:
     allocated. Other jobs are unaffected.
 
     Args:
-        handle: the Flux handle
-        pool (ResourcePool): the scheduler's pool
         enter: ``enter(jobid, priority, userid, t_submit, R)`` marks R as allocated
-        errors (ErrorReporter): receives failures
 
     Attributes:
         jobs (dict): job id -> job taken over (`RunningJob`)

@@ -173,11 +173,8 @@ class RunTimes:
             ]
 
     def restore(self, stored: Any) -> None:
-        """Restore the concatenated `parts`; run times learnt since take precedence.
-
-        Raises:
-            ValueError: the form is not that of `parts`
-        """
+        """Restore the concatenated `parts`; run times learnt since take precedence. Raises
+        ValueError if the form is not that of `parts`."""
         try:
             restored = [
                 (tuple(kind), tuple(map(float, runs))[-RUNS_PER_CLASS:], userid)

@@ -31,9 +31,6 @@ class Clock:
     A reading costs some microseconds, and a pass needs one per job. So while a policy's code runs,
     between `freeze` and `thaw`, the first reading is kept: the reactor's time does not change
     during a callback.
-
-    Args:
-        handle: the Flux handle
     """
 
     def __init__(self, handle: Any) -> None:
@@ -67,9 +64,6 @@ class HostCapabilities:
 
     A handle's class declares them as attributes of these names. They are looked up on the class,
     since instances may look up unknown names elsewhere, with other exceptions.
-
-    Args:
-        handle: the Flux handle
 
     Attributes:
         stopwatch: returns seconds from an arbitrary origin, to time code. A host with an artificial
@@ -106,9 +100,6 @@ class RelayWaker:
     so the other may miss its edge: the rest of a message larger than the socket's buffer then stays
     in the broker until another message passes. About one in a hundred requests of 10 MB, which any
     guest may send, held up an idle module for 60 s.
-
-    Args:
-        handle: the Flux handle
     """
 
     def __init__(self, handle: Any) -> None:
@@ -145,13 +136,7 @@ class Timer:
 
 
 class Timers:
-    """Calls functions at given times of the reactor's clock, all with a single timer watcher.
-
-    Args:
-        handle: the Flux handle
-        clock (Clock): the reactor's time
-        errors (ErrorReporter): reports exceptions of functions
-    """
+    """Calls functions at given times of the reactor's clock, all with a single timer watcher."""
 
     def __init__(self, handle: Any, clock: Clock, errors: ErrorReporter) -> None:
         self._clock = clock
@@ -202,11 +187,7 @@ class Timers:
 
 
 class InstanceConfig:
-    """The instance's configuration, read at the first access.
-
-    Args:
-        handle: the Flux handle
-    """
+    """The instance's configuration, read at the first access."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -238,9 +219,6 @@ class ErrorReporter:
 
     On a real broker a running module that fails brings down the instance. So exceptions caused by
     an override or a peer are caught where they concern only one job or message, and reported here.
-
-    Args:
-        log: a BrokerLogger
 
     Attributes:
         count (int): the number of errors
@@ -317,10 +295,7 @@ def job_attributes(
     """Look up jobs in the job manager, and wait for the answers.
 
     Args:
-        handle: the Flux handle
-        jobids (list of int): the jobs
         names: some of ``jobspec`` (with updates applied), ``R`` and ``eventlog`` (a list of events)
-        log: a BrokerLogger, for unreadable data
 
     Yields:
         (jobid, dict by name, or None if the job's data is unreadable)
@@ -406,9 +381,6 @@ class Committer:
     nothing blocks on them.
 
     Args:
-        handle: the Flux handle
-        log: a BrokerLogger
-        now: returns the time, seconds since the epoch
         stop: ends the scheduler when the KVS has refused R for `KVS_TIMEOUT_S`; the next scheduler
             serves the jobs
 
@@ -454,7 +426,6 @@ class Committer:
         """Store `text` under `key`, then call ``done()``.
 
         Args:
-            key (str): KVS key
             text (str): JSON
         """
         self.accepted += 1
@@ -464,11 +435,8 @@ class Committer:
             self._arm(0.0)
 
     def put_now(self, key: str, text: str) -> None:
-        """Store `text` under `key`, and wait until it is stored.
-
-        Raises:
-            OSError: it was not stored, or not within `LAST_COMMIT_S`
-        """
+        """Store `text` under `key`, and wait until it is stored. Raises OSError if it was not
+        stored, or not within `LAST_COMMIT_S`."""
         self._store([(key, text)]).wait_for(LAST_COMMIT_S).get()
 
     def _arm(self, delay: float) -> None:

@@ -86,7 +86,7 @@ def read_hello(entry: Any, now: float) -> tuple[dict[str, Any], list[str]]:
     """Return a job that holds resources from a response to ``sched-hello``.
 
     Only the id is needed to find its allocation. Other faulty keys get defaults: the job is not to
-    blame.
+    blame. Raises ValueError if there is no id.
 
     Args:
         entry: a response
@@ -94,9 +94,6 @@ def read_hello(entry: Any, now: float) -> tuple[dict[str, Any], list[str]]:
 
     Returns:
         (entry, names of its faulty keys)
-
-    Raises:
-        ValueError: there is no id
     """
     if not isinstance(entry, dict):
         raise ValueError(f"expected an object, got {entry!r}")
@@ -138,9 +135,6 @@ class SizeLimits:
         most_bytes (int): maximum size of the payload
         most_values (int): maximum number of values in it: elements of arrays, and members of
             objects
-
-    Attributes:
-        most_bytes, most_values: as given
     """
 
     def __init__(self, most_bytes: int, most_values: int) -> None:
@@ -148,11 +142,7 @@ class SizeLimits:
         self.most_values = most_values
 
     def check_bytes(self, msg: Any) -> None:
-        """Check the number of bytes.  O(1).
-
-        Raises:
-            TooLarge: the message has too many bytes
-        """
+        """Check the number of bytes.  O(1). Raises TooLarge if the message has too many bytes."""
         size = payload_size(msg)
         if size > self.most_bytes:
             raise TooLarge(
@@ -161,11 +151,8 @@ class SizeLimits:
             )
 
     def check(self, msg: Any) -> None:
-        """Check the numbers of bytes and values.  Microseconds for an ordinary message.
-
-        Raises:
-            TooLarge: the message is too large
-        """
+        """Check the numbers of bytes and values. Microseconds for an ordinary message. Raises
+        TooLarge if the message is too large."""
         self.check_bytes(msg)
         text = msg.payload_str
         if text is None or text.count(",") < self.most_values:
@@ -187,7 +174,6 @@ def read_alloc(msg: Any, limits: SizeLimits | None) -> tuple[int, dict[str, Any]
     `Unread` in place of the jobspec, so that the job is denied.
 
     Args:
-        msg (Message): the request
         limits (SizeLimits or None): None: the payload is already parsed
     """
     try:

@@ -47,11 +47,6 @@ class OddsPolicy(PolicyView, Protocol):
 class OddsService:
     """Computes odds of pending jobs, and compares each job's first forecast with its start.
 
-    Args:
-        policy (PolicyScheduler): the scheduler
-        projections (Projections): the scheduler's projections
-        annotator (Annotator): sends annotations
-
     Attributes:
         depth (int): number of pending jobs that are told odds; 0: nothing is learnt, and no query
             answered

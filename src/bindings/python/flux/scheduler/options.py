@@ -18,14 +18,12 @@ LEVELS = "emerg, alert, crit, err, warning, notice, info, debug"
 
 
 def parse_depth(text: Any, spelling: str | None = None) -> int | str:
-    """Parse a queue depth: a positive int, or "unlimited".
+    """Parse a queue depth: a positive int, or "unlimited". Raises ValueError if the value is
+    neither.
 
     Args:
         text (str or int): the value
         spelling (str): spelling of the argument, for the error
-
-    Raises:
-        ValueError: the value is neither
     """
     if text == "unlimited":
         return "unlimited"
@@ -42,33 +40,21 @@ def parse_depth(text: Any, spelling: str | None = None) -> int | str:
 
 
 def parse_most(name: str, text: str) -> int:
-    """Parse a maximum size of jobspecs.
-
-    Raises:
-        ValueError: the text is not a positive integer
-    """
+    """Parse a maximum size of jobspecs. Raises ValueError if the text is not a positive integer."""
     if text.isascii() and text.isdigit() and len(text) < 16 and int(text) > 0:
         return int(text)
     raise ValueError(f"{name}={text!r} is invalid: expected a positive integer")
 
 
 def parse_count(name: str, text: str) -> int:
-    """Parse a number of pending jobs.
-
-    Raises:
-        ValueError: the text is not a number
-    """
+    """Parse a number of pending jobs. Raises ValueError if the text is not a number."""
     if text.isascii() and text.isdigit():
         return int(text)
     raise ValueError(f"{name}={text!r} is invalid: expected a number of jobs, 0 for none")
 
 
 def parse_level(name: str) -> str:
-    """Parse a log level.
-
-    Raises:
-        ValueError: the level is unknown
-    """
+    """Parse a log level. Raises ValueError if the level is unknown."""
     level = name.lower()
     if level not in LEVELS.split(", "):
         raise ValueError(f"log-level={name!r} is invalid: expected one of {LEVELS}")
@@ -76,11 +62,8 @@ def parse_level(name: str) -> str:
 
 
 def parse_pool_class(uri: str) -> Any:
-    """Load the pool class of a URI.
-
-    Raises:
-        ValueError: it cannot be loaded, or is not a pool class
-    """
+    """Load the pool class of a URI. Raises ValueError if it cannot be loaded, or is not a pool
+    class."""
     found = _pool_class_from_uri(uri)
     if found is None:
         raise ValueError(f"pool-class={uri!r}: could not load pool class")
@@ -88,18 +71,13 @@ def parse_pool_class(uri: str) -> Any:
 
 
 def take_options(scheduler: Any, args: tuple[str, ...]) -> list[str]:
-    """Set the options common to all schedulers.
+    """Set the options common to all schedulers. Return the other arguments, for subclasses. Raises
+    ValueError if an argument has a bad value.
 
     Args:
         scheduler (Scheduler): its ``queue_depth``, ``pool_class``, ``pool_options``,
             ``jobspec_bytes``, ``jobspec_values`` and log are set
         args (tuple of str): the module arguments
-
-    Returns:
-        list of str: the other arguments, for subclasses
-
-    Raises:
-        ValueError: an argument has a bad value
     """
     rest = []
     for arg in args:

@@ -98,7 +98,6 @@ class PassRunner:
     """Runs a pass: a function that returns, or a generator stepped once per reactor turn.
 
     Args:
-        handle: the Flux handle
         begin: begins a pass; if it returns a generator, that is stepped
         before: called before each step
         stepped: called after each step, before any other event
@@ -265,12 +264,7 @@ class Passes:
     """Calls a policy's ``schedule()`` and ``forecast()`` at the right times.
 
     Args:
-        handle: the Flux handle
-        requests (Requests): the table of requests, and the queue
-        clock (Clock): the reactor's time
         stopwatch: returns seconds, to time passes
-        pace (Pace): delay of passes
-        errors (ErrorReporter): receives failures
         schedule: begins a pass
         look_ahead: begins a forecast; None if there is none
         start: called to request a pass; by default it calls `begin`
@@ -279,7 +273,6 @@ class Passes:
     Attributes:
         events (int): number of events so far
         main, forecasts (PassRunner): run passes and forecasts
-        pace (Pace): as given
         changed: called when a pass was requested or has ended; may be None
         completed: ``completed(events)`` is called when a pass is completed that began after
             `events` events; may be None
@@ -478,12 +471,8 @@ class Quiescence:
     any more.
 
     Args:
-        handle: the Flux handle
-        passes (Passes): determines whether all is decided
-        commits (Committer): determines whether all is stored
         running: returns the number of jobs that hold resources, for the answer
         limit: returns the maximum number of open requests, or None
-        errors (ErrorReporter): receives failures
     """
 
     def __init__(

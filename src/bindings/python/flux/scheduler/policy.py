@@ -88,7 +88,6 @@ def _answered_by(
     """Return the handler of a request that is answered in steps.
 
     Args:
-        topic: topic of the request
         question: maps the scheduler to the function that computes the answer
         guests: whether guests may send it, not only callers that see all (`messages.sees_all`)
     """
@@ -268,10 +267,7 @@ class PolicyScheduler(Scheduler):
         """Parse ``order=queue|strict``; sets `by_queue`.
 
         By queue, a limited queue depth could hide the jobs of one queue behind another's, so it is
-        unlimited unless given.
-
-        Raises:
-            ValueError: the value is neither
+        unlimited unless given. Raises ValueError if the value is neither.
         """
         for value in self.take_argument("order"):
             if value not in ("queue", "strict"):

@@ -79,11 +79,7 @@ def is_pool_class(found: Any) -> bool:
 
 
 def check_pool_class(found: Any) -> Any:
-    """Return `found`, if it is a pool class.
-
-    Raises:
-        ValueError: it is not a pool class
-    """
+    """Return `found`, if it is a pool class. Raises ValueError if it is not a pool class."""
     if not is_pool_class(found):
         raise ValueError(
             f"pool_class must be a ResourcePool or ResourcePoolImplementation subclass, got {found!r}"
@@ -130,11 +126,8 @@ def _named_by_constructor(cls: Any) -> set[str]:
 
 
 def make_pool(scheduler: Any, R: dict[str, Any]) -> ResourcePool:
-    """Make the pool for inventory `R` (an R dict, RFC 20).
-
-    Raises:
-        ValueError: the class cannot use this R
-    """
+    """Make the pool for inventory `R` (an R dict, RFC 20). Raises ValueError if the class cannot
+    use this R."""
     cls = choose(scheduler, R)
     known = known_options(cls, R.get("version"))
     options = {}
@@ -186,9 +179,6 @@ def apply_update(
     A step that fails, or that the pool does not support, is reported, and the others are applied.
 
     Args:
-        pool (ResourcePool): the scheduler's pool
-        update (dict): the response
-        log: a BrokerLogger
         warned (set): unsupported operations already warned about
 
     Returns:
@@ -287,7 +277,6 @@ class RequestParser:
         Costs about a microsecond per hundred bytes of a jobspec that was parsed before.
 
         Args:
-            jobspec (dict): the job's jobspec
             read: returns the jobspec again; if given, the request need not keep it, which saves
                 most of the memory of a pending job
 
@@ -344,9 +333,6 @@ class RequestFacts:
 
     Jobs come in series with equal requests, so answers are cached by shape. Each method costs a
     look-up for all jobs of a shape but the first.
-
-    Args:
-        pool: returns the scheduler's pool
     """
 
     def __init__(self, pool: Callable[[], ResourcePool]) -> None:

@@ -73,11 +73,8 @@ class ComparableOrder:
         self._some: Any = None  # the key of some job, to compare others with
 
     def __call__(self, job: PendingJob) -> Any:
-        """Return the sort key of a job.
-
-        Raises:
-            TypeError: the key does not compare with others
-        """
+        """Return the sort key of a job. Raises TypeError if the key does not compare with
+        others."""
         order = self._order(job)
         try:
             if self._some is None:
@@ -427,7 +424,6 @@ class Backlog(PendingQueue):
         """Let in a group of jobs that a rule had set apart: the next walk includes them.  O(1).
 
         Args:
-            group (JobGroup): the jobs
             now (float): seconds since the epoch
         """
         if group not in self.apart:
@@ -578,7 +574,6 @@ class Backlog(PendingQueue):
         """Note that `job` cannot start at present.
 
         Args:
-            job (PendingJob): the job
             alike (bool): whether jobs behind it with its signature and at least its limit cannot
                 start either: this walk skips them
             limit (float): a limit shorter than the job's that is already too long, in seconds
@@ -612,7 +607,6 @@ class Backlog(PendingQueue):
         the pass.
 
         Args:
-            clock: returns the time
             promises (PromisedJobs): the promised jobs, and those that may be promised a start
 
         Yields:

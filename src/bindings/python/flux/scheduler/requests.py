@@ -103,11 +103,7 @@ class AllocRequest:
         return jobspec
 
     def _answer(self, event: str) -> None:
-        """Record the answer.
-
-        Raises:
-            IllegalMove: the request was already answered
-        """
+        """Record the answer. Raises IllegalMove if the request was already answered."""
         if self.state != OPEN:
             raise IllegalMove(
                 f"job {self.jobid}: {event} of a request that is {self.state}: it is answered once"
@@ -541,7 +537,6 @@ class Requests:
     All operations are O(1), except `job_of` with a policy's own queue.
 
     Args:
-        queue (PendingQueue): the queue of pending jobs
         order: returns the `PendingJob.order` of a job; None: by priority
         failed: ``failed(request, R, error)`` is called when a success could not be sent; None: the
             error is raised
@@ -550,7 +545,6 @@ class Requests:
         to_sweep (list): jobs with answered requests that may still be in the queue
         on_answer: ``on_answer(jobid, event)`` is called when a request is answered; `event` is
             "success", "deny" or "cancel". May be None
-        order, failed: as given
     """
 
     def __init__(
@@ -597,11 +591,8 @@ class Requests:
         return self._states.get(jobid) == RUNNING
 
     def move(self, jobid: int, event: str) -> None:
-        """Apply an event to a job's state.
-
-        Raises:
-            IllegalMove: the event is impossible in this state
-        """
+        """Apply an event to a job's state. Raises IllegalMove if the event is impossible in this
+        state."""
         before = self._states.get(jobid, UNKNOWN)
         try:
             after = JOB.next[before, event]

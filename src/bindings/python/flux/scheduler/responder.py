@@ -25,7 +25,6 @@ def served_by(
     does not propagate.
 
     Args:
-        topic (str): topic of the request
         answer: ``answer(scheduler, msg)`` sends the answer
         prefix (bool): whether the module's name precedes the topic
         guests (bool): whether guests may send it
@@ -45,8 +44,6 @@ class Responder:
     """Serves requests.
 
     Args:
-        handle: the Flux handle
-        errors (ErrorReporter): receives bugs
         limits (SizeLimits): limits on messages; None: they are already checked
     """
 

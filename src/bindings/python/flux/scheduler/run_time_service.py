@@ -58,13 +58,9 @@ def ask_for_ended_jobs(
     next two minutes.
 
     Args:
-        handle: the Flux handle
         since (float): the time, seconds since the epoch
         attributes: attributes to query
         learn: called with the jobs, the last to end first; not called on failure
-        call_at: ``call_at(when, function)`` calls a function at a time
-        now: returns the time, seconds since the epoch
-        errors (ErrorReporter): receives errors
         retry (float): seconds until the next query if there is no job-list
     """
 
@@ -95,13 +91,8 @@ class RunTimeService:
     """Learns the run times of jobs, from ``job-list`` if there is one.
 
     Args:
-        handle: the Flux handle
-        checkpoints (Checkpoints): stores the run times
         told: ``told(job, run, result)`` is called for each ended job; see `PolicyScheduler.ended`
         is_overridden (bool): whether a policy overrides that
-        call_at: ``call_at(when, function)`` calls a function at a time
-        now: returns the time, seconds since the epoch
-        errors (ErrorReporter): receives errors
 
     Attributes:
         predictions (PredictionScore): accuracy of predictions

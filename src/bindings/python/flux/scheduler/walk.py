@@ -138,11 +138,8 @@ class OrderedJobs:
         return blocks[number + 1][0][2] if number + 1 < len(blocks) else None
 
     def add(self, entry: Entry) -> int:
-        """Add a job with its place (`entry_of`).
-
-        Returns:
-            index of its block; -1 if that was divided
-        """
+        """Add a job with its place (`entry_of`). Return the index of its block; -1 if that was
+        divided."""
         self.count += 1
         at = len(self._blocks) - 1
         block = self._blocks[at]
@@ -159,11 +156,7 @@ class OrderedJobs:
         return -1
 
     def remove(self, job: PendingJob) -> int:
-        """Remove a job.
-
-        Returns:
-            index of its block; -1 if that is gone
-        """
+        """Remove a job. Return the index of its block; -1 if that is gone."""
         self.count -= 1
         place = (job.order, job.jobid)
         at = self._block(place) if len(self._blocks) > 1 else 0
@@ -276,11 +269,7 @@ class JobGroup(OrderedJobs):
 
 
 class RoomIndex:
-    """The groups of jobs in a backlog, by the needs of a node or slot and their number.
-
-    Args:
-        pool: returns the scheduler's pool
-    """
+    """The groups of jobs in a backlog, by the needs of a node or slot and their number."""
 
     def __init__(self, pool: Callable[[], ResourcePoolImplementation]) -> None:
         self._pool = pool
@@ -415,7 +404,6 @@ class Walk:
     """A walk over a backlog.
 
     Args:
-        backlog (Backlog): the queue
         promises (PromisedJobs): the promises; None: there are none
         freed (bool): whether resources were freed since the last walk; otherwise only newcomers are
             examined

@@ -212,10 +212,7 @@ class BackfillInOrder(Backfilling):
 
         A job that arrives ahead of promised ones takes precedence: their promises are revoked, and
         made anew behind it. A job that returns from a deferral does not. Nor may an open promise
-        block a job ahead of it.
-
-        Returns:
-            whether the job has left the queue
+        block a job ahead of it. Return whether the job has left the queue.
         """
         if job not in self.promises:
             others = self.promised_after(job)

@@ -64,11 +64,8 @@ class LatestStarts:
         return getattr(job, "jobid", job) in self._times
 
     def when(self, job: PendingJob) -> float:
-        """Return the latest start of a job, seconds since the epoch.
-
-        Raises:
-            KeyError: the job has none
-        """
+        """Return the latest start of a job, seconds since the epoch. Raises KeyError if the job has
+        none."""
         return self._times[job.jobid][0]
 
     def make(self, job: PendingJob, when: float) -> None:

@@ -91,9 +91,7 @@ class JobRanks:
     """The ranks of pending jobs, from the arguments ``rank=``, ``candidates=`` and ``predict=``.
 
     Args:
-        policy (Backfill): the scheduler
         base (type): the class whose methods implement the arguments, `Backfill`
-        errors (ErrorReporter): receives failures of a site's functions, once each
         check_owner (bool): see `flux.scheduler.site_code.read_code`
 
     Attributes:
@@ -131,11 +129,8 @@ class JobRanks:
             self.take("predict", policy.predict)
 
     def take(self, option: str, value: str) -> None:
-        """Parse an argument.
-
-        Raises:
-            ValueError: the value is invalid, or names an unreadable file
-        """
+        """Parse an argument. Raises ValueError if the value is invalid, or names an unreadable
+        file."""
         names = ["limits", *PREDICTIONS] if option == "predict" else list(RANKS)
         self._functions.pop(option, None)
         if value not in names:

@@ -99,7 +99,6 @@ class Projections:
     """Forks children of a scheduler to answer queries, one child at a time.
 
     Args:
-        policy (PolicyScheduler): the scheduler
         waits (bool): whether to wait for each child: in virtual time an answer must not depend on
             the machine's speed
 
@@ -123,15 +122,11 @@ class Projections:
     def ask(
         self, method: str, odds: bool = False, asked_by: Caller | None = None, **arguments: Any
     ) -> Generator[float, None, dict[str, Any]]:
-        """Query a `Player`. Arguments are those of `Question`.
+        """Query a `Player`. Arguments are those of `Question`. Return the answer. Raises
+        ProjectionFailed if there is no answer.
 
         Yields:
             seconds after which to continue
-        Returns:
-            the answer
-
-        Raises:
-            ProjectionFailed: there is no answer
         """
         question = Question(method, odds, asked_by, **arguments)
         guest = question.turn_of

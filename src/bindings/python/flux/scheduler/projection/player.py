@@ -121,7 +121,6 @@ class Player:
 
         Args:
             most (int): number of jobs
-            jobid (int): the given job
             patient (bool): whether to give up no job for its wait
 
         Returns:

@@ -78,7 +78,6 @@ class VirtualFuture:
     """The future of a request that is answered at once.
 
     Args:
-        time (VirtualTime): calls the callbacks
         error (int): an errno; 0 for success
     """
 
@@ -92,11 +91,7 @@ class VirtualFuture:
         return self
 
     def get(self) -> dict[str, Any]:
-        """Return an empty answer.
-
-        Raises:
-            OSError: the request failed
-        """
+        """Return an empty answer. Raises OSError if the request failed."""
         if self._error:
             raise OSError(self._error, os.strerror(self._error))
         return {}

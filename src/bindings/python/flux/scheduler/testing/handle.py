@@ -122,10 +122,6 @@ def _bindings_handle(name: str) -> tuple[Any, tuple[Any, ...]]:
 class FakeHandle(Flux):
     """The handle of a scheduler in a `FakeInstance`.
 
-    Args:
-        instance: its instance
-        name: the module's name
-
     Attributes:
         watchers (set): the active watchers
         stopped (int): None while its reactor runs, then 0, or -1 after an error
@@ -247,11 +243,7 @@ class FakeHandle(Flux):
         self.instance.log.append((level, text))
 
     def attr_get(self, name: str) -> str:
-        """Return a broker attribute.
-
-        Raises:
-            FileNotFoundError: there is no such attribute
-        """
+        """Return a broker attribute. Raises FileNotFoundError if there is no such attribute."""
         try:
             return self.instance.attributes[name]
         except KeyError:
@@ -272,11 +264,8 @@ class FakeHandle(Flux):
     # -- functions of the bindings that take a handle (flux.scheduler.host) ------------
 
     def kvs_get(self, key: str) -> Any:
-        """Return the value of a key: parsed as JSON if possible, else the text.
-
-        Raises:
-            FileNotFoundError: the key does not exist
-        """
+        """Return the value of a key: parsed as JSON if possible, else the text. Raises
+        FileNotFoundError if the key does not exist."""
         text = self.instance.kvs.values.get(key)
         if text is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))

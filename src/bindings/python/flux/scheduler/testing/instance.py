@@ -486,13 +486,10 @@ class FakeInstance:
 
 
 def find_module(policy: Any) -> Path:
-    """Return the file of a module.
+    """Return the file of a module. Raises FileNotFoundError if the file does not exist.
 
     Args:
         policy: a path, or the name of a scheduler of the library
-
-    Raises:
-        FileNotFoundError: the file does not exist
     """
     path = Path(policy)
     if len(path.parts) == 1 and not path.suffix:

@@ -300,9 +300,6 @@ class JobManager(FakeService):
     """``job-manager``: sends requests for pending jobs to the scheduler, up to its maximum; a job
     of higher priority than one that the scheduler has takes that one's place.
 
-    Args:
-        instance: its instance
-
     Attributes:
         hello_request (dict): the scheduler's hello request, or None
         hello_error (tuple): errno and text to refuse hello with, or None

@@ -99,11 +99,8 @@ class Reactor(DirectReactor):
     # -- turning -----------------------------------------------------------------------------------
 
     def run_until_idle(self) -> None:
-        """Turn until no event is due without time passing.
-
-        Raises:
-            RuntimeError: events do not end
-        """
+        """Turn until no event is due without time passing. Raises RuntimeError if events do not
+        end."""
         self._poll()
         first = self.turns
         while not self.is_idle():
@@ -131,11 +128,7 @@ class Reactor(DirectReactor):
 
     def switch_to_hub(self) -> None:
         """Process one event of a service, and advance the time if necessary: the scheduler waits
-        for an answer.
-
-        Raises:
-            RuntimeError: no service will answer
-        """
+        for an answer. Raises RuntimeError if no service will answer."""
         for place, (endpoint, item) in enumerate(self.ready):
             if not isinstance(endpoint, _Door):
                 del self.ready[place]

@@ -26,7 +26,6 @@ class FakeService(Peer):
     """A service of the instance.
 
     Args:
-        instance: its instance
         name: first word of its topics
         methods: rest of a topic -> function of the request, which answers with `respond`, or raises
             OSError to refuse
@@ -66,7 +65,6 @@ class ResourceService(FakeService):
     """``resource``: sends the scheduler its resources and all changes (RFC 28).
 
     Args:
-        instance: its instance
         R: the inventory (RFC 20)
         up: the ranks that are up (an idset); None: all
 
@@ -207,11 +205,8 @@ class JobInfo(FakeService):
         return None
 
     def answer_attributes(self, service: FakeService, msg: Message) -> None:
-        """Answer ``job-manager.getattr``.
-
-        Raises:
-            OSError: the job is unknown, or has no such attribute
-        """
+        """Answer ``job-manager.getattr``. Raises OSError if the job is unknown, or has no such
+        attribute."""
         payload = msg.payload
         answer = {name: self._value(payload["id"], name) for name in payload["attrs"]}
         for name, value in answer.items():
