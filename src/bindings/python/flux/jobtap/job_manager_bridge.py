@@ -30,7 +30,7 @@ from flux.jobtap import (
     thread_guard,
     validation,
 )
-from flux.jobtap.callback_args import CallbackArgs
+from flux.jobtap.callbacks import CallbackArgs, FrozenDict, FrozenList, read_answer
 from flux.jobtap.errors import (
     FAILURES,
     R_WITHOUT_BYPASS,
@@ -41,8 +41,6 @@ from flux.jobtap.errors import (
     describe_for_log,
     trace,
 )
-from flux.jobtap.frozen_json import FrozenDict, FrozenList
-from flux.jobtap.handlers import read_answer
 from flux.jobtap.perilogs import Perilog, Perilogs
 from flux.jobtap.plugin import Plugin, service_name
 from flux.jobtap.plugin_handle import PluginHandle, drop_future

@@ -45,6 +45,7 @@ from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import hello, host, messages
 from flux.scheduler.attributes import printable
 from flux.scheduler.checkpoint import Checkpoint, Checkpoints
+from flux.scheduler.messages import Responder, served_by
 from flux.scheduler.misspelled import misspelled, overridden
 from flux.scheduler.options import checking_arguments, parse_depth, take_options
 from flux.scheduler.passes import Pace, Passes, Quiescence
@@ -57,7 +58,6 @@ from flux.scheduler.pools import (
 )
 from flux.scheduler.queue import ComparableOrder, PendingQueue
 from flux.scheduler.requests import AllocRequest, PendingJob, Requests, RunningJob
-from flux.scheduler.responder import Responder, served_by
 
 #: Collections of Python's middle generation between two full ones. A full one visits every pending
 #: job, 100 ms for about ten thousand, and frees nothing: jobs leave no cycles.

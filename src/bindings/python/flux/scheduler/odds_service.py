@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from flux.scheduler.checkpoint import in_parts
 from flux.scheduler.decision import PolicyView
 from flux.scheduler.projection.fork import ProjectionFailed
-from flux.scheduler.projection.odds import Calibration, JobOdds, Played
-from flux.scheduler.projection.run_shares import RunShares
+from flux.scheduler.projection.odds import Calibration, JobOdds, Played, RunShares
 
 if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoint

@@ -33,8 +33,9 @@ from flux.scheduler.base import Scheduler
 from flux.scheduler.decision import JOBS_PER_TURN, Decision, Planning, QueueOrder
 from flux.scheduler.disclosure import behind, is_private
 from flux.scheduler.forecasts import Annotator, Forecasts
-from flux.scheduler.history import RunTimes
+from flux.scheduler.history import RunTimes, RunTimeService
 from flux.scheduler.host import InstanceConfig, job_attributes
+from flux.scheduler.messages import served_by
 from flux.scheduler.misspelled import misspelled
 from flux.scheduler.odds_service import KEY as ODDS_KEY
 from flux.scheduler.odds_service import SAVE_INTERVAL_S as ODDS_SAVE_INTERVAL_S
@@ -48,10 +49,8 @@ from flux.scheduler.query.source import QuerySource
 from flux.scheduler.queue import Backlog
 from flux.scheduler.requests import RunningJob
 from flux.scheduler.reservations.rule import ReservationRule
-from flux.scheduler.responder import served_by
 from flux.scheduler.rule_answers import WrongAnswer, check_answers
 from flux.scheduler.rule_host import RuleHost, signature_of
-from flux.scheduler.run_time_service import RunTimeService
 from flux.scheduler.site_policy import RULES
 from flux.scheduler.site_policy.fairshare import FairShareRule
 from flux.scheduler.site_policy.holdings import Holdings
@@ -281,7 +280,7 @@ class PolicyScheduler(Scheduler):
     @property
     def history(self) -> RunTimes:
         """The run times of ended jobs, collected since the first access. They are kept across
-        reloads and restarts (`flux.scheduler.run_time_service`)."""
+        reloads and restarts (`flux.scheduler.history`)."""
         return self._run_times.history
 
     def predicted(self, job: PendingJob) -> float | None:

@@ -22,7 +22,7 @@ from flux.scheduler.command.formatting import format_duration, format_table
 from flux.scheduler.host import counted
 
 if TYPE_CHECKING:
-    from flux.scheduler.command.context import Context
+    from flux.scheduler.command.subcommand import Context
 
 #: Colours of node states. States are also written out, for the colour-blind.
 _COLOURS = {"allocated": "yellow", "free": "green", "reserved": "magenta", "down": "red"}

@@ -28,8 +28,8 @@ from math import inf, isnan, log2, log10, sqrt
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.scheduler.history import expected_run, narrow_to_wide, user_only
+from flux.scheduler.options import name_in_file
 from flux.scheduler.rule_host import HostedPolicy
-from flux.scheduler.site_code import name_in_file
 
 if TYPE_CHECKING:
     from flux.scheduler.history import PredictionScore, RunTimes
@@ -92,7 +92,7 @@ class JobRanks:
 
     Args:
         base (type): the class whose methods implement the arguments, `Backfill`
-        check_owner (bool): see `flux.scheduler.site_code.read_code`
+        check_owner (bool): see `flux.scheduler.options.read_code`
 
     Attributes:
         is_used (bool): whether jobs are examined in order of ranks

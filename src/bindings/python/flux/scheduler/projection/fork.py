@@ -13,9 +13,8 @@ import warnings
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from flux.scheduler.projection.odds import LEAST_PLAYS, MOST_WITHOUT_START, PLAYS
+from flux.scheduler.projection.odds import LEAST_PLAYS, MOST_WITHOUT_START, PLAYS, Draws
 from flux.scheduler.projection.player import DRAWN_PLAY_SECONDS, PLAY_SECONDS, Player
-from flux.scheduler.projection.run_shares import Draws
 
 if TYPE_CHECKING:
     from flux.scheduler.projection.player import ProjectedPolicy

@@ -16,7 +16,7 @@ from flux.scheduler.projection.virtual_host import VirtualHandle, VirtualTime
 
 if TYPE_CHECKING:
     from flux.scheduler.admission_control import AdmissionControl
-    from flux.scheduler.projection.run_shares import Draws, RunShares
+    from flux.scheduler.projection.odds import Draws, RunShares
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import RunningJob
 

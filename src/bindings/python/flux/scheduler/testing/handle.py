@@ -31,7 +31,7 @@ from flux_engine.kernel.message import (
 )
 
 if TYPE_CHECKING:
-    from flux.scheduler.testing.view import InstanceView
+    from flux.scheduler.testing.reactor import InstanceView
 
 __all__ = [
     "EVENT", "REQUEST", "RESPONSE", "ROLE_OWNER", "ROLE_USER", "FakeFuture", "FakeHandle", "FakeMessage", "FakeTransaction",

@@ -19,7 +19,7 @@ from flux_engine.job_manager.sched import Sched
 from flux_engine.kernel.message import FLAG_NORESPONSE, REQUEST, Message, payload_text
 
 if TYPE_CHECKING:
-    from flux.scheduler.testing.view import InstanceView
+    from flux.scheduler.testing.reactor import InstanceView
     from flux_engine.kernel.reactor import Call
 
 

@@ -8,7 +8,7 @@ runs.
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Protocol
 
 from flux_engine.kernel import clock as engine_clock
 from flux_engine.kernel import reactor
@@ -175,3 +175,34 @@ class SchedulerTask(Listener):
 
     def guard(self, function: Callable[..., Any], *args: Any) -> None:
         function(*args)
+
+
+class InstanceView(Protocol):
+    """The interface of a `FakeInstance` for its parts."""
+
+    attributes: dict[str, str]
+    config: dict[str, Any]
+    jobs: dict[int, Any]
+    log: list[tuple[int, str]]
+    services: dict[str, Any]
+    start_time: float
+
+    @property
+    def reactor(self) -> Reactor: ...
+
+    @property
+    def resource(self) -> Any: ...
+
+    @property
+    def job_info(self) -> Any: ...
+
+    @property
+    def kvs(self) -> Any: ...
+
+    def now(self) -> float: ...
+
+    def publish(self, topic: str, payload: Any) -> None: ...
+
+    def request(self, topic: str, payload: Any) -> Any: ...
+
+    def scheduler_stops(self) -> None: ...

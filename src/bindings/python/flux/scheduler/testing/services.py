@@ -19,7 +19,7 @@ from flux_engine.kernel.direct import Peer
 from flux_engine.kernel.message import Message, payload_text
 
 if TYPE_CHECKING:
-    from flux.scheduler.testing.view import InstanceView
+    from flux.scheduler.testing.reactor import InstanceView
 
 
 class FakeService(Peer):
