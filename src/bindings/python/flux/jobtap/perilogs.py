@@ -21,34 +21,24 @@ FAILED = 1 << 8
 
 
 class Perilog(NamedTuple):
-    """An open prolog or epilog.
-
-    Attributes:
-        kind (str): ``prolog`` or ``epilog``
-        description (str): its description in the job's eventlog
-        if_removed (int): wait status to report if the plugin is removed
-    """
+    """An open prolog or epilog."""
 
     id: int
-    kind: str
-    description: str
-    if_removed: int
+    kind: str  # ``prolog`` or ``epilog``
+    description: str  # its description in the job's eventlog
+    if_removed: int  # wait status to report if the plugin is removed
 
 
 class Perilogs:
-    """The open prologs and epilogs of one plugin.
-
-    Args:
-        finish: ``finish(perilog, status, note)`` finishes one in the plugin's place; `note` is the
-            text of an accompanying job exception, or None
-        log: ``log(text)`` writes a line to the log
-    """
+    """The open prologs and epilogs of one plugin."""
 
     def __init__(
         self, finish: Callable[[Perilog, int, str | None], object], log: Callable[[str], object]
     ) -> None:
+        #: ``finish(perilog, status, note)`` finishes one in the plugin's place; `note` is the text
+        #: of an accompanying job exception, or None
         self._finish = finish
-        self._log = log
+        self._log = log  # ``log(text)`` writes a line to the log
         self._open: list[Perilog] = []
         # started by the running functions of the plugin, innermost last
         self._started: list[list[Perilog]] = []

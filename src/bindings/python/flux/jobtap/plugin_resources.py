@@ -107,15 +107,7 @@ def no_answer(topic: str, seconds: float) -> OSError:
 
 
 class PluginResources:
-    """The watchers and futures of one plugin.
-
-    Args:
-        report: ``report(where, exc)`` logs a callback's exception
-        enter: ``enter()`` returns a context manager for the call of a callback
-
-    Attributes:
-        ended (bool): whether the plugin was removed
-    """
+    """The watchers and futures of one plugin."""
 
     def __init__(
         self,
@@ -124,12 +116,12 @@ class PluginResources:
         enter: Callable[[], Any] = nullcontext,
     ) -> None:
         self.name = name
-        self._report = report
-        self._enter = enter
+        self._report = report  # ``report(where, exc)`` logs a callback's exception
+        self._enter = enter  # ``enter()`` returns a context manager for the call of a callback
         self._watchers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._futures: weakref.WeakSet[Any] = weakref.WeakSet()
         self._thread = get_ident()
-        self.ended = False
+        self.ended = False  # whether the plugin was removed
 
     def check(self) -> None:
         """Check that the plugin may make a call now.

@@ -296,16 +296,12 @@ class OrderSource(Protocol):
 
 
 class QueueOrder:
-    """Determines which jobs wait for which, and their turns.
-
-    Args:
-        events: returns a number that grows with every event
-    """
+    """Determines which jobs wait for which, and their turns."""
 
     def __init__(self, source: OrderSource, queue: PendingQueue, events: Callable[[], int]) -> None:
         self._source = source
         self._queue = queue
-        self._events = events
+        self._events = events  # returns a number that grows with every event
         #: the result of `heads`, and the state for which it was found
         self._heads: list[tuple[PendingJob, int]] = []
         self._found_of: Any = None

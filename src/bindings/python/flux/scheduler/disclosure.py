@@ -11,17 +11,11 @@ from typing import Any, Dict, NamedTuple, Protocol
 
 
 class Fields(NamedTuple):
-    """The fields of an object in an answer, by permitted readers: names separated by spaces.
+    """The fields of an object in an answer, by permitted readers: names separated by spaces."""
 
-    Attributes:
-        everyone: for any user, even in private mode (``access.private-mode``)
-        guests: for any user, unless in private mode
-        owner: for the instance owner and admins, and the user that the object belongs to
-    """
-
-    everyone: str
-    guests: str = ""
-    owner: str = ""
+    everyone: str  # for any user, even in private mode (``access.private-mode``)
+    guests: str = ""  # for any user, unless in private mode
+    owner: str = ""  # for the instance owner and admins, and the user that the object belongs to
 
     def shown(self, private: bool) -> frozenset[str]:
         """Return the fields shown to a guest."""
@@ -89,13 +83,9 @@ class Reader(Protocol):
 
 
 class JobOwner(NamedTuple):
-    """Reader of the fields that Flux shows with a job in private mode.
+    """Reader of the fields that Flux shows with a job in private mode."""
 
-    Attributes:
-        userid (int or None): the job's user
-    """
-
-    userid: int | None
+    userid: int | None  # the job's user
 
     @property
     def private(self) -> bool:

@@ -65,12 +65,7 @@ class _Told:
 
 
 class Annotator:
-    """Sends estimates and reasons at the right time.
-
-    Args:
-        forecast: called when postponed annotations may be sent
-        wanted (bool): whether estimates and reasons have a reader
-    """
+    """Sends estimates and reasons at the right time."""
 
     def __init__(
         self,
@@ -81,9 +76,9 @@ class Annotator:
         wanted: bool,
     ) -> None:
         self._clock = clock
-        self._forecast = forecast
+        self._forecast = forecast  # called when postponed annotations may be sent
         self._errors = errors
-        self.is_wanted = wanted
+        self.is_wanted = wanted  # whether estimates and reasons have a reader
         self.told: dict[int, _Told] = {}  # by job id
         #: heap of (time, number, job): ends of quiet times. A job that requested again is there
         #: twice; the entries compare only within one order of the queue.

@@ -198,15 +198,10 @@ def _R_from_kvs(handle: Any, jobid: int) -> dict[str, Any]:
 
 
 class Departed(NamedTuple):
-    """A running job's resources on ranks that have left the pool.
+    """A running job's resources on ranks that have left the pool."""
 
-    Attributes:
-        ranks (str): the ranks, as an idset
-        R (dict): its resources there
-    """
-
-    ranks: str
-    R: dict[str, Any]
+    ranks: str  # the ranks, as an idset
+    R: dict[str, Any]  # its resources there
 
 
 class Hello:
@@ -215,13 +210,6 @@ class Hello:
     A job whose resources cannot be taken over gets a ``scheduler-restart`` exception: its resources
     must be returned rather than be allocated twice. Until then those known to the pool stay
     allocated. Other jobs are unaffected.
-
-    Args:
-        enter: ``enter(jobid, priority, userid, t_submit, R)`` marks R as allocated
-
-    Attributes:
-        jobs (dict): job id -> job taken over (`RunningJob`)
-        lost (dict): job id -> resources on ranks that have left the pool (`Departed`)
     """
 
     def __init__(
@@ -229,9 +217,10 @@ class Hello:
     ) -> None:
         self.handle = handle
         self.pool = pool
-        self.enter = enter
+        self.enter = enter  # ``enter(jobid, priority, userid, t_submit, R)`` marks R as allocated
         self.errors = errors
-        self.jobs: dict[int, RunningJob] = {}
+        self.jobs: dict[int, RunningJob] = {}  # job id -> job taken over (`RunningJob`)
+        #: job id -> resources on ranks that have left the pool (`Departed`)
         self.lost: dict[int, Departed] = {}
 
     def take_over(self, jobs: list[dict[str, Any]]) -> None:

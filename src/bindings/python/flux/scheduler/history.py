@@ -206,18 +206,13 @@ class RunTimes:
 
 
 class PredictionScore:
-    """Accuracy of predictions, over ended jobs.
-
-    Attributes:
-        jobs (int): number of jobs with a prediction
-        underpredicted (int): number of those that ran longer
-        accuracy (float): sum over these jobs of the shorter time divided by the longer one; 1 for
-            each exact prediction (Tsafrir et al. 2007)
-    """
+    """Accuracy of predictions, over ended jobs."""
 
     def __init__(self) -> None:
-        self.jobs = 0
-        self.underpredicted = 0
+        self.jobs = 0  # number of jobs with a prediction
+        self.underpredicted = 0  # number of those that ran longer
+        #: sum over these jobs of the shorter time divided by the longer one; 1 for each exact
+        #: prediction (Tsafrir et al. 2007)
         self.accuracy = 0.0
 
     def compare(self, predicted: Any, limit: float, run: float) -> None:
@@ -311,15 +306,7 @@ def ask_for_ended_jobs(
 
 
 class RunTimeService:
-    """Learns the run times of jobs, from ``job-list`` if there is one.
-
-    Args:
-        told: ``told(job, run, result)`` is called for each ended job; see `PolicyScheduler.ended`
-        is_overridden (bool): whether a policy overrides that
-
-    Attributes:
-        predictions (PredictionScore): accuracy of predictions
-    """
+    """Learns the run times of jobs, from ``job-list`` if there is one."""
 
     def __init__(
         self,
@@ -332,8 +319,9 @@ class RunTimeService:
         errors: ErrorReporter,
     ) -> None:
         self._handle = handle
+        #: ``told(job, run, result)`` is called for each ended job; see `PolicyScheduler.ended`
         self._told = told
-        self._is_overridden = is_overridden
+        self._is_overridden = is_overridden  # whether a policy overrides that
         self._call_at = call_at
         self._now = now
         self._errors = errors
@@ -343,7 +331,7 @@ class RunTimeService:
         self._answers = False  # whether there is a job-list
         #: end of the last job with a known run time, seconds since the epoch
         self._through = 0.0
-        self.predictions = PredictionScore()
+        self.predictions = PredictionScore()  # accuracy of predictions
 
     @property
     def history(self) -> RunTimes:

@@ -64,26 +64,22 @@ class HostCapabilities:
 
     A handle's class declares them as attributes of these names. They are looked up on the class,
     since instances may look up unknown names elsewhere, with other exceptions.
-
-    Attributes:
-        stopwatch: returns seconds from an arbitrary origin, to time code. A host with an artificial
-            clock has its own, so that the speed of the machine does not affect decisions
-        wants_forecast (bool): whether estimates and reasons have a reader; false in a simulation of
-            starts
-        takes_objects (bool): whether the job manager is in this process and takes R as an object,
-            so that R need not be in a KVS
-        runs_later (bool): whether a test runs the reactor after the module's ``run()`` has returned
-        has_virtual_time (bool): whether the host has its own stopwatch
     """
 
     def __init__(self, handle: Any) -> None:
         host = type(handle)
+        #: returns seconds from an arbitrary origin, to time code. A host with an artificial clock
+        #: has its own, so that the speed of the machine does not affect decisions
         self.stopwatch: Callable[[], float] = (
             handle.stopwatch if hasattr(host, "stopwatch") else time.perf_counter
         )
-        self.has_virtual_time = hasattr(host, "stopwatch")
+        self.has_virtual_time = hasattr(host, "stopwatch")  # whether the host has its own stopwatch
+        #: whether estimates and reasons have a reader; false in a simulation of starts
         self.wants_forecast = getattr(host, "wants_forecast", True) is not False
+        #: whether the job manager is in this process and takes R as an object, so that R need not
+        #: be in a KVS
         self.takes_objects = getattr(host, "takes_objects", False) is True
+        #: whether a test runs the reactor after the module's ``run()`` has returned
         self.runs_later = getattr(host, "runs_later", False) is True
 
 
@@ -219,14 +215,11 @@ class ErrorReporter:
 
     On a real broker a running module that fails brings down the instance. So exceptions caused by
     an override or a peer are caught where they concern only one job or message, and reported here.
-
-    Attributes:
-        count (int): the number of errors
     """
 
     def __init__(self, log: Any) -> None:
         self.log = log
-        self.count = 0
+        self.count = 0  # the number of errors
 
     def report(self, text: str, error: BaseException | None = None, trace: bool = False) -> None:
         """Log an error at ``err``, and count it.
@@ -380,17 +373,11 @@ class Committer:
     Keys put during a commit join the next one: a burst of allocations costs a few commits, and
     nothing blocks on them.
 
-    Args:
-        stop: ends the scheduler when the KVS has refused R for `KVS_TIMEOUT_S`; the next scheduler
-            serves the jobs
-
     Attributes:
-        written (int): number of successful commits
         accepted, stored (int): numbers of keys accepted and stored so far; keys are stored in order
-        stores (bool): whether keys can be read back
     """
 
-    stores = True
+    stores = True  # whether keys can be read back
 
     def __init__(
         self,
@@ -402,8 +389,10 @@ class Committer:
         self.handle = handle
         self.log = log
         self.now = now
+        #: ends the scheduler when the KVS has refused R for `KVS_TIMEOUT_S`; the next scheduler
+        #: serves the jobs
         self.stop = stop
-        self.written = 0
+        self.written = 0  # number of successful commits
         self.accepted = 0
         self.stored = 0
         self._raw = True  # whether the bindings store text unchanged

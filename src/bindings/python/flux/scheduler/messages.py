@@ -136,16 +136,11 @@ _VALUE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|,', re.DOTALL)
 
 class SizeLimits:
     """Limits on the size of a message. Larger ones are refused before they are parsed: that would
-    block the scheduler, and take many times their size in memory.
-
-    Args:
-        most_bytes (int): maximum size of the payload
-        most_values (int): maximum number of values in it: elements of arrays, and members of
-            objects
-    """
+    block the scheduler, and take many times their size in memory."""
 
     def __init__(self, most_bytes: int, most_values: int) -> None:
-        self.most_bytes = most_bytes
+        self.most_bytes = most_bytes  # maximum size of the payload
+        #: maximum number of values in it: elements of arrays, and members of objects
         self.most_values = most_values
 
     def check_bytes(self, msg: Any) -> None:
@@ -265,16 +260,12 @@ def served_by(
 
 
 class Responder:
-    """Serves requests.
-
-    Args:
-        limits (SizeLimits): limits on messages; None: they are already checked
-    """
+    """Serves requests."""
 
     def __init__(self, handle: Any, errors: ErrorReporter, limits: SizeLimits | None) -> None:
         self._handle = handle
         self._errors = errors
-        self.limits = limits
+        self.limits = limits  # limits on messages; None: they are already checked
 
     def serve(self, msg: Any, serve: Callable[[], Any]) -> None:
         """Call `serve`; if it raises, answer `msg` with an error."""

@@ -44,24 +44,16 @@ class OddsPolicy(PolicyView, Protocol):
 
 
 class OddsService:
-    """Computes odds of pending jobs, and compares each job's first forecast with its start.
+    """Computes odds of pending jobs, and compares each job's first forecast with its start."""
 
-    Attributes:
-        depth (int): number of pending jobs that are told odds; 0: nothing is learnt, and no query
-            answered
-        tells (bool): whether jobs are annotated with odds
-        checkpoint (Checkpoint): the store; set before `load`
-        shares (RunShares): statistics of ended jobs
-        calibration (Calibration): statistics of started jobs
-    """
-
-    checkpoint: Checkpoint
+    checkpoint: Checkpoint  # the store; set before `load`
 
     def __init__(self, policy: OddsPolicy, projections: Projections, annotator: Annotator) -> None:
+        #: number of pending jobs that are told odds; 0: nothing is learnt, and no query answered
         self.depth = 0
-        self.tells = False
-        self.shares = RunShares()
-        self.calibration = Calibration()
+        self.tells = False  # whether jobs are annotated with odds
+        self.shares = RunShares()  # statistics of ended jobs
+        self.calibration = Calibration()  # statistics of started jobs
         self._policy = policy
         self._projections = projections
         self._annotator = annotator

@@ -27,23 +27,14 @@ class Pace:
 
     It keeps moving averages of the time between events and of the duration of a pass. While events
     arrive faster than passes can follow, the next pass is delayed by the average duration.
-
-    Args:
-        alpha (float): weight of a new sample, 0 to 1
-        longest (float): maximum delay, seconds
-
-    Attributes:
-        interval (float): average time between events, seconds
-        duration (float): average duration of a synchronous pass, seconds
-        delay (float): delay of the next pass, seconds
     """
 
     def __init__(self, alpha: float, longest: float) -> None:
-        self.alpha = alpha
-        self.longest = longest
-        self.interval = 0.0
-        self.duration = 0.0
-        self.delay = 0.0
+        self.alpha = alpha  # weight of a new sample, 0 to 1
+        self.longest = longest  # maximum delay, seconds
+        self.interval = 0.0  # average time between events, seconds
+        self.duration = 0.0  # average duration of a synchronous pass, seconds
+        self.delay = 0.0  # delay of the next pass, seconds
         self._last: float | None = None
 
     def event(self, now: float) -> None:
@@ -69,17 +60,12 @@ class Allowance:
 
     Estimates must not cost more than the scheduling itself, however deep the queue is, even while
     the clock stands still during a burst of events.
-
-    Args:
-        most (float): maximum number of saved steps
-        rate (float): steps per second
-        share (float): steps per event
     """
 
     def __init__(self, most: float, rate: float, share: float) -> None:
-        self.most = most
-        self.rate = rate
-        self.share = share
+        self.most = most  # maximum number of saved steps
+        self.rate = rate  # steps per second
+        self.share = share  # steps per event
         self._left = most
         self._last = 0.0
 
@@ -95,23 +81,7 @@ class Allowance:
 
 
 class PassRunner:
-    """Runs a pass: a function that returns, or a generator stepped once per reactor turn.
-
-    Args:
-        begin: begins a pass; if it returns a generator, that is stepped
-        before: called before each step
-        stepped: called after each step, before any other event
-        ended: ``ended(error, seconds)`` is called when the pass is over; `error` is its exception
-            or None; `seconds` its duration, or None for a generator
-        stopwatch: returns seconds, to time code
-        pause: ``pause(seconds)`` returns the seconds to wait after a step that took `seconds`
-
-    Attributes:
-        passes (int): number of completed passes
-        yields (int): number of yields of all passes
-        closed (int): number of passes closed before their end
-        armed (bool): whether a pass is to begin
-    """
+    """Runs a pass: a function that returns, or a generator stepped once per reactor turn."""
 
     def __init__(
         self,
@@ -123,16 +93,19 @@ class PassRunner:
         stopwatch: Callable[[], float],
         pause: Callable[[float], float] | None = None,
     ) -> None:
-        self.begin = begin
-        self.before = before
+        self.begin = begin  # begins a pass; if it returns a generator, that is stepped
+        self.before = before  # called before each step
+        #: ``ended(error, seconds)`` is called when the pass is over; `error` is its exception or
+        #: None; `seconds` its duration, or None for a generator
         self.ended = ended
-        self.stepped = stepped
-        self.stopwatch = stopwatch
+        self.stepped = stepped  # called after each step, before any other event
+        self.stopwatch = stopwatch  # returns seconds, to time code
+        #: ``pause(seconds)`` returns the seconds to wait after a step that took `seconds`
         self.pause = pause
-        self.passes = 0
-        self.yields = 0
-        self.closed = 0
-        self.armed = False
+        self.passes = 0  # number of completed passes
+        self.yields = 0  # number of yields of all passes
+        self.closed = 0  # number of passes closed before their end
+        self.armed = False  # whether a pass is to begin
         self._generator: types.GeneratorType[Any, Any, Any] | None = None
         self._running = False
         self._start_timer = handle.timer_watcher_create(0.0, self._start)
@@ -265,17 +238,10 @@ class Passes:
 
     Args:
         stopwatch: returns seconds, to time passes
-        schedule: begins a pass
         look_ahead: begins a forecast; None if there is none
-        start: called to request a pass; by default it calls `begin`
-        when_empty (bool): whether passes run while the queue is empty
 
     Attributes:
-        events (int): number of events so far
         main, forecasts (PassRunner): run passes and forecasts
-        changed: called when a pass was requested or has ended; may be None
-        completed: ``completed(events)`` is called when a pass is completed that began after
-            `events` events; may be None
     """
 
     def __init__(
@@ -295,12 +261,15 @@ class Passes:
         self.clock = clock
         self.pace = pace
         self.errors = errors
-        self.schedule = schedule
-        self.start = start
-        self.when_empty = when_empty
+        self.schedule = schedule  # begins a pass
+        self.start = start  # called to request a pass; by default it calls `begin`
+        self.when_empty = when_empty  # whether passes run while the queue is empty
+        #: called when a pass was requested or has ended; may be None
         self.changed: Callable[[], None] | None = None
+        #: ``completed(events)`` is called when a pass is completed that began after `events`
+        #: events; may be None
         self.completed: Callable[[int], None] | None = None
-        self.events = 0
+        self.events = 0  # number of events so far
         #: number of events when the current pass began, and when the last completed one did
         self._seen = 0
         self._passed = 0
@@ -433,31 +402,22 @@ SAME_ANSWERS_UNTIL_IDLE = 100
 
 
 class _Asker:
-    """A client waiting for quiescence, and its progress.
-
-    Attributes:
-        msg (Message): its request
-        events (int): number of events to be processed
-        keys (int or None): number of keys to be stored, once all is decided
-        sending (bool): whether the job manager may have more to send
-        heard: the job manager's last answer, and the number of answers
-        last (bool): whether this is the last query to the job manager
-        full: its answer when the maximum number of requests was open
-        again (bool): whether to query again when these are decided, since others may follow
-    """
+    """A client waiting for quiescence, and its progress."""
 
     __slots__ = ("msg", "events", "keys", "sending", "heard", "times", "last", "full", "again")
 
     def __init__(self, msg: Any, events: int) -> None:
         self.msg = msg
-        self.events = events
-        self.keys: int | None = None
-        self.sending = True
+        self.events = events  # number of events to be processed
+        self.keys: int | None = None  # number of keys to be stored, once all is decided
+        self.sending = True  # whether the job manager may have more to send
+        #: the job manager's last answer, and the number of answers
         self.heard: tuple[int, int] | None = None
         self.times = 0
-        self.last = False
+        self.last = False  # whether this is the last query to the job manager
+        #: its answer when the maximum number of requests was open
         self.full: tuple[int, int] | None = None
-        self.again = False
+        self.again = False  # whether to query again when these are decided, since others may follow
 
 
 class Quiescence:
@@ -469,10 +429,6 @@ class Quiescence:
     unsent or the maximum number is open, and then once more, since the answer may overtake the last
     request. In the second case all this is repeated once these are decided, until nothing changes
     any more.
-
-    Args:
-        running: returns the number of jobs that hold resources, for the answer
-        limit: returns the maximum number of open requests, or None
     """
 
     def __init__(
@@ -487,8 +443,8 @@ class Quiescence:
         self.handle = handle
         self.passes = passes
         self.commits = commits
-        self.running = running
-        self.limit = limit
+        self.running = running  # returns the number of jobs that hold resources, for the answer
+        self.limit = limit  # returns the maximum number of open requests, or None
         self.errors = errors
         self._askers: list[_Asker] = []
 

@@ -222,14 +222,10 @@ CACHE_ENTRY_BYTES = 256
 
 
 class Unread:
-    """Placeholder for a jobspec that was not parsed.
-
-    Args:
-        reason (str): the reason, for its user
-    """
+    """Placeholder for a jobspec that was not parsed."""
 
     def __init__(self, reason: str) -> None:
-        self.reason = reason
+        self.reason = reason  # the reason, for its user
 
 
 #: Names in a jobspec that are keys of tables, and their maximum length in characters.
@@ -258,13 +254,10 @@ class RequestParser:
     Its caches are bounded (`flux.resource.pool.remembered`), and hold neither jobspecs nor
     messages: the key is a digest, and requests are cached without their jobspec if they do not need
     it.
-
-    Args:
-        pool (ResourcePool): the pool; its ``parse_resource_request()`` does the work
     """
 
     def __init__(self, pool: ResourcePool) -> None:
-        self.pool = pool
+        self.pool = pool  # the pool; its ``parse_resource_request()`` does the work
         #: applies admission rules' changes to the request of a job that is not submitted: (request,
         #: jobspec) -> request
         self.as_queued: Callable[[Any, Any], Any] = lambda request, jobspec: request

@@ -62,14 +62,10 @@ def in_steps(
 
 class ComparableOrder:
     """A policy's own order, with checks: a value that does not compare with the others would break
-    the queue.
-
-    Args:
-        order: returns the sort key of a job
-    """
+    the queue."""
 
     def __init__(self, order: Callable[[PendingJob], Any]) -> None:
-        self._order = order
+        self._order = order  # returns the sort key of a job
         self._some: Any = None  # the key of some job, to compare others with
 
     def __call__(self, job: PendingJob) -> Any:

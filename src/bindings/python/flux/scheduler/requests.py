@@ -535,16 +535,6 @@ class Requests:
     """The table of open requests, and of the states of jobs.
 
     All operations are O(1), except `job_of` with a policy's own queue.
-
-    Args:
-        order: returns the `PendingJob.order` of a job; None: by priority
-        failed: ``failed(request, R, error)`` is called when a success could not be sent; None: the
-            error is raised
-
-    Attributes:
-        to_sweep (list): jobs with answered requests that may still be in the queue
-        on_answer: ``on_answer(jobid, event)`` is called when a request is answered; `event` is
-            "success", "deny" or "cancel". May be None
     """
 
     def __init__(
@@ -554,13 +544,17 @@ class Requests:
         failed: Callable[[AllocRequest, Any, Exception], None] | None = None,
     ) -> None:
         self.queue = queue
-        self.order = order
+        self.order = order  # returns the `PendingJob.order` of a job; None: by priority
         #: called with a job whose `order` raised on a change of priority
         self.order_failed: Callable[[PendingJob, Exception], None] = lambda job, error: None
         #: called with the id of a job denied or canceled: the pool may have allocated resources to
         #: it
         self.will_not_run: Callable[[int], None] = lambda jobid: None
+        #: ``failed(request, R, error)`` is called when a success could not be sent; None: the error
+        #: is raised
         self.failed = failed
+        #: ``on_answer(jobid, event)`` is called when a request is answered; `event` is "success",
+        #: "deny" or "cancel". May be None
         self.on_answer: Callable[[int, str], Any] | None = None
         #: called as ``on_queue(job, jobspec)`` before a job is queued; raises ValueError if it can
         #: never run
@@ -568,6 +562,7 @@ class Requests:
         self._open: dict[int, AllocRequest] = {}
         #: job id -> state, for jobs that are not unknown
         self._states: dict[int, str] = {}
+        #: jobs with answered requests that may still be in the queue
         self.to_sweep: list[PendingJob] = []
         #: length of the queue at the beginning of the current step, without jobs deferred since
         self._before = 0

@@ -39,29 +39,21 @@ class Bar(NamedTuple):
     """An occupation of ranks for some time.
 
     Attributes:
-        kind (str): ``running``, ``promised``, ``reserved`` or ``down``
-        label (str): the name of the job or reservation
         start, end (float): seconds since the epoch; infinity for an unknown end
-        nodes (int): number of ranks
     """
 
-    kind: str
-    label: str
+    kind: str  # ``running``, ``promised``, ``reserved`` or ``down``
+    label: str  # the name of the job or reservation
     start: float
     end: float
-    nodes: int
+    nodes: int  # number of ranks
 
 
 class Row(NamedTuple):
-    """Ranks with the same bars, or a bar whose ranks are not chosen yet.
+    """Ranks with the same bars, or a bar whose ranks are not chosen yet."""
 
-    Attributes:
-        name (str): the ranks, an idset; ``any N`` if not chosen
-        bars (tuple): of `Bar`
-    """
-
-    name: str
-    bars: tuple[Bar, ...]
+    name: str  # the ranks, an idset; ``any N`` if not chosen
+    bars: tuple[Bar, ...]  # of `Bar`
 
 
 class Chart:

@@ -44,17 +44,11 @@ def until_text(end: float | None, now: float, context: Context) -> str:
 
 class Subcommand:
     """A subcommand: it queries a service of the scheduler, and shows the answer or prints it as
-    JSON.
+    JSON."""
 
-    Attributes:
-        help (str): description for ``--help``
-        topic (str): topic of the request, without ``sched.``
-        has_head (bool): whether it prints tables, whose heads ``--no-header`` removes
-    """
-
-    help = ""
-    topic = ""
-    has_head = False
+    help = ""  # description for ``--help``
+    topic = ""  # topic of the request, without ``sched.``
+    has_head = False  # whether it prints tables, whose heads ``--no-header`` removes
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add its own options."""
@@ -93,26 +87,19 @@ CHANGES = ("reserve", "unreserve")
 
 
 class CommandError(Exception):
-    """An error that ends the command: printed on one line, with exit status 1.
-
-    Args:
-        errno: errno of a request that the scheduler refused
-    """
+    """An error that ends the command: printed on one line, with exit status 1."""
 
     def __init__(self, text: str, errno: int | None = None) -> None:
         super().__init__(text)
-        self.errno = errno
+        self.errno = errno  # errno of a request that the scheduler refused
 
 
 class Context:
-    """The context of a subcommand: connection to the instance, and time zone of the output.
-
-    Attributes:
-        zone (str): IANA name of the time zone for printed times
-    """
+    """The context of a subcommand: connection to the instance, and time zone of the output."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
+        #: IANA name of the time zone for printed times
         self.zone = "UTC" if options.utc else local_zone_name()
         self._handle: Any = None
 

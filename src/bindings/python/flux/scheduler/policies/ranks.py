@@ -92,11 +92,8 @@ class JobRanks:
 
     Args:
         base (type): the class whose methods implement the arguments, `Backfill`
-        check_owner (bool): see `flux.scheduler.options.read_code`
 
     Attributes:
-        is_used (bool): whether jobs are examined in order of ranks
-        has_candidates (bool): whether backfill candidates have their own order
         predicts (bool): whether run times are predicted
     """
 
@@ -109,14 +106,15 @@ class JobRanks:
     ) -> None:
         self._policy = policy
         self._errors = errors
-        self._check_owner = check_owner
+        self._check_owner = check_owner  # see `flux.scheduler.options.read_code`
         self._formulas = {"rank": RANKS["fcfs"], "candidates": RANKS["fcfs"]}
         self._functions: dict[str, Callable[..., Any]] = {}  # argument -> a site's function
         self._warned: set[str] = set()
         # first submission among all jobs ever pending here, seconds since the epoch
         self._first_submission = inf
         own = type(policy)
-        self.is_used = own.rank is not base.rank
+        self.is_used = own.rank is not base.rank  # whether jobs are examined in order of ranks
+        #: whether backfill candidates have their own order
         self.has_candidates = own.candidate_rank is not base.candidate_rank
         self.predicts = self._overrides = own.predicted is not base.predicted
         # whether the site's class overrides neither ranks nor run times

@@ -66,49 +66,37 @@ class Question:
     """A query about the future.
 
     Args:
-        method (str): a method of `Player`
-        odds (bool): whether to play it `PLAYS` times with drawn run times too, unless a guest has
-            too many such queries
         asked_by (Caller or None): the client; None for the scheduler itself
         **arguments: arguments of the method; a ``caller`` is also the client
-
-    Attributes:
-        turn_of (int or None): the guest that sent the query; None for the owner, admins and the
-            scheduler itself
-        is_asked (bool): whether it was passed to a child
-        answer (dict): the method's result, with odds also ``plays``: the ``starts`` of each play;
-            no such plays are made if the result is ``settled``. None: no answer yet
-        error (str): why there is no answer, or None
     """
 
     def __init__(
         self, method: str, odds: bool = False, asked_by: Caller | None = None, **arguments: Any
     ) -> None:
         caller = arguments.get("caller", asked_by)
-        self.method = method
+        self.method = method  # a method of `Player`
+        #: whether to play it `PLAYS` times with drawn run times too, unless a guest has too many
+        #: such queries
         self.odds = odds
+        #: the guest that sent the query; None for the owner, admins and the scheduler itself
         self.turn_of = None if caller is None or caller.sees_all else caller.userid
         self.arguments = arguments
-        self.is_asked = False
+        self.is_asked = False  # whether it was passed to a child
+        #: the method's result, with odds also ``plays``: the ``starts`` of each play; no such plays
+        #: are made if the result is ``settled``. None: no answer yet
         self.answer: dict[str, Any] | None = None
-        self.error: str | None = None
+        self.error: str | None = None  # why there is no answer, or None
 
 
 class Projections:
-    """Forks children of a scheduler to answer queries, one child at a time.
-
-    Args:
-        waits (bool): whether to wait for each child: in virtual time an answer must not depend on
-            the machine's speed
-
-    Attributes:
-        count (int): number of children so far
-    """
+    """Forks children of a scheduler to answer queries, one child at a time."""
 
     def __init__(self, policy: ProjectedPolicy, waits: bool) -> None:
         self._policy = policy
+        #: whether to wait for each child: in virtual time an answer must not depend on the
+        #: machine's speed
         self._waits = waits
-        self.count = 0
+        self.count = 0  # number of children so far
         self._waiting: list[Question] = []
         self._asked: list[Question] = []  # queries of the child
         self._pid = 0  # pid of the child, or 0

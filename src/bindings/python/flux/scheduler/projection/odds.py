@@ -60,15 +60,10 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 class Played(NamedTuple):
-    """The outcome of plays for a job, in seconds since the epoch.
+    """The outcome of plays for a job, in seconds since the epoch."""
 
-    Attributes:
-        likely (float): time by which it has started in half of them
-        safe (float): time by which it has started in nine of ten
-    """
-
-    likely: float
-    safe: float
+    likely: float  # time by which it has started in half of them
+    safe: float  # time by which it has started in nine of ten
 
     @classmethod
     def of(cls, starts: Sequence[float]) -> Played | None:
@@ -146,19 +141,12 @@ class Calibration:
 
 
 class JobOdds(NamedTuple):
-    """The forecast of a pending job.
+    """The forecast of a pending job."""
 
-    Attributes:
-        made (float): time of the forecast, seconds since the epoch
-        played (Played): the odds from the plays
-        told (Played): the odds as told
-        limits (float): its start if all jobs run to their limits; None: unknown
-    """
-
-    made: float
-    played: Played
-    told: Played
-    limits: float | None
+    made: float  # time of the forecast, seconds since the epoch
+    played: Played  # the odds from the plays
+    told: Played  # the odds as told
+    limits: float | None  # its start if all jobs run to their limits; None: unknown
 
     def by(self, when: float) -> JobOdds:
         """Return the forecast for a job that is known to start by a time, in seconds since the
@@ -254,16 +242,12 @@ class RunShares:
 
 
 class Draws:
-    """Random run times for one play.
-
-    Args:
-        shares (RunShares): the shares to draw from
-        seed (int): seed of the play. Equal seeds give a job equal run times, regardless of other
-            jobs in the query, so that answers a minute apart differ by events, not by chance
-    """
+    """Random run times for one play."""
 
     def __init__(self, shares: RunShares, seed: int) -> None:
-        self._shares = shares
+        self._shares = shares  # the shares to draw from
+        #: seed of the play. Equal seeds give a job equal run times, regardless of other jobs in the
+        #: query, so that answers a minute apart differ by events, not by chance
         self._seed = seed
         self._sorted: dict[tuple[Any, bool], list[list[float]]] = {}
 

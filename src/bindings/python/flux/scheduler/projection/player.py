@@ -79,25 +79,17 @@ class ProjectedPolicy(PolicyView, Protocol):
 
 
 class Player:
-    """Takes over a forked scheduler. A player plays once.
-
-    Args:
-        policy (PolicyScheduler): the scheduler; not usable for other purposes afterwards
-        draws (Draws): draws the run times of jobs; None: they run to their limits
-
-    Attributes:
-        starts (dict): job id -> start, seconds since the epoch, of jobs that were pending
-        denied (dict): job id -> note (str or None), likewise
-    """
+    """Takes over a forked scheduler. A player plays once."""
 
     def __init__(self, policy: ProjectedPolicy, draws: Draws | None = None) -> None:
-        self._policy = policy
-        self._draws = draws
+        self._policy = policy  # the scheduler; not usable for other purposes afterwards
+        self._draws = draws  # draws the run times of jobs; None: they run to their limits
         self._time = VirtualTime(policy.now())
         self._began_at = self._time.now
         self._happened = self._time.now  # time of the last start or end
+        #: job id -> start, seconds since the epoch, of jobs that were pending
         self.starts: dict[int, float] = {}
-        self.denied: dict[int, str | None] = {}
+        self.denied: dict[int, str | None] = {}  # job id -> note (str or None), likewise
         self._granted: dict[int, dict[str, Any]] = {}
         self._latest: dict[int, float] = {}
         self._steps = 0

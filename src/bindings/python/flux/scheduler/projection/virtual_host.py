@@ -24,15 +24,12 @@ class Observer(Protocol):
 class VirtualTime:
     """Calls functions in order of their times.
 
-    Args:
-        now (float): initial time, seconds since the epoch
-
     Attributes:
         now (float): current time, seconds since the epoch
     """
 
     def __init__(self, now: float) -> None:
-        self.now = now
+        self.now = now  # initial time, seconds since the epoch
         self._numbers = itertools.count()
         self._due: list[tuple[float, int, Callable[[], Any]]] = []
 
@@ -75,15 +72,11 @@ class VirtualTimer:
 
 
 class VirtualFuture:
-    """The future of a request that is answered at once.
-
-    Args:
-        error (int): an errno; 0 for success
-    """
+    """The future of a request that is answered at once."""
 
     def __init__(self, time: VirtualTime, error: int = 0) -> None:
         self._time = time
-        self._error = error
+        self._error = error  # an errno; 0 for success
 
     def then(self, callback: Callable[..., Any], *args: Any) -> VirtualFuture:
         """Call ``callback(future, *args)`` in a later step."""

@@ -123,10 +123,6 @@ class FakeHandle(Flux):
     """The handle of a scheduler in a `FakeInstance`.
 
     Attributes:
-        watchers (set): the active watchers
-        stopped (int): None while its reactor runs, then 0, or -1 after an error
-        subscriptions (list): topics of subscribed events
-        in_reactor (bool): whether the scheduler's reactor runs, or has run
         closed (bool): whether the scheduler has ended
     """
 
@@ -137,10 +133,10 @@ class FakeHandle(Flux):
     def __init__(self, instance: InstanceView, name: str) -> None:
         super().__init__(SchedulerTask(instance.reactor, name))
         self.instance = instance
-        self.watchers = self.task.watchers
-        self.subscriptions: list[str] = []
-        self.stopped: int | None = None
-        self.in_reactor = False
+        self.watchers = self.task.watchers  # the active watchers
+        self.subscriptions: list[str] = []  # topics of subscribed events
+        self.stopped: int | None = None  # None while its reactor runs, then 0, or -1 after an error
+        self.in_reactor = False  # whether the scheduler's reactor runs, or has run
         self._bindings, self._kept = _bindings_handle(name)
 
     @property

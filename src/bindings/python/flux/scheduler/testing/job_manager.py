@@ -298,15 +298,7 @@ class _Sched(Sched):
 
 class JobManager(FakeService):
     """``job-manager``: sends requests for pending jobs to the scheduler, up to its maximum; a job
-    of higher priority than one that the scheduler has takes that one's place.
-
-    Attributes:
-        hello_request (dict): the scheduler's hello request, or None
-        hello_error (tuple): errno and text to refuse hello with, or None
-        ready_request (dict): the scheduler's ready request, or None
-        raised (list): payloads of the exceptions raised by the scheduler
-        sched (Sched): the requests, and checks of their answers
-    """
+    of higher priority than one that the scheduler has takes that one's place."""
 
     def __init__(self, instance: InstanceView) -> None:
         methods: dict[str, Callable[[Message], Any]] = {
@@ -319,13 +311,15 @@ class JobManager(FakeService):
             "memo": self._memo,
         }
         super().__init__(instance, "job-manager", methods)
-        self.hello_request: dict[str, Any] | None = None
+        self.hello_request: dict[str, Any] | None = None  # the scheduler's hello request, or None
+        #: errno and text to refuse hello with, or None
         self.hello_error: tuple[int, str] | None = None
-        self.ready_request: dict[str, Any] | None = None
-        self.raised: list[dict[str, Any]] = []
+        self.ready_request: dict[str, Any] | None = None  # the scheduler's ready request, or None
+        self.raised: list[dict[str, Any]] = []  # payloads of the exceptions raised by the scheduler
         self.h = self
         jobs = Jobs()
         jobs.active = instance.jobs
+        #: the requests, and checks of their answers
         self.sched = _Sched(
             self, jobs, self, Queues(), self._holders, FakeJob.finish, lambda: instance.resource
         )

@@ -42,11 +42,6 @@ class FakeMessage(Message):
     Args:
         topic (str): service and method
         text (str): the payload, or None
-        answered: ``answered(errnum, text)`` receives each response; None: there is no sender to
-            receive it
-        userid (int): the sender
-        rolemask (int): the sender's roles (RFC 12)
-        sender: identifies the client; compared by identity
     """
 
     __slots__ = ("answered",)
@@ -62,9 +57,10 @@ class FakeMessage(Message):
         sender: Any = None,
     ) -> None:
         super().__init__(type, topic, text, flags=0 if answered is not None else 4)
-        self.userid = userid
-        self.rolemask = rolemask
-        self.sender = sender
+        self.userid = userid  # the sender
+        self.rolemask = rolemask  # the sender's roles (RFC 12)
+        self.sender = sender  # identifies the client; compared by identity
+        #: ``answered(errnum, text)`` receives each response; None: there is no sender to receive it
         self.answered = answered
 
 
