@@ -18,13 +18,9 @@ from flux.jobtap.errors import JobtapError, Rejected, refusal
 
 
 class CallbackArgs(Mapping[str, Any]):
-    """A read-only mapping. A value is fetched from its source at its first use, and kept.
-
-    Args:
-        source: source of values: ``source.fetch(key)`` returns a value or raises KeyError,
-            ``source.keys()`` lists the keys. None: there are only the values in `known`
-        known (dict): values known in advance
-    """
+    """A read-only mapping. A value is fetched at its first use, and kept: ``source.fetch(key)``
+    returns it or raises KeyError, ``source.keys()`` lists the keys. Without a source there are only
+    the values known in advance."""
 
     __slots__ = ("_known", "_source", "__weakref__")
 
@@ -74,11 +70,8 @@ class CallbackArgs(Mapping[str, Any]):
         return self._source
 
     def release(self, kept: bool) -> None:
-        """Drop the source: the callback has returned.
-
-        Args:
-            kept (bool): whether the plugin has kept these arguments; all values are fetched then
-        """
+        """Drop the source: the callback has returned. If the plugin has kept these arguments, all
+        values are fetched."""
         if kept:
             self._all()
         self._source = None

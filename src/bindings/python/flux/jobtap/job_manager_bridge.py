@@ -656,12 +656,8 @@ def _error(text: str) -> OSError:
 
 
 def _check(rc: int, texts: dict[int, str] | None = None) -> None:
-    """Check the return value of a C function. Raises OSError if the function failed.
-
-    Args:
-        rc (int): negative for an error
-        texts (dict): errno -> text; default: the system's text
-    """
+    """Raise OSError if a C function has failed (`rc` below 0), with the text for its errno from
+    `texts` or the system."""
     if rc < 0:
         number = ffi.errno or errno.EINVAL
         raise OSError(number, (texts or {}).get(number) or os.strerror(number))

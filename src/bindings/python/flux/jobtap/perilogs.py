@@ -73,12 +73,8 @@ class Perilogs:
         self._started.pop()
 
     def fail(self, what: str) -> None:
-        """End a call that has raised: finish the prologs and epilogs that it started, since it may
-        not have arranged for their end.
-
-        Args:
-            what (str): plugin and topic, for the log
-        """
+        """End a call (plugin and topic, for the log) that has raised: finish the prologs and
+        epilogs that it started, since it may not have arranged for their end."""
         started = self._started.pop()
         left = [perilog for perilog in started if perilog in self._open]
         self._end(left, f"{what} failed", lambda perilog: FAILED)

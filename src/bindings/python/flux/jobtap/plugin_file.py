@@ -66,12 +66,8 @@ class PermissionRefused(Exception):
 
 
 def read_owned(path: str) -> bytes:
-    """Return the content of a file to be run by the instance owner.
-
-    Raises:
-        OSError: the file cannot be read
-        PermissionRefused: see `check_owner`
-    """
+    """Return the content of a file to be run by the instance owner. Raises OSError if it cannot be
+    read, PermissionRefused as `check_owner`."""
     # Both the check and the read use one open file, so the path cannot be redirected in between.
     with open(path, "rb") as file:
         check_owner(os.fstat(file.fileno()), os.geteuid())
@@ -79,13 +75,8 @@ def read_owned(path: str) -> bytes:
 
 
 def check_owner(status: os.stat_result, user: int) -> None:
-    """Check that a file belongs to `user` or root, and that no other user can write it. Raises
-    PermissionRefused if the file fails the check; the text gives the reason.
-
-    Args:
-        status (os.stat_result): status of the file
-        user (int): user id of the instance owner
-    """
+    """Check that a file belongs to `user`, the instance owner, or root, and that no other user can
+    write it. Raises PermissionRefused, with the reason, if it fails the check."""
     if status.st_uid not in (0, user):
         raise PermissionRefused(
             f"it belongs to user {status.st_uid}; it must belong to the instance owner ({user}) or root"

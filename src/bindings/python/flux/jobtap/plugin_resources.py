@@ -91,12 +91,8 @@ class NoAnswer(TimeoutError):
 
 
 def no_answer(topic: str, seconds: float) -> OSError:
-    """Return the error for a plugin that waited in vain inside a callback.
-
-    Args:
-        topic (str): topic of the request; empty if unknown
-        seconds (float): duration of the wait
-    """
+    """Return the error for a plugin that waited in vain inside a callback; `topic` is empty if
+    unknown."""
     unit = "second" if seconds == 1 else "seconds"
     return NoAnswer(
         errno.ETIMEDOUT,
@@ -124,11 +120,8 @@ class PluginResources:
         self.ended = False  # whether the plugin was removed
 
     def check(self) -> None:
-        """Check that the plugin may make a call now.
-
-        Raises:
-            OSError: EINVAL: the plugin was removed. EPERM: this is not the job manager's thread
-        """
+        """Check that the plugin may make a call now. Raises OSError (EINVAL) if it was removed,
+        (EPERM) if this is not the job manager's thread."""
         if self.ended:
             raise OSError(errno.EINVAL, f"plugin {self.name} was removed")
         if get_ident() != self._thread:
@@ -137,13 +130,8 @@ class PluginResources:
     def guarded(
         self, callback: Callable[..., Any] | None, where: str
     ) -> Callable[..., None] | None:
-        """Wrap a callback: its exceptions are logged, and it is not called after the plugin's
-        removal.
-
-        Args:
-            callback: the plugin's function, or None
-            where (str): the purpose of the callback, for the log
-        """
+        """Wrap a callback: its exceptions are logged with its purpose (`where`), and it is not
+        called after the plugin's removal."""
         if callback is None:
             return None
 
@@ -172,11 +160,8 @@ class PluginResources:
         return future
 
     def end(self, drop_future: Callable[[Any], Any]) -> None:
-        """Destroy all watchers and futures: the plugin is removed.
-
-        Args:
-            drop_future: ``drop_future(future)`` destroys a future
-        """
+        """Destroy all watchers and, with ``drop_future(future)``, futures: the plugin is
+        removed."""
         self.ended = True
         for watcher in list(self._watchers):
             watcher.destroy()
@@ -208,11 +193,7 @@ def wait_limit(timeout: float) -> float:
 
 
 def plugin_rpc_class(base: Any) -> Any:
-    """Derive the class of a plugin's RPCs from the host's.
-
-    Args:
-        base (type): ``flux.rpc.RPC`` of the host
-    """
+    """Derive the class of a plugin's RPCs from the host's ``flux.rpc.RPC``."""
 
     class PluginRPC(base):  # type: ignore[misc]
         """An RPC sent by a plugin. `get` raises OSError: EDEADLK if the answer could never come,
@@ -255,12 +236,8 @@ def plugin_rpc_class(base: Any) -> Any:
 
 
 def plugin_handle_class(base: Any) -> Any:
-    """Derive the class of a plugin's handle from the host's. Return the class; instances need an
-    attribute ``plugin_resources``.
-
-    Args:
-        base (type): ``flux.core.handle.Flux`` of the host
-    """
+    """Derive the class of a plugin's handle from the host's ``flux.core.handle.Flux``. Instances
+    need an attribute ``plugin_resources``."""
 
     class PluginHandle(base):  # type: ignore[misc]
         """The job manager's handle, for one plugin."""

@@ -68,13 +68,8 @@ def _event(
     topic: str, read: Callable[[Any, Any], Sequence[Any] | None], method: str
 ) -> Callable[[Any, Any], None]:
     """Return the handler of a message without an answer, which triggers a pass. A message that
-    cannot be served is reported and dropped.
-
-    Args:
-        read: ``read(scheduler, msg)`` returns the arguments of the method, or None to ignore the
-            message
-        method (str): name of a method of the scheduler
-    """
+    cannot be served is reported and dropped. ``read(scheduler, msg)`` returns the arguments of the
+    scheduler's `method`, or None to ignore the message."""
     name = topic.rpartition(".")[2]
 
     @request_handler(topic, prefix=False)

@@ -167,13 +167,8 @@ class Checkpoints:
         text: Callable[[], Iterator[str]],
         load: Callable[[Any], Any] | None = None,
     ) -> Checkpoint:
-        """Return a checkpoint that is also stored when the scheduler ends.
-
-        Args:
-            key, interval, text: as for `Checkpoint`
-            load: called with the stored value once the scheduler has its pool; None: the caller
-                reads it
-        """
+        """Return a checkpoint that is also stored when the scheduler ends. `load` is called with
+        the stored value once the scheduler has its pool; None: the caller reads it."""
         made = Checkpoint(self._handle, key, interval, text, *self._host)
         self._all.append((made, load))
         return made

@@ -204,10 +204,8 @@ class Decision:
 class Planning:
     """A scheduler's plan, with the resources that admission rules keep from jobs, and the promises.
 
-    Only the policy and admission rules may change it; others use copies.
-
-    Args:
-        made: called with each new plan, while it is empty
+    Only the policy and admission rules may change it; others use copies. Each new plan is passed to
+    `made` while it is empty.
     """
 
     def __init__(
@@ -226,11 +224,8 @@ class Planning:
         self._missing: set[str] = set()  # operations that the pool lacks
 
     def pool_can(self, operation: str) -> bool:
-        """Return whether the pool has an optional operation.
-
-        Args:
-            operation (str): name of a method, such as ``"plan"``; a missing one is logged once
-        """
+        """Return whether the pool has an optional operation, a method such as ``"plan"``; a missing
+        one is logged once."""
         pool = self._scheduler.resources
         if pool.can(operation):
             return True

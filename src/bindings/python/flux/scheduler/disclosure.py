@@ -96,12 +96,8 @@ class JobOwner(NamedTuple):
 
 
 class Owned(Dict[str, Any]):
-    """An object in an answer about one user's jobs: that user sees all of it.
-
-    Args:
-        fields (dict): the object
-        userid (int or None): the user; None if the jobs belong to several
-    """
+    """An object in an answer about one user's jobs, or several users' (`userid` None): that user
+    sees all of it."""
 
     def __init__(self, fields: dict[str, Any], userid: int | None) -> None:
         super().__init__(fields)

@@ -156,12 +156,8 @@ class Annotator:
         return True
 
     def odds(self, job: PendingJob, times: tuple[float, float] | None) -> None:
-        """Send when a job is likely to start, unless it is quiet.
-
-        Args:
-            times (tuple): likely start and nine-of-ten start, seconds since the epoch; None removes
-                them
-        """
+        """Send when a job is likely to start, unless it is quiet: likely start and nine-of-ten
+        start, seconds since the epoch; None removes them."""
         told = self._of(job)
         if not self.is_wanted or times == told.odds or not self._differs(told.odds, times):
             return

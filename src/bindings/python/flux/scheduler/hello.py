@@ -32,11 +32,8 @@ LOOKUP_CURRENT = 2
 
 
 class Acquisition:
-    """The instance's resources, from the resource service (RFC 28).
-
-    Raises:
-        OSError: the request cannot be sent
-    """
+    """The instance's resources, from the resource service (RFC 28). Raises OSError if the request
+    cannot be sent."""
 
     #: Seconds in which a service that knows the resources answers, unless the machine is very busy.
     KNOWN_RESOURCES_WAIT_S = 0.25
@@ -90,15 +87,9 @@ class Acquisition:
 
 
 def running_jobs(handle: Any, partial_ok: bool) -> list[dict[str, Any]]:
-    """Ask the job manager for the jobs that hold resources. Raises OSError if the job manager
-    refused.
-
-    Args:
-        partial_ok (bool): whether it may list jobs that have returned part of theirs
-
-    Returns:
-        list of dict: id, priority, userid, t_submit and, if part was returned, free (idset)
-    """
+    """Ask the job manager for the jobs that hold resources; `partial_ok`: also those that have
+    returned part of theirs. Return for each an id, priority, userid, t_submit and, if part was
+    returned, free (idset). Raises OSError if the job manager refused."""
     return list(_hello_responses(_say_hello(handle, partial_ok)))
 
 
@@ -148,11 +139,8 @@ def ready(
 def current_R(
     handle: Any, jobids: list[int]
 ) -> Iterator[tuple[int, dict[str, Any] | None, Exception | None]]:
-    """Look up the current R of jobs, with updates of expiration applied.
-
-    Yields:
-        (jobid, R dict or None, None or the exception that made it unreadable)
-    """
+    """Yield (jobid, R dict or None, the exception that made it unreadable or None) for jobs, with
+    updates of expiration applied."""
     for start in range(0, len(jobids), LOOKUPS_AT_ONCE):
         some = jobids[start : start + LOOKUPS_AT_ONCE]
         futures = [
@@ -266,14 +254,8 @@ class Hello:
             )
 
     def released(self, jobs: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any], bool]]:
-        """Yield the frees since the jobs were taken over.
-
-        Args:
-            jobs: the present answer of `running_jobs`
-
-        Yields:
-            job id, freed resources (an R object), whether that is the final free
-        """
+        """Yield the frees since the jobs were taken over, from the present answer of
+        `running_jobs`: job id, freed resources (an R object), whether that is the final free."""
         still = {job["id"]: job.get("free") for job in jobs if isinstance(job.get("id"), int)}
         for jobid, job in self.jobs.items():
             if jobid not in still:

@@ -149,12 +149,8 @@ class Timers:
         self._arm()
 
     def call_at(self, when: float, function: Callable[[], Any]) -> Timer:
-        """Call a function once, at a given time or as soon afterwards as possible.
-
-        Args:
-            when (float): seconds since the epoch; a past time means at once
-            function: called without arguments; an exception is logged and counted
-        """
+        """Call a function once, at a given time (seconds since the epoch) or as soon afterwards as
+        possible. An exception is logged and counted."""
         timer = Timer(when, next(self._numbers), function)
         heapq.heappush(self._due, timer)
         self._arm()
@@ -241,11 +237,8 @@ class ErrorReporter:
         self.log.error(text)
 
     def guard(self, what: str, function: Callable[..., Any], *args: Any) -> bool:
-        """Call a function, and report an exception. Return whether it returned normally.
-
-        Args:
-            what (str): the subject of the report
-        """
+        """Call a function, and report an exception under the subject `what`. Return whether it
+        returned normally."""
         try:
             function(*args)
             return True
@@ -412,11 +405,7 @@ class Committer:
             done()
 
     def put(self, key: str, text: str, done: Callable[[], None]) -> None:
-        """Store `text` under `key`, then call ``done()``.
-
-        Args:
-            text (str): JSON
-        """
+        """Store `text` (JSON) under `key`, then call ``done()``."""
         self.accepted += 1
         self._waiting.append((key, text, done))
         if not self._batch and not self._armed:
@@ -517,24 +506,16 @@ class NullCommitter(Committer):
 
 
 def get_key_direct(handle: Any, key: str) -> Any:
-    """Return the value of a KVS key.
-
-    Raises:
-        FileNotFoundError: the key does not exist
-        OSError: the KVS is unreadable
-    """
+    """Return the value of a KVS key. Raises FileNotFoundError if it does not exist, OSError if the
+    KVS is unreadable."""
     if hasattr(type(handle), "kvs_get"):
         return handle.kvs_get(key)
     return flux.kvs.get_key_direct(handle, key)
 
 
 def has_left(notice: Any, msg: Any) -> bool:
-    """Whether a request was sent by the client of a disconnect notice (RFC 6).
-
-    Args:
-        notice (Message): the request ``disconnect``
-        msg (Message): another request
-    """
+    """Whether the request `msg` was sent by the client of the request ``disconnect`` `notice` (RFC
+    6)."""
     if hasattr(type(msg), "sender"):
         return notice.sender is msg.sender
     from flux.core.inner import lib

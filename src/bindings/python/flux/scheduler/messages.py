@@ -42,12 +42,8 @@ def sees_all(msg: Any) -> bool:
 
 
 def object_of(msg: Any) -> dict[str, Any]:
-    """Return the payload of a message, an object; {} if there is none.
-
-    Raises:
-        ValueError: the payload is not an object
-        RecursionError: the payload is nested too deeply for the parser
-    """
+    """Return the payload of a message, an object; {} if there is none. Raises ValueError if it is
+    no object, RecursionError if it is nested too deeply for the parser."""
     try:
         payload = msg.payload
     except TypeError:
@@ -169,14 +165,11 @@ class SizeLimits:
 
 
 def read_alloc(msg: Any, limits: SizeLimits | None) -> tuple[int, dict[str, Any]]:
-    """Return the job id and the payload of ``sched.alloc``. Without an id there is no job to
-    answer.
+    """Return the job id and the payload of ``sched.alloc``, already parsed if `limits` is None.
+    Without an id there is no job to answer.
 
     A payload that is nested too deeply for the parser, or too large, still yields its id, with
     `Unread` in place of the jobspec, so that the job is denied.
-
-    Args:
-        limits (SizeLimits or None): None: the payload is already parsed
     """
     try:
         if limits is not None:

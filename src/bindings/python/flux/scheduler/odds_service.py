@@ -93,23 +93,18 @@ class OddsService:
     # -- questions ---------------------------------------------------------------------------------
 
     def known(self, jobid: int) -> dict[str, Any]:
-        """Return the last forecast of a pending job.
-
-        Returns:
-            dict: ``t_likely`` and ``t_p90``, seconds since the epoch, or None
-        """
+        """Return the last forecast of a pending job: ``t_likely`` and ``t_p90``, seconds since the
+        epoch, or None."""
         found = self._found.get(jobid)
         return _answer(found.told if found else None)
 
     def of_job(self, job: PendingJob, caller: Caller) -> Generator[float, None, dict[str, Any]]:
-        """Compute the odds of a pending job for a caller, unless they are recent.
+        """Compute the odds of a pending job for a caller, unless they are recent. Yields the
+        seconds after which to continue.
 
-        Yields:
-            seconds after which to continue
-        Returns:
-            dict: as `known`; ``odds``, None or an object: ``t_likely`` and ``t_p90`` from the plays
-                before correction, ``t_limits``, the start if all jobs run to their limits, or None,
-                and ``misses``, the number of samples that correct it
+        Returns as `known`, and ``odds``, None or an object: ``t_likely`` and ``t_p90`` from the
+        plays before correction, ``t_limits``, the start if all jobs run to their limits, or None,
+        and ``misses``, the number of samples that correct it.
         """
         now = self._policy.now()
         known = self._found.get(job.jobid)

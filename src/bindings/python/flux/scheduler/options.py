@@ -23,13 +23,8 @@ LEVELS = "emerg, alert, crit, err, warning, notice, info, debug"
 
 
 def parse_depth(text: Any, spelling: str | None = None) -> int | str:
-    """Parse a queue depth: a positive int, or "unlimited". Raises ValueError if the value is
-    neither.
-
-    Args:
-        text (str or int): the value
-        spelling (str): spelling of the argument, for the error
-    """
+    """Parse a queue depth: a positive int, or "unlimited". Raises ValueError, with the spelling of
+    the argument, if the value is neither."""
     if text == "unlimited":
         return "unlimited"
     if type(text) is int and text > 0:
@@ -76,14 +71,8 @@ def parse_pool_class(uri: str) -> Any:
 
 
 def take_options(scheduler: Any, args: tuple[str, ...]) -> list[str]:
-    """Set the options common to all schedulers. Return the other arguments, for subclasses. Raises
-    ValueError if an argument has a bad value.
-
-    Args:
-        scheduler (Scheduler): its ``queue_depth``, ``pool_class``, ``pool_options``,
-            ``jobspec_bytes``, ``jobspec_values`` and log are set
-        args (tuple of str): the module arguments
-    """
+    """Set the options common to all schedulers, from the module arguments. Return the other
+    arguments, for subclasses. Raises ValueError if an argument has a bad value."""
     rest = []
     for arg in args:
         name, equals, value = arg.partition("=")
@@ -138,11 +127,7 @@ def checking_arguments(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def path_and_name(option: str, text: str, what: str = "FUNCTION") -> tuple[str, str]:
-    """Split ``FILE:NAME``.
-
-    Raises:
-        ValueError: the text has another form
-    """
+    """Split ``FILE:NAME``. Raises ValueError if the text has another form."""
     path, colon, name = text.rpartition(":")
     if not colon or not path or not name.isidentifier():
         raise ValueError(f"{option}={text!r} is invalid: expected FILE:{what}")
@@ -177,11 +162,8 @@ def read_code(option: str, text: str, check_owner: bool = True, what: str = "FUN
 def name_in_file(
     option: str, text: str, check_owner: bool = True, what: str = "FUNCTION"
 ) -> Callable[..., Any]:
-    """Return the function or class named by ``FILE:NAME``; arguments as for `read_code`.
-
-    Raises:
-        ValueError: it does not exist, or the file is unreadable, may not be run or fails
-    """
+    """Return the function or class named by ``FILE:NAME``; arguments as for `read_code`. Raises
+    ValueError if it does not exist, or the file is unreadable, may not be run or fails."""
     path, name = path_and_name(option, text, what)
     source = read_code(option, text, check_owner, what)
     try:

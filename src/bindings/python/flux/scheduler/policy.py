@@ -66,15 +66,9 @@ if TYPE_CHECKING:
 
 
 def describe(facts: dict[str, Any]) -> str | None:
-    """Return why a job is pending, in terms of its user.
-
-    Args:
-        facts (dict): from ``ResourcePool.explain()``
-
-    Returns:
-        str: the reason: nodes that are down, if the job cannot start without them, else the pool's
-            reason; None if it could start now
-    """
+    """Return why a job is pending, in terms of its user, from `facts` of
+    ``ResourcePool.explain()``: nodes that are down, if the job cannot start without them, else the
+    pool's reason; None if it could start now."""
     matching, up = facts["matching"], facts["up"]
     if facts["unit"] == "nodes" and up < facts["needed"] <= matching:
         return f"{matching - up} of {matching} matching nodes are down"
@@ -84,12 +78,9 @@ def describe(facts: dict[str, Any]) -> str | None:
 def _answered_by(
     topic: str, question: Callable[[Any], Callable[[Any, Caller], Steps]], guests: bool = False
 ) -> Callable[[Any, Any], None]:
-    """Return the handler of a request that is answered in steps.
-
-    Args:
-        question: maps the scheduler to the function that computes the answer
-        guests: whether guests may send it, not only callers that see all (`messages.sees_all`)
-    """
+    """Return the handler of a request that is answered in steps. `question` maps the scheduler to
+    the function that computes the answer; `guests`: they may send it, not only callers that see all
+    (`messages.sees_all`)."""
 
     return served_by(
         topic,

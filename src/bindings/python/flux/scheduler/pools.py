@@ -26,13 +26,10 @@ _found: dict[str, Any] = {}
 
 
 def _pool_class_from_uri(uri: Any) -> Any:
-    """Find the pool class of a URI: ``module`` (its `pool_class`) or ``module:Class``.
+    """Find the pool class of a URI: ``module`` (its `pool_class`) or ``module:Class``; None if
+    there is no such module or attribute. Values are cached, failures are not.
 
     ``-`` reads as ``_``; a name without a dot is also looked up in `flux.resource`.
-
-    Returns:
-        the value, or None if there is no such module or attribute. Values are cached, failures are
-        not
     """
     if not isinstance(uri, str) or len(uri) > 255 or not _URI.fullmatch(uri):
         return None
@@ -54,12 +51,8 @@ def _pool_class_from_uri(uri: Any) -> Any:
 
 
 def _pool_class_from_writer(writer: Any) -> type | None:
-    """Find the pool class named by ``R.scheduling.writer``, or None.
-
-    Args:
-        writer (str or dict): a URI whose scheme names the scheduler that wrote R (RFC 20), or R
-            itself
-    """
+    """Find the pool class named by ``R.scheduling.writer``, a URI whose scheme names the scheduler
+    that wrote R (RFC 20), or by R itself; None if there is none."""
     if isinstance(writer, dict):
         scheduling = writer.get("scheduling")
         writer = scheduling.get("writer") if isinstance(scheduling, dict) else None
@@ -174,16 +167,9 @@ HELPFUL = frozenset(("property-remove", "property-add", "up", "shrink", "expirat
 def apply_update(
     pool: ResourcePool, update: dict[str, Any], log: Any, warned: set[str]
 ) -> tuple[bool, list[tuple[str, Exception]]]:
-    """Apply one response to `pool`, as a unit.
-
-    A step that fails, or that the pool does not support, is reported, and the others are applied.
-
-    Args:
-        warned (set): unsupported operations already warned about
-
-    Returns:
-        (bool, list): whether a blocked job might start now; errors, as (key, exception)
-    """
+    """Apply one response to `pool`, as a unit. A step that fails, or that the pool does not
+    support, is reported, the latter once (`warned`), and the others are applied. Return whether a
+    blocked job might start now, and the errors, as (key, exception)."""
     helpful = False
     errors = []
     for key, method, step in STEPS:
@@ -405,11 +391,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[0-9]+')
 
 def id_of_unread_payload(text: str) -> int | None:
     """Return the top-level ``id`` of a JSON object that is nested too deeply for the parser, or too
-    long. Reads only that far.
-
-    Returns:
-        int, or None if there is no id
-    """
+    long; None if there is none. Reads only that far."""
     depth = 0
     key = None
     for match in _TOKEN.finditer(text):

@@ -19,10 +19,6 @@ def new_file(path: str | os.PathLike[str], newline: str | None = None) -> Iterat
     link at it or at `path` is followed: other users may have write access to the directory. Paths
     in ``/dev``, such as ``/dev/stdout``, are written directly. Raises OSError if the file cannot be
     written; ``filename`` is `path`.
-
-    Args:
-        path (str or os.PathLike): the file
-        newline (str): as for ``open``
     """
     path = os.fspath(path)
     try:

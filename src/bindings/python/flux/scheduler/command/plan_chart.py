@@ -116,13 +116,10 @@ class Chart:
     # -- text --------------------------------------------------------------------------------------
 
     def text(self, width: int = 80) -> str:
-        """Draw the chart as text.
+        """Draw the chart as text of at most `width` columns.
 
         Each column is a time span. A bar covers the columns of its start and its end, so none is
         too short to be visible.
-
-        Args:
-            width (int): maximum number of columns
         """
         names = max([len(row.name) for row in self.rows] + [5])
         names = min(names, max(5, width // 3))
@@ -262,11 +259,8 @@ class Chart:
 
 
 def _filled(head: str, entries: list[str], width: int) -> list[str]:
-    """Lay out entries in lines of at most `width` columns; a wider entry has its own line.
-
-    Args:
-        head: prefix of the first line; the others are indented to match
-    """
+    """Lay out entries in lines of at most `width` columns, the first with the prefix `head`, to
+    which the others are indented; a wider entry has its own line."""
     lines = [head + entries[0]]
     for entry in entries[1:]:
         if len(lines[-1]) + 3 + len(entry) > width:

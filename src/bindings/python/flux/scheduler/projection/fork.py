@@ -109,12 +109,8 @@ class Projections:
     def ask(
         self, method: str, odds: bool = False, asked_by: Caller | None = None, **arguments: Any
     ) -> Generator[float, None, dict[str, Any]]:
-        """Query a `Player`. Arguments are those of `Question`. Return the answer. Raises
-        ProjectionFailed if there is no answer.
-
-        Yields:
-            seconds after which to continue
-        """
+        """Query a `Player`; arguments are those of `Question`. Yields the seconds after which to
+        continue. Raises ProjectionFailed if there is no answer."""
         question = Question(method, odds, asked_by, **arguments)
         guest = question.turn_of
         if odds and guest is not None:

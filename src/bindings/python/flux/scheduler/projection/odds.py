@@ -106,13 +106,8 @@ class Calibration:
             self._misses.popitem(last=False)
 
     def corrected(self, played: Played, limits: float | None) -> Played:
-        """Return the corrected odds of a job.  O(misses log misses).
-
-        Args:
-            played (Played): the outcome of its plays
-            limits (float): its start if all jobs run to their limits, an upper bound of assumed
-                misses; None: unknown
-        """
+        """Return the corrected odds of a job.  O(misses log misses). Its start if all jobs run to
+        their limits (None: unknown) is an upper bound of assumed misses."""
         known = list(self._misses.values())
         unknown = UNKNOWN_MISS
         if limits is not None:
@@ -128,11 +123,8 @@ class Calibration:
         return [[userid, span, round(miss, 3)] for (userid, span), miss in self._misses.items()]
 
     def restore(self, stored: Any) -> None:
-        """Restore misses from `stored`.
-
-        Raises:
-            ValueError, TypeError: the value has another form
-        """
+        """Restore misses from `stored`. Raises ValueError or TypeError if the value has another
+        form."""
         read = [(userid, int(span), float(miss)) for userid, span, miss in stored]
         for userid, span, miss in read[-MAX_MISSES:]:
             if type(userid) not in (int, type(None)) or not math.isfinite(miss):
@@ -225,11 +217,8 @@ class RunShares:
         ]
 
     def restore(self, stored: Any) -> None:
-        """Restore shares from `stored`.
-
-        Raises:
-            ValueError, TypeError: the value has another form
-        """
+        """Restore shares from `stored`. Raises ValueError or TypeError if the value has another
+        form."""
         read = [
             (userid, bool(limited), list(map(float, shares))) for userid, limited, shares in stored
         ]

@@ -22,11 +22,7 @@ class Observer(Protocol):
 
 
 class VirtualTime:
-    """Calls functions in order of their times.
-
-    Attributes:
-        now (float): current time, seconds since the epoch
-    """
+    """Calls functions in order of their times, from `now` (seconds since the epoch) on."""
 
     def __init__(self, now: float) -> None:
         self.now = now  # initial time, seconds since the epoch

@@ -43,12 +43,8 @@ class FakeFuture(RPC):
     """A pending answer, with the methods of ``flux.rpc.RPC``."""
 
     def get_str(self) -> str | None:
-        """Wait for the response. Return its payload as text, or None.
-
-        Raises:
-            OSError: the request failed
-            RuntimeError: no service will answer
-        """
+        """Wait for the response. Return its payload as text, or None. Raises OSError if the request
+        failed, RuntimeError if no service will answer."""
         text: str | None = self.response().payload_str
         return text
 
@@ -120,11 +116,7 @@ def _bindings_handle(name: str) -> tuple[Any, tuple[Any, ...]]:
 
 
 class FakeHandle(Flux):
-    """The handle of a scheduler in a `FakeInstance`.
-
-    Attributes:
-        closed (bool): whether the scheduler has ended
-    """
+    """The handle of a scheduler in a `FakeInstance`."""
 
     #: `reactor_run` returns at once (`flux.scheduler.host.HostCapabilities`)
     runs_later = True

@@ -486,11 +486,8 @@ class FakeInstance:
 
 
 def find_module(policy: Any) -> Path:
-    """Return the file of a module. Raises FileNotFoundError if the file does not exist.
-
-    Args:
-        policy: a path, or the name of a scheduler of the library
-    """
+    """Return the file of a module: a path, or that of a scheduler of the library, by name. Raises
+    FileNotFoundError if the file does not exist."""
     path = Path(policy)
     if len(path.parts) == 1 and not path.suffix:
         path = MODULES / path.name / f"{path.name}.py"

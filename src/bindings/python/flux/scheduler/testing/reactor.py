@@ -22,11 +22,7 @@ START_TIME = 1_700_000_000.0
 
 
 class VirtualClock(engine_clock.VirtualClock):
-    """A clock that moves only on demand.
-
-    Args:
-        start: initial time, seconds since the epoch
-    """
+    """A clock that moves only on demand."""
 
     def __init__(self, start: float = START_TIME) -> None:
         super().__init__(start)
@@ -37,12 +33,7 @@ class VirtualClock(engine_clock.VirtualClock):
 
 
 class FakeMessage(Message):
-    """A request sent by the test, or an event.
-
-    Args:
-        topic (str): service and method
-        text (str): the payload, or None
-    """
+    """A request sent by the test, with a payload as text or None, or an event."""
 
     __slots__ = ("answered",)
 
@@ -105,11 +96,7 @@ class Reactor(DirectReactor):
             self.turn()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and process all events due meanwhile.
-
-        Args:
-            seconds: time to pass, 0 or more
-        """
+        """Let time pass, and process all events due meanwhile."""
         self._poll()
         end = self.time + seconds
         self.run_until_idle()

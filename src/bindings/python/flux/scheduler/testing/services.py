@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 
 class FakeService(Peer):
-    """A service of the instance.
-
-    Attributes:
-        methods (dict): as given; a test may replace one
-    """
+    """A service of the instance. A test may replace one of its `methods`."""
 
     def __init__(
         self,
@@ -59,14 +55,8 @@ class FunctionService(FakeService):
 
 
 class ResourceService(FakeService):
-    """``resource``: sends the scheduler its resources and all changes (RFC 28).
-
-    Args:
-        up: the ranks that are up (an idset); None: all
-
-    Attributes:
-        R (dict): the inventory
-    """
+    """``resource``: sends the scheduler its resources and all changes (RFC 28). At first all ranks
+    are up, or those in the idset `up`."""
 
     def __init__(self, instance: InstanceView, R: dict[str, Any], up: str | None = None) -> None:
         super().__init__(instance, "resource", {"acquire": self._acquire})
@@ -107,12 +97,8 @@ class ResourceService(FakeService):
         self.told.set_up(self.up.encode())
 
     def update(self, **changes: Any) -> None:
-        """Send changes to the scheduler.
-
-        Args:
-            **changes: keys of the response, with ``_`` for ``-``: ``up="0-3"``, ``down="2"``,
-                ``shrink="7"``, ``expiration=1.7e9``, ``property_add={"fast": "0-1"}``
-        """
+        """Send changes to the scheduler: keys of the response, with ``_`` for ``-``: ``up="0-3"``,
+        ``down="2"``, ``shrink="7"``, ``expiration=1.7e9``, ``property_add={"fast": "0-1"}``."""
         if self.stream is not None:
             payload = {key.replace("_", "-"): value for key, value in changes.items()}
             self.respond(self.stream, payload)
