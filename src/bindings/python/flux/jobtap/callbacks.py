@@ -185,19 +185,12 @@ class Handlers:
 
 
 def read_answer(answer: Any, topic: str, name: str) -> dict[str, Any] | None:
-    """Check the return value of a callback.
+    """Return a copy of a callback's answer, a dict of JSON values; None if it returned none: None,
+    True or an integer from 0.
 
-    Args:
-        answer: the return value. None, True and integers from 0 mean success; False and negative
-            integers are a refusal without a text; a dict is an answer
-
-    Returns:
-        dict: a copy of the answer, as JSON values; None if there is none
-
-    Raises:
-        JobtapError: the callback refuses; `Rejected` if the topic concerns a new job
-        TypeError: the value is of another type
-        OSError: EINVAL: the dict is not representable in JSON
+    False and negative integers are a refusal without a text, which raises JobtapError, or Rejected
+    if the topic concerns a new job. Other types raise TypeError, values not representable in JSON
+    OSError (EINVAL).
     """
     if answer is None or answer is True:
         return None

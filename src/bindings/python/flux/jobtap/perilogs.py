@@ -120,15 +120,8 @@ class Perilogs:
 
 
 def check_room(open_now: int, id: int, kind: str) -> None:
-    """Check that a job may have one more.
-
-    Args:
-        open_now (int): number open for it
-        kind (str): ``prolog`` or ``epilog``
-
-    Raises:
-        OSError: EOVERFLOW: it may not
-    """
+    """Check that a job with `open_now` open prologs or epilogs may have one more. Raises OSError
+    (EOVERFLOW) if it may not."""
     if open_now >= MAX_OPEN:
         raise OSError(
             errno.EOVERFLOW,

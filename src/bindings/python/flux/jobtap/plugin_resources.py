@@ -46,15 +46,8 @@ class PostCounts:
         self._counts: dict[int, list[int]] = {}  # job -> [events, rare events] in this turn
 
     def count(self, turn: Any, name: str, event: str, id: int) -> None:
-        """Count an event.
-
-        Args:
-            turn: a value that differs between turns of the reactor
-            event (str): name of the event
-
-        Raises:
-            OSError: ELOOP: the maximum is exceeded: the plugin seems to post without end
-        """
+        """Count an event that a plugin posts in a turn. Raises OSError (ELOOP) if the maximum is
+        exceeded: the plugin seems to post without end."""
         if turn != self._turn:
             self._turn = turn
             self._counts.clear()
@@ -181,14 +174,8 @@ def refuse_to_wait(topic: str) -> None:
 
 
 def wait_limit(timeout: float) -> float:
-    """Return the seconds that `wait_for` waits inside a callback.
-
-    Args:
-        timeout (float): argument of `wait_for`; negative: no limit given
-
-    Returns:
-        float: seconds
-    """
+    """Return the seconds that `wait_for` waits inside a callback; a negative argument means no
+    limit given."""
     return MAX_WAIT if timeout < 0 else timeout
 
 

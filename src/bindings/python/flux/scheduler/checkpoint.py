@@ -27,16 +27,10 @@ DAMAGES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErr
 
 
 def read_stored(handle: Any, key: str, parse: Callable[[Any], Value]) -> Value | None:
-    """Read the value of a KVS key. Return the result of `parse`; None if there is no such key, or
-    no KVS.
-
-    Args:
-        parse: converts the value (parsed JSON); raises any of `DAMAGES` for an unreadable value
-
-    Raises:
-        OSError: the KVS does not answer
-        ValueError: the value is unreadable; the text names the key and how to remove it
-    """
+    """Return the value of a KVS key (parsed JSON), converted by `parse`, which raises any of
+    `DAMAGES` for an unreadable value; None if there is no such key, or no KVS. Raises OSError if
+    the KVS does not answer, ValueError if the value is unreadable; the text names the key and how
+    to remove it."""
     try:
         return parse(get_key_direct(handle, key))
     except FileNotFoundError:

@@ -105,13 +105,8 @@ class Owned(Dict[str, Any]):
 
 
 def shown_to(reader: Reader, path: str, value: Any) -> Any:
-    """Return the part of an answer's value that a guest may see.
-
-    Args:
-        reader (Reader): the guest
-        path (str): path of the value, as in `FIELDS`
-        value: a JSON value; objects whose path is not in the table are shown whole
-    """
+    """Return the part of an answer's value that a guest may see. Objects whose `path`, as in
+    `FIELDS`, is not in the table are shown whole."""
     if path not in FIELDS or (isinstance(value, Owned) and reader.may_see(value.userid)):
         return value
     if isinstance(value, list):
@@ -166,13 +161,8 @@ class Reason(str):
 
 
 def behind(name: str, userid: int | None, prefix: str = "", suffix: str = "") -> Reason:
-    """Return the reason ``behind ƒ2``: a job waits for another by the order of the queue.
-
-    Args:
-        name (str): name of the other job
-        userid (int or None): user of the other job
-        prefix, suffix (str): added to the sentence
-    """
+    """Return the reason ``behind ƒ2``: a job waits for another by the order of the queue. `name`
+    and `userid` are the other job's."""
     return Reason(
         f"{prefix}behind {name}{suffix}",
         f"{prefix}waits for its turn",

@@ -113,19 +113,13 @@ def _hello_responses(future: Any) -> Iterator[dict[str, Any]]:
 def ready(
     handle: Any, queue_depth: Any, again: bool, partial_ok: bool
 ) -> tuple[list[dict[str, Any]], int]:
-    """Announce the maximum number of open requests.
+    """Announce the maximum number of open requests. Return the answer of `running_jobs` if hello
+    was said again (`again`), else [], and the number of pending jobs. Raises OSError if the job
+    manager refused.
 
     The job manager reports no frees between hello and ready. A scheduler that looks up jobs in
     between says hello again, to learn of them. Both requests are sent before either is answered, so
-    that almost nothing can be freed between them. Raises OSError if the job manager refused.
-
-    Args:
-        queue_depth (int or str): a number, or "unlimited"
-        again (bool): whether to say hello again
-        partial_ok (bool): as for `running_jobs`
-
-    Returns:
-        the answer of `running_jobs` if hello was repeated, else []; the number of pending jobs
+    that almost nothing can be freed between them.
     """
     hello = _say_hello(handle, partial_ok) if again else None
     mode: dict[str, Any] = {"mode": "unlimited"}

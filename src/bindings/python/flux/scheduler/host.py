@@ -218,13 +218,8 @@ class ErrorReporter:
         self.count = 0  # the number of errors
 
     def report(self, text: str, error: BaseException | None = None, trace: bool = False) -> None:
-        """Log an error at ``err``, and count it.
-
-        Args:
-            text (str): the subject
-            error (Exception): exception to log with its traceback
-            trace (bool): whether to log the traceback of the exception being handled
-        """
+        """Log the subject `text` at ``err``, with the traceback of `error` or (`trace`) of the
+        exception being handled, and count it."""
         self.count += 1
         if error is not None:
             lines = traceback.format_exception(type(error), error, error.__traceback__)
@@ -544,13 +539,8 @@ def KVSTxn(handle: Any) -> Any:
 
 
 def job_raise_async(handle: Any, jobid: int, kind: str, severity: int, note: str) -> Any:
-    """Raise an exception on a job. Return a future.
-
-    Args:
-        kind (str): the exception's type, such as ``scheduler-restart``
-        severity (int): 0 ends the job
-        note (str): text for its owner
-    """
+    """Raise an exception on a job, of a type such as ``scheduler-restart``; severity 0 ends the
+    job. Return a future."""
     if hasattr(type(handle), "raise_job_exception"):
         return handle.raise_job_exception(jobid, kind, severity, note)
     return flux.job.job_raise_async(handle, jobid, kind, severity, note)

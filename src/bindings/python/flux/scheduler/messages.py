@@ -86,18 +86,9 @@ _LATEST = 1e15
 
 
 def read_hello(entry: Any, now: float) -> tuple[dict[str, Any], list[str]]:
-    """Return a job that holds resources from a response to ``sched-hello``.
-
-    Only the id is needed to find its allocation. Other faulty keys get defaults: the job is not to
-    blame. Raises ValueError if there is no id.
-
-    Args:
-        entry: a response
-        now (float): default for the time of submission
-
-    Returns:
-        (entry, names of its faulty keys)
-    """
+    """Return a job that holds resources, from a response to ``sched-hello``, and the names of its
+    faulty keys. Only the id is needed to find its allocation, and ValueError is raised without one;
+    other faulty keys get defaults, the time of submission `now`: the job is not to blame."""
     if not isinstance(entry, dict):
         raise ValueError(f"expected an object, got {entry!r}")
     jobid_of(entry)
@@ -233,15 +224,10 @@ def served_by(
     guests: bool = False,
     sees_all: bool = False,
 ) -> Callable[[Any, Any], None]:
-    """Return the handler of a request, as a method of a scheduler: an exception is answered, and
-    does not propagate.
-
-    Args:
-        answer: ``answer(scheduler, msg)`` sends the answer
-        prefix (bool): whether the module's name precedes the topic
-        guests (bool): whether guests may send it
-        sees_all (bool): whether guests that see all (`sees_all`) may send it
-    """
+    """Return the handler of a request, as a method of a scheduler: ``answer(scheduler, msg)`` sends
+    the answer, an exception is answered too, and does not propagate. With `prefix` the module's
+    name precedes the topic. All guests may send it (`guests`), or those who see all
+    (`sees_all`)."""
 
     @request_handler(topic, prefix=prefix, allow_guest=guests or sees_all)
     def handle(self: Any, msg: Any) -> None:

@@ -135,18 +135,10 @@ def path_and_name(option: str, text: str, what: str = "FUNCTION") -> tuple[str, 
 
 
 def read_code(option: str, text: str, check_owner: bool = True, what: str = "FUNCTION") -> bytes:
-    """Return the text of the file in ``FILE:NAME``.
-
-    Args:
-        option (str): name of the argument or key, for errors
-        text (str): the value
-        check_owner (bool): whether only the instance owner and root may have write access to the
-            file (`flux.jobtap.plugin_file`); not needed in a simulation, which runs as its user
-        what (str): the noun for the name in the file, for errors
-
-    Raises:
-        ValueError: the file does not exist, is unreadable, or may not be run
-    """
+    """Return the text of the file in ``FILE:NAME``, the value of an argument or key. With
+    `check_owner`, only the instance owner and root may have write access to the file
+    (`flux.jobtap.plugin_file`); a simulation, which runs as its user, does without. Raises
+    ValueError if the file does not exist, is unreadable, or may not be run."""
     # Imported here: few schedulers run a file.
     from flux.jobtap.plugin_file import PermissionRefused, read_owned
 

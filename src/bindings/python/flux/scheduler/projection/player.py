@@ -109,16 +109,12 @@ class Player:
     def estimates(
         self, most: int = 0, jobid: int | None = None, patient: bool = False
     ) -> dict[str, Any]:
-        """Play until the first pending jobs have started, or a given one.
+        """Play until the first `most` pending jobs have started, or a given one; `patient`: no job
+        is given up for its wait.
 
-        Args:
-            most (int): number of jobs
-            patient (bool): whether to give up no job for its wait
-
-        Returns:
-            dict: ``starts``, pairs of job id and start (seconds since the epoch); ``denied``, ids
-                of jobs denied earlier; ``took``, duration in seconds; ``settled``, whether the
-                result does not depend on run times
+        Returns ``starts``, pairs of job id and start (seconds since the epoch); ``denied``, ids of
+        jobs denied earlier; ``took``, duration in seconds; ``settled``, whether the result does not
+        depend on run times.
         """
         if patient:
             self._policy.wait_limits.drop_all()
@@ -143,19 +139,14 @@ class Player:
     def newcomer(
         self, jobspec: dict[str, Any], caller: Caller, priority: int | None
     ) -> dict[str, Any]:
-        """Submit a job, and play until it starts.
+        """Submit a job of a caller, and play until it starts. Without a priority it has that of a
+        new job (`_usual_priority`).
 
-        Args:
-            jobspec (dict): the jobspec to submit (RFC 14)
-            caller (Caller): the job's user
-            priority (int): its priority; None: as for a new job (`_usual_priority`)
-
-        Returns:
-            dict: ``made``, time of submission; ``start`` (seconds since the epoch) and ``ranks``
-                (an idset), or None; ``starts``, ``took`` and ``settled`` as for `estimates`;
-                ``denied``, a bool; ``reason``, why it is denied, initially kept waiting by a rule,
-                or its start is unknown; ``t_latest``, if it was promised a latest start; ``left``,
-                number of pending jobs without a start when time ran out
+        Returns ``made``, time of submission; ``start`` (seconds since the epoch) and ``ranks`` (an
+        idset), or None; ``starts``, ``took`` and ``settled`` as for `estimates`; ``denied``, a
+        bool; ``reason``, why it is denied, initially kept waiting by a rule, or its start is
+        unknown; ``t_latest``, if it was promised a latest start; ``left``, number of pending jobs
+        without a start when time ran out.
         """
         policy = self._policy
         waiting = list(policy.pending_jobs())

@@ -56,19 +56,11 @@ class FakeMessage(Message):
 
 
 class Reactor(DirectReactor):
-    """Calls timers and callbacks that are due, turn by turn.
-
-    Args:
-        clock: a `VirtualClock`, or an object with its methods
-
-    Attributes:
-        turns (int): number of turns so far
-        calls (int): number of messages and callbacks of the scheduler so far
-    """
+    """Calls timers and callbacks that are due, turn by turn."""
 
     def __init__(self, clock: Any = None) -> None:
         super().__init__(VirtualClock() if clock is None else clock)
-        self.calls = 0
+        self.calls = 0  # number of messages and callbacks of the scheduler so far
 
     def respond(self, msg: Message, answer: Message, responder: Any = None) -> None:
         if isinstance(msg, FakeMessage):
