@@ -232,15 +232,9 @@ class Scheduler(BrokerModule):
     )
 
     def call_at(self, when: float, function: Callable[[], Any] | None = None) -> host.Timer:
-        """Call a function, or begin a pass, at a given time.
-
-        Args:
-            when (float): seconds since the epoch; a past time means at once
-            function: called without arguments; None: begin a pass. Exceptions are logged
-
-        Returns:
-            Timer: its ``cancel()`` undoes this
-        """
+        """Call a function without arguments, or (None) begin a pass, at a given time in seconds
+        since the epoch; a past time means at once. Exceptions are logged. ``cancel()`` of the
+        result undoes this."""
         return self._timers.call_at(when, function or self._request_schedule)
 
     # -- override points ---------------------------------------------------------------------------
@@ -252,17 +246,12 @@ class Scheduler(BrokerModule):
         """Annotate pending jobs; called after passes. May be a generator."""
 
     def order(self, job: PendingJob) -> Any:
-        """Return the sort key of a job; the lowest is considered first.
+        """Return the sort key of a job, a number or any value that compares with the keys of other
+        jobs; the lowest is considered first.
 
         The queue, passes, estimates and reasons follow it; among equals the lower job id goes
         first. The default order is by priority. Called when a job arrives and when its priority
         changes; if the key depends on anything else, call `reorder` when that changes.
-
-        Args:
-            job (PendingJob): the job
-
-        Returns:
-            a number, or any value that compares with the keys of other jobs
         """
         return -job.priority
 
@@ -272,15 +261,8 @@ class Scheduler(BrokerModule):
         self._backlog.reorder()
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
-        """Mark a job's resources allocated; called at the start for each job that holds resources.
-
-        Args:
-            jobid (int): the job id
-            priority (int): its priority
-            userid (int): the submitting user
-            t_submit (float): time of submission, seconds since the epoch
-            R (ResourcePool): its resources
-        """
+        """Mark a job's resources `R` allocated; called at the start for each job that holds
+        resources. `t_submit` is its submission in seconds since the epoch."""
         self.resources.register_alloc(jobid, R)
 
     def alloc(
@@ -292,16 +274,8 @@ class Scheduler(BrokerModule):
         t_submit: float,
         jobspec: Any,
     ) -> None:
-        """Add a job to ``_queue``; called when the job manager requests its resources.
-
-        Args:
-            request (AllocRequest): the request to answer
-            jobid (int): the job id
-            priority (int): its priority
-            userid (int): the submitting user
-            t_submit (float): time of submission, seconds since the epoch
-            jobspec (dict): its jobspec (RFC 14)
-        """
+        """Add a job to ``_queue``; called when the job manager requests its resources. `t_submit`
+        is its submission in seconds since the epoch, `jobspec` a dict (RFC 14)."""
         try:
             resource_request = self._parser.parse(jobspec, request.read_jobspec)
         except ValueError as exc:
@@ -323,32 +297,19 @@ class Scheduler(BrokerModule):
         self._backlog.push(job)
 
     def free(self, jobid: int, R: Any, final: bool = False) -> None:
-        """Return freed resources to the pool; called when a job frees resources.
-
-        Args:
-            jobid (int): the job id
-            R (ResourcePool): the freed resources: all of the job's, or those of some ranks
-            final (bool): whether this is the job's final free
-        """
+        """Return freed resources `R` to the pool: all of the job's, or those of some ranks; called
+        when a job frees resources, `final` the last time."""
         self.resources.free(jobid, R, final=final)
 
     def cancel(self, jobid: int) -> None:
-        """Take a job out of ``_queue``; called when its request is withdrawn.
-
-        Args:
-            jobid (int): the job id
-        """
+        """Take a job out of ``_queue``; called when its request is withdrawn."""
         request = self._requests.get(jobid)
         if request is not None:
             self._requests.take_out(request)
             request.cancel()
 
     def prioritize(self, jobs: list[list[int]]) -> None:
-        """Sort ``_queue``; called when priorities change.
-
-        Args:
-            jobs (list): of [jobid, priority]
-        """
+        """Sort ``_queue``; called when priorities change, with a list of [jobid, priority]."""
         find = self._requests.job_of
         moves = {}
         for jobid, priority in jobs:
@@ -358,15 +319,8 @@ class Scheduler(BrokerModule):
         self._backlog.move_all(moves)
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
-        """Accept a running job's new end and update the pool.
-
-        An override responds to `msg`, with ``self.handle.respond(msg, None)`` or an error.
-
-        Args:
-            msg (Message): the request
-            jobid (int): the job id
-            expiration (float): its new end, seconds since the epoch; 0: none
-        """
+        """Accept a running job's new end (seconds since the epoch; 0: none) and update the pool. An
+        override responds to `msg`, with ``self.handle.respond(msg, None)`` or an error."""
         if self._requests.is_running(jobid):
             self._end_moved(jobid, expiration)
         self.handle.respond(msg, None)
@@ -384,12 +338,8 @@ class Scheduler(BrokerModule):
         fit."""
 
     def feasibility_check(self, msg: Any, jobspec: Any) -> None:
-        """Check whether a job could ever run, and respond to `msg` (RFC 27).
-
-        Args:
-            msg (Message): the request
-            jobspec (dict): the jobspec (RFC 14)
-        """
+        """Check whether a job with a jobspec (RFC 14) could ever run, and respond to `msg` (RFC
+        27)."""
         try:
             self.resources.check_feasibility(self._parser.parse_unsubmitted(jobspec))
         except (ValueError, OSError) as exc:
@@ -443,13 +393,7 @@ class Scheduler(BrokerModule):
     def alloc_success(
         self, msg: Any, R: dict[str, Any], annotations: dict[str, Any] | None = None
     ) -> None:
-        """Store R, then send it as the answer.
-
-        Args:
-            msg (Message): the sched.alloc request
-            R (dict): the resources (RFC 20)
-            annotations (dict): annotations to attach
-        """
+        """Store R (RFC 20), then send it and annotations as the answer to a sched.alloc request."""
         jobid = self._requests.jobid_of(msg)
         answer: Any
         if self._host.takes_objects:
@@ -471,24 +415,14 @@ class Scheduler(BrokerModule):
         self._commits.put(host.r_key(jobid), text, stored)
 
     def alloc_annotate(self, msg: Any, annotations: dict[str, Any]) -> None:
-        """Send an annotation update for a pending job.
-
-        Args:
-            msg (Message): the sched.alloc request
-            annotations (dict): merged with those of the job
-        """
+        """Send annotations, to be merged with those of the job, for a sched.alloc request."""
         jobid = self._requests.jobid_of(msg)
         self.handle.respond(
             msg, {"id": jobid, "type": messages.ANNOTATE, "annotations": annotations}
         )
 
     def alloc_deny(self, msg: Any, note: str | None = None) -> None:
-        """Deny the job: it will never run.
-
-        Args:
-            msg (Message): the sched.alloc request
-            note (str): the reason, for the user
-        """
+        """Answer a sched.alloc request: the job will never run, for the reason `note`."""
         answer: dict[str, Any] = {"id": self._requests.jobid_of(msg), "type": messages.DENY}
         if note is None:
             self.log.warning(f"{host.name_of(answer['id'])}: denied, and its user is not told why")
@@ -498,11 +432,7 @@ class Scheduler(BrokerModule):
         self.handle.respond(msg, answer)
 
     def alloc_cancel(self, msg: Any) -> None:
-        """Confirm that a request is withdrawn.
-
-        Args:
-            msg (Message): the sched.alloc request
-        """
+        """Confirm that a sched.alloc request is withdrawn."""
         answer: Any = {"id": self._requests.jobid_of(msg), "type": messages.CANCEL}
         if not self._host.takes_objects:  # as text, which is faster: there may be many at once
             answer = f'{{"id": {answer["id"]}, "type": {messages.CANCEL}}}'

@@ -239,14 +239,8 @@ class PolicyScheduler(Scheduler):
         self.odds.tells = given.get("odds-depth", 0) > 0 or not self._host.has_virtual_time
 
     def take_argument(self, name: str) -> list[str]:
-        """Remove ``name=value`` from the remaining arguments.
-
-        Args:
-            name (str): name of the argument
-
-        Returns:
-            list of str: the values, in order; the last one counts
-        """
+        """Remove ``name=value`` from the remaining arguments. Return the values, in order; the last
+        one counts."""
         self.own_options += (name,)
         prefix = name + "="
         values = [arg[len(prefix) :] for arg in self._pending_args if arg.startswith(prefix)]
@@ -318,13 +312,9 @@ class PolicyScheduler(Scheduler):
         self.admission.add(rule)
 
     def readmit(self, rule: AdmissionRule, key: Hashable = None, most: int | None = None) -> None:
-        """Queue jobs deferred by a rule again, since they may be able to start, and request a pass.
-
-        Args:
-            rule (AdmissionRule): the rule
-            key: only jobs deferred with this key (`Deferral.key`); None: all of the rule's
-            most (int): maximum number, the first in queue order; None: all
-        """
+        """Queue jobs deferred by a rule again, since they may be able to start, and request a pass:
+        those deferred with a key (`Deferral.key`; None: all), at most `most`, the first in queue
+        order."""
         jobs = self.admission.deferred.readmit(
             rule, key, most if self.decision.asks_in_order else None
         )
@@ -339,13 +329,9 @@ class PolicyScheduler(Scheduler):
         self._request_schedule()
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
-        """Take `job` out of the queue until the rule that deferred it readmits it. If another rule
-        had readmitted it, the next job with the same deferral returns in its place.
-
-        Args:
-            job (PendingJob): the job
-            why (JobDeferred): from `allocate`
-        """
+        """Take `job` out of the queue until the rule that deferred it (`why`, from `allocate`)
+        readmits it. If another rule had readmitted it, the next job with the same deferral returns
+        in its place."""
         self._backlog.remove(job)
         self.admission.deferred.defer(job, why)
         if self.decision.deferred(job):
@@ -403,12 +389,8 @@ class PolicyScheduler(Scheduler):
         return None if request is None else request.job
 
     def pending_jobs(self, deferred: bool = True, most: int | None = None) -> Iterator[PendingJob]:
-        """Yield the pending jobs, in order.
-
-        Args:
-            deferred (bool): whether to include deferred jobs
-            most (int): maximum number of jobs; None: all
-        """
+        """Yield the pending jobs, deferred ones included unless told otherwise, in order; at most
+        `most`."""
         apart = self.admission.deferred.in_order() if deferred else []
         queued = self._backlog.in_order(most)
         jobs = heapq.merge(queued, apart) if apart else queued
@@ -525,25 +507,15 @@ class PolicyScheduler(Scheduler):
         return True
 
     def refuse(self, job: PendingJob, error: Exception) -> None:
-        """Deny a job that the pool rejects.
-
-        Args:
-            job (PendingJob): the job
-            error (Exception): from `allocate`: the reason, or a bug of the pool, which is logged:
-                it fails this job, not the scheduler
-        """
+        """Deny a job that the pool rejects. `error`, from `allocate`, is the reason, or a bug of
+        the pool, which is logged: it fails this job, not the scheduler."""
         if not isinstance(error, (OSError, WrongAnswer)):
             self._errors.report(f"alloc: {job.name}", error)
         job.request.deny(str(error))
 
     def give_up(self, job: PendingJob, note: str) -> None:
-        """Deny a pending job, deferred or not. Call this between steps of passes, such as from a
-        timer; a pass itself uses `refuse`.
-
-        Args:
-            job (PendingJob): the job
-            note (str): the reason, for its user
-        """
+        """Deny a pending job, deferred or not, with the reason `note` for its user. Call this
+        between steps of passes, such as from a timer; a pass itself uses `refuse`."""
         self._passes.events += 1
         self.decision.leaves(job)
         self._requests.take_out(job.request)
@@ -662,12 +634,8 @@ class PolicyScheduler(Scheduler):
     # -- reasons -----------------------------------------------------------------------------------
 
     def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None:
-        """Return the reason of a job's wait, in one sentence; None if it could start now.
-
-        Args:
-            job (PendingJob): the job
-            facts (dict): from ``ResourcePool.explain()``, if already computed
-        """
+        """Return the reason of a job's wait, in one sentence; None if it could start now. `facts`
+        are those of ``ResourcePool.explain()``, if already computed."""
         decision = self.decision
         head = decision.ahead_of(job)
         if head is not None and not decision.looks_past_heads:

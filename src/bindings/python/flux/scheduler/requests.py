@@ -181,24 +181,15 @@ class AllocRequest:
             self.table.failed(self, R, exc)
 
     def deny(self, note: str | None = None) -> None:
-        """Deny the request: the job will never run here.
-
-        Args:
-            note (str): the reason, for the user
-
-        Raises:
-            IllegalMove: the request was already answered (a RuntimeError)
-        """
+        """Deny the request: the job will never run here, for the reason `note`. Raises IllegalMove
+        (a RuntimeError) if it was already answered."""
         self._answer("deny")
         self._shown = None
         self.scheduler.alloc_deny(self.msg, note)
 
     def cancel(self) -> None:
-        """Confirm that the request is withdrawn, and clear its annotations.
-
-        Raises:
-            IllegalMove: the request was already answered (a RuntimeError)
-        """
+        """Confirm that the request is withdrawn, and clear its annotations. Raises IllegalMove (a
+        RuntimeError) if it was already answered."""
         self._answer("cancel")
         if self._shown:
             self.scheduler.alloc_annotate(self.msg, {"sched": dict.fromkeys(self._shown)})
@@ -206,13 +197,8 @@ class AllocRequest:
         self.scheduler.alloc_cancel(self.msg)
 
     def annotate(self, annotations: Annotations) -> None:
-        """Update the job's annotations; ignored if the request is answered.
-
-        A null removes a key; it is not sent for a key that was never set.
-
-        Args:
-            annotations (dict): merged with the current ones (RFC 27)
-        """
+        """Merge annotations (RFC 27) with those of the job; ignored if the request is answered. A
+        null removes a key; it is not sent for a key that was never set."""
         if self.state != OPEN:
             return
         sched = annotations.get("sched")

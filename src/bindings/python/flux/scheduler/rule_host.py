@@ -207,12 +207,9 @@ class RuleHost:
         self.start(job, alloc, **annotations)
 
     def order_by_share(self, level: Callable[[PendingJob], tuple[float, ...]] | None) -> None:
-        """Sort jobs of equal priority by a rule's key, the lowest first: the queue is sorted again,
-        and a pass follows. If the scheduler overrides `order`, that takes precedence.
-
-        Args:
-            level: maps a pending job to a tuple; None: sort by submission
-        """
+        """Sort jobs of equal priority by a rule's key, a tuple, the lowest first; None: by
+        submission. The queue is sorted again, and a pass follows. If the scheduler overrides
+        `order`, that takes precedence."""
         scheduler, requests = self._scheduler, self._requests
         order: Any = type(scheduler).order
         if order is not Scheduler.order:
@@ -226,12 +223,7 @@ class RuleHost:
 
     def ask_for(self, job: PendingJob, request: Any) -> None:
         """Replace the resource request of a pending job: its promise is dropped, and a pass
-        follows. Call this between steps of passes, such as from a timer.
-
-        Args:
-            job (PendingJob): the job
-            request: the new ``resource_request``
-        """
+        follows. Call this between steps of passes, such as from a timer."""
         self._passes.events += 1
         _, marks = job.signature if isinstance(job.signature, tuple) else (None, None)
         self._requeue(job, signature_of(request, marks), request)

@@ -303,27 +303,15 @@ class FakeInstance:
     # -- nodes -------------------------------------------------------------------------------------
 
     def mark_down(self, ranks: str) -> None:
-        """Take nodes down. Jobs there continue, as on drained nodes.
-
-        Args:
-            ranks (str): an idset
-        """
+        """Take nodes (ranks, an idset) down. Jobs there continue, as on drained nodes."""
         self.resource.mark_down(ranks)
 
     def mark_up(self, ranks: str) -> None:
-        """Bring nodes up again.
-
-        Args:
-            ranks (str): an idset
-        """
+        """Bring nodes (ranks, an idset) up again."""
         self.resource.mark_up(ranks)
 
     def remove_ranks(self, ranks: str) -> None:
-        """Remove nodes for good, as when an instance shrinks.
-
-        Args:
-            ranks (str): an idset
-        """
+        """Remove nodes (ranks, an idset) for good, as when an instance shrinks."""
         self.resource.remove(ranks)
 
     # -- time --------------------------------------------------------------------------------------
@@ -345,11 +333,7 @@ class FakeInstance:
         self._run(self.reactor.run_until_idle)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: timers expire, jobs end. Raises as `run_until_idle`.
-
-        Args:
-            seconds (float): time to pass, 0 or more
-        """
+        """Let time pass: timers expire, jobs end. Raises as `run_until_idle`."""
         self._run(lambda: self.reactor.advance(seconds))
 
     def _run(self, run: Callable[[], None]) -> None:

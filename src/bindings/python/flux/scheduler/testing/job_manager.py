@@ -125,11 +125,8 @@ class FakeJob(SchedulableJob):
         return f"<{self.name}: {self.describe(self._manager.instance.start_time)}>"
 
     def describe(self, since: float) -> str:
-        """Return one line: ranks and start, or annotations, or end.
-
-        Args:
-            since (float): origin of times, seconds since the epoch
-        """
+        """Return one line: ranks and start, or annotations, or end; times are in seconds from
+        `since` on."""
         if self.state == "running" and self.t_start is not None:
             return f"running on {self.hosts} since {_seconds(self.t_start - since)}"
         if self.state == "pending":
@@ -160,21 +157,15 @@ class FakeJob(SchedulableJob):
                 self.finish(result)
 
     def set_priority(self, priority: int) -> None:
-        """Set its priority while it is pending.
-
-        Args:
-            priority (int): 0 to 4294967295; with 0 it is held, and its request withdrawn
-        """
+        """Set its priority, 0 to 4294967295, while it is pending; with 0 it is held, and its
+        request withdrawn."""
         self.priority = priority
         if self.waits:
             self._manager.submitted(self)
 
     def fail(self, note: str | None) -> None:
-        """End it with an exception; a running job ends after its `clean_up`.
-
-        Args:
-            note (str): the error
-        """
+        """End it with an exception, whose error is `note`; a running job ends after its
+        `clean_up`."""
         self.note = note
         if self.state == "running" and self.clean_up != 0:
             if self.clean_up is not None:
@@ -188,14 +179,8 @@ class FakeJob(SchedulableJob):
             self.end("failed")
 
     def end(self, result: str = "completed") -> None:
-        """End it now, and free its resources.
-
-        Args:
-            result (str): ``completed``, ``canceled`` or ``failed``
-
-        Raises:
-            ValueError: it is not running
-        """
+        """End it now, as ``completed``, ``canceled`` or ``failed``, and free its resources. Raises
+        ValueError if it is not running."""
         R = self._held()
         if self._end_timer is not None:
             self._end_timer.cancel()
@@ -203,14 +188,8 @@ class FakeJob(SchedulableJob):
         self._manager.sched.give_back(self.id, R)
 
     def release(self, ranks: str) -> None:
-        """Free some of its ranks before the others, as after housekeeping (RFC 27).
-
-        Args:
-            ranks (str): an idset; `end` frees the rest
-
-        Raises:
-            ValueError: it is not running, or has no such ranks
-        """
+        """Free some of its ranks (an idset) before the others, as after housekeeping (RFC 27);
+        `end` frees the rest. Raises ValueError if it is not running, or has no such ranks."""
         held = self._held()
         leaving = IDset(ranks)
         missing = set(leaving) - set(ranks_of(held))
@@ -220,16 +199,9 @@ class FakeJob(SchedulableJob):
         self._manager.sched.give_back(self.id, fragment(held, set(leaving)), final=False)
 
     def set_expiration(self, expiration: float) -> None:
-        """Set the expiration of its resources, and run the instance until the scheduler has
-        answered.
-
-        Args:
-            expiration (float): seconds since the epoch; 0: never
-
-        Raises:
-            ValueError: it is not running
-            OSError: the scheduler refuses
-        """
+        """Set the expiration of its resources (seconds since the epoch; 0: never), and run the
+        instance until the scheduler has answered. Raises ValueError if it is not running, OSError
+        if the scheduler refuses."""
         if self.state != "running" or self.R is None:
             raise ValueError(f"job {self.id} is {self.state}: only a running job has resources")
         self._manager.instance.request(
