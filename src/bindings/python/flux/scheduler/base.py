@@ -25,8 +25,8 @@ Then every message is handled alike:
    before the answer is sent (`Committer`).
 
 The collaborators are independent of policies: `requests.Requests` and `queue.PendingQueue` for
-jobs, `passes.Passes` and `passes.Quiescence` for passes, `host.Committer`, `host.Clock`,
-`host.ErrorReporter` and `hello.Hello` for the host, `pools` for the pool.
+jobs, `passes.Passes` and `passes.Quiescence` for passes, `host.Host` and `hello.Hello` for the host,
+`pools` for the pool.
 """
 
 from __future__ import annotations
@@ -180,17 +180,15 @@ class Scheduler(BrokerModule):
         if when_empty is None:
             when_empty = type(self).alloc is not Scheduler.alloc
         looks_ahead = type(self).forecast is not Scheduler.forecast
-        self._errors = host.ErrorReporter(self.log)
-        self._host = host.HostCapabilities(h)
+        self._host = host.Host(h, self.log, self.stop)
+        self._errors, self._commits = self._host.errors, self._host.commits
         # the host has already parsed objects
         limits = None
         if not self._host.takes_objects:
             limits = messages.SizeLimits(self.jobspec_bytes, self.jobspec_values)
-        self._responder = Responder(h, self._errors, limits)
-        self._clock = host.Clock(h)
+        self._responder = Responder(self._host, limits)
         #: returns the time of the current reactor turn, in seconds since the epoch
-        self.now = self._clock.now
-        self._timers = host.Timers(h, self._clock, self._errors)
+        self.now = self._host.now
         self._backlog = self._queue_class()
         ordered = type(self).order is not Scheduler.order
         self._requests = Requests(
@@ -200,28 +198,21 @@ class Scheduler(BrokerModule):
             f"{job.name} keeps its place in the queue: {error}"
         )
         self._requests.will_not_run = self._give_back
-        keep = host.NullCommitter if self._host.takes_objects else host.Committer
-        self._commits = keep(h, self.log, self.now, self.stop)
-        self._checkpoints = Checkpoints(h, self._commits, self.call_at, self.now, self._errors)
+        self._checkpoints = Checkpoints(self._host)
         self._passes = Passes(
-            h,
+            self._host,
             self._requests,
-            self._clock,
-            self._host.stopwatch,
             Pace(self.SCHED_EWMA_ALPHA, self.SCHED_DELAY_MAX),
-            self._errors,
             schedule=lambda: self.schedule(),
             look_ahead=self.forecast if looks_ahead and self._host.wants_forecast else None,
             start=self.start_schedule,
             when_empty=when_empty,
         )
         self._quiescence = Quiescence(
-            h,
+            self._host,
             self._passes,
-            self._commits,
             lambda: self._requests.running,
             limit=lambda: None if self.queue_depth == "unlimited" else int(self.queue_depth),
-            errors=self._errors,
         )
 
     # -- the interface for policies ----------------------------------------------------------------
@@ -235,7 +226,7 @@ class Scheduler(BrokerModule):
         """Call a function without arguments, or (None) begin a pass, at a given time in seconds
         since the epoch; a past time means at once. Exceptions are logged. ``cancel()`` of the
         result undoes this."""
-        return self._timers.call_at(when, function or self._request_schedule)
+        return self._host.call_at(when, function or self._request_schedule)
 
     # -- override points ---------------------------------------------------------------------------
 
@@ -529,7 +520,7 @@ class Scheduler(BrokerModule):
             self.set_running()
             self._runs = True
         jobs = hello.running_jobs(handle, self.hello_partial_ok)
-        found = hello.Hello(handle, pool, self.hello, self._errors)
+        found = hello.Hello(self._host, pool, self.hello)
         found.take_over(jobs)
         for jobid in found.jobs:
             self._requests.move(jobid, "hello")
@@ -638,7 +629,7 @@ class Scheduler(BrokerModule):
             return
         userid = request.userid = messages.userid_of(payload.get("userid", 0))
         t_submit = payload.get("t_submit")
-        self._clock.freeze()
+        self._host.clock.freeze()
         try:
             t_submit = messages.time_of(t_submit, self.now())
             try:
@@ -649,7 +640,7 @@ class Scheduler(BrokerModule):
                     self._errors.guard("deny", request.deny, f"scheduler error: {exc}")
             self._request_schedule()
         finally:
-            self._clock.thaw()
+            self._host.clock.thaw()
 
     _handle_cancel = _event("sched.cancel", _read_cancel, "cancel")
     _handle_prioritize = _event("sched.prioritize", _read_priorities, "prioritize")

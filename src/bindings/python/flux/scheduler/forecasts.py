@@ -22,7 +22,7 @@ from flux.scheduler.projection.fork import ProjectionFailed, Projections
 if TYPE_CHECKING:
     from flux.scheduler.admission_control import AdmissionControl
     from flux.scheduler.decision import Planning
-    from flux.scheduler.host import Clock, ErrorReporter, InstanceConfig
+    from flux.scheduler.host import Host, InstanceConfig
     from flux.scheduler.pools import RequestFacts
     from flux.scheduler.requests import PendingJob
 
@@ -69,22 +69,19 @@ class Annotator:
 
     def __init__(
         self,
-        handle: Any,
-        clock: Clock,
+        host: Host,
         forecast: Callable[[], None],
-        errors: ErrorReporter,
-        wanted: bool,
     ) -> None:
-        self._clock = clock
+        self._clock = host.clock
         self._forecast = forecast  # called when postponed annotations may be sent
-        self._errors = errors
-        self.is_wanted = wanted  # whether estimates and reasons have a reader
+        self._errors = host.errors
+        self.is_wanted = host.wants_forecast  # whether estimates and reasons have a reader
         self.told: dict[int, _Told] = {}  # by job id
         #: heap of (time, number, job): ends of quiet times. A job that requested again is there
         #: twice; the entries compare only within one order of the queue.
         self._quiet: list[tuple[float, int, PendingJob]] = []
         self._numbers = itertools.count()
-        self._timer = handle.timer_watcher_create(0.0, self._expired)
+        self._timer = host.handle.timer_watcher_create(0.0, self._expired)
         self._armed_for = math.inf
         #: when reasons were last found, and whether to find them when the timer expires
         self._reasons_at = -math.inf

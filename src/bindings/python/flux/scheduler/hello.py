@@ -24,7 +24,7 @@ from flux.scheduler.host import (
 from flux.scheduler.requests import RunningJob
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import ErrorReporter
+    from flux.scheduler.host import Host
 
 #: job-info.lookup flags: R as an object, with updates such as a new expiration applied (RFC 41).
 LOOKUP_DECODE = 1
@@ -194,13 +194,12 @@ class Hello:
     allocated. Other jobs are unaffected.
     """
 
-    def __init__(
-        self, handle: Any, pool: ResourcePool, enter: Callable[..., None], errors: ErrorReporter
-    ) -> None:
-        self.handle = handle
+    def __init__(self, host: Host, pool: ResourcePool, enter: Callable[..., None]) -> None:
+        self.handle = host.handle
         self.pool = pool
         self.enter = enter  # ``enter(jobid, priority, userid, t_submit, R)`` marks R as allocated
-        self.errors = errors
+        self.errors = host.errors
+        self.now = host.now
         self.jobs: dict[int, RunningJob] = {}  # job id -> job taken over (`RunningJob`)
         #: job id -> resources on ranks that have left the pool (`Departed`)
         self.lost: dict[int, Departed] = {}
@@ -210,7 +209,7 @@ class Hello:
         log = self.errors.log
         known = {}
         taken = 0
-        now = float(self.handle.reactor_now(self.handle.get_reactor()))
+        now = self.now()
         for entry in jobs:
             try:
                 job, wrong = messages.read_hello(entry, now)

@@ -29,7 +29,7 @@ from flux.scheduler.requests import RunningJob
 
 if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoints
-    from flux.scheduler.host import ErrorReporter, Timer
+    from flux.scheduler.host import ErrorReporter, Host, Timer
 
 #: Number of run times kept and averaged per class. Two gave the best results: users change their
 #: programs, and a longer memory adapts slowly.
@@ -310,21 +310,15 @@ class RunTimeService:
 
     def __init__(
         self,
-        handle: Any,
+        host: Host,
         checkpoints: Checkpoints,
         told: Callable[[RunningJob, float, str | None], None],
         is_overridden: bool,
-        call_at: Callable[[float, Callable[[], None]], Timer],
-        now: Callable[[], float],
-        errors: ErrorReporter,
     ) -> None:
-        self._handle = handle
+        self._host = host
         #: ``told(job, run, result)`` is called for each ended job; see `PolicyScheduler.ended`
         self._told = told
         self._is_overridden = is_overridden  # whether a policy overrides that
-        self._call_at = call_at
-        self._now = now
-        self._errors = errors
         self._history: RunTimes | None = None
         self._checkpoint = checkpoints.make(KEY, SAVE_INTERVAL_S, self.text)
         self._loads = False  # whether the stored history is to be read, or was
@@ -370,8 +364,9 @@ class RunTimeService:
             self._answers = True
             self._learn_from(jobs)
 
+        host = self._host
         ask_for_ended_jobs(
-            self._handle, self._through, ATTRIBUTES, learn, self._call_at, self._now, self._errors
+            host.handle, self._through, ATTRIBUTES, learn, host.call_at, host.now, host.errors
         )
 
     def _learn_from(self, jobs: list[dict[str, Any]]) -> None:
@@ -400,7 +395,7 @@ class RunTimeService:
         at most that limit, if known: the rest is clean-up."""
         if self._history is None and job.predicted is None and not self._is_overridden:
             return
-        seen = self._now() - job.start
+        seen = self._host.now() - job.start
         granted = job.end - job.start
         result = "timeout" if seen >= granted else None
         if not self._answers:
@@ -414,16 +409,16 @@ class RunTimeService:
                 run, told = _run_of(found), RESULTS.get(found.get("result"))
                 self._note(found)
             except Exception as exc:
-                self._errors.log.debug(f"job-list.list-id: {exc!r}")
+                self._host.errors.log.debug(f"job-list.list-id: {exc!r}")
             self._tell(job, min(seen, granted) if run is None else run, told or result)
 
         asked = {"id": job.jobid, "attrs": ATTRIBUTES, "state": INACTIVE}
-        self._handle.rpc("job-list.list-id", asked).then(answered)
+        self._host.handle.rpc("job-list.list-id", asked).then(answered)
 
     def _tell(self, job: RunningJob, run: float, result: str | None) -> None:
         if job.predicted is not None:
             self.predictions.compare(job.predicted, job.limit, run)
-        self._errors.guard("ended", self._told, job, run, result)
+        self._host.errors.guard("ended", self._told, job, run, result)
         if self._history is not None:
             self._checkpoint.changed()
 

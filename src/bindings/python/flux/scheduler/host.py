@@ -59,30 +59,6 @@ class Clock:
         self._frozen_now = None
 
 
-class HostCapabilities:
-    """Features of the host beyond those of a broker, declared by embedded and simulated instances.
-
-    A handle's class declares them as attributes of these names. They are looked up on the class,
-    since instances may look up unknown names elsewhere, with other exceptions.
-    """
-
-    def __init__(self, handle: Any) -> None:
-        host = type(handle)
-        #: returns seconds from an arbitrary origin, to time code. A host with an artificial clock
-        #: has its own, so that the speed of the machine does not affect decisions
-        self.stopwatch: Callable[[], float] = (
-            handle.stopwatch if hasattr(host, "stopwatch") else time.perf_counter
-        )
-        self.has_virtual_time = hasattr(host, "stopwatch")  # whether the host has its own stopwatch
-        #: whether estimates and reasons have a reader; false in a simulation of starts
-        self.wants_forecast = getattr(host, "wants_forecast", True) is not False
-        #: whether the job manager is in this process and takes R as an object, so that R need not
-        #: be in a KVS
-        self.takes_objects = getattr(host, "takes_objects", False) is True
-        #: whether a test runs the reactor after the module's ``run()`` has returned
-        self.runs_later = getattr(host, "runs_later", False) is True
-
-
 #: Maximum delay of a relayed message in seconds. A wake-up costs the module 0.1 ms, and the broker
 #: about as much.
 RELAY_WAKE_S = 0.1
@@ -135,6 +111,7 @@ class Timers:
     """Calls functions at given times of the reactor's clock, all with a single timer watcher."""
 
     def __init__(self, handle: Any, clock: Clock, errors: ErrorReporter) -> None:
+        self._handle = handle
         self._clock = clock
         self._errors = errors
         self._due: list[Timer] = []
@@ -142,9 +119,9 @@ class Timers:
         self._armed_for = math.inf
         self._watcher = handle.timer_watcher_create(0.0, self._fired)
 
-    def move(self, handle: Any) -> None:
-        """Continue with the reactor of another handle."""
-        self._watcher = handle.timer_watcher_create(0.0, self._fired)
+    def move(self) -> None:
+        """Continue with another reactor, of the same handle."""
+        self._watcher = self._handle.timer_watcher_create(0.0, self._fired)
         self._armed_for = math.inf
         self._arm()
 
@@ -491,6 +468,39 @@ class NullCommitter(Committer):
 
     def put_now(self, key: str, text: str) -> None:
         pass
+
+
+class Host:
+    """What the parts of a scheduler need of its host.
+
+    Features beyond those of a broker are declared by embedded and simulated instances: a handle's
+    class has attributes of these names. They are looked up on the class, since instances may look
+    up unknown names elsewhere, with other exceptions.
+    """
+
+    def __init__(self, handle: Any, log: Any, stop: Callable[[], None]) -> None:
+        self.handle = handle
+        kind = type(handle)
+        #: returns seconds from an arbitrary origin, to time code. A host with an artificial clock
+        #: has its own, so that the speed of the machine does not affect decisions
+        self.stopwatch: Callable[[], float] = (
+            handle.stopwatch if hasattr(kind, "stopwatch") else time.perf_counter
+        )
+        self.has_virtual_time = hasattr(kind, "stopwatch")  # whether the host has its own stopwatch
+        #: whether estimates and reasons have a reader; false in a simulation of starts
+        self.wants_forecast = getattr(kind, "wants_forecast", True) is not False
+        #: whether the job manager is in this process and takes R as an object, so that R need not
+        #: be in a KVS
+        self.takes_objects = getattr(kind, "takes_objects", False) is True
+        #: whether a test runs the reactor after the module's ``run()`` has returned
+        self.runs_later = getattr(kind, "runs_later", False) is True
+        self.errors = ErrorReporter(log)
+        self.clock = Clock(handle)
+        self.now = self.clock.now
+        self.timers = Timers(handle, self.clock, self.errors)
+        self.call_at = self.timers.call_at
+        keep = NullCommitter if self.takes_objects else Committer
+        self.commits = keep(handle, log, self.now, stop)
 
 
 # -- functions of the bindings that take a handle ------------------------------------------------

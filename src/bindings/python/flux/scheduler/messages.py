@@ -19,7 +19,7 @@ from flux.scheduler.host import payload_size
 from flux.scheduler.pools import Unread, id_of_unread_payload
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import ErrorReporter
+    from flux.scheduler.host import Host
 
 #: Types of the responses to sched.alloc.
 SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
@@ -241,9 +241,8 @@ def served_by(
 class Responder:
     """Serves requests."""
 
-    def __init__(self, handle: Any, errors: ErrorReporter, limits: SizeLimits | None) -> None:
-        self._handle = handle
-        self._errors = errors
+    def __init__(self, host: Host, limits: SizeLimits | None) -> None:
+        self._handle, self._errors = host.handle, host.errors
         self.limits = limits  # limits on messages; None: they are already checked
 
     def serve(self, msg: Any, serve: Callable[[], Any]) -> None:

@@ -14,7 +14,7 @@ import types
 from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import Clock, Committer, ErrorReporter
+    from flux.scheduler.host import Host
     from flux.scheduler.requests import Requests
 
 
@@ -85,12 +85,11 @@ class PassRunner:
 
     def __init__(
         self,
-        handle: Any,
+        host: Host,
         begin: Callable[[], Any],
         before: Callable[[], None],
         stepped: Callable[[], None],
         ended: Callable[[Exception | None, float | None], None],
-        stopwatch: Callable[[], float],
         pause: Callable[[float], float] | None = None,
     ) -> None:
         self.begin = begin  # begins a pass; if it returns a generator, that is stepped
@@ -99,7 +98,7 @@ class PassRunner:
         #: None; `seconds` its duration, or None for a generator
         self.ended = ended
         self.stepped = stepped  # called after each step, before any other event
-        self.stopwatch = stopwatch  # returns seconds, to time code
+        self.stopwatch = host.stopwatch
         #: ``pause(seconds)`` returns the seconds to wait after a step that took `seconds`
         self.pause = pause
         self.passes = 0  # number of completed passes
@@ -108,11 +107,13 @@ class PassRunner:
         self.armed = False  # whether a pass is to begin
         self._generator: types.GeneratorType[Any, Any, Any] | None = None
         self._running = False
+        handle = self._handle = host.handle
         self._start_timer = handle.timer_watcher_create(0.0, self._start)
         self._step_timer = handle.timer_watcher_create(0.0, self._next)
 
-    def move(self, handle: Any) -> None:
-        """Continue, at once, with the reactor of another handle."""
+    def move(self) -> None:
+        """Continue, at once, with another reactor, of the same handle."""
+        handle = self._handle
         self.stopwatch = handle.stopwatch
         self._start_timer = handle.timer_watcher_create(0.0, self._start)
         self._step_timer = handle.timer_watcher_create(0.0, self._next)
@@ -236,31 +237,22 @@ FORECAST_STEPS = (32, 500.0, 0.125)
 class Passes:
     """Calls a policy's ``schedule()`` and ``forecast()`` at the right times.
 
-    Args:
-        stopwatch: returns seconds, to time passes
-        look_ahead: begins a forecast; None if there is none
-
-    Attributes:
-        main, forecasts (PassRunner): run passes and forecasts
+    `look_ahead` begins a forecast; None: there is none.
     """
 
     def __init__(
         self,
-        handle: Any,
+        host: Host,
         requests: Requests,
-        clock: Clock,
-        stopwatch: Callable[[], float],
         pace: Pace,
-        errors: ErrorReporter,
         schedule: Callable[[], Any],
         look_ahead: Callable[[], Any] | None,
         start: Callable[[], None],
         when_empty: bool,
     ) -> None:
         self.requests = requests
-        self.clock = clock
+        self.clock, self.errors = host.clock, host.errors
         self.pace = pace
-        self.errors = errors
         self.schedule = schedule  # begins a pass
         self.start = start  # called to request a pass; by default it calls `begin`
         self.when_empty = when_empty  # whether passes run while the queue is empty
@@ -278,12 +270,11 @@ class Passes:
         self._forecast_not_before = 0.0
         self._allowance = Allowance(*FORECAST_STEPS)
         hooks = (self._before_step, self._after_step)
-        self.main = PassRunner(handle, self._begin, *hooks, self._ended, stopwatch)
+        self.main = PassRunner(host, self._begin, *hooks, self._ended)
         self.forecasts: PassRunner | None = None
         if look_ahead is not None:
-            self.forecasts = PassRunner(
-                handle, look_ahead, *hooks, self._forecast_ended, stopwatch, self._rest
-            )
+            ended = self._forecast_ended
+            self.forecasts = PassRunner(host, look_ahead, *hooks, ended, self._rest)
 
     @property
     def pending(self) -> bool:
@@ -296,14 +287,14 @@ class Passes:
         if self.changed is not None:
             self.changed()
 
-    def move(self, handle: Any) -> None:
-        """Continue with the reactor of another handle, without forecasts or delays."""
+    def move(self) -> None:
+        """Continue with another reactor, of the same handle, without forecasts or delays."""
         self._after_step()  # a forecast may have been interrupted
         self.forecasts = None
         self.changed = None
         self._backoff = 0.0
         self.pace = Pace(0.0, 0.0)
-        self.main.move(handle)
+        self.main.move()
 
     def done_with(self, events: int) -> bool:
         """Whether a pass that began after the first `events` events is over, or no pass is to
@@ -433,19 +424,15 @@ class Quiescence:
 
     def __init__(
         self,
-        handle: Any,
+        host: Host,
         passes: Passes,
-        commits: Committer,
         running: Callable[[], int],
         limit: Callable[[], int | None],
-        errors: ErrorReporter,
     ) -> None:
-        self.handle = handle
+        self.host = host
         self.passes = passes
-        self.commits = commits
         self.running = running  # returns the number of jobs that hold resources, for the answer
         self.limit = limit  # returns the maximum number of open requests, or None
-        self.errors = errors
         self._askers: list[_Asker] = []
 
     def ask(self, msg: Any) -> None:
@@ -471,7 +458,7 @@ class Quiescence:
                 self.check()
 
         try:
-            self.handle.rpc("job-manager.alloc-query").then(answered)
+            self.host.handle.rpc("job-manager.alloc-query").then(answered)
         except Exception:
             asker.sending = False
 
@@ -496,8 +483,8 @@ class Quiescence:
         waiting = []
         for asker in self._askers:
             if asker.keys is None and self.passes.done_with(asker.events):
-                asker.keys = self.commits.accepted
-            if asker.sending or asker.keys is None or self.commits.stored < asker.keys:
+                asker.keys = self.host.commits.accepted
+            if asker.sending or asker.keys is None or self.host.commits.stored < asker.keys:
                 waiting.append(asker)
             elif asker.again:
                 asker.again = asker.last = False
@@ -506,7 +493,7 @@ class Quiescence:
                 self._query(asker)
             else:
                 answer = {"status": 0, "alloc_current": self.running()}
-                self.errors.guard("quiescent", self.handle.respond, asker.msg, answer)
+                self.host.errors.guard("quiescent", self.host.handle.respond, asker.msg, answer)
         self._askers = waiting
         if not waiting:
             self.passes.changed = None

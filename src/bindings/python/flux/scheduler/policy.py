@@ -155,13 +155,10 @@ class PolicyScheduler(Scheduler):
             jobid in self.running and self.running[jobid].limit == inf
         )
         self._run_times = RunTimeService(
-            h,
+            self._host,
             self._checkpoints,
             lambda *job: self.ended(*job),
             type(self).ended is not PolicyScheduler.ended,
-            self.call_at,
-            self.now,
-            self._errors,
         )
         self.predictions = self._run_times.predictions
         self.facts = RequestFacts(lambda: self.resources)
@@ -176,8 +173,7 @@ class PolicyScheduler(Scheduler):
 
         made = partial(self.admission.tell, AdmissionRule.enter_plan)
         self.planning = Planning(self, self.stop, made, void)
-        wanted = self._host.wants_forecast
-        self._annotator = Annotator(h, self._clock, self._passes.forecast, self._errors, wanted)
+        self._annotator = Annotator(self._host, self._passes.forecast)
         self._requests.on_answer, self._requests.on_queue = self._answered, self._queued
         self.has_virtual_time = self._host.has_virtual_time
         reading_s = 0.0 if self.has_virtual_time else READING_S
@@ -617,8 +613,8 @@ class PolicyScheduler(Scheduler):
         self._host.takes_objects = True
         self._responder.limits = None
         self._annotator.is_wanted = False
-        self._passes.move(self.handle)
-        self._timers.move(self.handle)
+        self._passes.move()
+        self._host.timers.move()
         self._commits.store_nothing()
         self._run_times.forget_service()
 

@@ -118,7 +118,7 @@ def _bindings_handle(name: str) -> tuple[Any, tuple[Any, ...]]:
 class FakeHandle(Flux):
     """The handle of a scheduler in a `FakeInstance`."""
 
-    #: `reactor_run` returns at once (`flux.scheduler.host.HostCapabilities`)
+    #: `reactor_run` returns at once (`flux.scheduler.host.Host`)
     runs_later = True
     future_class = FakeFuture
 
@@ -276,5 +276,5 @@ class FakeHandle(Flux):
 class HandleWithoutEstimates(FakeHandle):
     """A handle whose scheduler sends users no estimates and reasons."""
 
-    #: see `flux.scheduler.host.HostCapabilities`
+    #: see `flux.scheduler.host.Host`
     wants_forecast = False
