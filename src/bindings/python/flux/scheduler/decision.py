@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.pools import RequestFacts
     from flux.scheduler.queue import PendingQueue
-    from flux.scheduler.requests import PendingJob
+    from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.walk import JobGroup
 
 
@@ -36,31 +36,21 @@ ALL = -1
 JOBS_PER_TURN = 64
 
 
-class _Deferred(Protocol):
-    def __contains__(self, jobid: int) -> bool: ...
-
-    def come_back(self, job: PendingJob) -> None: ...
-
-
-class _Admission(Protocol):
-    @property
-    def deferred(self) -> _Deferred: ...
-
-
-class DecidedPolicy(Protocol):
-    """The interface of a `PolicyScheduler` for its decision."""
-
-    @property
-    def queue_order(self) -> QueueOrder: ...
-
-    @property
-    def admission(self) -> _Admission: ...
-
-    def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None: ...
-
-
 class PolicyView(Protocol):
     """The interface of a `PolicyScheduler` for its other parts."""
+
+    estimate_depth: int
+    reason_depth: int
+    facts: RequestFacts
+    planning: Planning
+    queue_order: QueueOrder
+    running: dict[int, RunningJob]
+
+    @property
+    def admission(self) -> Any: ...
+
+    @property
+    def by_queue(self) -> bool: ...
 
     @property
     def name(self) -> str: ...
@@ -79,11 +69,15 @@ class PolicyView(Protocol):
 
     def now(self) -> float: ...
 
+    def is_mature(self, job: PendingJob) -> bool: ...
+
     def pending(self, jobid: int) -> PendingJob | None: ...
 
     def pending_jobs(
         self, deferred: bool = True, most: int | None = None
     ) -> Iterator[PendingJob]: ...
+
+    def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None: ...
 
     def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None: ...
 
@@ -106,7 +100,7 @@ class Decision:
     lets_in = 1
     keeps_times = False
 
-    def __init__(self, policy: DecidedPolicy) -> None:
+    def __init__(self, policy: PolicyView) -> None:
         self.policy = policy
         # job that was let in -> the group it came from
         self._came_with: WeakKeyDictionary[PendingJob, JobGroup] = WeakKeyDictionary()
@@ -277,23 +271,10 @@ class Planning:
                 self.renew()
 
 
-class OrderSource(Protocol):
-    """The interface of a scheduler for `QueueOrder`."""
-
-    @property
-    def resources(self) -> ResourcePool: ...
-
-    decision: Decision
-    facts: RequestFacts
-
-    @property
-    def by_queue(self) -> bool: ...
-
-
 class QueueOrder:
     """Determines which jobs wait for which, and their turns."""
 
-    def __init__(self, source: OrderSource, queue: PendingQueue, events: Callable[[], int]) -> None:
+    def __init__(self, source: PolicyView, queue: PendingQueue, events: Callable[[], int]) -> None:
         self._source = source
         self._queue = queue
         self._events = events  # returns a number that grows with every event

@@ -20,10 +20,7 @@ from flux.scheduler.disclosure import JobOwner, Reason, is_private
 from flux.scheduler.projection.fork import ProjectionFailed, Projections
 
 if TYPE_CHECKING:
-    from flux.scheduler.admission_control import AdmissionControl
-    from flux.scheduler.decision import Planning
     from flux.scheduler.host import Host, InstanceConfig
-    from flux.scheduler.pools import RequestFacts
     from flux.scheduler.requests import PendingJob
 
 #: Minimum number of seconds between estimates of all jobs, and ratio of that time to the time that
@@ -246,16 +243,6 @@ class Annotator:
             self._forecast()
 
 
-class ForecastPolicy(PolicyView, Protocol):
-    """The interface of a `PolicyScheduler` for forecasts."""
-
-    estimate_depth: int
-    reason_depth: int
-    admission: AdmissionControl
-    facts: RequestFacts
-    planning: Planning
-
-
 class _WaitLimits(Protocol):
     @property
     def engaged(self) -> bool: ...
@@ -273,7 +260,7 @@ class Forecasts:
 
     def __init__(
         self,
-        policy: ForecastPolicy,
+        policy: PolicyView,
         annotator: Annotator,
         projections: Projections,
         wait_limits: _WaitLimits,

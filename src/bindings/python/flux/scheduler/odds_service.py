@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from flux.scheduler.checkpoint import in_parts
 from flux.scheduler.decision import PolicyView
@@ -37,18 +37,12 @@ ROUND_INTERVAL_S = 10.0
 ROUND_REST = 9.0
 
 
-class OddsPolicy(PolicyView, Protocol):
-    """The interface of a `PolicyScheduler` for odds."""
-
-    def is_mature(self, job: PendingJob) -> bool: ...
-
-
 class OddsService:
     """Computes odds of pending jobs, and compares each job's first forecast with its start."""
 
     checkpoint: Checkpoint  # the store; set before `load`
 
-    def __init__(self, policy: OddsPolicy, projections: Projections, annotator: Annotator) -> None:
+    def __init__(self, policy: PolicyView, projections: Projections, annotator: Annotator) -> None:
         #: number of pending jobs that are told odds; 0: nothing is learnt, and no query answered
         self.depth = 0
         self.tells = False  # whether jobs are annotated with odds

@@ -201,13 +201,7 @@ class PolicyScheduler(Scheduler):
         )
         self.queue_names = QueueNames()
         self._rule_host = host = RuleHost(
-            self,
-            self._requests,
-            self._passes,
-            self._commits,
-            self._config,
-            self._checkpoints,
-            reads_files=not self._host.takes_objects,
+            self, self._host, self._requests, self._passes, self._config, self._checkpoints
         )
         self._reservations = ReservationRule(host, parse, self._commits, self._errors)
         self.add_rule(self._reservations)

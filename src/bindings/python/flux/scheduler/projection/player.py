@@ -15,10 +15,8 @@ from flux.scheduler.disclosure import Reason, read_by
 from flux.scheduler.projection.virtual_host import VirtualHandle, VirtualTime
 
 if TYPE_CHECKING:
-    from flux.scheduler.admission_control import AdmissionControl
     from flux.scheduler.projection.odds import Draws, RunShares
     from flux.scheduler.query.answering import Caller
-    from flux.scheduler.requests import RunningJob
 
 #: Maximum duration of a play in seconds: of real time or, if the host has another clock, counted by
 #: steps, independent of the machine's speed.
@@ -60,9 +58,6 @@ class _Odds(Protocol):
 
 class ProjectedPolicy(PolicyView, Protocol):
     """The interface of a `PolicyScheduler` in a projection."""
-
-    admission: AdmissionControl
-    running: dict[int, RunningJob]
 
     @property
     def odds(self) -> _Odds: ...
