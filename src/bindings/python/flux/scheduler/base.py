@@ -509,7 +509,7 @@ class Scheduler(BrokerModule):
         if not acquisition.at_once():
             self.set_running()
             self._runs = True
-        first = acquisition.first()
+        first = acquisition.next()
         pool = self.resources = self._make_pool(first["resources"])
         self._parser = RequestParser(pool)
         pool.mark_down("all")

@@ -267,18 +267,13 @@ class Forecasts:
         config: InstanceConfig,
     ) -> None:
         self._policy = policy
-        self._annotator = annotator
+        self._annotator, self.estimate_of = annotator, annotator.estimate_of
         self._projections = projections
         self._not_before = 0.0
         self._wait_limits = wait_limits
         self._config = config
 
     # -- when jobs start ---------------------------------------------------------------------------
-
-    def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]:
-        """Return the expected start of a job as sent (seconds since the epoch), and its kind,
-        "promised" or "planned"; (None, None) if none was sent."""
-        return self._annotator.estimate_of(job)
 
     def show_estimate(self, job: PendingJob, when: float | None, kind: str | None = None) -> None:
         """Annotate a job with its estimated start (seconds since the epoch); None removes the

@@ -53,18 +53,13 @@ class Acquisition:
             pass
         return bool(self.future.is_ready())
 
-    def first(self) -> dict[str, Any]:
-        """Wait for the first response and return it. Raises OSError if there are no resources, or
-        another scheduler has acquired them."""
-        return self._next()
-
     def then(self, changed: Callable[[dict[str, Any] | None, Exception | None], None]) -> None:
         """Have ``changed(update, error)`` called for each further response; `error` is an OSError
         for the final one, another exception if a response is unreadable."""
 
         def received(future: Any) -> None:
             try:
-                update = self._next()
+                update = self.next()
             except Exception as exc:
                 changed(None, exc)
             else:
@@ -72,7 +67,9 @@ class Acquisition:
 
         self.future.then(received)
 
-    def _next(self) -> dict[str, Any]:
+    def next(self) -> dict[str, Any]:
+        """Wait for the next response and return it. Raises OSError if there are no resources, or
+        another scheduler has acquired them."""
         try:
             response = self.future.get()
         except OSError:

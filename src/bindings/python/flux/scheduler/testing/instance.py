@@ -172,10 +172,10 @@ class FakeInstance:
         except BaseException as exc:
             self.failure = exc
             self._lines_checked = len(self.log)
-            self._end()
+            self.unload()
             raise
         if not handle.in_reactor:
-            self._end()  # it has ended by itself
+            self.unload()  # it has ended by itself
             if self.scheduler is None:
                 raise RuntimeError(
                     f"{name}: mod_main() has returned, and no scheduler has run: expected MyScheduler(h, *args).run()"
@@ -200,20 +200,6 @@ class FakeInstance:
 
     def unload(self) -> None:
         """Unload the scheduler. Jobs continue; requests are sent again to the next scheduler."""
-        self._end()
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether a scheduler is loaded and has not ended."""
-        return self.handle is not None and not self.handle.closed
-
-    def scheduler_stops(self) -> None:
-        """End the scheduler, whose reactor has stopped; called by its handle."""
-        if self.handle is not None and self.handle.stopped == -1:
-            self.failure = OSError("reactor exited with error")
-        self._end()
-
-    def _end(self) -> None:
         if self.handle is None or self.handle.closed:
             return
         if self.scheduler is not None and self.handle.in_reactor:
@@ -224,6 +210,17 @@ class FakeInstance:
         self.job_manager.scheduler_gone()
         for msg in unanswered.values():
             self.reactor.respond(msg, msg.error_response(errno.EHOSTUNREACH))
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether a scheduler is loaded and has not ended."""
+        return self.handle is not None and not self.handle.closed
+
+    def scheduler_stops(self) -> None:
+        """End the scheduler, whose reactor has stopped; called by its handle."""
+        if self.handle is not None and self.handle.stopped == -1:
+            self.failure = OSError("reactor exited with error")
+        self.unload()
 
     # -- jobs --------------------------------------------------------------------------------------
 
@@ -342,7 +339,7 @@ class FakeInstance:
                 run()
         except BaseException as exc:
             self.failure = exc
-            self._end()
+            self.unload()
             raise
         if self.check_errors:
             self._raise_logged_errors()
