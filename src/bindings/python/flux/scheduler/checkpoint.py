@@ -149,12 +149,10 @@ class Checkpoints:
         return made
 
     def load(self) -> None:
-        """Load the stored values; called once there is a pool."""
         for one, load in self._all:
             if load is not None:
                 self._host.errors.guard(one.key, one.read, load)
 
     def finish(self) -> None:
-        """Store all values; called when the scheduler ends."""
         for one, _ in self._all:
             self._host.errors.guard(one.key, one.finish)

@@ -27,7 +27,6 @@ class DeferredJobs:
         self._waiting: dict[tuple[AdmissionRule, Hashable], dict[Any, JobGroup]] = {}
 
     def __len__(self) -> int:
-        """Return the number of deferred jobs."""
         return len(self.by_id)
 
     def __contains__(self, jobid: int) -> bool:
@@ -105,7 +104,6 @@ class DeferredJobs:
         self._requests.readmit(job.jobid)
 
     def come_back(self, job: PendingJob) -> None:
-        """Queue a deferred job again."""
         self.take(job)
         self._requests.queue.push(job)
 

@@ -316,7 +316,6 @@ class Forecasts:
         return self.are_read or self._wait_limits.engaged
 
     def estimates(self) -> Iterator[float | None]:
-        """See `PolicyScheduler.estimates`."""
         policy, annotator = self._policy, self._annotator
         most = policy.estimate_depth
         if not most:

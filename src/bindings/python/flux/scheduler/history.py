@@ -428,7 +428,6 @@ class RunTimeService:
     # -- the checkpoint ----------------------------------------------------------------------------
 
     def text(self) -> Iterator[str]:
-        """Yield the history as JSON text, in parts."""
         history = self._history
         by = "" if history is None else _name_of(history.classes)
         head = {"version": VERSION, "through": self._through, "by": by}

@@ -172,7 +172,6 @@ class InstanceConfig:
         return self._config
 
     def replace(self, config: Any) -> None:
-        """Set the configuration after a reload."""
         self._config = config if isinstance(config, dict) else {}
 
 
@@ -236,7 +235,6 @@ def kvs_dir(jobid: int) -> str:
 
 
 def r_key(jobid: int) -> str:
-    """Return the KVS key of a job's R."""
     return kvs_dir(jobid) + ".R"
 
 

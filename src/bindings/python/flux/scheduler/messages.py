@@ -54,7 +54,6 @@ def object_of(msg: Any) -> dict[str, Any]:
 
 
 def jobid_of(payload: dict[str, Any]) -> int:
-    """Return the job id in a message."""
     jobid = payload.get("id")
     if type(jobid) is int and 0 <= jobid <= ID_MAX:
         return jobid
@@ -271,7 +270,6 @@ class Responder:
             self.refuse(msg, "Request requires owner credentials", errno.EPERM)
 
     def refuse(self, msg: Any, text: str, errnum: int = errno.EINVAL) -> None:
-        """Answer with an error."""
         try:
             self._handle.respond_error(msg, errnum, printable(text))
         except Exception as exc:

@@ -66,7 +66,6 @@ class OddsService:
     # -- events ------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read the checkpoint."""
         if self.depth:
             self.checkpoint.read(self._restore)
 

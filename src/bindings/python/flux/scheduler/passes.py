@@ -70,7 +70,6 @@ class Allowance:
         self._last = 0.0
 
     def event(self) -> None:
-        """Note an event."""
         self._left = min(self.most, self._left + self.share)
 
     def spend(self, now: float) -> float:
@@ -124,7 +123,6 @@ class PassRunner:
 
     @property
     def active(self) -> bool:
-        """Whether a generator pass is under way."""
         return self._generator is not None
 
     def arm(self, delay: float) -> None:
@@ -278,7 +276,6 @@ class Passes:
 
     @property
     def pending(self) -> bool:
-        """Whether a pass is to begin."""
         return self.main.armed
 
     def set_pending(self, pending: bool) -> None:
@@ -326,7 +323,6 @@ class Passes:
             main.arm(max(self.pace.delay, self._backoff))
 
     def close(self) -> None:
-        """Close the current pass, if any."""
         error = self.main.close()
         if error is not None:
             self._failed(error)

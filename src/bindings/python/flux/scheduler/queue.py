@@ -101,7 +101,6 @@ class PendingQueue:
         self._moved: set[PendingJob] = set()
 
     def push(self, job: PendingJob) -> None:
-        """Add a job."""
         if job in self._removed:
             self._settle()  # its earlier removal comes first
         heap = self._heap
@@ -380,7 +379,6 @@ class Backlog(PendingQueue):
                 self._join(entry_of(job))
 
     def _clear(self) -> None:
-        """Remove all jobs."""
         self.jobs = OrderedJobs()
         self._listed = None
         for group in list(self.groups.values()):

@@ -351,7 +351,6 @@ COMMANDS: dict[str, Subcommand] = {
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="flux-sched",
         usage="flux sched [-h] COMMAND [OPTIONS]",

@@ -125,7 +125,6 @@ class Context:
         return answer if isinstance(answer, dict) else {}
 
     def _explain(self, method: str, exc: OSError) -> str:
-        """Explain a request's failure to the user."""
         if exc.errno == errno.ENOSYS:
             return (
                 f"no scheduler answers this request ({method}): none is loaded, or the one that is "
@@ -137,5 +136,4 @@ class Context:
         return exc.strerror or str(exc)
 
     def time(self, when: float | None, now: float) -> str:
-        """Format a time; see `format_time`."""
         return format_time(when, now, self.zone)

@@ -30,7 +30,6 @@ class VirtualTime:
         self._due: list[tuple[float, int, Callable[[], Any]]] = []
 
     def call_at(self, when: float, function: Callable[[], Any]) -> None:
-        """Call a function at a time; equal times are called in order of request."""
         heapq.heappush(self._due, (max(when, self.now), next(self._numbers), function))
 
     def next_time(self) -> float:
@@ -38,7 +37,6 @@ class VirtualTime:
         return self._due[0][0] if self._due else math.inf
 
     def step(self) -> None:
-        """Make the next call, at its time."""
         self.now, _, function = heapq.heappop(self._due)
         function()
 
@@ -59,7 +57,6 @@ class VirtualTimer:
         time.call_at(time.now + after, lambda: self._fire(setting))
 
     def stop(self) -> None:
-        """Cancel the call."""
         self._setting += 1
 
     def _fire(self, setting: int) -> None:
@@ -75,7 +72,6 @@ class VirtualFuture:
         self._error = error  # an errno; 0 for success
 
     def then(self, callback: Callable[..., Any], *args: Any) -> VirtualFuture:
-        """Call ``callback(future, *args)`` in a later step."""
         self._time.call_at(self._time.now, lambda: callback(self, *args))
         return self
 
@@ -86,7 +82,6 @@ class VirtualFuture:
         return {}
 
     def wait_for(self, seconds: float) -> VirtualFuture:
-        """Return at once."""
         return self
 
 
@@ -113,7 +108,6 @@ class VirtualHandle:
         """Return None: there is no reactor."""
 
     def reactor_now(self, reactor: Any = None) -> float:
-        """Return the virtual time, in seconds since the epoch."""
         return self.time.now
 
     def stopwatch(self) -> float:
@@ -137,7 +131,6 @@ class VirtualHandle:
         """Log nothing: an error in the copy will occur in the original too."""
 
     def respond_object(self, msg: Any, answer: dict[str, Any]) -> None:
-        """Receive an answer."""
         self.respond(msg, answer)
 
     def respond(self, msg: Any, answer: Any = None) -> None:

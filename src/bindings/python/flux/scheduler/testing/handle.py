@@ -51,8 +51,6 @@ class FakeFuture(RPC):
     def then(
         self, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any
     ) -> FakeFuture:
-        """Have the reactor call ``callback(future, *args, **kwargs)`` for each response. Return the
-        future."""
         if self._callback is not None:
             raise FileExistsError(errno.EEXIST, "then callback already exists for this future")
         super().then(callback, *args, **kwargs)
@@ -87,16 +85,13 @@ class FakeTransaction:
         self._changes.append([key, value if raw else json.dumps(value)])
 
     def unlink(self, key: str) -> None:
-        """Remove a key."""
         self._changes.append([key, None])
 
     def commit_async(self, flags: int = 0) -> FakeFuture:
-        """Commit the changes. Return a future."""
         future: FakeFuture = self._handle.rpc("kvs.commit", {"changes": self._changes})
         return future
 
     def commit(self, flags: int = 0) -> int:
-        """Commit the changes, and wait for that."""
         self.commit_async(flags).get()
         return 0
 
@@ -142,7 +137,6 @@ class FakeHandle(Flux):
     # -- requests and events -----------------------------------------------------------------------
 
     def service_unregister(self, name: str) -> FakeFuture:
-        """Unregister a service."""
         future: FakeFuture = self.rpc("service.remove", {"service": name})
         return future
 
@@ -152,7 +146,6 @@ class FakeHandle(Flux):
         return 0
 
     def event_unsubscribe(self, topic: str) -> int:
-        """Undo `event_subscribe`."""
         self.subscriptions.remove(topic)
         return 0
 
@@ -207,11 +200,9 @@ class FakeHandle(Flux):
         return 0
 
     def reactor_stop(self, reactor: Any = None) -> None:
-        """End the scheduler."""
         self._stop(0)
 
     def reactor_stop_error(self, reactor: Any = None) -> None:
-        """End the scheduler with an error."""
         self._stop(-1)
 
     def _stop(self, code: int) -> None:
@@ -231,7 +222,6 @@ class FakeHandle(Flux):
         self.instance.log.append((level, text))
 
     def attr_get(self, name: str) -> str:
-        """Return a broker attribute. Raises FileNotFoundError if there is no such attribute."""
         try:
             return self.instance.attributes[name]
         except KeyError:
@@ -263,11 +253,9 @@ class FakeHandle(Flux):
             return text
 
     def kvs_transaction(self) -> FakeTransaction:
-        """Return a new transaction of the key-value store."""
         return FakeTransaction(self)
 
     def raise_job_exception(self, jobid: int, type: str, severity: int, note: str) -> FakeFuture:
-        """Raise an exception on a job."""
         payload = {"id": jobid, "type": type, "severity": severity, "note": note}
         future: FakeFuture = self.rpc("job-manager.raise", payload)
         return future

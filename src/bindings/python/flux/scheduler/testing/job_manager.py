@@ -315,7 +315,6 @@ class JobManager(FakeService):
         self.kernel.call_soon(self.sched.pump)
 
     def send(self, function: Callable[..., Any], *args: Any) -> None:
-        """Call a function that sends a message."""
         function(*args)
 
     def send_untagged(self, topic: str, payload: Any, flags: int = 0) -> None:
@@ -323,7 +322,6 @@ class JobManager(FakeService):
         self.send_message(Message(REQUEST, topic, payload_text(payload), flags=flags))
 
     def notify(self, topic: str, payload: Any) -> None:
-        """Send a request without response."""
         self.send_untagged(topic, payload, FLAG_NORESPONSE)
 
     def post(self, job: FakeJob, name: str, context: Any = None) -> None:
@@ -340,7 +338,6 @@ class JobManager(FakeService):
         """Ignore changes of annotations."""
 
     def log(self, level: int, text: str) -> None:
-        """Log an error in an answer."""
         if level <= LOG_ERR:
             self.instance.log.append((level, f"job-manager: {text}"))
 

@@ -106,12 +106,10 @@ class ResourceService(FakeService):
             task.post(self._has_told)  # after the response
 
     def mark_up(self, ranks: str) -> None:
-        """Bring ranks (an idset) up."""
         self.up.add(ranks)
         self.update(up=ranks)
 
     def mark_down(self, ranks: str) -> None:
-        """Take ranks (an idset) down."""
         self.up.subtract(ranks)
         self.update(down=ranks)
 
@@ -227,7 +225,6 @@ class KeyValueStore(FakeService):
 
 
 def ranks_of(R: dict[str, Any]) -> IDset:
-    """Return the ranks of an R."""
     ranks = IDset()
     for entry in R["execution"]["R_lite"]:
         ranks.add(entry["rank"])
