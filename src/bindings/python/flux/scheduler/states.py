@@ -55,10 +55,6 @@ class StateTable:
         """Return the error for a move missing from the table."""
         return IllegalMove(f"{self.name}: {event} while {state}")
 
-    def allows(self, state: str, event: str) -> bool:
-        """Whether `event` is possible in `state`.  O(1)."""
-        return (state, event) in self.next
-
 
 # states of a request
 OPEN = "open"

@@ -183,11 +183,6 @@ class PromiseBook:
     def __contains__(self, job: PendingJob) -> bool:
         return job.jobid in self._by_id
 
-    @property
-    def in_order(self) -> list[PendingJob]:
-        """Return the jobs in queue order; do not change the list."""
-        return self._jobs
-
     def when(self, job: PendingJob) -> float | None:
         """Return the promised time of a job, seconds since the epoch; None if the promise is open.
         Raises KeyError if the job has no promise."""
