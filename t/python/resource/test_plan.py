@@ -488,6 +488,40 @@ def test_a_promise_whose_time_has_come_outlasts_a_change_of_ranks(planned):
     assert plan.promises() == {}
 
 
+def test_a_promise_void_in_a_trial_is_restored(planned):
+    """Also one whose time has come: made anew, it would end later and be in the way of another."""
+    pool, plan, now = planned
+    plan.tokens = TokenPlan({"a": 1}, {}, lambda jobid: 0.0)
+    pool.alloc(1, job(pool, 4, cores=4, duration=10.0))
+    plan.reserve(2, job(pool, 2, cores=4, duration=10.0).with_tokens({"a": 1}), NOW + 10)
+    plan.reserve(3, job(pool, 4, cores=4, duration=10.0), NOW + 20)
+    before = plan.promises(), plan.ranks_of(2), dict(plan.tokens.promised)
+    now[0] = NOW + 15
+    for end, broken in ((NOW + 20, False), (NOW + 21, True)):
+        asked = plan.would_break(
+            lambda end=end: pool.update_expiration(1, end),
+            lambda: pool.update_expiration(1, NOW + 10),
+            without=[2, 4],
+        )
+        assert asked == broken
+        assert (plan.promises(), plan.ranks_of(2), plan.tokens.promised) == before
+        assert plan.stale() == []
+
+
+def test_the_only_promise_is_restored_after_a_trial(planned):
+    pool, plan, _now = planned
+    pool.alloc(1, job(pool, 4, cores=4, duration=10.0))
+    plan.reserve(2, job(pool, 2, cores=4), NOW + 10)
+    ranks = plan.ranks_of(2)
+    for _ in range(2):
+        assert not plan.would_break(
+            lambda: pool.update_expiration(1, NOW + 90),
+            lambda: pool.update_expiration(1, NOW + 10),
+            without=[2],
+        )
+        assert plan.ranks_of(2) == ranks and plan.stale() == []
+
+
 def test_a_promise_that_is_over_is_stale(planned):
     pool, plan, now = planned
     two = job(pool, 2, cores=4, duration=10.0)

@@ -23,7 +23,7 @@ Theory
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
@@ -305,7 +305,9 @@ class Plan:
         are ignored. Costs as much as ``stale()``."""
         return any(jobid >= 0 for jobid in self.stale())
 
-    def would_break(self, change: Callable[[], None], undo: Callable[[], None]) -> bool:
+    def would_break(
+        self, change: Callable[[], None], undo: Callable[[], None], without: Collection[int] = ()
+    ) -> bool:
         """Return whether a change of the pool, made and taken back here, would break a promise that
         can be kept now. Costs as much as ``stale()``, twice.
 
@@ -315,13 +317,22 @@ class Plan:
         Args:
             change: function that makes the change
             undo: function that takes it back
+            without: jobs whose promises the change makes void; afterwards they are as before
         """
-        take_back = self._strategies.in_step().trial()
         before = self.stale()
+        end_trial = self._strategies.trial(without)
+        more: list[dict[int, Any]] = [
+            kept.promised for kept in (self.tokens, self.claims) if kept is not None
+        ]
+        dropped = [
+            (one, jobid, one.pop(jobid)) for one in more for jobid in without if jobid in one
+        ]
         change()
         broken = not set(self.stale()).issubset(before)
         undo()
-        take_back()
+        end_trial()
+        for one, jobid, promised in dropped:
+            one[jobid] = promised
         return broken
 
     # -- changes ------------------------------------------------------------

@@ -42,6 +42,7 @@ from flux.scheduler.site_policy.preemption.record import (
     Borrower,
     Victim,
     as_end,
+    rests_of,
 )
 
 if TYPE_CHECKING:
@@ -198,41 +199,23 @@ class BorrowedTime:
         rest.duration = as_end(borrower.limit - end)
         if not plan.is_counted:
             rest = rest.on_ranks(self._host.resources.held_ranks(borrower.victim.jobid))
-        return self._reserve_rest(borrower, plan, (self._placeholders.next_id(), rest, end))
-
-    @staticmethod
-    def _reserve_rest(borrower: Borrower, plan: Plan, rest: tuple[int, Any, float]) -> bool:
+        placeholder = self._placeholders.next_id()
         try:
-            plan.reserve(*rest)
+            plan.reserve(placeholder, rest, end)
         except InsufficientResources:
             return False
-        if not plan.contains(rest[0], borrower.victim.jobid):
-            plan.cancel(rest[0])
+        if not plan.contains(placeholder, borrower.victim.jobid):
+            plan.cancel(placeholder)
             return False
-        plan.pin(rest[0])
-        borrower.rest = rest
+        plan.pin(placeholder)
+        borrower.rest = placeholder
         return True
 
     def _drop_rest(self, borrower: Borrower) -> None:
         plan = self._host.planning.current()
         if borrower.rest is not None and plan is not None:
-            plan.cancel(borrower.rest[0])
+            plan.cancel(borrower.rest)
         borrower.rest = None
-
-    def lift_rest(self, borrower: Borrower) -> Callable[[], None]:
-        """Temporarily remove the promise that keeps a borrower's rest from the plan. Return a
-        function that restores it."""
-        plan, rest = self._host.planning.current(), borrower.rest
-        if rest is None or plan is None:
-            return lambda: None
-        there = plan
-        self._drop_rest(borrower)
-
-        def put_back() -> None:
-            if borrower.victim.jobid in self.borrowers:
-                self._reserve_rest(borrower, there, rest)
-
-        return put_back
 
     def taken_back(self, jobid: int) -> None:
         """Drop the rest kept for a job that does not start on its tentative allocation."""
@@ -331,20 +314,16 @@ class BorrowedTime:
         """Whether a promise that can be kept now would break if some borrowers ran to their limits;
         determined by a trial that is undone."""
         pool = self._host.resources
-        rests: list[Callable[[], None]] = []
 
         def run_on() -> None:
-            rests.extend([self.lift_rest(one) for one in borrowers])
             for one in borrowers:
                 pool.update_expiration(one.victim.jobid, as_end(one.limit))
 
         def stop() -> None:
             for one in borrowers:
                 pool.update_expiration(one.victim.jobid, one.until)
-            for put_back in rests:
-                put_back()
 
-        return plan.would_break(run_on, stop)
+        return plan.would_break(run_on, stop, rests_of(borrowers))
 
     def give_back(self, borrower: Borrower, why: str) -> None:
         """Let a borrower run to its limit."""
