@@ -14,11 +14,11 @@ from flux.constants import FLUX_RPC_STREAMING
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import messages
 from flux.scheduler.host import (
-    LOOKUPS_AT_ONCE,
     counted,
     get_key_direct,
     job_raise_async,
     kvs_dir,
+    looked_up,
     name_of,
 )
 from flux.scheduler.requests import RunningJob
@@ -132,29 +132,25 @@ def current_R(
 ) -> Iterator[tuple[int, dict[str, Any] | None, Exception | None]]:
     """Yield (jobid, R dict or None, the exception that made it unreadable or None) for jobs, with
     updates of expiration applied."""
-    for start in range(0, len(jobids), LOOKUPS_AT_ONCE):
-        some = jobids[start : start + LOOKUPS_AT_ONCE]
-        futures = [
-            handle.rpc(
-                "job-info.lookup",
-                {"id": jobid, "keys": ["R"], "flags": LOOKUP_DECODE | LOOKUP_CURRENT},
-            )
-            for jobid in some
-        ]
-        for jobid, future in zip(some, futures):
-            try:
-                R = future.get()["R"]
-                yield jobid, json.loads(R) if isinstance(R, str) else R, None
-            except OSError as exc:
-                if exc.errno != errno.ENOSYS:
-                    yield jobid, None, exc
-                    continue
-                try:
-                    yield jobid, _R_from_kvs(handle, jobid), None
-                except Exception as error:  # unreadable data only concerns that job
-                    yield jobid, None, error
-            except Exception as exc:
+
+    def ask(jobid: int) -> Any:
+        asked = {"id": jobid, "keys": ["R"], "flags": LOOKUP_DECODE | LOOKUP_CURRENT}
+        return handle.rpc("job-info.lookup", asked)
+
+    for jobid, future in looked_up(jobids, ask):
+        try:
+            R = future.get()["R"]
+            yield jobid, json.loads(R) if isinstance(R, str) else R, None
+        except OSError as exc:
+            if exc.errno != errno.ENOSYS:
                 yield jobid, None, exc
+                continue
+            try:
+                yield jobid, _R_from_kvs(handle, jobid), None
+            except Exception as error:  # unreadable data only concerns that job
+                yield jobid, None, error
+        except Exception as exc:
+            yield jobid, None, exc
 
 
 def _R_from_kvs(handle: Any, jobid: int) -> dict[str, Any]:

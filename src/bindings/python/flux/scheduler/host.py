@@ -245,22 +245,21 @@ def r_key(jobid: int) -> str:
 LOOKUPS_AT_ONCE = 512
 
 
+def looked_up(jobids: list[int], ask: Callable[[int], Any]) -> Iterator[tuple[int, Any]]:
+    """Yield each job id with its future from `ask`, with `LOOKUPS_AT_ONCE` of them in flight."""
+    for start in range(0, len(jobids), LOOKUPS_AT_ONCE):
+        some = jobids[start : start + LOOKUPS_AT_ONCE]
+        yield from zip(some, [ask(jobid) for jobid in some])
+
+
 def job_attributes(
     handle: Any, jobids: list[int], names: tuple[str, ...], log: Any
 ) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Look up jobs in the job manager, and wait for the answers.
-
-    Args:
-        names: some of ``jobspec`` (with updates applied), ``R`` and ``eventlog`` (a list of events)
-
-    Yields:
-        (jobid, dict by name, or None if the job's data is unreadable)
-    """
-    for start in range(0, len(jobids), LOOKUPS_AT_ONCE):
-        some = jobids[start : start + LOOKUPS_AT_ONCE]
-        futures = [_getattr(handle, jobid, names) for jobid in some]
-        for jobid, future in zip(some, futures):
-            yield jobid, _attributes(future, jobid, names, log)
+    """Look up jobs in the job manager, and wait for the answers: some of ``jobspec`` (with updates
+    applied), ``R`` and ``eventlog`` (a list of events). Yield (jobid, dict by name, or None if the
+    job's data is unreadable)."""
+    for jobid, future in looked_up(jobids, lambda jobid: _getattr(handle, jobid, names)):
+        yield jobid, _attributes(future, jobid, names, log)
 
 
 def ask_job_attributes(

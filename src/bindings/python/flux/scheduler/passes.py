@@ -11,6 +11,7 @@ when all consequences of earlier messages are processed.
 from __future__ import annotations
 
 import types
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
@@ -388,23 +389,20 @@ class Passes:
 SAME_ANSWERS_UNTIL_IDLE = 100
 
 
+@dataclass(eq=False)
 class _Asker:
     """A client waiting for quiescence, and its progress."""
 
-    __slots__ = ("msg", "events", "keys", "sending", "heard", "times", "last", "full", "again")
-
-    def __init__(self, msg: Any, events: int) -> None:
-        self.msg = msg
-        self.events = events  # number of events to be processed
-        self.keys: int | None = None  # number of keys to be stored, once all is decided
-        self.sending = True  # whether the job manager may have more to send
-        #: the job manager's last answer, and the number of answers
-        self.heard: tuple[int, int] | None = None
-        self.times = 0
-        self.last = False  # whether this is the last query to the job manager
-        #: its answer when the maximum number of requests was open
-        self.full: tuple[int, int] | None = None
-        self.again = False  # whether to query again when these are decided, since others may follow
+    msg: Any
+    events: int  # number of events to be processed
+    keys: int | None = None  # number of keys to be stored, once all is decided
+    sending: bool = True  # whether the job manager may have more to send
+    heard: tuple[int, int] | None = None  # the job manager's last answer
+    times: int = 0  # number of answers equal to it before
+    last: bool = False  # whether this is the last query to the job manager
+    #: the job manager's answer when the maximum number of requests was open
+    full: tuple[int, int] | None = None
+    again: bool = False  # whether to query again when these are decided, since others may follow
 
 
 class Quiescence:
