@@ -12,20 +12,24 @@ from peers import R, Rig, jobspec
 
 from flux.scheduler import odds_service
 from flux.scheduler.policies import Backfill, Fifo
-from flux.scheduler.projection import fork, run_shares
+from flux.scheduler.projection import fork
+from flux.scheduler.projection import odds as odds_module
 from flux.scheduler.projection.fork import Projections
 from flux.scheduler.projection.odds import (
     BURST_S,
+    JOBS_OF_ALL,
+    LEAST_JOBS,
     LEAST_PLAYS,
     LEAST_WIDTH_S,
     MAX_MISSES,
     PLAYS,
     UNKNOWN_MISS,
     Calibration,
+    Draws,
     Played,
+    RunShares,
 )
 from flux.scheduler.projection.player import SECONDS_PER_STEP
-from flux.scheduler.projection.run_shares import JOBS_OF_ALL, LEAST_JOBS, Draws, RunShares
 from flux.scheduler.requests import RunningJob
 
 # -- run times that are drawn ----------------------------------------------------------------------
@@ -103,14 +107,14 @@ def test_what_is_no_time_is_not_learnt(limit, run):
 
 
 def test_memory_is_bounded_and_keeps_the_users_whose_jobs_ended_last(monkeypatch):
-    monkeypatch.setattr(run_shares, "MAX_USERS", 3)
+    monkeypatch.setattr(odds_module, "MAX_USERS", 3)
     shares = RunShares()
     for userid in (1, 2, 3, 1, 4):
         for _ in range(1000):
             shares.learn(userid, 100.0, 50.0)
     stored = shares.stored()
     assert [userid for userid, _, _ in stored] == [3, 1, 4]
-    assert {len(known) for _, _, known in stored} == {run_shares.JOBS_PER_USER}
+    assert {len(known) for _, _, known in stored} == {odds_module.JOBS_PER_USER}
     assert len(next(shares.of(9, True))) == JOBS_OF_ALL
 
 
@@ -362,8 +366,8 @@ def test_what_was_learnt_is_there_after_a_reload():
 
 def test_what_is_kept_is_bounded():
     odds = busy("sched-fifo").sched.odds
-    for userid in range(run_shares.MAX_USERS + 100):
-        for job in range(run_shares.JOBS_PER_USER + 10):
+    for userid in range(odds_module.MAX_USERS + 100):
+        for job in range(odds_module.JOBS_PER_USER + 10):
             odds.shares.learn(userid, 3.0, 1.0 + job / 100)
     for hour in range(MAX_MISSES + 100):
         odds.calibration.learn(1 << 30, hour * BURST_S, Played(0.0, 1.0), 1e6)

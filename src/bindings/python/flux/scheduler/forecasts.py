@@ -20,10 +20,7 @@ from flux.scheduler.disclosure import JobOwner, Reason, is_private
 from flux.scheduler.projection.fork import ProjectionFailed, Projections
 
 if TYPE_CHECKING:
-    from flux.scheduler.admission_control import AdmissionControl
-    from flux.scheduler.decision import Planning
-    from flux.scheduler.host import Clock, ErrorReporter, InstanceConfig
-    from flux.scheduler.pools import RequestFacts
+    from flux.scheduler.host import Host, InstanceConfig
     from flux.scheduler.requests import PendingJob
 
 #: Minimum number of seconds between estimates of all jobs, and ratio of that time to the time that
@@ -65,34 +62,23 @@ class _Told:
 
 
 class Annotator:
-    """Sends estimates and reasons at the right time.
-
-    Args:
-        handle: the Flux handle
-        clock (Clock): the reactor's time
-        forecast: called when postponed annotations may be sent
-        errors (ErrorReporter): receives failures
-        wanted (bool): whether estimates and reasons have a reader
-    """
+    """Sends estimates and reasons at the right time."""
 
     def __init__(
         self,
-        handle: Any,
-        clock: Clock,
+        host: Host,
         forecast: Callable[[], None],
-        errors: ErrorReporter,
-        wanted: bool,
     ) -> None:
-        self._clock = clock
-        self._forecast = forecast
-        self._errors = errors
-        self.is_wanted = wanted
+        self._clock = host.clock
+        self._forecast = forecast  # called when postponed annotations may be sent
+        self._errors = host.errors
+        self.is_wanted = host.wants_forecast  # whether estimates and reasons have a reader
         self.told: dict[int, _Told] = {}  # by job id
         #: heap of (time, number, job): ends of quiet times. A job that requested again is there
         #: twice; the entries compare only within one order of the queue.
         self._quiet: list[tuple[float, int, PendingJob]] = []
         self._numbers = itertools.count()
-        self._timer = handle.timer_watcher_create(0.0, self._expired)
+        self._timer = host.handle.timer_watcher_create(0.0, self._expired)
         self._armed_for = math.inf
         #: when reasons were last found, and whether to find them when the timer expires
         self._reasons_at = -math.inf
@@ -164,13 +150,8 @@ class Annotator:
         return True
 
     def odds(self, job: PendingJob, times: tuple[float, float] | None) -> None:
-        """Send when a job is likely to start, unless it is quiet.
-
-        Args:
-            job (PendingJob): the job
-            times (tuple): likely start and nine-of-ten start, seconds since the epoch; None removes
-                them
-        """
+        """Send when a job is likely to start, unless it is quiet: likely start and nine-of-ten
+        start, seconds since the epoch; None removes them."""
         told = self._of(job)
         if not self.is_wanted or times == told.odds or not self._differs(told.odds, times):
             return
@@ -262,16 +243,6 @@ class Annotator:
             self._forecast()
 
 
-class ForecastPolicy(PolicyView, Protocol):
-    """The interface of a `PolicyScheduler` for forecasts."""
-
-    estimate_depth: int
-    reason_depth: int
-    admission: AdmissionControl
-    facts: RequestFacts
-    planning: Planning
-
-
 class _WaitLimits(Protocol):
     @property
     def engaged(self) -> bool: ...
@@ -283,34 +254,26 @@ class Forecasts:
     """Informs users of estimates, promises and reasons.
 
     Args:
-        policy (PolicyScheduler): the scheduler
-        annotator (Annotator): sends annotations
-        projections (Projections): computes estimates
         wait_limits (WaitLimits): also receives promised starts
         config (InstanceConfig): determines whether users may see others' jobs
     """
 
     def __init__(
         self,
-        policy: ForecastPolicy,
+        policy: PolicyView,
         annotator: Annotator,
         projections: Projections,
         wait_limits: _WaitLimits,
         config: InstanceConfig,
     ) -> None:
         self._policy = policy
-        self._annotator = annotator
+        self._annotator, self.estimate_of = annotator, annotator.estimate_of
         self._projections = projections
         self._not_before = 0.0
         self._wait_limits = wait_limits
         self._config = config
 
     # -- when jobs start ---------------------------------------------------------------------------
-
-    def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]:
-        """Return the expected start of a job as sent (seconds since the epoch), and its kind,
-        "promised" or "planned"; (None, None) if none was sent."""
-        return self._annotator.estimate_of(job)
 
     def show_estimate(self, job: PendingJob, when: float | None, kind: str | None = None) -> None:
         """Annotate a job with its estimated start (seconds since the epoch); None removes the
@@ -319,7 +282,6 @@ class Forecasts:
         An annotation that is too early (`Annotator.is_mature`) is postponed.
 
         Args:
-            job (PendingJob): the job
             when (float): expected start, or None if unknown
             kind (str): kind of the estimate, for ``sched.t_estimate_kind``: "promised" or "planned"
         """
@@ -354,7 +316,6 @@ class Forecasts:
         return self.are_read or self._wait_limits.engaged
 
     def estimates(self) -> Iterator[float | None]:
-        """See `PolicyScheduler.estimates`."""
         policy, annotator = self._policy, self._annotator
         most = policy.estimate_depth
         if not most:

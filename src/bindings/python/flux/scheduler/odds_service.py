@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from flux.scheduler.checkpoint import in_parts
 from flux.scheduler.decision import PolicyView
 from flux.scheduler.projection.fork import ProjectionFailed
-from flux.scheduler.projection.odds import Calibration, JobOdds, Played
-from flux.scheduler.projection.run_shares import RunShares
+from flux.scheduler.projection.odds import Calibration, JobOdds, Played, RunShares
 
 if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoint
@@ -38,36 +37,17 @@ ROUND_INTERVAL_S = 10.0
 ROUND_REST = 9.0
 
 
-class OddsPolicy(PolicyView, Protocol):
-    """The interface of a `PolicyScheduler` for odds."""
-
-    def is_mature(self, job: PendingJob) -> bool: ...
-
-
 class OddsService:
-    """Computes odds of pending jobs, and compares each job's first forecast with its start.
+    """Computes odds of pending jobs, and compares each job's first forecast with its start."""
 
-    Args:
-        policy (PolicyScheduler): the scheduler
-        projections (Projections): the scheduler's projections
-        annotator (Annotator): sends annotations
+    checkpoint: Checkpoint  # the store; set before `load`
 
-    Attributes:
-        depth (int): number of pending jobs that are told odds; 0: nothing is learnt, and no query
-            answered
-        tells (bool): whether jobs are annotated with odds
-        checkpoint (Checkpoint): the store; set before `load`
-        shares (RunShares): statistics of ended jobs
-        calibration (Calibration): statistics of started jobs
-    """
-
-    checkpoint: Checkpoint
-
-    def __init__(self, policy: OddsPolicy, projections: Projections, annotator: Annotator) -> None:
+    def __init__(self, policy: PolicyView, projections: Projections, annotator: Annotator) -> None:
+        #: number of pending jobs that are told odds; 0: nothing is learnt, and no query answered
         self.depth = 0
-        self.tells = False
-        self.shares = RunShares()
-        self.calibration = Calibration()
+        self.tells = False  # whether jobs are annotated with odds
+        self.shares = RunShares()  # statistics of ended jobs
+        self.calibration = Calibration()  # statistics of started jobs
         self._policy = policy
         self._projections = projections
         self._annotator = annotator
@@ -86,7 +66,6 @@ class OddsService:
     # -- events ------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read the checkpoint."""
         if self.depth:
             self.checkpoint.read(self._restore)
 
@@ -107,23 +86,18 @@ class OddsService:
     # -- questions ---------------------------------------------------------------------------------
 
     def known(self, jobid: int) -> dict[str, Any]:
-        """Return the last forecast of a pending job.
-
-        Returns:
-            dict: ``t_likely`` and ``t_p90``, seconds since the epoch, or None
-        """
+        """Return the last forecast of a pending job: ``t_likely`` and ``t_p90``, seconds since the
+        epoch, or None."""
         found = self._found.get(jobid)
         return _answer(found.told if found else None)
 
     def of_job(self, job: PendingJob, caller: Caller) -> Generator[float, None, dict[str, Any]]:
-        """Compute the odds of a pending job for a caller, unless they are recent.
+        """Compute the odds of a pending job for a caller, unless they are recent. Yields the
+        seconds after which to continue.
 
-        Yields:
-            seconds after which to continue
-        Returns:
-            dict: as `known`; ``odds``, None or an object: ``t_likely`` and ``t_p90`` from the plays
-                before correction, ``t_limits``, the start if all jobs run to their limits, or None,
-                and ``misses``, the number of samples that correct it
+        Returns as `known`, and ``odds``, None or an object: ``t_likely`` and ``t_p90`` from the
+        plays before correction, ``t_limits``, the start if all jobs run to their limits, or None,
+        and ``misses``, the number of samples that correct it.
         """
         now = self._policy.now()
         known = self._found.get(job.jobid)

@@ -219,10 +219,8 @@ class BackfillInOrder(Backfilling):
         clear the way for its promise.
 
         A job that arrives ahead of promised ones takes precedence: their promises are revoked, and
-        made anew behind it. A job that returns from a deferral does not.
-
-        Returns:
-            whether the job has left the queue
+        made anew behind it. A job that returns from a deferral does not. Return whether the job has
+        left the queue.
         """
         others = self.promised_after(job)
         if not others or job.was_deferred or not self.may_be_promised(job):

@@ -132,7 +132,7 @@ class FutureWindows(Windows):
             all(entry.whole for entry in short)
             or self._plan is None
             or not any(key >= 0 for key in self._plan.promises())
-            or self._kept_as_well_as_can_be()
+            or self._complete_as_possible()
         )
 
     def _enter_missing(
@@ -240,7 +240,7 @@ class FutureWindows(Windows):
                     times.append(window.start if window.start > start else window.end)
         return min([time for time in times if start < time < end], default=None)
 
-    def _kept_as_well_as_can_be(self) -> bool:
+    def _complete_as_possible(self) -> bool:
         """Whether the incomplete windows are as complete as in a plan without promises to jobs."""
         trial = self._host.resources.plan()
         for entry in self._entries.values():

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.errors import InfeasibleRequest
-from flux.resource.pool.groups import Groups, Within
+from flux.resource.pool.groups import GroupBinding, Groups
 from flux.resource.pool.masks import popcount
 from flux.scheduler.host import counted
 from flux.scheduler.site_policy.fields import Fields
@@ -78,14 +78,14 @@ class Placed:
 
     Attributes:
         wanted (Wanted): its placement
-        within (Within): the placement, in terms of existing groups
+        within (GroupBinding): the placement, in terms of existing groups
         until (float or None): end of its wait for the placement, seconds since the epoch; None: no
             end, or no wait
         timer (Timer or None): timer for that time
     """
 
     wanted: Wanted
-    within: Within
+    within: GroupBinding
     until: float | None = None
     timer: Timer | None = None
 
@@ -119,15 +119,15 @@ def read_wanted(value: Any) -> Wanted:
     return wanted
 
 
-def within_of(wanted: Wanted, groups: Groups, request: Any) -> Within:
-    """Return the `Within` of a request with its job's placement.
+def within_of(wanted: Wanted, groups: Groups, request: Any) -> GroupBinding:
+    """Return the `GroupBinding` of a request with its job's placement.
 
     Raises:
         ValueError: they conflict
     """
     segment = wanted.segment
     if segment is None:
-        return Within(groups, most=wanted.most or 1)
+        return GroupBinding(groups, most=wanted.most or 1)
     nodes = request.shape.node_count
     if nodes is None or not nodes.fixed:
         raise ValueError("placement.segment: the job has to ask for a number of nodes")
@@ -135,7 +135,7 @@ def within_of(wanted: Wanted, groups: Groups, request: Any) -> Within:
         raise ValueError(
             f"placement.segment={segment}: {counted(nodes.min, 'node')} cannot be divided by that"
         )
-    return Within(groups, segment, wanted.most)
+    return GroupBinding(groups, segment, wanted.most)
 
 
 class PlacementRule(TableRule):

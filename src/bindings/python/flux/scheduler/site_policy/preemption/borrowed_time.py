@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
+    from flux.scheduler.site_policy.preemption.classes import PreemptionClass, PreemptionTerms
     from flux.scheduler.site_policy.preemption.messenger import Messenger
     from flux.scheduler.site_policy.preemption.state import PreemptionState
     from flux.scheduler.site_policy.preemption.takers import Takers
@@ -109,19 +109,19 @@ class BorrowedTime:
 
     # -- starting ----------------------------------------------------------------------------------
 
-    def offer(self, job: PendingJob, standing: Standing, plan: Plan) -> ResourcePool | None:
+    def offer(self, job: PendingJob, terms: PreemptionTerms, plan: Plan) -> ResourcePool | None:
         """Allocate resources in promised time to a job, or return None.
 
         Call this if the job does not fit otherwise. Costs O(promises), and a few searches of the
         plan.
         """
-        cls, host, request = standing.of, self._host, job.resource_request
-        if cls is None or not cls.into_promises or cls.log_only or standing.in_reservation:
+        cls, host, request = terms.cls, self._host, job.resource_request
+        if cls is None or not cls.into_promises or cls.log_only or terms.in_reservation:
             return None
         if not host.decision.keeps_times or getattr(request, "tokens", None):
             return None
         now = host.now()
-        first = now + standing.after + self.margin(cls)
+        first = now + terms.after + self.margin(cls)
         promises = sorted(
             [
                 (start, end, jobid)
@@ -132,7 +132,7 @@ class BorrowedTime:
         )
         tried = 0
         for start, end, taker in promises:
-            if not self._may_borrow(standing, taker):
+            if not self._may_borrow(terms, taker):
                 continue
             tried += 1
             if plan.fits(request, duration=start - now):
@@ -143,17 +143,17 @@ class BorrowedTime:
                 break
         return None
 
-    def _may_borrow(self, standing: Standing, taker: int) -> bool:
-        """Whether a job of this standing may run in the time promised to `taker`."""
-        other, job = self._takers.standing_of(taker), self._host.pending(taker)
-        if other is None or job is None or other.in_reservation or standing.of is None:
+    def _may_borrow(self, terms: PreemptionTerms, taker: int) -> bool:
+        """Whether a job on these terms may run in the time promised to `taker`."""
+        other, job = self._takers.terms_of(taker), self._host.pending(taker)
+        if other is None or job is None or other.in_reservation or terms.cls is None:
             return False
-        if not standing.rank < other.rank or taker in self._gone:
+        if not terms.rank < other.rank or taker in self._gone:
             return False
         others = self.of(taker)
         if any(one.request is None or one.state != RUNS for one in others):
             return False
-        return sum(one.victim.cls == standing.of.name for one in others) < standing.of.max_jobs
+        return sum(one.victim.cls == terms.cls.name for one in others) < terms.cls.max_jobs
 
     def _start(
         self,
@@ -178,8 +178,8 @@ class BorrowedTime:
         pool.update_expiration(job.jobid, start)
         nodes = popcount(pool.held_ranks(job.jobid))
         victim = Victim(job.jobid, cls.name, nodes, now, job.userid)
-        standing = self._takers.standing_of(taker)
-        queue = None if standing is None else standing.queue
+        terms = self._takers.terms_of(taker)
+        queue = None if terms is None else terms.queue
         borrower = Borrower(victim, taker, queue, start, limit, request)
         together = [one.victim for one in (*others, borrower)]
         lost = sum(one.node_hours(start) for one in together if one.cls == cls.name)
@@ -562,7 +562,7 @@ class BorrowedTime:
             else:
                 self._host.resources.update_expiration(jobid, one.until)
 
-    def not_come_back(self) -> None:
+    def drop_missing(self) -> None:
         """Give up waiting for jobs that have not come back."""
         for one in list(self.borrowers.values()):
             if one.awaits:

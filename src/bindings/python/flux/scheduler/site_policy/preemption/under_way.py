@@ -79,7 +79,7 @@ class PreemptionsUnderWay:
         deadline = now + self._classes.grace(choice.victims)
         preemption = Preemption(
             job.jobid,
-            one.standing.queue,
+            one.terms.queue,
             job.userid,
             by_id(choice.victims),
             choice.ranks,
@@ -552,7 +552,7 @@ class PreemptionsUnderWay:
             self._try_to_start(preemption)
             self._await_rest(preemption)
 
-    def not_come_back(self) -> None:
+    def drop_missing(self) -> None:
         """End the preemptions whose takers have not come back."""
         for preemption in self._all():
             if preemption.request is None:
