@@ -262,7 +262,7 @@ class SharingRule(TableRule):
 
     def enter_plan(self, plan: Plan | None) -> None:
         if plan is not None and self._claiming:
-            plan.claims = ClaimPlan(self._claims, plan.pool)
+            plan.claims = ClaimPlan(self._claims, self.host.resources)
 
     def _strange(self, sharer: Sharer) -> int:
         """Return the mask of ranks that a job may not use: those claimed by other keys, and those
