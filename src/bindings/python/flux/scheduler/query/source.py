@@ -78,22 +78,22 @@ class QuerySource:
         """Yield (job id, end) of the jobs that hold resources; the end is 0 if unknown."""
         for jobid, end in self.pool.job_end_times():
             if jobid >= 0:
-                yield jobid, self.policy.admission.end_of(jobid, end)
+                yield jobid, self.policy.admission.own_ends.get(jobid, end)
 
     def end_of(self, jobid: int) -> float:
         """Return the end of a job that holds resources; 0 if unknown. Raises KeyError if it holds
         none."""
-        return self.policy.admission.end_of(jobid, self.pool.job_end(jobid))
+        return self.policy.admission.own_ends.get(jobid, self.pool.job_end(jobid))
 
     def ending_by(self, limit: float) -> Generator[None, None, Iterator[int]]:
         """Return the ids of the jobs that hold resources and end by `limit`, the last to end first;
         if `limit` is infinite, jobs without an end come first.
 
-        O(log running jobs) until the result is iterated. If a rule may change ends, O(running
+        O(log running jobs) until the result is iterated. If some have ends of their own, O(running
         jobs), with a yield after each `ENDS_PER_STEP`.
         """
         pool, admission = self.pool, self.policy.admission
-        if not admission.sets_ends:
+        if not admission.own_ends:
             ends = pool.jobs_by_end()
             endless = []
             if limit == math.inf:

@@ -299,6 +299,7 @@ class ReservationRule(AdmissionRule):
         if name is not None:
             userid = -1 if job.userid is None else job.userid
             self.group_jobs.add(job, name, Asker(userid, attributes.queue, attributes.bank))
+            self.host.admission.kept_for[job.jobid] = self
             self._engage()
 
     def signature(self, job: PendingJob) -> Hashable:
@@ -318,14 +319,12 @@ class ReservationRule(AdmissionRule):
         self.active.ended(jobid)
         self.refill()
 
-    def kept_jobs(self) -> Iterable[int]:
-        return self.group_jobs.jobids()
-
     def why(self, job: PendingJob) -> str | None:
         return self.answers.blame(job)[0]
 
     def cancel(self, jobid: int) -> None:
         if self.group_jobs.forget(jobid):
+            del self.host.admission.kept_for[jobid]
             self._engage()
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> None:
@@ -351,10 +350,9 @@ class ReservationRule(AdmissionRule):
             self.refill()
             self.host.readmit(self, most=DEFERRED_JOBS_RETRIED)
 
-    def extended(self, jobid: int, expiration: float) -> bool:
+    def extended(self, jobid: int, expiration: float) -> None:
         # Reaching into a window is allowed, and logged.
-        if not self.active.extended(jobid, expiration):
-            self.host.resources.update_expiration(jobid, expiration)
+        self.active.extended(jobid, expiration)
         for entry in self.entries.values():
             if any(job["id"] == jobid for job in self.answers.in_the_way(entry)):
                 assert entry.window is not None
@@ -366,7 +364,6 @@ class ReservationRule(AdmissionRule):
                 )
         if any(entry.active and not entry.whole for entry in self.entries.values()):
             self.refill()  # a window may be short of this job's nodes
-        return True
 
     # -- the start, resources and plans ------------------------------------------------------------
 
@@ -393,9 +390,6 @@ class ReservationRule(AdmissionRule):
         self.future.attach(plan)
 
     # -- answers -----------------------------------------------------------------------------------
-
-    def end_of(self, jobid: int, end: float) -> float:
-        return self.active.own_end_of(jobid, end)
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
         """Return name, start and end of the reservation that `job` waits for, must not run into, or

@@ -4,7 +4,6 @@ terms; and the pending jobs of its group."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -176,10 +175,6 @@ class GroupJobs:
 
     def __len__(self) -> int:
         return len(self._askers)
-
-    def jobids(self) -> Collection[int]:
-        """Return their ids."""
-        return self._askers.keys()
 
     def forget(self, jobid: int) -> bool:
         """Remove a job that is no longer pending. Return whether it named a reservation."""

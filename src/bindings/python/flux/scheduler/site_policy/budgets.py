@@ -370,7 +370,7 @@ class BudgetRule(CountingRule):
                 account.taken[at] += rate * seconds
                 self._usage.change(account.stored_as[at], rate, now, since)
 
-    def extended(self, jobid: int, expiration: float) -> bool:
+    def extended(self, jobid: int, expiration: float) -> None:
         known = self.jobs.get(jobid)
         if known is not None and not known.waits:
             before, known.end = known.end, expiration or inf
@@ -379,7 +379,6 @@ class BudgetRule(CountingRule):
                 for at, rate in enumerate(known.rates):
                     account.taken[at] += rate * later
                 self.let_in(account)
-        return False
 
     def let_in(self, account: Account) -> None:
         # of jobs with equal needs, the number that the remainder suffices for

@@ -424,19 +424,16 @@ class BorrowedTime:
 
         return keep_again
 
-    def extended(self, jobid: int, expiration: float) -> bool:
-        """Set a running job's new end (seconds since the epoch; 0: none). Return whether it is
-        handled here: a borrower's end in the pool remains the start of the promised time."""
+    def extended(self, jobid: int, expiration: float) -> None:
+        """Set a running job's new end (seconds since the epoch; 0: none). A borrower's end in the
+        pool remains the start of the promised time."""
         borrower = self.borrowers.get(jobid)
-        if borrower is None:
-            return False
-        borrower.limit = expiration or inf
-        if borrower.limit > borrower.until:
-            # another rule may have updated the pool
-            self._host.resources.update_expiration(jobid, borrower.until)
-            return True
-        self._over(borrower)
-        return False
+        if borrower is not None:
+            borrower.limit = expiration or inf
+            if borrower.limit > borrower.until:
+                self._host.resources.update_expiration(jobid, borrower.until)
+            else:
+                self._over(borrower)
 
     def gone(self, taker: int) -> None:
         """Handle a pending job that will not start."""
@@ -542,11 +539,12 @@ class BorrowedTime:
         self._next_step(borrower)
         self._store(borrower)
 
-    def stays(self, job: PendingJob, plan: Plan) -> bool:
+    def stays(self, job: PendingJob) -> bool:
         """Whether the promise to a job keeps its time, since it needs its borrowers' resources. If
         not, they run to their limits."""
-        borrowers = self.of(job.jobid)
-        if not borrowers:
+        self.review()
+        plan, borrowers = self._host.planning.current(), self.of(job.jobid)
+        if plan is None or not borrowers:
             return False
         if job.jobid in plan.stale():
             return False  # it cannot keep its time
