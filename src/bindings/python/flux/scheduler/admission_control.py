@@ -52,7 +52,6 @@ class AdmissionControl:
     """The rules of a scheduler, and the jobs that they deferred.
 
     Args:
-        requests (Requests): the states of jobs
         report: ``report(text, trace=True)`` logs and counts the exception being handled
 
     Attributes:
@@ -136,10 +135,6 @@ class AdmissionControl:
     def queued(self, job: PendingJob, jobspec: Any) -> Hashable:
         """Tell the rules of a new request, except rules whose attributes the job lacks.
 
-        Args:
-            job (PendingJob): the job
-            jobspec (dict): its jobspec (RFC 14)
-
         Returns:
             the rules' part of the job's signature; None if no rule distinguishes the job
 
@@ -216,9 +211,7 @@ class AdmissionControl:
         """Allocate resources to a job that may start now: those that a rule keeps for it, else any.
 
         Args:
-            job (PendingJob): the job
             plan (Plan): the plan through which jobs are started; None if the pool cannot plan
-            pool (ResourcePool): the scheduler's pool
 
         Raises:
             JobDeferred: it does not fit, or not as a rule requires

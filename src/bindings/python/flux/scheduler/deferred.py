@@ -18,7 +18,6 @@ class DeferredJobs:
     """The deferred jobs, grouped by rule, key and signature.
 
     Args:
-        requests (Requests): the states of jobs
         family_of: maps a signature to the key by which jobs are refused together on a full machine
 
     Attributes:
@@ -96,7 +95,6 @@ class DeferredJobs:
         """Take jobs deferred by a rule, to be queued again.
 
         Args:
-            rule: the rule
             key: only jobs deferred with this key; None: all of the rule
             most: maximum number, the first in queue order; None: all
 

@@ -106,12 +106,7 @@ ANSWERS: dict[str, Answer] = {
 
 
 def check_answers(rule: AdmissionRule, errors: ErrorReporter) -> None:
-    """Wrap the methods of a rule that are defined by a site's class with checks, once.
-
-    Args:
-        rule (AdmissionRule): the rule
-        errors (ErrorReporter): logs invalid answers
-    """
+    """Wrap the methods of a rule that are defined by a site's class with checks, once."""
     if "answers_checked" in vars(rule):
         return
     rule.__dict__["answers_checked"] = True

@@ -36,7 +36,6 @@ def signature_of(request: Any, marks: Any) -> Any:
     limits.
 
     Args:
-        request: the job's resource request
         marks: the parts added by admission rules, or None
     """
     shape = getattr(request, "shape", None)
@@ -88,12 +87,6 @@ class RuleHost:
     more care.
 
     Args:
-        scheduler (PolicyScheduler): the scheduler
-        requests (Requests): its requests, and the queue
-        passes (Passes): its passes
-        commits (Committer): writes to the KVS
-        config (InstanceConfig): the instance's configuration
-        checkpoints (Checkpoints): state kept across reloads
         reads_files (bool): whether the site's files describe the present; false in a simulation of
             another time
 
@@ -185,7 +178,6 @@ class RuleHost:
         they return together.
 
         Args:
-            rule (AdmissionRule): the rule
             key: the key of the jobs' deferrals (`Deferral.key`)
             most (int): maximum number per signature for which there can be room: that number
                 returns at once if jobs start in strict order
@@ -229,7 +221,6 @@ class RuleHost:
         follows. Call this between steps of passes, such as from a timer.
 
         Args:
-            job (PendingJob): the job
             request: the new ``resource_request``
         """
         self._passes.events += 1

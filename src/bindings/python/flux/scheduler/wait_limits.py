@@ -86,10 +86,6 @@ class _Waiting:
 def read_wanted(attributes: SystemAttributes, duration: float) -> Wanted:
     """Parse a job's limits on its start.
 
-    Args:
-        attributes (SystemAttributes): the job's attributes
-        duration: its time limit in seconds; 0: none
-
     Raises:
         ValueError: a value is invalid, or they conflict; the text is for the user
     """
@@ -128,10 +124,6 @@ class WaitLimits(AdmissionRule):
 
     It does not keep jobs from starting before, and is not asked about jobs without these
     attributes.
-
-    Args:
-        host (RuleHost): the scheduler
-        errors (ErrorReporter): logs errors
     """
 
     name = "max-wait"

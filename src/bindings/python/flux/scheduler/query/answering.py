@@ -51,7 +51,6 @@ class Caller:
     others' the parts in `flux.scheduler.disclosure`.
 
     Args:
-        msg (Message): the request
         private: whether guests do not even learn the number of others' jobs
             (``access.private-mode``)
 
@@ -92,7 +91,6 @@ def read(payload: Any, **known: Any) -> dict[str, Any]:
     """Return the payload of a query, with defaults.
 
     Args:
-        payload: None or an object
         **known: valid keys and their defaults
 
     Raises:
@@ -130,7 +128,6 @@ class Entries:
     """A long list in an answer: each entry is encoded when it is added, not all at the end.
 
     Args:
-        caller (Caller): the client
         path (str): path of the list, as in `flux.scheduler.disclosure.FIELDS`
     """
 
@@ -164,8 +161,6 @@ class Answering:
     soon.
 
     Args:
-        handle: the Flux handle
-        stopwatch: returns seconds of real time
         config (InstanceConfig): determines whether guests may see others' jobs
         reading_s (float): `READING_S`; 0 in virtual time, since queries take none there
     """
@@ -203,7 +198,6 @@ class Answering:
         """Answer a request in a later turn.
 
         Args:
-            msg (Message): the request
             question: makes the answer from payload and caller
             limits (SizeLimits): limits on the payload; None: it is already parsed
             serve: calls a function, and answers the request with an error if it raises
@@ -258,11 +252,8 @@ class Answering:
         """Work on an answer in later turns.
 
         Args:
-            steps (generator): returns the answer
             done: called with the encoded answer
             failed: called with the exception of a step
-            userid: the caller's user
-            msg (Message): the request
         """
         weight = 1 if msg is None else 1 + payload_size(msg) // BYTES_OF_ONE
         self._count += weight

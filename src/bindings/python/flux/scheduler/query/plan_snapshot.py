@@ -21,9 +21,6 @@ AGE_PER_COST = 20.0
 class PlanSnapshot:
     """A copy of a scheduler's plan.
 
-    Args:
-        source (QuerySource): the scheduler
-
     Attributes:
         made (float): time of the copy, seconds since the epoch
     """

@@ -29,13 +29,6 @@ SAME_TIME_S = 1.0
 class ReservationAnswers:
     """Determines the reservation that a job waits for or must not run into, and describes
     reservations: in lists, in plans, and with the jobs in their way.
-
-    Args:
-        host (RuleHost): the scheduler
-        entries (dict): name -> reservation
-        selector (NodeSelector): translates their nodes into the pool's terms
-        group_jobs (GroupJobs): the jobs of their groups
-        active (ActiveWindows): their allocations
     """
 
     def __init__(

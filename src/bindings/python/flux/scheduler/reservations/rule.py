@@ -89,12 +89,6 @@ class ReservationRule(AdmissionRule):
     """Keeps reserved resources from jobs outside the group, and allocates them to jobs of the
     group.
 
-    Args:
-        host (RuleHost): the scheduler
-        parse: returns the pool's request for a jobspec
-        commits (Committer): writes to the KVS
-        errors (ErrorReporter): logs errors
-
     Attributes:
         entries (dict): name -> reservation
         future (FutureWindows): their planned windows, in the plan
@@ -150,7 +144,6 @@ class ReservationRule(AdmissionRule):
         """Enforce a reservation from now on.
 
         Args:
-            reservation (Reservation): the reservation
             configured: whether it comes from the configuration
             anyway: whether to add it even if some of its nodes are not in the instance at present
 
@@ -409,14 +402,7 @@ class ReservationRule(AdmissionRule):
 
 
 class ReservationService:
-    """Answers requests about reservations, and stores reservations across reloads.
-
-    Args:
-        host (RuleHost): the scheduler
-        rule (ReservationRule): enforces them
-        commits (Committer): writes to the KVS
-        errors (ErrorReporter): logs errors
-    """
+    """Answers requests about reservations, and stores reservations across reloads."""
 
     def __init__(
         self,

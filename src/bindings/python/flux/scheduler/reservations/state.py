@@ -77,12 +77,7 @@ class ReservationState:
 
 
 class NodeSelector:
-    """Translates reservations into the pool's terms, and generates allocation ids that no job has.
-
-    Args:
-        host (RuleHost): the scheduler
-        parse: returns the pool's request for a jobspec
-    """
+    """Translates reservations into the pool's terms, and generates allocation ids that no job has."""
 
     def __init__(self, host: RuleHost, parse: Callable[[Any], Any]) -> None:
         self._host = host
@@ -96,7 +91,6 @@ class NodeSelector:
 
         Args:
             reservation (Reservation): the reservation, with the constraint
-            nodes: number of whole nodes
             duration: seconds; 0: no end
             ranks: only these ranks (an idset); None: all that meet the constraint
         """
@@ -152,12 +146,7 @@ def _on(hosts: str) -> dict[str, Any]:
 
 
 class GroupJobs:
-    """The pending jobs that name a reservation.
-
-    Args:
-        entries (dict): name -> reservation
-        queue_names (QueueNames): resolves queue names
-    """
+    """The pending jobs that name a reservation."""
 
     def __init__(
         self,

@@ -69,7 +69,6 @@ def duration_text(seconds: float, most: int | None = None) -> str:
     """Format a duration as users do: ``1h``, ``1h30m``, ``5s``, ``0.5s``.
 
     Args:
-        seconds: 0 or more
         most: maximum number of units, rounded down; None: all
     """
     if most is not None and 0 < seconds < 1:
@@ -147,7 +146,6 @@ def parse_time(text: object, now: float, zone: str = "UTC") -> float:
         text: ``now``; ``+2h``: relative to now; ``08:00``: the next such time; ``tomorrow 08:00``,
             ``tuesday 08:00``: on that day; ``2026-12-01``, ``2026-12-01T08:00``, optionally with
             seconds and with an offset or Z; a number: seconds since the epoch
-        now: the current time, seconds since the epoch
         zone: zone of times without an offset
 
     Returns:
@@ -264,10 +262,6 @@ class Recurrence:
 
     def next_end_after(self, when: float, duration: float) -> tuple[int, float] | None:
         """Return the first occurrence that is not over at `when`.
-
-        Args:
-            when: seconds since the epoch
-            duration: duration of each occurrence, seconds
 
         Returns:
             index and start, or None after the last.  O(1)

@@ -33,13 +33,7 @@ EPSILON_S = 1e-3
 
 
 class Windows:
-    """The windows of reservations.
-
-    Args:
-        host (RuleHost): the scheduler
-        entries (dict): name -> reservation
-        selector (NodeSelector): translates their nodes into the pool's terms
-    """
+    """The windows of reservations."""
 
     def __init__(
         self,
@@ -339,7 +333,6 @@ class ActiveWindows(Windows):
         """Choose missing ranks, and keep the free part of the chosen ones.
 
         Args:
-            entry: the reservation
             planned: masks of the ranks that the plan keeps for it now, and from a later time; they
                 are chosen first
 

@@ -97,8 +97,6 @@ def period_of(period: str, zone: tzinfo, when: float) -> tuple[float, float]:
 
     Args:
         period (str): one of `PERIODS`; weeks begin on Monday
-        zone (tzinfo): zone of the calendar
-        when (float): the time, seconds since the epoch
     """
     day = datetime.fromtimestamp(when, zone).replace(hour=0, minute=0, second=0, microsecond=0)
     if period == "day":

@@ -91,11 +91,7 @@ def part_of(R: Any, ranks: int) -> dict[str, Any] | None:
 
 
 class Holdings:
-    """The holdings of running jobs.
-
-    Args:
-        pool: returns the scheduler's pool
-    """
+    """The holdings of running jobs."""
 
     def __init__(self, pool: Callable[[], ResourcePool]) -> None:
         self._pool = pool

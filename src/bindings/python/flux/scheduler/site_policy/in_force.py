@@ -63,8 +63,6 @@ def make_rule(
         option (str): name of the argument or key, for errors
         name (str): the rule's name, unless its class has one
         text (str): ``FILE:CLASS``
-        host (RuleHost): the scheduler
-        errors (ErrorReporter): logs errors
         check_owner (bool): see `read_code`
 
     Raises:
@@ -89,8 +87,6 @@ class RulesInForce:
     """Adds each rule to the scheduler while its table has an entry.
 
     Args:
-        host (RuleHost): the scheduler
-        errors (ErrorReporter): logs errors
         rules: classes of rules, in the order of checks
         after (AdmissionRule): the rule that precedes them
         own (dict): name -> ``FILE:CLASS`` of site rules in addition to ``[rules]``

@@ -87,7 +87,6 @@ def whole_nodes(shape: Shape, pool: ResourcePool, ranks: int) -> Shape:
 
     Args:
         shape (Shape): slots of cores, or of containers such as sockets
-        pool (ResourcePool): the pool
         ranks (int): mask of the usable ranks
     """
     if shape.exclusive:
@@ -229,7 +228,6 @@ class SharingRule(TableRule):
         whole nodes.
 
         Args:
-            request: the job's request
             whole (int): mask of the ranks that jobs of its queue get only as whole nodes
         """
         if not whole:

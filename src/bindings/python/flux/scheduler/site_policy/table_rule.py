@@ -41,10 +41,6 @@ class TableRule(AdmissionRule):
 
     A subclass sets `table`, parses its entries (`parse`), and receives them in `configure`. It is
     listed in `flux.scheduler.site_policy.RULES`.
-
-    Args:
-        host (RuleHost): the scheduler
-        errors (ErrorReporter): logs errors
     """
 
     #: Name of the table, such as ``"limits"``.

@@ -36,11 +36,7 @@ class Findings:
 
 
 class PolicyTables:
-    """Reads the tables of the registered features (`add`).
-
-    Args:
-        errors (ErrorReporter): logs errors
-    """
+    """Reads the tables of the registered features (`add`)."""
 
     def __init__(self, errors: ErrorReporter | Findings) -> None:
         self._errors = errors
@@ -83,9 +79,6 @@ class PolicyTables:
         """Read all tables. Return the names of those with changed entries.
 
         An invalid entry is reported, and stays unchanged.
-
-        Args:
-            config (dict): the instance's configuration
         """
         changed = set()
         for table, parse in self._parsers.items():
@@ -98,9 +91,6 @@ class PolicyTables:
     def doubts(self, config: dict[str, Any]) -> Iterator[str]:
         """Yield probable mistakes in a valid configuration: a table with almost the name of a
         registered one, and unconfigured queues.
-
-        Args:
-            config (dict): the configuration last read
         """
         for written, table in config.items():
             name = written[len(PREFIX) :] if written.startswith(PREFIX) else written

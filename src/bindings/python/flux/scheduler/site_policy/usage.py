@@ -159,9 +159,6 @@ class KeptUsage(Usage):
     scheduler was loaded.
 
     Args:
-        host (RuleHost): the scheduler
-        errors (ErrorReporter): logs errors
-        key (str): KVS key
         learn: ``learn(job, since, until)`` is called for such a job, with its `ATTRIBUTES` from
             ``job-list``, and the uncounted time span in seconds since the epoch
         is_key: whether a tuple is a valid key

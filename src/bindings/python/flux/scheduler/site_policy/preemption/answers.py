@@ -22,14 +22,7 @@ if TYPE_CHECKING:
 
 
 class PreemptionAnswers:
-    """Answers queries about preemption.
-
-    Args:
-        state (PreemptionState): the shared state
-        takers (Takers): the pending jobs
-        chooser (Chooser): chooses victims
-        borrowed (BorrowedTime): the jobs in promised time
-    """
+    """Answers queries about preemption."""
 
     def __init__(
         self, state: PreemptionState, takers: Takers, chooser: Chooser, borrowed: BorrowedTime

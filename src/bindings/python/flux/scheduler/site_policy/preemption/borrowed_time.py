@@ -67,13 +67,7 @@ ELSEWHERE_AFTER_S = 0.5
 
 
 class BorrowedTime:
-    """The jobs that run in time promised to others.
-
-    Args:
-        state (PreemptionState): the shared state
-        messenger (Messenger): warns borrowers, and ends them
-        takers (Takers): the pending jobs
-    """
+    """The jobs that run in time promised to others."""
 
     def __init__(self, state: PreemptionState, messenger: Messenger, takers: Takers) -> None:
         self._host, self._classes, self._running = state.host, state.classes, state.running

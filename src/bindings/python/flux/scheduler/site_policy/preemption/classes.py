@@ -162,9 +162,6 @@ class Standing(NamedTuple):
 class Classes:
     """The classes in force.
 
-    Args:
-        names (QueueNames): resolves queue names
-
     Attributes:
         entries (dict): name -> class
     """

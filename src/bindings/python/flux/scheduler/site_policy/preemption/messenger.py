@@ -26,9 +26,6 @@ ENDED = (errno.ENOENT, errno.EINVAL)
 class Messenger:
     """Sends requests that warn and end victims.
 
-    Args:
-        state (PreemptionState): the shared state
-
     Attributes:
         is_private (bool): whether users must not see the names of others' jobs
     """

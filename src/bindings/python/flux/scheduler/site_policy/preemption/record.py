@@ -285,9 +285,6 @@ class Borrower:
 class Record:
     """The current preemptions and borrowers. Stored in the KVS before any job is warned or ended.
 
-    Args:
-        host (RuleHost): the scheduler
-
     Attributes:
         active (dict): id of the taker -> preemption
         borrowers (dict): id -> job in time promised to others

@@ -74,10 +74,6 @@ COME_BACK_S = 5.0
 class PreemptionRule(TableRule):
     """Ends running jobs for pending ones, by the table ``[preemption]``.
 
-    Args:
-        host (RuleHost): the scheduler
-        errors (ErrorReporter): logs errors
-
     Attributes:
         classes (Classes): the classes in force
         borrowed (BorrowedTime): the jobs in time promised to others

@@ -64,9 +64,6 @@ class Running:
 class RunningJobs:
     """The running jobs.
 
-    Args:
-        host (RuleHost): the scheduler
-
     Attributes:
         jobs (dict): id -> job
         kill_timeout (float): seconds between SIGTERM and SIGKILL for the tasks of a job
@@ -168,11 +165,7 @@ FIRST_ID = -(1 << 40)
 
 
 class Placeholders:
-    """Allocates resources to placeholders.
-
-    Args:
-        host (RuleHost): the scheduler
-    """
+    """Allocates resources to placeholders."""
 
     def __init__(self, host: RuleHost) -> None:
         self._host = host
@@ -279,10 +272,6 @@ class PreemptionCounts:
 
 class PreemptionState:
     """The shared state of the parts of preemption.
-
-    Args:
-        host (RuleHost): the scheduler
-        errors (ErrorReporter): logs errors
 
     Attributes:
         classes (Classes): the classes in force

@@ -53,8 +53,6 @@ class Takers:
     """Finds the pending jobs that may preempt others, and their victims.
 
     Args:
-        state (PreemptionState): the shared state
-        chooser (Chooser): chooses victims
         decide: called with a `Waiting` job and its `Choice`, whose victims are known to run
 
     Attributes:

@@ -36,15 +36,7 @@ if TYPE_CHECKING:
 
 
 class PreemptionsUnderWay:
-    """Ends victims for takers, and keeps the freed resources for the latter.
-
-    Args:
-        state (PreemptionState): the shared state
-        rule (AdmissionRule): the rule that defers the takers
-        messenger (Messenger): warns victims, and ends them
-        takers (Takers): the pending jobs
-        borrowed (BorrowedTime): the jobs in promised time
-    """
+    """Ends victims for takers, and keeps the freed resources for the latter."""
 
     def __init__(
         self,

@@ -55,11 +55,7 @@ class Candidate(NamedTuple):
 
 
 def in_order(candidates: Iterable[Candidate], now: float) -> list[Candidate]:
-    """Return candidates in the order in which they are added.
-
-    Args:
-        now: seconds since the epoch
-    """
+    """Return candidates in the order in which they are added."""
     return sorted(candidates, key=lambda one: (one.rank, one.loss(now), -one.start, -one.jobid))
 
 
@@ -70,9 +66,7 @@ def choose(candidates: Iterable[Candidate], trial: Trial, now: float) -> list[Ca
     bisection. Costs a sort of the candidates, and about one trial per added job.
 
     Args:
-        candidates: the jobs that may end
         trial: the present state; afterwards without the chosen jobs
-        now: seconds since the epoch
 
     Returns:
         None if the job would not fit even without all of them; the trial is then unchanged
@@ -129,11 +123,7 @@ def needed(jobids: Sequence[int], trial: Trial) -> set[int]:
 
 
 class Trial:
-    """A copy of a pool, from which running jobs can be removed.
-
-    Args:
-        pool: the copy; it is changed
-    """
+    """A copy of a pool, from which running jobs can be removed."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -160,9 +150,6 @@ class PoolTrial(Trial):
     """A trial with the promises in the plan.
 
     Args:
-        plan (Plan): the plan through which jobs are started
-        jobid (int): the job to start
-        request: its resource request
         longer (float): seconds that resources are kept for it before it runs
         yielding: ids of jobs whose promises do not count, such as its own
 
@@ -212,8 +199,6 @@ class KeptTrial(Trial):
     """A trial on the ranks kept for a job, regardless of promises.
 
     Args:
-        pool: a copy; it is changed
-        request: the job's resource request
         ranks (int): mask of the ranks kept for it
         kept: ids of the allocations that keep the free parts of these
         claims (ClaimPlan): claims that exclude the job from ranks, or None
@@ -268,11 +253,7 @@ class Choice(NamedTuple):
 
 
 class Chooser:
-    """Selects the victims of a job.
-
-    Args:
-        state (PreemptionState): the shared state
-    """
+    """Selects the victims of a job."""
 
     def __init__(self, state: PreemptionState) -> None:
         self._host, self._running, self._record = state.host, state.running, state.record
@@ -281,7 +262,6 @@ class Chooser:
         """Return the running jobs that a job may preempt.
 
         Args:
-            standing (Standing): the job's standing
             waited: its wait in seconds; infinite: ignore the classes' ``wait``
         """
         pool, now = self._host.resources, self._host.now()
@@ -314,8 +294,6 @@ class Chooser:
         and some tens of trials on it.
 
         Args:
-            job (PendingJob): the job
-            standing (Standing): the job's standing
             waited: its wait in seconds; default: sufficient
         """
         if standing.in_reservation:
