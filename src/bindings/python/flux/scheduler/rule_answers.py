@@ -25,20 +25,14 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """The valid answers of a method.
+    """The valid answers of a method."""
 
-    Attributes:
-        expected (str): description, for the log
-        right: whether a value is valid; may raise TypeError or ValueError for an invalid one
-        instead: returns the replacement of an invalid answer, from the arguments; None: the job is
-            denied
-        parts: whether the answer is a sequence of such values, to be checked one by one
-    """
-
-    expected: str
+    expected: str  # description, for the log
+    # whether a value is valid; may raise TypeError or ValueError for an invalid one
     right: Callable[[Any], Any]
+    # returns the replacement of an invalid answer, from the arguments; None: the job is denied
     instead: Callable[..., Any] | None = None
-    parts: bool = False
+    parts: bool = False  # whether the answer is a sequence of such values, to be checked one by one
 
 
 def _is_deferral(value: Any) -> bool:

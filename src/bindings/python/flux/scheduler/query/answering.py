@@ -350,8 +350,6 @@ class _Question:
 
     Attributes:
         steps, done, failed, userid, msg: arguments of `Answering.begin`
-        weight (int): its weight in the limits
-        is_over (bool): whether it is answered, or dropped
     """
 
     steps: Steps
@@ -359,5 +357,5 @@ class _Question:
     failed: Callable[[Exception], None]
     userid: int
     msg: Any
-    weight: int
-    is_over: bool = False
+    weight: int  # its weight in the limits
+    is_over: bool = False  # whether it is answered, or dropped

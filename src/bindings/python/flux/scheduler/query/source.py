@@ -7,17 +7,13 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Protocol
-
-from flux.scheduler.decision import PolicyView
+from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.admission_control import AdmissionControl
-    from flux.scheduler.decision import Planning, QueueOrder
     from flux.scheduler.host import InstanceConfig
     from flux.scheduler.odds_service import OddsService
-    from flux.scheduler.pools import RequestFacts
+    from flux.scheduler.policy import PolicyScheduler
     from flux.scheduler.requests import PendingJob
 
 
@@ -25,45 +21,21 @@ if TYPE_CHECKING:
 ENDS_PER_STEP = 256
 
 
-class QueriedPolicy(PolicyView, Protocol):
-    """The interface of a `PolicyScheduler` for queries."""
-
-    admission: AdmissionControl
-    facts: RequestFacts
-    planning: Planning
-    queue_order: QueueOrder
-    started_jobs: dict[str, int]
-    loaded_at: float
-
-    @property
-    def by_queue(self) -> bool: ...
-
-    def stats_get(self) -> dict[str, Any]: ...
-
-
 @dataclass(eq=False)
 class QuerySource:
-    """A scheduler, for the query service.
+    """A scheduler, for the query service."""
 
-    Attributes:
-        policy (QueriedPolicy): the scheduler
-        parse: returns the pool's request for a jobspec; raises ValueError if that is invalid
-        events: returns a number that grows with every event
-        estimate_of: returns the expected start that a job was told, and its kind
-        config (InstanceConfig): the instance's configuration
-        stopwatch: returns seconds of real time
-        ask: queries a projection (`flux.scheduler.projection.fork.Projections.ask`)
-        odds (OddsService): likely starts of jobs
-    """
-
-    policy: QueriedPolicy
+    policy: PolicyScheduler  # the scheduler
+    # returns the pool's request for a jobspec; raises ValueError if that is invalid
     parse: Callable[[Any], Any]
-    events: Callable[[], int]
+    events: Callable[[], int]  # returns a number that grows with every event
+    # returns the expected start that a job was told, and its kind
     estimate_of: Callable[[PendingJob], tuple[float | None, str | None]]
-    config: InstanceConfig
-    stopwatch: Callable[[], float]
+    config: InstanceConfig  # the instance's configuration
+    stopwatch: Callable[[], float]  # returns seconds of real time
+    # queries a projection (`flux.scheduler.projection.fork.Projections.ask`)
     ask: Callable[..., Generator[float, None, dict[str, Any]]]
-    odds: OddsService
+    odds: OddsService  # likely starts of jobs
 
     @property
     def pool(self) -> ResourcePool:

@@ -21,33 +21,21 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class ReservationState:
-    """A reservation and its state.
+    """A reservation and its state."""
 
-    Attributes:
-        reservation (Reservation): the administrator's request
-        configured (bool): whether it comes from the configuration, and cannot be given up by a
-            request
-        window (Window or None): the active window, else the next; None after the last
-        state (str): state of the window, one of `flux.scheduler.states.WINDOW`
-        ranks (int): mask of the chosen ranks; 0 before it begins, unless pinned
-        placeholder (int or None): id of the allocation that keeps their free part
-        filler (int or None): id of the allocation that keeps the free part of ranks used by a job
-            beyond the window; they are chosen if the job ends early
-        keys (list): keys of its promises in the plan
-        parts (list): (start, number of nodes) of the promises for its next window
-        whole (bool): whether these cover all of its nodes; otherwise they are made again at each
-            release
-    """
-
-    reservation: Reservation
-    configured: bool
-    window: Window | None = None
-    state: str = PLANNED
-    ranks: int = 0
-    placeholder: int | None = None
+    reservation: Reservation  # the administrator's request
+    configured: bool  # whether it comes from the configuration, and cannot be given up by a request
+    window: Window | None = None  # the active window, else the next; None after the last
+    state: str = PLANNED  # state of the window, one of `flux.scheduler.states.WINDOW`
+    ranks: int = 0  # mask of the chosen ranks; 0 before it begins, unless pinned
+    placeholder: int | None = None  # id of the allocation that keeps their free part
+    # id of the allocation that keeps the free part of ranks used by a job beyond the window; they
+    # are chosen if the job ends early
     filler: int | None = None
-    keys: list[int] = field(default_factory=list)
+    keys: list[int] = field(default_factory=list)  # keys of its promises in the plan
+    # (start, number of nodes) of the promises for its next window
     parts: list[tuple[float, int]] = field(default_factory=list)
+    # whether these cover all of its nodes; otherwise they are made again at each release
     whole: bool = True
     warned: str = ""
 

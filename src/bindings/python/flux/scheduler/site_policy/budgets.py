@@ -51,21 +51,13 @@ GRAIN = 1e-3
 
 
 class Budget(NamedTuple):
-    """A budget, as in its table.
-
-    Attributes:
-        name (str): name of the budget
-        scope (Scope): the jobs that it applies to
-        period (str): one of `PERIODS`
-        zone (str): time zone of the calendar for its periods
-        most (tuple): maximum per dimension, in hours; None: unlimited
-    """
+    """A budget, as in its table."""
 
     name: str
-    scope: Scope
-    period: str
-    zone: str
-    most: tuple[float | None, ...]
+    scope: Scope  # the jobs that it applies to
+    period: str  # one of `PERIODS`
+    zone: str  # time zone of the calendar for its periods
+    most: tuple[float | None, ...]  # maximum per dimension, in hours; None: unlimited
 
 
 def read_budget(key: str, value: Any) -> Budget:

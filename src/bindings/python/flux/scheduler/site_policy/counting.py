@@ -37,19 +37,17 @@ class Scope(NamedTuple):
     """The jobs that a limit or a budget applies to.
 
     Attributes:
-        per (str): one of `PER`
         queues, users, banks (tuple): only their jobs; empty: all jobs
         exempt_users, exempt_banks (tuple): jobs not included
-        in_reservations (bool): whether jobs that name a reservation are included
     """
 
-    per: str
+    per: str  # one of `PER`
     queues: tuple[str, ...]
     users: tuple[int, ...]
     banks: tuple[str, ...]
     exempt_users: tuple[int, ...]
     exempt_banks: tuple[str, ...]
-    in_reservations: bool
+    in_reservations: bool  # whether jobs that name a reservation are included
 
     def key_of(
         self, userid: int, attributes: SystemAttributes, names: QueueNames
@@ -160,14 +158,13 @@ class Counted:
     Attributes:
         uses (tuple): the `Use` objects in which it counts, in the order of entries
         userid (int): its user; -1 if unknown
-        least (tuple): the minimum that it takes
         waits (bool): whether it is pending
         holds (Holding): the resources that it holds
     """
 
     __slots__ = ("holds", "least", "userid", "uses", "waits")
 
-    least: Any
+    least: Any  # the minimum that it takes
 
     def __init__(self, uses: tuple[Any, ...], userid: int) -> None:
         self.uses, self.userid = uses, userid

@@ -22,11 +22,10 @@ class Holding(NamedTuple):
     """The resources held by a job.
 
     Attributes:
-        ranks (int): mask of its ranks
         cores, gpus (int): total numbers
     """
 
-    ranks: int = 0
+    ranks: int = 0  # mask of its ranks
     cores: int = 0
     gpus: int = 0
 

@@ -45,25 +45,15 @@ JOBS = DIMENSIONS.index("jobs")
 
 
 class Limit(NamedTuple):
-    """A limit, as in its table.
-
-    Attributes:
-        name (str): name of the limit
-        scope (Scope): the jobs that it applies to
-        most (tuple): maximum per dimension; None: unlimited
-        soft (bool): whether jobs over it go behind all others, but may run
-        deny (bool): whether a job that alone exceeds it is denied
-        strict (bool): whether later jobs of a key must leave the needs of the first waiting one
-        bounds (tuple): (index in `DIMENSIONS`, maximum) of limited dimensions
-    """
+    """A limit, as in its table."""
 
     name: str
-    scope: Scope
-    most: tuple[int | None, ...]
-    soft: bool
-    deny: bool
-    strict: bool
-    bounds: tuple[tuple[int, int], ...]
+    scope: Scope  # the jobs that it applies to
+    most: tuple[int | None, ...]  # maximum per dimension; None: unlimited
+    soft: bool  # whether jobs over it go behind all others, but may run
+    deny: bool  # whether a job that alone exceeds it is denied
+    strict: bool  # whether later jobs of a key must leave the needs of the first waiting one
+    bounds: tuple[tuple[int, int], ...]  # (index in `DIMENSIONS`, maximum) of limited dimensions
 
 
 def read_limit(key: str, value: Any) -> Limit:

@@ -42,52 +42,34 @@ MODES = ("required", "preferred")
 
 
 class Level(NamedTuple):
-    """A level, as in its table.
+    """A level, as in its table."""
 
-    Attributes:
-        groups (tuple): of ``(name, hostlist)``; empty if properties define the groups
-        prefix (str): prefix of properties that define groups: the rest of a node's property is the
-            name of its group; empty if none do
-    """
-
+    # of ``(name, hostlist)``; empty if properties define the groups
     groups: tuple[tuple[str, str], ...]
+    # prefix of properties that define groups: the rest of a node's property is the name of its
+    # group; empty if none do
     prefix: str
 
 
 class Wanted(NamedTuple):
-    """A job's placement, from its jobspec.
+    """A job's placement, from its jobspec."""
 
-    Attributes:
-        level (str): the level of the groups
-        mode (str): one of `MODES`
-        segment (int or None): number of nodes of a segment; None: no segments
-        most (int or None): maximum number of groups; None: one, or unlimited with segments
-        wait (float): with ``preferred``: maximum wait for it, seconds
-    """
-
-    level: str
-    mode: str
-    segment: int | None
-    most: int | None
-    wait: float
+    level: str  # the level of the groups
+    mode: str  # one of `MODES`
+    segment: int | None  # number of nodes of a segment; None: no segments
+    most: int | None  # maximum number of groups; None: one, or unlimited with segments
+    wait: float  # with ``preferred``: maximum wait for it, seconds
 
 
 @dataclass(eq=False)
 class Placed:
-    """A job with a placement.
+    """A job with a placement."""
 
-    Attributes:
-        wanted (Wanted): its placement
-        within (Within): the placement, in terms of existing groups
-        until (float or None): end of its wait for the placement, seconds since the epoch; None: no
-            end, or no wait
-        timer (Timer or None): timer for that time
-    """
-
-    wanted: Wanted
-    within: Within
+    wanted: Wanted  # its placement
+    within: Within  # the placement, in terms of existing groups
+    # end of its wait for the placement, seconds since the epoch; None: no end, or no wait
     until: float | None = None
-    timer: Timer | None = None
+    timer: Timer | None = None  # timer for that time
 
     def stop_waiting(self) -> None:
         """End its wait for the placement."""

@@ -55,31 +55,19 @@ RETRIED = 4
 
 
 class Sharing(NamedTuple):
-    """A rule, as in its table.
+    """A rule, as in its table."""
 
-    Attributes:
-        mode (str): one of `MODES`
-        queues (tuple): applies to jobs of these queues; empty: of any
-        properties (tuple): applies on nodes with one of these properties; empty: on any
-    """
-
-    mode: str
-    queues: tuple[str, ...]
-    properties: tuple[str, ...]
+    mode: str  # one of `MODES`
+    queues: tuple[str, ...]  # applies to jobs of these queues; empty: of any
+    properties: tuple[str, ...]  # applies on nodes with one of these properties; empty: on any
 
 
 class Sharer(NamedTuple):
-    """The properties of a job that determine the others with which it may share nodes.
+    """The properties of a job that determine the others with which it may share nodes."""
 
-    Attributes:
-        queue (str or None): its queue
-        whole (int): mask of the ranks that it gets only as whole nodes
-        claimant (Claimant): its key and the ranks that it claims, per mode in `CLAIMING`
-    """
-
-    queue: str | None
-    whole: int
-    claimant: Claimant
+    queue: str | None  # its queue
+    whole: int  # mask of the ranks that it gets only as whole nodes
+    claimant: Claimant  # its key and the ranks that it claims, per mode in `CLAIMING`
 
 
 def whole_nodes(shape: Shape, pool: ResourcePool, ranks: int) -> Shape:

@@ -29,30 +29,20 @@ CLEAN_UP_WEIGHT = 0.25
 
 @dataclass(eq=False)
 class Running:
-    """A running job.
-
-    Attributes:
-        jobid (int): the job id
-        standing (Standing): its standing among the classes
-        start (float): its start, seconds since the epoch
-        userid (int or None): its user, or None if unknown
-        gives_way_to (Preemption or None): the preemption in which it is a victim
-        scheduling (dict or None): while it gives way, its memory and other amounts
-            (`flux.scheduler.site_policy.holdings.amounts_held`)
-        ending (float or None): time since which it is known to be ending by itself, seconds since
-            the epoch
-        left_alone (bool): whether it could not be queried or ended
-        was_ended (bool): whether it was found at the start with the exception that ends it for another
-    """
+    """A running job."""
 
     jobid: int
     standing: Standing
-    start: float
-    userid: int | None
-    gives_way_to: Preemption | None = None
+    start: float  # its start, seconds since the epoch
+    userid: int | None  # its user, or None if unknown
+    gives_way_to: Preemption | None = None  # the preemption in which it is a victim
+    # while it gives way, its memory and other amounts
+    # (`flux.scheduler.site_policy.holdings.amounts_held`)
     scheduling: dict[str, Any] | None = None
+    # time since which it is known to be ending by itself, seconds since the epoch
     ending: float | None = None
-    left_alone: bool = False
+    left_alone: bool = False  # whether it could not be queried or ended
+    # whether it was found at the start with the exception that ends it for another
     was_ended: bool = False
 
     @property

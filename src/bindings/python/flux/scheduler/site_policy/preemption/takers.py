@@ -34,19 +34,12 @@ MOST_TRIES = 3
 
 @dataclass(eq=False)
 class Waiting:
-    """A pending job.
-
-    Attributes:
-        job (PendingJob): the job
-        standing (Standing): its standing among the classes
-        tries (int): number of choices of victims for it
-        logged (tuple): ids of the victims that were last logged
-    """
+    """A pending job."""
 
     job: PendingJob
     standing: Standing
-    tries: int = 0
-    logged: tuple[int, ...] = ()
+    tries: int = 0  # number of choices of victims for it
+    logged: tuple[int, ...] = ()  # ids of the victims that were last logged
 
 
 class Takers:

@@ -35,19 +35,12 @@ if TYPE_CHECKING:
 
 
 class Candidate(NamedTuple):
-    """A running job that may be ended.
-
-    Attributes:
-        jobid: the job id
-        rank: rank of its class
-        nodes: number of its nodes
-        start: its start, seconds since the epoch
-    """
+    """A running job that may be ended."""
 
     jobid: int
-    rank: float
-    nodes: int
-    start: float
+    rank: float  # rank of its class
+    nodes: int  # number of its nodes
+    start: float  # its start, seconds since the epoch
 
     def loss(self, now: float) -> float:
         """Return the node-seconds lost if it ends now."""
@@ -231,21 +224,14 @@ MAX_OTHERS = 32
 
 
 class Choice(NamedTuple):
-    """The choice of victims for a job.
+    """The choice of victims for a job."""
 
-    Attributes:
-        victims: the jobs that would have to end, in order of selection; empty: it preempts none
-        ranks: mask of the ranks to keep for it
-        reason: why it preempts none, in a sentence; None if it does
-        node_hours: the loss
-        others: ids of the first jobs that could have been chosen instead
-    """
-
+    # the jobs that would have to end, in order of selection; empty: it preempts none
     victims: tuple[Victim, ...]
-    ranks: int
-    reason: str | None
-    node_hours: float = 0.0
-    others: tuple[int, ...] = ()
+    ranks: int  # mask of the ranks to keep for it
+    reason: str | None  # why it preempts none, in a sentence; None if it does
+    node_hours: float = 0.0  # the loss
+    others: tuple[int, ...] = ()  # ids of the first jobs that could have been chosen instead
 
     def text(self) -> str:
         """Return ``2 jobs of standby (3.4 node-hours)``."""
