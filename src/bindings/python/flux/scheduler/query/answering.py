@@ -53,17 +53,12 @@ class Caller:
     Args:
         private: whether guests do not even learn the number of others' jobs
             (``access.private-mode``)
-
-    Attributes:
-        userid (int): the user
-        sees_all (bool): whether the caller sees others' jobs in full
-        private (bool): as given; false if the caller sees all
     """
 
     def __init__(self, msg: Any, private: bool = False) -> None:
-        self.userid = msg.userid
-        self.sees_all = sees_all(msg)
-        self.private = private and not self.sees_all
+        self.userid = msg.userid  # the user
+        self.sees_all = sees_all(msg)  # whether the caller sees others' jobs in full
+        self.private = private and not self.sees_all  # as given; false if the caller sees all
 
     def may_see(self, userid: int | None) -> bool:
         """Whether this user's jobs may be shown by name."""

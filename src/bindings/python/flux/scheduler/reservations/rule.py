@@ -90,10 +90,8 @@ class ReservationRule(AdmissionRule):
     group.
 
     Attributes:
-        entries (dict): name -> reservation
         future (FutureWindows): their planned windows, in the plan
         active (ActiveWindows): their active windows, in the pool
-        group_jobs (GroupJobs): the jobs of their groups
         answers (ReservationAnswers): reasons and descriptions
         service (ReservationService): answers requests about reservations
     """
@@ -112,11 +110,11 @@ class ReservationRule(AdmissionRule):
         errors: ErrorReporter,
     ) -> None:
         super().__init__(host)
-        self.entries: dict[str, ReservationState] = {}
+        self.entries: dict[str, ReservationState] = {}  # name -> reservation
         selector = self._selector = NodeSelector(host, parse)
         self.future = FutureWindows(host, self.entries, selector)
         self.active = ActiveWindows(host, self.entries, selector)
-        self.group_jobs = GroupJobs(self.entries, host.queue_names)
+        self.group_jobs = GroupJobs(self.entries, host.queue_names)  # the jobs of their groups
         self.answers = ReservationAnswers(
             host, self.entries, selector, self.group_jobs, self.active
         )

@@ -114,7 +114,6 @@ class Account(Use):
         taken (list): use per dimension, including that of running jobs until the end of the period
             or their limits, in units times seconds
         stored_as (list): key of the past use in `Usage`, per dimension
-        wanted (list): maximum use by its pending jobs in a period, per dimension
         waiting (dict): key of a deferral -> (minimum holding of these jobs, their time limit)
     """
 
@@ -128,7 +127,7 @@ class Account(Use):
         self.bounds = [
             (at, most * HOUR_S) for at, most in enumerate(budget.most) if most is not None
         ]
-        self.wanted = [0.0, 0.0, 0.0]
+        self.wanted = [0.0, 0.0, 0.0]  # maximum use by its pending jobs in a period, per dimension
 
     def begins(self, usage: Usage, now: float) -> None:
         """Begin the period that includes `now`, and read its past use."""
@@ -152,7 +151,6 @@ class Charged(Counted):
 
     Attributes:
         limit (float): its time limit in seconds
-        rates (tuple): the resources that it holds, per dimension
         end (float): its latest end, seconds since the epoch
         since (float): start of its use that no scheduler has counted, seconds since the epoch;
             infinite: none
@@ -164,7 +162,7 @@ class Charged(Counted):
 
     def __init__(self, uses: tuple[Account, ...], userid: int) -> None:
         super().__init__(uses, userid)
-        self.rates: Amounts = (0, 0, 0)
+        self.rates: Amounts = (0, 0, 0)  # the resources that it holds, per dimension
         self.limit = self.end = self.since = inf
 
 

@@ -158,8 +158,6 @@ class Counted:
     Attributes:
         uses (tuple): the `Use` objects in which it counts, in the order of entries
         userid (int): its user; -1 if unknown
-        waits (bool): whether it is pending
-        holds (Holding): the resources that it holds
     """
 
     __slots__ = ("holds", "least", "userid", "uses", "waits")
@@ -168,8 +166,8 @@ class Counted:
 
     def __init__(self, uses: tuple[Any, ...], userid: int) -> None:
         self.uses, self.userid = uses, userid
-        self.waits = False
-        self.holds = NOTHING
+        self.waits = False  # whether it is pending
+        self.holds = NOTHING  # the resources that it holds
 
 
 class CountingRule(TableRule):
@@ -184,10 +182,6 @@ class CountingRule(TableRule):
     - ``text_if_over(use)``: the use in words if running jobs exceed the maximum, else None;
     - ``too_much(job, known)``: the first use with too little left for a job, and why, or None;
     - ``figures(use)``: its fields in `report`.
-
-    Attributes:
-        uses (dict): (name of an entry, key) -> `Use`
-        jobs (dict): job id -> `Counted`
     """
 
     new_use: Callable[..., Any]
@@ -201,8 +195,8 @@ class CountingRule(TableRule):
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self.uses: dict[tuple[str, tuple[Any, ...]], Any] = {}
-        self.jobs: dict[int, Any] = {}
+        self.uses: dict[tuple[str, tuple[Any, ...]], Any] = {}  # (name of an entry, key) -> `Use`
+        self.jobs: dict[int, Any] = {}  # job id -> `Counted`
 
     def configure(self, entries: dict[str, Any]) -> None:
         self.uses.clear()

@@ -93,7 +93,6 @@ class RulesInForce:
 
     Attributes:
         rules (list): all rules, in force or not; the site's own are last
-        tables (PolicyTables): reader of the tables
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class RulesInForce:
         self._own_by_argument = own
         for name, text in own.items():
             self._add(name, self._make("rule", name, text))
-        self.tables = self._reader(errors)
+        self.tables = self._reader(errors)  # reader of the tables
         self._own_table = self._own_reader(errors)
         #: rules with new entries not yet in force, and number of such changes: an answer that
         #: arrives after the tables were read again is dropped

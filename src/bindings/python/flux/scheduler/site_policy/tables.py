@@ -22,14 +22,10 @@ PREFIX = "sched-"
 
 
 class Findings:
-    """The errors in a configuration that is only checked; replaces an ErrorReporter.
-
-    Attributes:
-        faults (list of str): why entries are invalid
-    """
+    """The errors in a configuration that is only checked; replaces an ErrorReporter."""
 
     def __init__(self) -> None:
-        self.faults: list[str] = []
+        self.faults: list[str] = []  # why entries are invalid
 
     def report(self, text: str, error: BaseException | None = None, trace: bool = False) -> None:
         self.faults.append(text if error is None else f"{text} {type(error).__name__}: {error}")

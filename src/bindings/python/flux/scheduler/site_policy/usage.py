@@ -40,14 +40,12 @@ class Usage:
 
     Args:
         half_life (float): seconds in which an amount decays by half; infinite: no decay
-
-    Attributes:
-        through (float): time up to which the use of running jobs was counted when the amounts were
-            stored or counting stopped, seconds since the epoch; 0: never
     """
 
     def __init__(self, half_life: float = inf) -> None:
         self.half_life = half_life
+        #: time up to which the use of running jobs was counted when the amounts were stored or
+        #: counting stopped, seconds since the epoch; 0: never
         self.through = 0.0
         #: whether a stored tuple is a valid key
         self.is_key: Callable[[tuple[Any, ...]], bool] = lambda key: True

@@ -139,14 +139,10 @@ class Standing(NamedTuple):
 
 
 class Classes:
-    """The classes in force.
-
-    Attributes:
-        entries (dict): name -> class
-    """
+    """The classes in force."""
 
     def __init__(self, names: QueueNames) -> None:
-        self.entries: dict[str, PreemptionClass] = {}
+        self.entries: dict[str, PreemptionClass] = {}  # name -> class
         self._names = names
 
     def of_queue(self, queue: str | None) -> PreemptionClass | None:

@@ -24,16 +24,12 @@ ENDED = (errno.ENOENT, errno.EINVAL)
 
 
 class Messenger:
-    """Sends requests that warn and end victims.
-
-    Attributes:
-        is_private (bool): whether users must not see the names of others' jobs
-    """
+    """Sends requests that warn and end victims."""
 
     def __init__(self, state: PreemptionState) -> None:
         self._host, self._errors = state.host, state.errors
         self._classes, self._running, self._counts = state.classes, state.running, state.counts
-        self.is_private = False
+        self.is_private = False  # whether users must not see the names of others' jobs
 
     def warn(self, victim: Victim, deadline: float, queue: str | None) -> None:
         """Warn a job that it will be ended at `deadline` (seconds since the epoch) for a job of a

@@ -250,17 +250,12 @@ class Borrower:
 
 
 class Record:
-    """The current preemptions and borrowers. Stored in the KVS before any job is warned or ended.
-
-    Attributes:
-        active (dict): id of the taker -> preemption
-        borrowers (dict): id -> job in time promised to others
-    """
+    """The current preemptions and borrowers. Stored in the KVS before any job is warned or ended."""
 
     def __init__(self, host: RuleHost) -> None:
         self._host = host
-        self.active: dict[int, Preemption] = {}
-        self.borrowers: dict[int, Borrower] = {}
+        self.active: dict[int, Preemption] = {}  # id of the taker -> preemption
+        self.borrowers: dict[int, Borrower] = {}  # id -> job in time promised to others
 
     def store(self, stored: Callable[[], None] = lambda: None) -> None:
         """Store the record, then call ``stored()``."""

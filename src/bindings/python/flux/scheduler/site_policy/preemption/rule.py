@@ -77,7 +77,6 @@ class PreemptionRule(TableRule):
     Attributes:
         classes (Classes): the classes in force
         borrowed (BorrowedTime): the jobs in time promised to others
-        answers (PreemptionAnswers): answers queries
     """
 
     name = "preemption"
@@ -98,7 +97,7 @@ class PreemptionRule(TableRule):
         )
         self.borrowed = BorrowedTime(state, messenger, takers)
         self._under_way = PreemptionsUnderWay(state, self, messenger, takers, self.borrowed)
-        self.answers = PreemptionAnswers(state, takers, chooser, self.borrowed)
+        self.answers = PreemptionAnswers(state, takers, chooser, self.borrowed)  # answers queries
         self._restored = False
 
     # -- the table ---------------------------------------------------------------------------------

@@ -52,17 +52,12 @@ class Running:
 
 
 class RunningJobs:
-    """The running jobs.
-
-    Attributes:
-        jobs (dict): id -> job
-        kill_timeout (float): seconds between SIGTERM and SIGKILL for the tasks of a job
-    """
+    """The running jobs."""
 
     def __init__(self, host: RuleHost) -> None:
         self._host = host
-        self.jobs: dict[int, Running] = {}
-        self.kill_timeout = 0.0
+        self.jobs: dict[int, Running] = {}  # id -> job
+        self.kill_timeout = 0.0  # seconds between SIGTERM and SIGKILL for the tasks of a job
         self._clean_up: float | None = None
 
     def start(self, job: PendingJob, standing: Standing) -> None:
@@ -204,14 +199,10 @@ CAUSES = {
 
 
 class PreemptionCounts:
-    """Counts by class.
-
-    Attributes:
-        takers (int): number of jobs that started where others were ended for them
-    """
+    """Counts by class."""
 
     def __init__(self) -> None:
-        self.takers = 0
+        self.takers = 0  # number of jobs that started where others were ended for them
         self._classes: dict[str, dict[str, Any]] = {}
 
     def _of(self, victim: Victim) -> dict[str, Any]:
@@ -264,18 +255,13 @@ class PreemptionState:
     """The shared state of the parts of preemption.
 
     Attributes:
-        classes (Classes): the classes in force
-        running (RunningJobs): the running jobs
-        record (Record): the current preemptions and borrowers
-        placeholders (Placeholders): keeps resources for takers
-        counts (PreemptionCounts): counts since the load
         host, errors: as given
     """
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         self.host, self.errors = host, errors
-        self.classes = Classes(host.queue_names)
-        self.running = RunningJobs(host)
-        self.record = Record(host)
-        self.placeholders = Placeholders(host)
-        self.counts = PreemptionCounts()
+        self.classes = Classes(host.queue_names)  # the classes in force
+        self.running = RunningJobs(host)  # the running jobs
+        self.record = Record(host)  # the current preemptions and borrowers
+        self.placeholders = Placeholders(host)  # keeps resources for takers
+        self.counts = PreemptionCounts()  # counts since the load

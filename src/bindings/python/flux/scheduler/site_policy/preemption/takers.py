@@ -47,9 +47,6 @@ class Takers:
 
     Args:
         decide: called with a `Waiting` job and its `Choice`, whose victims are known to run
-
-    Attributes:
-        waiting (dict): id -> pending job
     """
 
     def __init__(
@@ -59,7 +56,7 @@ class Takers:
         self._running, self._record, self._counts = state.running, state.record, state.counts
         self._chooser = chooser
         self._decide = decide
-        self.waiting: dict[int, Waiting] = {}
+        self.waiting: dict[int, Waiting] = {}  # id -> pending job
         self._timer: Timer | None = None
         self._looked_at = -inf
         #: jobs still to be considered in the current search
