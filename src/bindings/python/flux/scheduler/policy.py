@@ -224,7 +224,7 @@ class PolicyScheduler(Scheduler):
             self._checkpoints,
             reads_files=not self._host.takes_objects,
         )
-        self._reservations = ReservationRule(host, parse, self._commits, self._errors)
+        self._reservations = ReservationRule(host, parse, self._errors)
         self.add_rule(self._reservations)
         self.wait_limits = WaitLimits(host, self._errors)
         self.add_rule(self.wait_limits)

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.host import Committer, ErrorReporter, Timer
+    from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
 
@@ -106,7 +106,6 @@ class ReservationRule(AdmissionRule):
         self,
         host: RuleHost,
         parse: Callable[[Any], Any],
-        commits: Committer,
         errors: ErrorReporter,
     ) -> None:
         super().__init__(host)
@@ -120,7 +119,7 @@ class ReservationRule(AdmissionRule):
         )
         #: whether the running jobs are in the pool, so that free resources may be taken
         self._open = False
-        self.service = ReservationService(host, self, commits, errors)
+        self.service = ReservationService(host, self, errors)
 
     def _engage(self) -> None:
         """Update `engaged` after the reservations, or the pending jobs that name one, have
@@ -240,7 +239,7 @@ class ReservationRule(AdmissionRule):
                 surprise |= self.active.take_in(entry, planned)
                 self.future.enter(entry)
             elif entry.active:
-                surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
+                surprise |= self._take_in(entry)
         # A window may have begun on other nodes than those planned. Promises on these are void, and
         # must be dropped before they cause a job to be refused.
         short = changed and not self.future.mend()
@@ -278,10 +277,12 @@ class ReservationRule(AdmissionRule):
         """Take reserved resources that were released or came up, before any job is examined."""
         surprise = False
         for entry in self.entries.values():
-            if entry.active:
-                surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
+            surprise |= entry.active and self._take_in(entry)
         if not self.future.mend() or (surprise and self.future.breaks_a_promise()):
             self.host.planning.renew()
+
+    def _take_in(self, entry: ReservationState) -> bool:
+        return self.active.take_in(entry, self.future.ranks_planned(entry))
 
     # -- a job that waits --------------------------------------------------------------------------
 
@@ -395,24 +396,14 @@ class ReservationRule(AdmissionRule):
         return self.answers.spans(until)
 
     def stats(self) -> dict[str, Iterable[Any]]:
-        entries = list(self.entries.values())
-        return {"reservations": (self.answers.describe(entry) for entry in entries)}
+        return {"reservations": map(self.answers.describe, list(self.entries.values()))}
 
 
 class ReservationService:
     """Answers requests about reservations, and stores reservations across reloads."""
 
-    def __init__(
-        self,
-        host: RuleHost,
-        rule: ReservationRule,
-        commits: Committer,
-        errors: ErrorReporter,
-    ) -> None:
-        self._host = host
-        self._rule = rule
-        self._commits = commits
-        self._errors = errors
+    def __init__(self, host: RuleHost, rule: ReservationRule, errors: ErrorReporter) -> None:
+        self._host, self._rule, self._errors = host, rule, errors
         self._timer: Timer | None = None
 
     # -- the start ---------------------------------------------------------------------------------
@@ -429,8 +420,7 @@ class ReservationService:
                 self._host.log.info(f"reservation {reservation.name} is over")
                 continue
             self._add_anyway(reservation, configured=False)
-        self._configure(self._tables())
-        self.arm()
+        self.reconfigure(self._host.configuration())
 
     def _parse(self, stored: Any) -> list[Reservation]:
         if stored["version"] != VERSION:
@@ -448,12 +438,6 @@ class ReservationService:
         except ValueError as exc:
             where = "configuration: " if configured else ""
             self._host.log.warning(f"{where}{exc}")
-
-    def _tables(self) -> Any:
-        try:
-            return self._host.handle.conf_get("reservations", {}, update=True)
-        except OSError:
-            return {}
 
     def _configure(self, tables: Any) -> None:
         """Replace the configured reservations by those in the tables.
@@ -517,19 +501,12 @@ class ReservationService:
             warnings.append(f"not enough nodes for it beside reservation {', '.join(others)}")
         if reservation.for_nobody and reservation.at_end != "cancel":
             warnings.append("nobody can be in it, so nothing runs on at its end")
+        answer = {"now": scheduler.now(), "conflicts": conflicts, "warnings": warnings}
         if asked["dry_run"]:
-            shown = rule.answers.preview(reservation)
-        else:
-            shown = rule.answers.describe(rule.add(reservation))
-        answer = {
-            "now": scheduler.now(),
-            "reservation": shown,
-            "conflicts": conflicts,
-            "warnings": warnings,
-        }
-        if asked["dry_run"]:
+            answer["reservation"] = rule.answers.preview(reservation)
             scheduler.handle.respond(msg, answer)
             return
+        answer["reservation"] = shown = rule.answers.describe(rule.add(reservation))
         start = iso_time(reservation.recurrence.start, reservation.recurrence.zone)
         scheduler.log.info(
             f"reservation {reservation.name} made: {shown['nodes']} nodes, {start}, for "
@@ -592,7 +569,7 @@ class ReservationService:
             if not entry.configured
         ]
         text = json.dumps({"version": VERSION, "reservations": entries})
-        self._commits.put(KEY, text, stored)
+        self._host.store(KEY, text, stored)
 
     # -- the clock ---------------------------------------------------------------------------------
 

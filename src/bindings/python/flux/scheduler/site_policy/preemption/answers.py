@@ -11,6 +11,7 @@ from flux.scheduler.host import name_of
 from flux.scheduler.messages import ID_MAX
 from flux.scheduler.query.answering import Caller, Steps, read
 from flux.scheduler.site_policy.preemption.record import jobs_of_classes
+from flux.scheduler.site_policy.preemption.state import Part
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
@@ -21,17 +22,14 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.victims import Choice, Chooser
 
 
-class PreemptionAnswers:
+class PreemptionAnswers(Part):
     """Answers queries about preemption."""
 
     def __init__(
         self, state: PreemptionState, takers: Takers, chooser: Chooser, borrowed: BorrowedTime
     ) -> None:
-        self._host, self._classes = state.host, state.classes
-        self._record, self._counts = state.record, state.counts
-        self._takers = takers
-        self._chooser = chooser
-        self._borrowed = borrowed
+        super().__init__(state)
+        self._takers, self._chooser, self._borrowed = takers, chooser, borrowed
 
     def _choice(self, job: PendingJob) -> Choice | None:
         standing = self._takers.standing_of(job.jobid)

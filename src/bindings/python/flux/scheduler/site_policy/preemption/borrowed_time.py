@@ -43,6 +43,7 @@ from flux.scheduler.site_policy.preemption.record import (
     Victim,
     as_end,
 )
+from flux.scheduler.site_policy.preemption.state import Part
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -66,15 +67,12 @@ KEPT_S = 60.0
 ELSEWHERE_AFTER_S = 0.5
 
 
-class BorrowedTime:
+class BorrowedTime(Part):
     """The jobs that run in time promised to others."""
 
     def __init__(self, state: PreemptionState, messenger: Messenger, takers: Takers) -> None:
-        self._host, self._classes, self._running = state.host, state.classes, state.running
-        self._placeholders, self._counts = state.placeholders, state.counts
-        self._record = state.record
-        self._messenger = messenger
-        self._takers = takers
+        super().__init__(state)
+        self._messenger, self._takers = messenger, takers
         #: id -> job with a tentative allocation that has not started
         self._offered: dict[int, Borrower] = {}
         #: id of a pending job -> borrowers of its time that were ended and have freed all resources

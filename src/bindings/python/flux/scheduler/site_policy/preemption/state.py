@@ -188,16 +188,6 @@ class Placeholders:
         jobids.clear()
 
 
-#: Cause for which a job was ended for another that did not start in its place -> text.
-CAUSES = {
-    "gone": "the job that was to start was canceled, held or withdrawn",
-    "node": "a node that was kept for it went down or was drained",
-    "refused": "the job manager would not end another victim",
-    "rule": "a limit or licence kept the job from starting when its nodes were free",
-    "configuration": "the table was removed",
-}
-
-
 class PreemptionCounts:
     """Counts by class."""
 
@@ -210,18 +200,9 @@ class PreemptionCounts:
         lost, jobs ended for nothing (``useless``, ``useless_by`` cause), jobs that would have been
         ended with mode="log" (``logged``), and jobs that started in time promised to others
         (``borrowing``)."""
-        return self._classes.setdefault(
-            victim.cls,
-            {
-                "class": victim.cls,
-                "victims": 0,
-                "node_hours": 0.0,
-                "useless": 0,
-                "useless_by": {},
-                "logged": 0,
-                "borrowing": 0,
-            },
-        )
+        zeros = dict.fromkeys(("victims", "useless", "logged", "borrowing"), 0)
+        new = {"class": victim.cls, "node_hours": 0.0, "useless_by": {}, **zeros}
+        return self._classes.setdefault(victim.cls, new)
 
     def ended(self, victim: Victim, now: float) -> None:
         """Count an ended job."""
@@ -239,7 +220,8 @@ class PreemptionCounts:
         self._of(victim)["borrowing"] += 1
 
     def ended_uselessly(self, victims: Iterable[Victim], cause: str) -> None:
-        """Count jobs ended for one that did not start, by a cause in `CAUSES`."""
+        """Count jobs ended for one that did not start, by cause: ``gone``, ``node``, ``refused``,
+        ``rule`` or ``configuration`` (:doc:`../guide/preemption`)."""
         for victim in victims:
             counts = self._of(victim)
             counts["useless"] += 1
@@ -252,11 +234,7 @@ class PreemptionCounts:
 
 
 class PreemptionState:
-    """The shared state of the parts of preemption.
-
-    Attributes:
-        host, errors: as given
-    """
+    """The shared state of the parts of preemption."""
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         self.host, self.errors = host, errors
@@ -265,3 +243,12 @@ class PreemptionState:
         self.record = Record(host)  # the current preemptions and borrowers
         self.placeholders = Placeholders(host)  # keeps resources for takers
         self.counts = PreemptionCounts()  # counts since the load
+
+
+class Part:
+    """A part of preemption."""
+
+    def __init__(self, state: PreemptionState) -> None:
+        self._host, self._errors, self._classes = state.host, state.errors, state.classes
+        self._running, self._record, self._counts = state.running, state.record, state.counts
+        self._placeholders = state.placeholders

@@ -19,6 +19,7 @@ from flux.scheduler.site_policy.preemption.record import (
     as_end,
     by_id,
 )
+from flux.scheduler.site_policy.preemption.state import Part
 from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S
 from flux.scheduler.site_policy.preemption.victims import KeptTrial, needed
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.victims import Choice
 
 
-class PreemptionsUnderWay:
+class PreemptionsUnderWay(Part):
     """Ends victims for takers, and keeps the freed resources for the latter."""
 
     def __init__(
@@ -46,13 +47,9 @@ class PreemptionsUnderWay:
         takers: Takers,
         borrowed: BorrowedTime,
     ) -> None:
-        self._host, self._classes, self._running = state.host, state.classes, state.running
-        self._placeholders, self._counts = state.placeholders, state.counts
-        self._record = state.record
-        self._rule = rule
-        self._messenger = messenger
-        self._takers = takers
-        self._borrowed = borrowed
+        super().__init__(state)
+        self._rule, self._messenger = rule, messenger
+        self._takers, self._borrowed = takers, borrowed
         #: whether a job is being started regardless of its place in the queue
         self._out_of_turn = False
 

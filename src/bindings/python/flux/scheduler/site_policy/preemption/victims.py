@@ -24,6 +24,7 @@ from flux.resource.pool.masks import popcount
 from flux.resource.request import ResourceRequest
 from flux.scheduler.host import counted
 from flux.scheduler.site_policy.preemption.record import Victim, jobs_of_classes
+from flux.scheduler.site_policy.preemption.state import Part
 
 if TYPE_CHECKING:
     from flux.resource.plan.claims import ClaimPlan
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from flux.scheduler.admission import JobDeferred
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
-    from flux.scheduler.site_policy.preemption.state import PreemptionState
 
 
 class Candidate(NamedTuple):
@@ -80,24 +80,24 @@ def choose(candidates: Iterable[Candidate], trial: Trial, now: float) -> list[Ca
         if trial.fits():
             break
     high = out
-    while high - low > 1:
-        middle = (low + high) // 2
-        while out > middle:
+
+    def leave_out(number: int) -> None:
+        nonlocal out
+        while out > number:
             out -= 1
             trial.put_back(ordered[out].jobid)
-        while out < middle:
+        while out < number:
             trial.take_out(ordered[out].jobid)
             out += 1
+
+    while high - low > 1:
+        middle = (low + high) // 2
+        leave_out(middle)
         if trial.fits():
             high = middle
         else:
             low = middle
-    while out < high:
-        trial.take_out(ordered[out].jobid)
-        out += 1
-    while out > high:
-        out -= 1
-        trial.put_back(ordered[out].jobid)
+    leave_out(high)
     left = needed([one.jobid for one in ordered[:high]], trial)
     return [one for one in ordered[:high] if one.jobid in left]
 
@@ -238,11 +238,8 @@ class Choice(NamedTuple):
         return f"{jobs_of_classes(self.victims)} ({self.node_hours:.1f} node-hours)"
 
 
-class Chooser:
+class Chooser(Part):
     """Selects the victims of a job."""
-
-    def __init__(self, state: PreemptionState) -> None:
-        self._host, self._running, self._record = state.host, state.running, state.record
 
     def candidates(self, job: PendingJob, standing: Standing, waited: float) -> list[Candidate]:
         """Return the running jobs that a job may preempt.
