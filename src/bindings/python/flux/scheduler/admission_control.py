@@ -149,11 +149,8 @@ class AdmissionControl:
         return self.tell_of_pending(job, SystemAttributes.of(jobspec), self.rules)
 
     def as_queued(self, request: Any, jobspec: Any) -> Any:
-        """Return the request of a job that is not submitted, changed as the rules would.
-
-        Raises:
-            ValueError: such a job can never run
-        """
+        """Return the request of a job that is not submitted, changed as the rules would. Raises
+        ValueError if such a job can never run."""
         attributes = SystemAttributes.of(jobspec)
         for rule in self.rules:
             if rule.attributes is None or attributes.names_any(rule.attributes):
@@ -255,10 +252,7 @@ class AdmissionControl:
 
     def part(self, job: PendingJob) -> None:
         """Raise an exception if a rule keeps resources for a job that may start but does not fit.
-
-        Raises:
-            JobDeferred: a rule keeps resources for it elsewhere
-        """
+        Raises JobDeferred if a rule keeps resources for it elsewhere."""
         rule = self.kept_for.get(job.jobid)
         if rule is not None:
             raise JobDeferred(rule, Deferral(rule.why(job) or "")) from None

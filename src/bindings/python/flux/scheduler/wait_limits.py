@@ -68,11 +68,8 @@ class _Waiting:
 
 
 def read_wanted(attributes: SystemAttributes, duration: float) -> Wanted:
-    """Parse a job's limits on its start.
-
-    Raises:
-        ValueError: a value is invalid, or they conflict; the text is for the user
-    """
+    """Parse a job's limits on its start. Raises ValueError if a value is invalid, or they conflict;
+    the text is for the user."""
     max_wait = attributes.get("max-wait")
     if max_wait is not None:
         max_wait = _seconds(max_wait)

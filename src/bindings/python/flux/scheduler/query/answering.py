@@ -103,11 +103,8 @@ def read(payload: Any, **known: Any) -> dict[str, Any]:
 
 
 def read_horizon(value: Any) -> float:
-    """Parse a horizon, in seconds.
-
-    Raises:
-        ValueError: the value is not a number of seconds from 1 to a year
-    """
+    """Parse a horizon, in seconds. Raises ValueError if the value is not a number of seconds from 1
+    to a year."""
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))

@@ -299,11 +299,8 @@ class Reservation:
 
 def _quoted(value: object) -> object:
     """Return `value`, unless it is an unquoted TOML date: the broker passes that as
-    ``{"iso-8601-ts": TEXT}``, without its offset from UTC.
-
-    Raises:
-        ValueError: it is an unquoted date
-    """
+    ``{"iso-8601-ts": TEXT}``, without its offset from UTC. Raises ValueError if it is an unquoted
+    date."""
     if isinstance(value, Mapping) and set(value) == {"iso-8601-ts"}:
         text = str(value["iso-8601-ts"]).rstrip("Z")
         raise ValueError(

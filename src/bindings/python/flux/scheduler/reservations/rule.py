@@ -185,11 +185,8 @@ class ReservationRule(AdmissionRule):
             raise ValueError(f"reservation {name}: {exc}") from None
 
     def remove(self, name: str) -> ReservationState:
-        """Give up a reservation; jobs inside continue as ordinary jobs.
-
-        Raises:
-            ValueError: there is no such reservation
-        """
+        """Give up a reservation; jobs inside continue as ordinary jobs. Raises ValueError if there
+        is no such reservation."""
         entry = self.entries.pop(name, None)
         if entry is None:
             raise ValueError(f"there is no reservation {name}")
@@ -409,12 +406,8 @@ class ReservationService:
     # -- the start ---------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read the reservations from the KVS, then from the configuration.
-
-        Raises:
-            ValueError: the stored text is unreadable; to ignore it would let jobs start on reserved
-                nodes
-        """
+        """Read the reservations from the KVS, then from the configuration. Raises ValueError if the
+        stored text is unreadable; to ignore it would let jobs start on reserved nodes."""
         for reservation in read_stored(self._host.handle, KEY, self._parse) or ():
             if reservation.window_at(self._host.now()) is None:
                 self._host.log.info(f"reservation {reservation.name} is over")
@@ -479,11 +472,8 @@ class ReservationService:
     # -- requests ----------------------------------------------------------------------------------
 
     def reserve(self, msg: Any) -> None:
-        """Make a reservation, or with ``dry_run`` only report conflicts.
-
-        Raises:
-            ValueError: it cannot be made; the text says why
-        """
+        """Make a reservation, or with ``dry_run`` only report conflicts. Raises ValueError if it
+        cannot be made; the text says why."""
         asked = read(payload_of(msg), reservation=None, dry_run=False)
         if not isinstance(asked["dry_run"], bool):
             raise ValueError(f"dry_run={asked['dry_run']!r} is invalid: expected true or false")
@@ -516,11 +506,8 @@ class ReservationService:
         self._store(lambda: scheduler.handle.respond(msg, answer))
 
     def unreserve(self, msg: Any) -> None:
-        """Give up a reservation.
-
-        Raises:
-            ValueError: there is no such reservation, or it is configured
-        """
+        """Give up a reservation. Raises ValueError if there is no such reservation, or it is
+        configured."""
         asked = read(payload_of(msg), name=None)
         name = asked["name"]
         if not isinstance(name, str):

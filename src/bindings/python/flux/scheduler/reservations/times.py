@@ -111,11 +111,8 @@ def local_zone_name() -> str:
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """Return the time zone of an IANA name such as ``Europe/Berlin``.
-
-    Raises:
-        ValueError: there is no such zone, or this Python has no zone files at all
-    """
+    """Return the time zone of an IANA name such as ``Europe/Berlin``. Raises ValueError if there is
+    no such zone, or this Python has no zone files at all."""
     if not isinstance(name, str) or not name:
         raise ValueError(f"time zone {name!r} is invalid: expected a name such as Europe/Berlin")
     if ZoneInfo is None:

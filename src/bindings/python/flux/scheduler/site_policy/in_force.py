@@ -38,11 +38,8 @@ Rule = TypeVar("Rule", bound=TableRule)
 
 
 def read_rule(key: str, value: Any, check_owner: bool = True) -> str:
-    """Parse an entry of ``[rules]``: ``NAME = "FILE:CLASS"``. The file is read, but not run.
-
-    Raises:
-        ValueError: the entry is invalid; the text says why
-    """
+    """Parse an entry of ``[rules]``: ``NAME = "FILE:CLASS"``. The file is read, but not run. Raises
+    ValueError if the entry is invalid; the text says why."""
     if not isinstance(value, str) or not value.startswith("/"):
         raise ValueError(f"{value!r}: expected '/PATH/FILE.py:CLASS'")
     read_code(key, value, check_owner, "CLASS")
@@ -135,11 +132,7 @@ class RulesInForce:
     # -- rules of the site's own -------------------------------------------------------------------
 
     def _make(self, option: str, name: str, text: str) -> AdmissionRule:
-        """Make a site rule.
-
-        Raises:
-            ValueError: it cannot be made
-        """
+        """Make a site rule. Raises ValueError if it cannot be made."""
         rule = make_rule(option, name, text, self._host, self._errors, self._host.reads_files)
         others = [one for one in self.rules if isinstance(one, TableRule)]
         if isinstance(rule, TableRule):

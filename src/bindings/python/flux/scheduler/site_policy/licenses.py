@@ -120,11 +120,8 @@ class License(NamedTuple):
 
 
 def read_license(key: str, value: Any) -> License:
-    """Parse an entry of ``[licenses]``: a number, or a table with ``total``.
-
-    Raises:
-        ValueError: the entry is invalid; the text begins with the key
-    """
+    """Parse an entry of ``[licenses]``: a number, or a table with ``total``. Raises ValueError if
+    the entry is invalid; the text begins with the key."""
     if not isinstance(value, dict):
         if type(value) is not int or value < 0:
             raise ValueError(
@@ -154,11 +151,7 @@ def read_license(key: str, value: Any) -> License:
 
 def asked_for(attributes: SystemAttributes) -> dict[str, int]:
     """Return the licences that a job requests, {name: number}. They are user input, so they are
-    checked.
-
-    Raises:
-        ValueError: the value is not a table of positive numbers
-    """
+    checked. Raises ValueError if the value is not a table of positive numbers."""
     asked = attributes.get("licenses", {})
     if not isinstance(asked, dict):
         raise ValueError(f"licenses={asked!r}: expected licenses.NAME=NUMBER")

@@ -79,11 +79,8 @@ class Placed:
 
 
 def read_wanted(value: Any) -> Wanted:
-    """Parse ``system.placement``. It is user input, so it is checked.
-
-    Raises:
-        ValueError: it is invalid; the text is for the user
-    """
+    """Parse ``system.placement``. It is user input, so it is checked. Raises ValueError if it is
+    invalid; the text is for the user."""
     table = Fields(value, "placement.")
     level = table.text("level")
     if level is None:
@@ -102,11 +99,8 @@ def read_wanted(value: Any) -> Wanted:
 
 
 def within_of(wanted: Wanted, groups: Groups, request: Any) -> Within:
-    """Return the `Within` of a request with its job's placement.
-
-    Raises:
-        ValueError: they conflict
-    """
+    """Return the `Within` of a request with its job's placement. Raises ValueError if they
+    conflict."""
     segment = wanted.segment
     if segment is None:
         return Within(groups, most=wanted.most or 1)
@@ -154,11 +148,8 @@ class PlacementRule(TableRule):
         return level
 
     def _find(self, level: Level) -> dict[str, int]:
-        """Return {name of group: mask of its ranks}; no rank is in two.
-
-        Raises:
-            ValueError: a listed group is not a list of hosts, or a host is in two groups
-        """
+        """Return {name of group: mask of its ranks}; no rank is in two. Raises ValueError if a
+        listed group is not a list of hosts, or a host is in two groups."""
         pool = self.host.resources
         found: dict[str, int] = {}
         taken = 0
@@ -229,11 +220,8 @@ class PlacementRule(TableRule):
     # -- pending jobs ------------------------------------------------------------------------------
 
     def _placed(self, request: Any, attributes: SystemAttributes) -> Placed:
-        """Return the placement of a job with this request.
-
-        Raises:
-            ValueError: it is impossible in this instance
-        """
+        """Return the placement of a job with this request. Raises ValueError if it is impossible in
+        this instance."""
         wanted = read_wanted(attributes.get("placement"))
         groups = self._levels.get(wanted.level)
         if groups is None:
@@ -370,11 +358,8 @@ def _together(request: Any, placed: Placed) -> Any:
 
 
 def _anywhere(request: Any) -> Any:
-    """Return a request without regard to groups.
-
-    Raises:
-        ValueError: the pool does not place this request by ranks
-    """
+    """Return a request without regard to groups. Raises ValueError if the pool does not place this
+    request by ranks."""
     shape = getattr(request, "shape", None)
     if shape is None:
         raise ValueError("placement: this pool does not place by groups of nodes")

@@ -134,12 +134,8 @@ class Usage:
         yield "]}"
 
     def restore(self, stored: Any) -> None:
-        """Load the parsed output of `text`.
-
-        Raises:
-            ValueError: it has another form; other exceptions in `flux.scheduler.checkpoint.DAMAGES`
-                mean the same
-        """
+        """Load the parsed output of `text`. Raises ValueError if it has another form; other
+        exceptions in `flux.scheduler.checkpoint.DAMAGES` mean the same."""
         if stored["version"] != VERSION:
             return
         through = float(stored["through"])

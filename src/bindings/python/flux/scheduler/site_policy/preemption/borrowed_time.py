@@ -443,11 +443,8 @@ class BorrowedTime(Part):
 
     def start_taker(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         """Start a job on the resources of the borrowers that were ended for it: otherwise they
-        would have been ended for nothing. Return None if it is to start like others.
-
-        Raises:
-            InsufficientResources: it is to wait for jobs that are ending on the same ranks
-        """
+        would have been ended for nothing. Return None if it is to start like others. Raises
+        InsufficientResources if it is to wait for jobs that are ending on the same ranks."""
         gone = self._gone.get(job.jobid)
         if gone is None:
             return None

@@ -62,11 +62,8 @@ class PreemptionClass(NamedTuple):
 
 
 def read_class(key: str, value: Any) -> PreemptionClass:
-    """Parse an entry ``[preemption.NAME]``.
-
-    Raises:
-        ValueError: the entry is invalid; the text begins with the key
-    """
+    """Parse an entry ``[preemption.NAME]``. Raises ValueError if the entry is invalid; the text
+    begins with the key."""
     fields = Fields(value)
     rank = fields.whole("rank", 0)
     queues = fields.names("queues")
@@ -98,11 +95,8 @@ def read_class(key: str, value: Any) -> PreemptionClass:
 
 
 def _signal_number(name: str | None) -> int:
-    """Return the number of a signal, such as ``SIGUSR1`` or ``USR1``; 0 for None.
-
-    Raises:
-        ValueError: it is not a signal
-    """
+    """Return the number of a signal, such as ``SIGUSR1`` or ``USR1``; 0 for None. Raises ValueError
+    if it is not a signal."""
     if name is None:
         return 0
     try:

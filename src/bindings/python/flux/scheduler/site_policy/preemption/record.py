@@ -149,11 +149,8 @@ class Preemption:
         return self.state == ENDING and not self.needs_more
 
     def move(self, event: str) -> None:
-        """Apply an event to the state.
-
-        Raises:
-            IllegalMove: the event is impossible in this state
-        """
+        """Apply an event to the state. Raises IllegalMove if the event is impossible in this
+        state."""
         self.state = PREEMPTION.after(self.state, event)
 
     def reason(self) -> Reason:
@@ -186,11 +183,8 @@ class Preemption:
 
     @classmethod
     def from_dict(cls, stored: Any) -> Preemption:
-        """Restore from the stored form.
-
-        Raises:
-            ValueError, KeyError, TypeError: it is unreadable
-        """
+        """Restore from the stored form. Raises ValueError, KeyError or TypeError if it is
+        unreadable."""
         return cls(
             int(stored["taker"]),
             stored["queue"],
@@ -266,11 +260,8 @@ class Record:
         self._host.store(KEY, json.dumps(record), stored)
 
     def load(self) -> None:
-        """Load the record stored by the previous scheduler, if any.
-
-        Raises:
-            ValueError: it is unreadable; the record is then empty
-        """
+        """Load the record stored by the previous scheduler, if any. Raises ValueError if it is
+        unreadable; the record is then empty."""
 
         def parse(stored: Any) -> tuple[list[Preemption], list[Borrower]]:
             if stored["version"] != VERSION:
