@@ -127,6 +127,7 @@ FEATURES = (
     "reservation",
 )
 
+
 def is_compared(case):
     """Whether the starts have to be equal; doc/reference/definition.rst says why others may differ."""
     has = set(case.features)
