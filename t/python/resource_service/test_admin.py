@@ -122,10 +122,10 @@ def test_reload_forgets_what_is_not_there_any_more(four):
 @pytest.mark.parametrize(
     "R, text",
     [
-        ({}, "Object item not found: version"),
-        ({"version": 2}, "version: expected 1, got 2"),
-        (vm_R(hosts="a"), "execution.nodelist: 1 hosts for 4 ranks"),
-        (vm_R(ranks="3-1"), "execution.R_lite[0].rank: "),
+        ({}, "R.version is missing"),
+        ({"version": 2}, "R.version: expected 1, got 2"),
+        (vm_R(hosts="a"), "R.execution.nodelist: 1 hosts for 4 ranks"),
+        (vm_R(ranks="3-1"), "R.execution.R_lite[0].rank: "),
     ],
 )
 def test_reload_of_nonsense(four, R, text):

@@ -42,8 +42,8 @@ def check(value, form, where):
     elif kind is list:
         if type(value) is not list:
             raise ValueError(f"{where} must be an array")
-        for item in value:
-            check(item, form[0], f"each of {where}")
+        for i, item in enumerate(value):
+            check(item, form[0], f"{where}[{i}]")
     else:
         try:
             form(value)
