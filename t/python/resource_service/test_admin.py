@@ -85,8 +85,8 @@ def test_sched_status(make):
 
 
 def test_sched_status_asks_the_job_manager(four):
-    from flux_engine.kernel import Task
     from flux_engine.kernel.handle import Flux
+    from flux_engine.kernel.task import Task
 
     manager = Flux(Task(four.instance.kernel, "fake"))
     manager.task.post = lambda msg: manager.respond(msg, {"allocated": vm_R("0", "1", "vm")})

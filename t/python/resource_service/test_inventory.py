@@ -136,7 +136,11 @@ def changed(path, value):
             "execution.properties.fast: rank 8 is not in R_lite",
         ),
         (["execution", "properties", "a&b"], "3", "invalid character '&' in property"),
-        (["execution", "starttime"], "now", "R.execution.starttime: seconds since the epoch must be a number"),
+        (
+            ["execution", "starttime"],
+            "now",
+            "R.execution.starttime: seconds since the epoch must be a number",
+        ),
         (["execution", "starttime"], 2000000000, "execution.expiration: not after starttime"),
         (["execution", "expiration"], float("nan"), "execution.expiration: expected seconds"),
     ],

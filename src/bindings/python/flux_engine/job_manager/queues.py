@@ -18,25 +18,18 @@ class Queue:
 
     Attributes:
         parent (Queue): of a virtual queue, whose resources it has; else None
+        requires (list of str): the properties that its jobs are constrained to
         started (bool): whether it was started itself, regardless of its parent
     """
 
-    def __init__(self, name, config, started):
+    def __init__(self, name, started):
         self.name = name
         self.enabled = True
         self.disable_reason = ""
         self.started = started
         self.stop_reason = None
         self.parent = None
-        self.configure(config)
-
-    def configure(self, config):
-        self._requires = list(config.get("requires", ()))
-
-    @property
-    def requires(self):
-        """The properties that its jobs are constrained to (list of str)."""
-        return self._requires if self.parent is None else self.parent.requires
+        self.requires = []
 
     @property
     def schedules(self):
@@ -76,7 +69,7 @@ class Queues:
     """
 
     def __init__(self):
-        self.table = {None: Queue(None, {}, True)}
+        self.table = {None: Queue(None, True)}
 
     @property
     def are_named(self):
@@ -90,17 +83,11 @@ class Queues:
         """
         policy.validate(config)
         named = config.get("queues", {})
-        table = {}
-        for name, settings in named.items():
-            queue = self.table.get(name)
-            if queue is None:
-                queue = Queue(name, settings, False)
-            else:
-                queue.configure(settings)
-            table[name] = queue
-        for name, settings in named.items():
-            table[name].parent = table.get(settings.get("parent"))
-        self.table = table or {None: self.table.get(None) or Queue(None, {}, True)}
+        table = {name: self.table.get(name) or Queue(name, False) for name in named}
+        for name, queue in table.items():
+            queue.parent = table.get(named[name].get("parent"))
+            queue.requires = policy.requires_of(named, name)
+        self.table = table or {None: self.table.get(None) or Queue(None, True)}
 
     def find(self, name):
         """The queue `name`.
@@ -127,10 +114,6 @@ class Queues:
             raise OSError(errno.EINVAL, "Use --all to apply this command to all queues")
         return list(self.table.values())
 
-    def constraints_of(self, name):
-        """The properties that the jobs of a queue are constrained to (list of str)."""
-        return self.find(name).requires
-
     def check_submit(self, name):
         """Raise OSError EINVAL if jobs cannot be submitted to queue `name` now."""
         queue = self.find(name)
@@ -141,10 +124,6 @@ class Queues:
 
     def is_started(self, job):
         """Whether `job`'s queue allows sending it to the scheduler."""
-        queue = self.table.get(job.queue_name)
-        if queue is None:
-            # The configuration changed: with no queues defined any more, names do not matter.
-            queue = self.table.get(None)
-            if queue is None:
-                return False
-        return queue.schedules
+        # The configuration may have changed: with no queues defined any more, names do not matter.
+        queue = self.table.get(job.queue_name) or self.table.get(None)
+        return queue is not None and queue.schedules

@@ -10,7 +10,6 @@ from flux.resource.tree.topology import cut_children, entries_of
 from flux_engine.formats import form, hostlist, idset
 from flux_engine.formats.rset import RSet
 
-
 #: The parts of R that are optional elsewhere, but required of an inventory.
 _WHOLE = {"execution": {"R_lite": [{"children": {"core": str}}], "nodelist": list}}
 
