@@ -193,10 +193,7 @@ class RSet:
         return self._with({rank: rank for rank in self.have if rank in ranks})
 
     def renumber(self):
-        """The same with ranks 0, 1, ... in their order.
-
-        ``scheduling`` is not changed: its reader renumbers it (RFC 49).
-        """
+        """The same with ranks 0, 1, ... in their order. Its reader renumbers ``scheduling`` (RFC 49)."""
         return self._with({rank: new for new, rank in enumerate(sorted(self.have))})
 
     def _with(self, number):
@@ -295,19 +292,12 @@ def count(R):
 
 
 def fragment(R, keep):
-    """The part of `R` on the ranks `keep` (a set), for ``sched.free``.
-
-    It has neither times nor ``nslots``, like those that a real job manager sends.
-    """
+    """The part of `R` on the ranks `keep` (a set), for ``sched.free``: without times and ``nslots``, as from a real job manager."""
     return union([(R, set(ranks(R)) - keep)])
 
 
 def union(sets):
-    """One R of several, without times.
-
-    Args:
-        sets: iterable of (R, ranks to leave out, a container)
-    """
+    """One R, without times, of several: (R, ranks to leave out) of each."""
     total = RSet()
     for R, gone in sets:
         execution = {key: R["execution"][key] for key in _RESOURCES if key in R["execution"]}

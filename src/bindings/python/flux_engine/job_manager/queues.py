@@ -37,11 +37,7 @@ class Queue:
         return self.started and (self.parent is None or self.parent.started)
 
     def status(self, has_scheduler):
-        """The status object of RFC 33.
-
-        Args:
-            has_scheduler (bool): whether there is a scheduler
-        """
+        """The status object of RFC 33; `has_scheduler`: whether there is a scheduler."""
         status = {"enable": self.enabled, "start": has_scheduler and self.schedules}
         if self.parent is not None:
             status["parent"] = self.parent.name
@@ -76,11 +72,7 @@ class Queues:
         return None not in self.table
 
     def configure(self, config):
-        """Take the ``queues`` table of a new configuration.
-
-        Raises:
-            OSError: EINVAL, and nothing is changed
-        """
+        """Take the ``queues`` table of a new configuration. OSError EINVAL: nothing is changed."""
         policy.validate(config)
         named = config.get("queues", {})
         table = {name: self.table.get(name) or Queue(name, False) for name in named}
@@ -90,11 +82,7 @@ class Queues:
         self.table = table or {None: self.table.get(None) or Queue(None, True)}
 
     def find(self, name):
-        """The queue `name`.
-
-        Raises:
-            OSError: EINVAL, there is none
-        """
+        """The queue `name`. OSError EINVAL: there is none."""
         queue = self.table.get(name)
         if queue is None:
             if name is None:
@@ -103,11 +91,7 @@ class Queues:
         return queue
 
     def chosen(self, name, every):
-        """The queues that a request applies to: the one of this name, or all.
-
-        Raises:
-            OSError: EINVAL, there is no such queue, or they have names and `every` is not set
-        """
+        """The queues that a request applies to: the one of this name, or all, if they have no names or `every` is set."""
         if name is not None:
             return [self.find(name)]
         if self.are_named and not every:

@@ -26,11 +26,7 @@ LIMIT_MAX = 2147483647
 
 
 def _kind_of(body):
-    """The type of a response to ``sched.alloc`` (RFC 27).
-
-    Raises:
-        ValueError: the response is malformed; the text says how
-    """
+    """The type of a response to ``sched.alloc`` (RFC 27). ValueError: how the response is malformed."""
     if not isinstance(body, dict):
         raise ValueError("expected an object")
     if type(body.get("id")) is not int:
@@ -442,11 +438,7 @@ class Sched:
 
 
 def merge_annotations(old, new):
-    """Return the annotations `old` with `new` merged in (RFC 27); neither argument is changed.
-
-    A null removes a key, objects are merged key by key, any other value replaces the old one.
-    Nulls are never stored, and an object that a removal leaves empty goes too.
-    """
+    """Return the annotations `old` with `new` merged in (RFC 27): a null removes a key, and an object that this leaves empty."""
     merged = dict(old)
     for key, value in new.items():
         if value is None:

@@ -94,11 +94,7 @@ class Reactor(Router):
         return when is not None and when <= self.time
 
     def expire(self):
-        """Call the timers that are due.
-
-        Raises:
-            RuntimeError: timers were due in too many turns without time passing
-        """
+        """Call the timers that are due. RuntimeError: they were in too many turns without time passing."""
         if self.time != self._expired_at:
             self._expired_at, self._expiries = self.time, 0
         self._expiries += 1

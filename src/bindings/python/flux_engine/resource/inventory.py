@@ -61,11 +61,7 @@ class Inventory:
         return hostlist.encode([self.host(rank) for rank in idset.members(bounds)])
 
     def ranks_of_hosts(self, names):
-        """Return the bounds of all ranks on the hosts `names`.
-
-        Raises:
-            ValueError: a host is unknown; the text lists all such hosts
-        """
+        """Return the bounds of all ranks on the hosts `names`. ValueError: all hosts that are unknown."""
         wanted = set(names)
         missing = wanted.difference(self.hosts)
         if missing:
@@ -125,9 +121,5 @@ class Inventory:
         return Inventory({**self.R, "execution": execution}, may_be_empty=True)
 
     def with_expiration(self, expiration):
-        """Return the Inventory that ends at `expiration`, seconds since the epoch (0: never).
-
-        Raises:
-            ValueError: not a time, or before the start time
-        """
+        """Return the Inventory that ends at `expiration`, seconds since the epoch (0: never). ValueError: it cannot."""
         return Inventory({**self.R, "execution": {**self.R["execution"], "expiration": expiration}})
