@@ -26,7 +26,6 @@ class Events:
 
     Args:
         service (Service): the job manager, to send with
-        journal (Journals): receives all events once they are committed
 
     Attributes:
         outbox (list): (function, *args) to call once everything posted so far is committed
@@ -34,9 +33,9 @@ class Events:
             have the same number
     """
 
-    def __init__(self, service, journal):
+    def __init__(self, service):
         self.service = service
-        self.journals = journal
+        self.readers = []  # requests for the journal
         self.jobtap = self.life = self.sched = None
         self.puts = []
         self.lines = {}
@@ -135,7 +134,6 @@ class Events:
 
     def record(self, job, event):
         """Put an event that was applied into the eventlog and the journal."""
-        job.seq += 1
         context = event.get("context")
         line = eventlog.encode(event["timestamp"], event["name"], context)
         lines = self.lines.get(job.eventlog)
@@ -147,11 +145,8 @@ class Events:
 
     def journal_event(self, job, event):
         """Send an event to the journal's readers, also one that is in no eventlog (annotations)."""
-        entry = {"id": job.id, "seq": job.seq, "event": event}
-        name = event["name"]
-        if name == "submit":
-            entry["jobspec"] = job.jobspec
-        elif name == "alloc":
+        entry = {"id": job.id, "event": event}
+        if event["name"] == "alloc":
             entry["R"] = job.R
         self.journal.append(entry)
         if not self._scheduled:
@@ -164,6 +159,13 @@ class Events:
         self.journal_event(job, event)
         if job.subscribers:
             self.jobtap.job_event(job, event)
+
+    def follow(self, msg):
+        """``journal-batches``: ``{"events": [{"id", "event", "R"?}, ...]}`` for the events of each commit; R with ``alloc``.
+
+        ``annotations`` is in no eventlog: it has the job's annotations whenever these changed.
+        """
+        self.readers.append(msg)
 
     # -- messages that wait for the commit -------------------------------------------------------
 
@@ -226,7 +228,7 @@ class Events:
         self.flush()
 
     def _deliver(self, outbox, journal):
-        if journal:
-            self.journals.publish(journal)
+        for msg in self.readers if journal else ():
+            self.service.respond(msg, {"events": journal})
         for function, args in outbox:
             function(*args)

@@ -23,7 +23,7 @@ alloc-query             -> ``{queue_length, alloc_pending, running}``
 resource-status         -> ``{allocated: R}``
 jobtap                  ``{load?: path, conf?, remove?: name, query_only?}`` -> ``{plugins: [name]}``
 jobtap-query            ``{name}`` -> ``{name, path, ...}``
-journal-batches (S)     see `journal`
+journal-batches (S)     see `Events.follow`
 purge                   ``{num_limit: N, force: bool}`` -> ``{count}``: the jobs beyond a number; without force it
                         only counts
 getinfo                 -> ``{max_jobid}``
@@ -45,7 +45,6 @@ from flux_embedded.services.job_manager.execution import Execution
 from flux_embedded.services.job_manager.housekeeping import Housekeeping
 from flux_embedded.services.job_manager.intake import Intake
 from flux_embedded.services.job_manager.jobtap.stack import Jobtap
-from flux_embedded.services.job_manager.journal import Journals
 from flux_embedded.services.job_manager.life import Life
 from flux_embedded.services.job_manager.purge import Purge
 from flux_embedded.services.job_manager.update import Update
@@ -76,8 +75,7 @@ class JobManager(Service):
         self.config = ctx.config
         self.jobs = jobs = Jobs()
         self.queues = queues = Queues()
-        self.journals = Journals(self, jobs)
-        self.events = events = Events(self, self.journals)
+        self.events = events = Events(self)
         self.waits = Waits(self, jobs, events)
         self.execution = Execution(self, jobs, events)
         # Lambdas, since the parts they use are made further down.
@@ -123,7 +121,7 @@ class JobManager(Service):
         plugin = {"load?": str, "conf?": object, "remove?": str, "query_only?": bool}
         add("jobtap", self.jobtap.request, form=plugin)
         add("jobtap-query", self.jobtap.query)
-        add("journal-batches", self.journals.open, streaming=True)
+        add("journal-batches", events.follow, streaming=True)
         add("purge", self.purge.request, form={"num_limit": int, "force": bool})
 
     def begin(self):
@@ -133,6 +131,7 @@ class JobManager(Service):
         self.jobtap.load_builtins()
         self.jobtap.configure_plugins(self.config)
         self.intake.restart()
+        self.ctx.jobs = self.jobs
         # An execution service that was loaded before has to say hello again.
         self.publish("job-manager-start")
 
@@ -270,4 +269,6 @@ class JobManager(Service):
         self.sched.disconnected(sender)
         self.execution.disconnected(sender)
         self.waits.disconnected(sender)
-        self.journals.disconnected(sender)
+        self.events.readers = [
+            reader for reader in self.events.readers if reader.sender is not sender
+        ]
