@@ -38,24 +38,13 @@ class LocalJob(base.ExecJob):
         self._templates = None
 
     def start(self):
-        # The environment is only in the submitted jobspec.
-        lookup = {"id": self.id, "keys": ["jobspec", "J"], "flags": 3}
         self.service.append(self.id, "exec.eventlog", ("init", None), ("starting", None))
-        self.service.rpc("job-info.lookup", lookup).then(self._launch)
-
-    # -- starting ------------------------------------------------------------------------------------
-
-    def _launch(self, future):
-        if self._over:
-            return
-        if self._ending:
-            # Cancelled before there was anything to kill.
-            self._end(None)
-            return
+        jobspec = self.jobspec
         try:
-            jobspec = future.body["jobspec"]
             system = jobspec["attributes"]["system"]
-            submitted = json.loads(future.body["J"])["attributes"].get("system") or {}
+            # The environment is only in the submitted jobspec.
+            J = self.service.ctx.kvs.value(f"{jobid.kvs_dir(self.id)}.J")
+            submitted = json.loads(J)["attributes"].get("system") or {}
             environment = submitted.get("environment") or {}
             command = jobspec["tasks"][0]["command"]
             options = layout.shell_options(jobspec)

@@ -20,13 +20,20 @@ import os
 
 from flux_embedded.services.job_list.attributes import GETTERS, attributes
 from flux_embedded.services.job_list.filter import compile_constraint
-from flux_engine.formats import states
+from flux_engine.formats import form, states
 from flux_engine.formats.states import CLEANUP, INACTIVE, NEW, PENDING, RUN, RUNNING
 from flux_engine.kernel.service import Service, request
 
 ATTRS = ["id", *GETTERS]
 LIST = {"max_entries": int, "attrs": [str], "since?": float, "constraint?": dict}
 LIST_ID = {"id": int, "attrs": [str], "state?": int}
+#: The table ``access``, which schedulers read.
+_ACCESS = form.Table(
+    {
+        **dict.fromkeys(("allow-guest-user?", "allow-root-owner?", "private-mode?"), bool),
+        "roles?": form.Table({"admin?": dict}),
+    }
+)
 
 
 class JobList(Service):
@@ -37,6 +44,7 @@ class JobList(Service):
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
         self._waiting = {}  # id -> [message]
+        form.check_table(ctx.config.get("access"), _ACCESS, "access")
 
     @property
     def _jobs(self):
@@ -46,6 +54,11 @@ class JobList(Service):
 
     def begin(self):
         self._follow()
+
+    @request("config-reload")
+    def _config_reload(self, msg):
+        form.check_table((msg.body or {}).get("access"), _ACCESS, "access")
+        self.respond(msg)
 
     def _follow(self):
         self.rpc("job-manager.journal-batches", streaming=True).then(self._events)

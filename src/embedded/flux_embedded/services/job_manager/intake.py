@@ -8,11 +8,11 @@ In the KVS a job is a directory with jobspec, eventlog and R. Its eventlog is re
 go through (RFC 21).
 """
 
-import errno
 import json
 
 from flux.jobtap.errors import JobtapError, Rejected
 from flux_embedded.services.job_manager.job import Job
+from flux_embedded.services.kvs.tree import entries
 from flux_engine.formats import eventlog, rset
 from flux_engine.formats.jobspec import without_environment
 from flux_engine.formats.levels import LOG_ERR
@@ -23,10 +23,10 @@ from flux_engine.kernel.service import check_form
 FORM = {"id": int, "userid": int, "urgency": int, "flags": int, "t_submit": float, "jobspec": dict}
 
 
-def directories(entries):
-    """{job id: {file name: text}} of a recursive listing of the directory ``job``."""
+def directories(jobs):
+    """{job id: {file name: text}} of the directory ``job``."""
     found = {}
-    for path, kind, value in entries:
+    for path, kind, value in entries(jobs, ""):
         parts = path.split(".", 4)
         if kind == "val" and len(parts) == 5 and parts[4] in ("eventlog", "jobspec", "R"):
             found.setdefault(int("".join(parts[:4]), 16), {})[parts[4]] = value
@@ -95,15 +95,10 @@ class Intake:
     # -- existing ones ---------------------------------------------------------------------------
 
     def restart(self):
-        """Load all jobs and continue where the last job manager stopped; blocks."""
-        try:
-            entries = self.service.rpc("kvs.dir", {"key": "job"}).body["entries"]
-        except OSError as exc:
-            if exc.errno not in (errno.ENOENT, errno.ENOSYS):
-                raise
-            return
+        """Load all jobs and continue where the last job manager stopped."""
+        kvs = self.service.ctx.kvs
         loaded = []
-        for id, files in sorted(directories(entries).items()):
+        for id, files in sorted(directories(kvs.find("job") or {} if kvs else {}).items()):
             try:
                 job = self._load(id, files)
             except (ValueError, KeyError, TypeError) as exc:

@@ -195,22 +195,14 @@ class JobManager(Service):
                 raise OSError(errno.ENOENT, f"unknown attr {name}")
             if name == "R" and job.R is None:
                 raise OSError(errno.ENOENT, "R is NULL")
-        found = {name: getattr(job, name) for name in names if name != "eventlog"}
-        if "eventlog" not in names:
+
+        def answer():
+            found = {name: getattr(job, name) for name in names}
+            if "eventlog" in found:
+                found["eventlog"] = eventlog.parse(self.ctx.kvs.find(job.eventlog) or "")
             self.respond(msg, found)
-            return
 
-        def answer(future):
-            try:
-                log = future.body["values"][job.eventlog]
-            except OSError as exc:
-                self.respond_error(msg, exc.errno, exc.strerror)
-            else:
-                self.respond(msg, {**found, "eventlog": eventlog.parse(log)})
-
-        # Events are in the KVS once they are committed.
-        lookup = {"keys": [job.eventlog]}
-        self.events.send(lambda: self.rpc("kvs.lookup", lookup).then(answer))
+        self.events.send(answer)  # events are in the KVS once they are committed
 
     @request("alloc-query", guest=True)
     def _alloc_query(self, msg):

@@ -22,6 +22,7 @@ class Tree:
     def __init__(self):
         self.root = {}
         self.commits = 0
+        self._watchers = {}  # key -> functions
         self._apply = {
             "put": self._put,
             "append": self._append,
@@ -55,6 +56,28 @@ class Tree:
         if type(value) is dict:
             raise error(errno.EISDIR)
         return value
+
+    # -- watching --------------------------------------------------------------------------------
+
+    def watch(self, key, function):
+        """Call ``function()`` after each commit that changed the value of `key`."""
+        self._watchers.setdefault(key, []).append(function)
+
+    def unwatch(self, key, function):
+        """Undo `watch`."""
+        self._watchers[key].remove(function)
+        if not self._watchers[key]:
+            del self._watchers[key]
+
+    def tell(self, touched):
+        """Call the watchers of the keys that a commit has changed."""
+        for key, below in touched if self._watchers else ():
+            functions = list(self._watchers.get(key, ()))
+            if below:
+                inside = [name for name in self._watchers if name.startswith(key + ".")]
+                functions += [function for name in inside for function in self._watchers[name]]
+            for function in functions:
+                function()
 
     # -- writing ---------------------------------------------------------------------------------
 
