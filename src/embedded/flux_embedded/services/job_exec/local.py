@@ -231,8 +231,6 @@ class LocalJob(base.ExecJob):
             )
         else:
             self.service.append(self.id, "exec.eventlog", ("done", None))
-        # The output is in the KVS before the end of the job is announced.
-        self.service.flush()
         if status is not None:
             self.answer("finish", {"status": status})
         self.release()

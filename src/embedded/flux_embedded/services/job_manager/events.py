@@ -5,20 +5,17 @@ An event posted to a job that is idle is processed at once, with all that follow
 to a job in the middle of that (also from a plugin's callback) waits its turn in the job's queue.
 
 Changes of the KVS are collected and committed together; messages caused by an event are kept in
-`outbox` until the commit of that event is complete. So no action is visible before the event that
-announces it, and a failing KVS delays the instance rather than leaving gaps in eventlogs.
+`outbox` until then. So no action is visible before the event that announces it.
 """
 
 from collections import deque
 
 from flux_engine.formats import eventlog
-from flux_engine.formats.levels import LOG_ERR
 from flux_engine.formats.states import NEW
 from flux_engine.kernel.message import OWNER
 
 #: Maximum nesting of jobs processed within the processing of another; beyond it, they are put off to the end.
 MAX_NESTING = 40
-RETRY_MIN, RETRY_MAX = 0.1, 5.0
 
 
 class Events:
@@ -45,8 +42,6 @@ class Events:
         self.cascade = 0
         self._catching_up = False
         self._deferred = deque()
-        self._inflight = None
-        self._retry = RETRY_MIN
         self._scheduled = False
         self._late = {}  # job id -> fatal exceptions that wait for its validation
 
@@ -184,51 +179,20 @@ class Events:
     # -- committing ------------------------------------------------------------------------------
 
     def flush(self):
-        """Commit the posted events; those posted until the answer comes form the next commit."""
+        """Commit the posted events, and send what waited for that."""
         self._scheduled = False
-        if self._inflight is not None:
-            return
         self.sched.pump()
-        outbox, journal, lines = self.outbox, self.journal, self.lines
-        if not (outbox or journal or lines or self.puts):
-            return
-        ops = self.puts
-        for key, text in lines.items():
-            ops.append(["append", key, text[0] if len(text) == 1 else "".join(text)])
-        self.outbox, self.journal, self.lines, self.puts = [], [], {}, []
-        if not ops:
-            self._deliver(outbox, journal)
-            return
-        self._inflight = (ops, outbox, journal)
-        self._commit()
-
-    def close(self):
-        """The job manager ends: commit the posted events, without their consequences."""
-        ops = self.puts + [["append", key, "".join(text)] for key, text in self.lines.items()]
-        self.puts, self.lines, self.outbox, self.journal = [], {}, [], []
-        if ops:
-            self.service.notify("kvs.commit", {"ops": ops})
-
-    def _commit(self):
-        self.service.rpc("kvs.commit", {"ops": self._inflight[0]}).then(self._committed)
-
-    def _committed(self, future):
-        try:
-            future.body  # noqa: B018  raises if the commit failed
-        except OSError as exc:
-            self.service.log(LOG_ERR, f"eventlog commit failed, will try again: {exc.strerror}")
-            delay, self._retry = self._retry, min(self._retry * 2, RETRY_MAX)
-            self.service.timer(delay, self._commit)
-            return
-        self._retry = RETRY_MIN
-        _, outbox, journal = self._inflight
-        self._inflight = None
-        self._deliver(outbox, journal)
-        # Events posted meanwhile, and by the calls above.
-        self.flush()
-
-    def _deliver(self, outbox, journal):
+        self.commit()
+        outbox, journal = self.outbox, self.journal
+        self.outbox, self.journal = [], []
         for msg in self.readers if journal else ():
             self.service.respond(msg, {"events": journal})
         for function, args in outbox:
             function(*args)
+
+    def commit(self):
+        """Commit the posted events."""
+        ops = self.puts + [["append", key, "".join(text)] for key, text in self.lines.items()]
+        self.puts, self.lines = [], {}
+        if ops and self.service.ctx.kvs is not None:
+            self.service.ctx.kvs.commit(ops)

@@ -136,7 +136,7 @@ class JobManager(Service):
         self.publish("job-manager-start")
 
     def stop(self):
-        self.events.close()
+        self.events.commit()
 
     def _configure(self, config):
         self.queues.configure(config)

@@ -24,11 +24,10 @@ class Kvs(Service):
             ops = body["ops"]
             if self._fault is not None:
                 self._check_fault(ops)
-            touched = self.tree.commit(ops)
+            self.tree.commit(ops)
         except (KeyError, TypeError, AttributeError, IndexError) as exc:
             raise Malformed(f"kvs.commit: {exc!r}") from None
         self.respond(msg, {"rootseq": self.tree.commits})
-        self.tree.tell(touched)
 
     def stop(self):
         self.ctx.kvs = None

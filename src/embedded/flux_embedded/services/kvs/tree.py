@@ -69,9 +69,9 @@ class Tree:
         if not self._watchers[key]:
             del self._watchers[key]
 
-    def tell(self, touched):
+    def _tell(self, touched):
         """Call the watchers of the keys that a commit has changed."""
-        for key, below in touched if self._watchers else ():
+        for key, below in touched:
             functions = list(self._watchers.get(key, ()))
             if below:
                 inside = [name for name in self._watchers if name.startswith(key + ".")]
@@ -82,20 +82,14 @@ class Tree:
     # -- writing ---------------------------------------------------------------------------------
 
     def commit(self, ops):
-        """Apply all operations or, if one fails, none.
-
-        Args:
-            ops (list): as in the payload of a commit
-
-        Returns:
-            list: (key, whether keys below it changed too) for each change, in order
+        """Apply all operations, as in the payload of a commit, or, if one fails, none.
 
         Raises:
             OSError: an operation failed
             TypeError, KeyError, IndexError: it is malformed
         """
         undo = []
-        touched = []
+        touched = []  # (key, whether keys below it changed too) of each change
         try:
             for op in ops:
                 self._apply[op[0]](undo, touched, *op[1:])
@@ -109,7 +103,8 @@ class Tree:
                     where[name] = old
             raise
         self.commits += 1
-        return touched
+        if self._watchers:
+            self._tell(touched)
 
     def _parent(self, undo, touched, key):
         """The (directory, name) for a write to `key`; missing directories are made."""

@@ -88,13 +88,7 @@ class Resource(Service):
         if self.ctx.kvs:
             line = eventlog.encode(self.now(), name, context)
             ops = [*ops, ["append", "resource.eventlog", line]]
-            self.rpc("kvs.commit", {"ops": ops}).then(self._stored)
-
-    def _stored(self, future):
-        try:
-            future.get()
-        except OSError as exc:
-            self.log(LOG_ERR, f"resource.eventlog: {exc.strerror}")
+            self.ctx.kvs.commit(ops)
 
     def _replay(self, event):
         """Restore a drain from the eventlog of a former run of the service."""
