@@ -51,7 +51,7 @@ class Session:
     """An instance that runs a command, from start to end.
 
     Args:
-        options (StartOptions): its options (see `start`)
+        options: see `start.parse`
 
     Attributes:
         instance (Instance): the instance
@@ -72,6 +72,7 @@ class Session:
         self.h = Flux(self.conductor)
         self.server = None
         self.rundir = None
+        self.keeps_rundir = bool(options.attrs.get("rundir"))  # the user's own
         self.strangers = own_children()
         self.command = None  # the Command that runs now
         self.noted = None  # the first fatal signal: number, and real time
@@ -131,8 +132,7 @@ class Session:
         attrs.define("local-uri", "local://" + os.path.join(self.rundir, "local-0"))
 
     def _remove_rundir(self):
-        given = self.options.rundir_given
-        if self.rundir is None or given or not self.ctx.attrs.is_true("rundir-cleanup"):
+        if self.rundir is None or self.keeps_rundir:
             return
         for _ in range(20):
             shutil.rmtree(self.rundir, ignore_errors=True)
