@@ -191,14 +191,6 @@ def test_bad_module_argument_and_configuration(make, capfd):
         assert text in capfd.readouterr().err
 
 
-def test_a_failing_kvs_is_reported_and_survived(four, capfd):
-    four.call("kvs.fault", fail_commits=1)
-    four.call("drain", targets="1")
-    four.instance.kernel.run_until_idle()
-    assert "resource.err[0]: resource.eventlog: " in capfd.readouterr().err
-    assert list(four.call("status")["drain"]) == ["1"]
-
-
 def test_without_a_kvs(make):
     there = make(2, services=("resource",))
     there.call("drain", targets="0")
