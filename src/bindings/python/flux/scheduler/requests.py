@@ -78,13 +78,13 @@ class AllocRequest:
         "__dict__",
     )
 
-    def __init__(
-        self, scheduler: Any, msg: Any, jobid: int | None = None, table: Requests | None = None
-    ) -> None:
+    def __init__(self, scheduler: Any, msg: Any) -> None:
+        self._begin(scheduler, msg, msg.payload["id"], None)
+
+    def _begin(self, scheduler: Any, msg: Any, jobid: int, table: Requests | None) -> None:
         self.scheduler = scheduler
         self.msg = msg
-        # A message in the table is decoded already; decoding it again would cost as much.
-        self.jobid: int = msg.payload["id"] if jobid is None else jobid
+        self.jobid = jobid
         self.table = table
         self.job: PendingJob | None = None
         self.state = OPEN
@@ -226,6 +226,16 @@ class AllocRequest:
             if self.table is not None:
                 self.table.note_sender(self)
             self.scheduler.alloc_annotate(self.msg, annotations)
+
+
+class TabledRequest(AllocRequest):
+    """An `AllocRequest` in a table. Its message is already decoded; decoding it again would cost as
+    much."""
+
+    __slots__ = ()
+
+    def __init__(self, scheduler: Any, msg: Any, jobid: int, table: Requests) -> None:
+        self._begin(scheduler, msg, jobid, table)
 
 
 class PendingJob:
@@ -594,7 +604,7 @@ class Requests:
     def open(self, scheduler: Any, msg: Any, jobid: int) -> AllocRequest:
         """Enter a new request, and return it. A request of a running job is also entered, to be
         denied."""
-        request = self._open[jobid] = AllocRequest(scheduler, msg, jobid, self)
+        request = self._open[jobid] = TabledRequest(scheduler, msg, jobid, self)
         if jobid not in self._states:
             self.move(jobid, "request")
         return request
