@@ -282,10 +282,9 @@ class BackfillInOrder(Backfilling):
             self.released()  # resources kept from now on may let others start
 
     def plan_anew_from(self, job: PendingJob) -> None:
-        """Drop the promises of a job and of all behind it; each is made again in its turn. With
-        rules, jobs on other ranks may also compete, as for licences."""
-        engaged = self.policy.admission.engaged
-        for other in self.promises.after(job) if engaged else self.promised_after(job):
+        """Drop the promises of a job and of those behind it that compete with it; each is made
+        again in its turn."""
+        for other in self.promised_after(job):
             self.promises.drop(other)
             self.backlog.again(other)
         self.promises.drop(job)
