@@ -17,7 +17,8 @@ import pytest
 import flux.job
 from flux.scheduler.testing import make_R
 from flux_embedded.broker.instance import JOB_SERVICES
-from flux_engine.kernel import Kernel, VirtualClock
+from flux_engine.kernel.clock import VirtualClock
+from flux_engine.kernel.kernel import Kernel
 from flux_engine.kernel.service import Service, check_form, request
 from flux_engine.kernel.task import Task
 

@@ -179,13 +179,6 @@ def test_no_job_manager(inst):
     assert caught.value.errno == errno.ENOSYS
 
 
-def test_kvs_failure(inst):
-    inst.rpc("kvs.fault", {"fail_commits": 1})
-    with pytest.raises(OSError, match="error committing job to the KVS"):
-        inst.submit()
-    assert inst.submit()
-
-
 # -- feasibility -----------------------------------------------------------------------------------------
 
 

@@ -256,7 +256,7 @@ def test_13_nothing_is_left_of_a_removed_plugin(inst, p):
     p.job_subscribe(id)
     p.service_register("hello", lambda p, msg: p.handle.respond(msg, {}))
     p.handle.timer_watcher_create(1.0, lambda *args: fired.append("timer"), repeat=1.0).start()
-    future = p.handle.rpc("kvs.dir", {"key": "."})
+    future = p.handle.rpc("config.get")
     future.then(lambda f: fired.append("future"))
     handle = p.handle
     inst.rpc("job-manager.jobtap", {"remove": "mine.py"})
@@ -267,7 +267,7 @@ def test_13_nothing_is_left_of_a_removed_plugin(inst, p):
         lambda: p.add_handler("job.new", print),
         lambda: p.reprioritize_all(),
         lambda: p.service_register("again", print),
-        lambda: handle.rpc("kvs.dir", {"key": "."}),
+        lambda: handle.rpc("config.get"),
         lambda: handle.timer_watcher_create(0, print),
         lambda: future.get(),
     ):
@@ -319,13 +319,13 @@ def test_15_whatever_is_raised_ends_that_callback_only(inst, add, exc):
     others = []
     add(lambda p: p.add_handler("job.state.*", lambda p, t, a: others.append(t)), "other.py")
     p.handle.timer_watcher_create(1.0, boom).start()
-    p.handle.rpc("kvs.dir", {"key": "."}).then(boom)
+    p.handle.rpc("config.get").then(boom)
     inst.load_sched(auto=lambda body: make_R())
     id = inst.submit(run_duration=1)
     inst.advance(2)
     assert inst.state(id) == INACTIVE and len(others) == 6
     text = "\n".join(inst.logged())
-    for where in ("job.state.run", "timer", "response to kvs.dir"):
+    for where in ("job.state.run", "timer", "response to config.get"):
         assert f"mine.py: {where}: {type(exc).__name__}" in text
     assert re.search(r"job.state.run: .*\(test_jobtap_core.py:\d+ in boom\)", text)
     p.add_handler("job.validate", boom)
@@ -389,7 +389,7 @@ def test_18_waiting_for_the_job_manager_is_refused(inst, p):
                 with pytest.raises(OSError) as caught:
                     wait(handle)
                 errors.append(caught.value.errno)
-        p.handle.rpc("kvs.dir", {"key": "."}).get()
+        p.handle.rpc("config.get").get()
 
     p.add_handler("job.validate", check)
     inst.submit()
@@ -430,7 +430,7 @@ def test_other_threads_are_refused(inst, p):
 
     calls = [
         lambda: p.reprioritize_all(),
-        lambda: p.handle.rpc("kvs.dir", {"key": "."}),
+        lambda: p.handle.rpc("config.get"),
         lambda: p.handle.timer_watcher_create(1.0, print),
         lambda: p.handle.log(6, "x"),
     ]

@@ -237,7 +237,7 @@ class Idle(AdmissionRule):
     def check(self, job):
         raise AssertionError("it is not engaged")
 
-    allocate = why = second_look = end_of = kept_jobs = check
+    allocate = why = second_look = check
 
 
 @POLICIES
@@ -277,14 +277,12 @@ class Deadline(AdmissionRule):
     def check(self, job):
         if self.host.now() < self.opens:
             return Deferral("too early", until=self.opens)
+        end = self.host.now() + job.resource_request.duration
+        self.host.admission.own_ends[job.jobid] = min(end, self.opens + 50)
         return None
-
-    def end_of(self, jobid, end):
-        return min(end, self.opens + 50)
 
     def extended(self, jobid, expiration):
         self.told.append((jobid, expiration))
-        return False
 
 
 @POLICIES
@@ -297,10 +295,7 @@ def test_a_rule_denies(policy, args):
 
 @POLICIES
 def test_a_rule_that_waits_for_a_time(policy, args):
-    later = type(
-        "Later", (AdmissionRule,), {"end_of": lambda self, jobid, end: min(end, begin + 170)}
-    )
-    rig = load(policy, args, Deadline, later)
+    rig = load(policy, args, Deadline)
     begin = rig.now
     rig.alloc(1, jobspec(1, duration=1000))
     rig.alloc(2, jobspec(1, duration=10))

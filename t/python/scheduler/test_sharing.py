@@ -6,9 +6,10 @@ from each_policy import IN_ORDER, POLICIES
 from peers import R, Rig, jobspec, part_of
 
 from flux.idset import IDset
+from flux.resource import ResourcePool
 from flux.resource.request import ResourceRequest
 from flux.resource.Rv1Pool import Rv1Pool
-from flux.scheduler.policies import Backfill
+from flux.scheduler.policies import Backfill, Fifo, Simple
 from flux.scheduler.site_policy.sharing import whole_nodes
 
 
@@ -201,6 +202,29 @@ def test_a_rule_that_comes_later_leaves_what_runs_and_mixes_no_more(policy, args
     assert rig.started() == [1, 2, 3]
     rig.reconfigure({"sharing": {"all": {"mode": "nobody"}}})
     assert rig.logged(3)[-1].startswith("configuration: [sharing.all] mode='nobody': expected")
+    rig.check()
+
+
+class Unplanned(ResourcePool):
+    """A pool that cannot plan: it offers claimed nodes, and a job that takes none of them is deferred."""
+
+    def can(self, operation):
+        return operation != "plan" and super().can(operation)
+
+
+@pytest.mark.parametrize("base", [Fifo, Simple])
+def test_without_a_plan_a_job_is_asked_for_again_when_nodes_come_back(base):
+    policy = type("Policy", (base,), {"pool_class": Unplanned})
+    rig = load(policy, (), USER, rig=Rig(R(2, 4), up="0"))
+    for jobid, userid in ((1, 7), (2, 7), (3, 8), (4, 9)):
+        rig.alloc(jobid, spec(1), userid=userid)
+    assert rig.started() == [1, 2]
+    rig.free(1)
+    assert rig.started() == [1, 2], "a stranger is there still"
+    rig.free(2)
+    assert rig.started() == [1, 2, 3]
+    rig.resource.update(up="1")
+    assert rig.started() == [1, 2, 3, 4] and rig.ranks(4) == {1}
     rig.check()
 
 

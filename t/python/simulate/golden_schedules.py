@@ -77,7 +77,6 @@ def play(
     module,
     args=(),
     grain="batch",
-    units="nodes of one core",
     observer=None,
     users=None,
     **options,
@@ -91,18 +90,16 @@ def play(
         module (str): one of src/modules, or a file
         args (list of str): its arguments
         grain (str): as for `LeanEngine`
-        units (str): one of UNITS
         observer: records the starts, instead of a `Starts`
     """
-    machine, shape = UNITS[units]
     users = users or {}
     jobs = [
-        Job(id, submit, run, limit, shape(size), size, user=users.get(id))
+        Job(id, submit, run, limit, Shape(size, 1), size, user=users.get(id))
         for id, submit, run, limit, size in rows
     ]
     starts = observer or Starts()
     path = module if "/" in module else str(TOP / "src" / "modules" / module / f"{module}.py")
-    engine = LeanEngine(machine(procs), jobs, path, args, starts, epoch=0.0, grain=grain, **options)
+    engine = LeanEngine(uniform(procs), jobs, path, args, starts, epoch=0.0, grain=grain, **options)
     engine.run()
     assert not engine.log.lines, engine.log.lines[:3]
     return starts.start

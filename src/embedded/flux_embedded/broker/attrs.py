@@ -38,7 +38,6 @@ DECLARED = {
     "parent-uri": (None, 0),
     "rank": ("0", 0),
     "rundir": (None, START),
-    "rundir-cleanup": ("1", START),
     "security.owner": (None, 0),
     "size": ("1", 0),
     "version": (None, 0),

@@ -28,6 +28,8 @@ class BrokerContext:
             configuration is reloaded, never changed in place
         ring (LogRing): the log
         acquired (AcquireStream): the scheduler's view of the resources; None without a resource service
+        kvs (Tree): the key-value store; None without one
+        jobs (Jobs): those of the job manager; None without one
         job_R (dict): resources of the job in which the instance runs, or None
         fatal: None, or ``fatal(text)``: called when a module failed and the instance may not go on
     """
@@ -42,6 +44,8 @@ class BrokerContext:
         self.ring = LogRing(self.attrs, self.time)
         self.fatal = None
         self.acquired = None
+        self.jobs = None
+        self.kvs = None
         self.job_R = None
         define = self.attrs.define
         define("size", kernel.size)

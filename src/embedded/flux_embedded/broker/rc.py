@@ -45,7 +45,7 @@ class Startup:
 
     def put(self, key, text):
         """Write a key to the KVS."""
-        self.h.rpc("kvs.commit", {"ops": [["put", key, text]]}).get()
+        self.ctx.kvs.commit([["put", key, text]])
 
     def put_resources(self, R):
         """Write R to the KVS, where the resource service reads it."""

@@ -28,9 +28,11 @@ from flux_embedded.broker.registry import PERMANENT
 from flux_embedded.broker.server import SocketServer
 from flux_engine.formats import fsd
 from flux_engine.formats.levels import LOG_CRIT, LOG_ERR, LOG_INFO
-from flux_engine.kernel import RealClock, Task, VirtualClock, collector
+from flux_engine.kernel import collector
+from flux_engine.kernel.clock import RealClock, VirtualClock
 from flux_engine.kernel.future import Future
 from flux_engine.kernel.handle import Flux
+from flux_engine.kernel.task import Task
 from flux_engine.kernel.watchdog import LONGEST_TURN, Watchdog, place
 from flux_engine.modules.pymodule import print_traceback
 
@@ -51,7 +53,7 @@ class Session:
     """An instance that runs a command, from start to end.
 
     Args:
-        options (StartOptions): its options (see `start`)
+        options: see `start.parse`
 
     Attributes:
         instance (Instance): the instance
@@ -72,6 +74,7 @@ class Session:
         self.h = Flux(self.conductor)
         self.server = None
         self.rundir = None
+        self.keeps_rundir = bool(options.attrs.get("rundir"))  # the user's own
         self.strangers = own_children()
         self.command = None  # the Command that runs now
         self.noted = None  # the first fatal signal: number, and real time
@@ -131,8 +134,7 @@ class Session:
         attrs.define("local-uri", "local://" + os.path.join(self.rundir, "local-0"))
 
     def _remove_rundir(self):
-        given = self.options.rundir_given
-        if self.rundir is None or given or not self.ctx.attrs.is_true("rundir-cleanup"):
+        if self.rundir is None or self.keeps_rundir:
             return
         for _ in range(20):
             shutil.rmtree(self.rundir, ignore_errors=True)

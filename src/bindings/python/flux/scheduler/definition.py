@@ -402,12 +402,23 @@ class Pass:
         """Return the resources to keep for a job that waits for jobs without a limit. If only one
         is in its way, that job's ranks; then ranks that stay free forever, from now or from when
         they suffice; then any. If possible they exclude jobs without a limit that it may not share
-        ranks with."""
-        state, demand, room, now = self.state, job.demands[0], self.room(job), self.now
-        idle = Availability(state.totals)
-        if job.claim is not None:
-            apart = self.demands(job, LAST, inf)[0]
-            demand = apart if idle.room(apart, now, inf)[0] >= apart.count else demand
+        ranks with. Of alternatives, the one that suffices forever from the earliest time is
+        chosen."""
+        state, room, now, idle = (
+            self.state,
+            self.room(job),
+            self.now,
+            Availability(self.state.totals),
+        )
+
+        def fit_idle(demands: list[Demand]) -> list[Demand]:
+            return [one for one in demands if idle.room(one, now, inf)[0] >= one.count]
+
+        def enough(demand: Demand) -> float:
+            return room.first(lambda time: [demand], inf, now, now, False)
+
+        apart = [] if job.claim is None else fit_idle(self.demands(job, LAST, inf))
+        demand = min(apart or fit_idle(list(job.demands)), key=enough)
         endless = [u.where for u in state.running.values() if u.end == inf]
         endless = [where for where in endless if mask(where) & demand.ranks]
         one = endless[0] if len(endless) == 1 else {}
@@ -426,8 +437,7 @@ class Pass:
 
         demand = keep(demand, mask(one))
         last = max([use.end for use in room.uses if use.end < inf], default=now)
-        enough = room.first(lambda time: [demand], inf, now, now, False)
-        for time in (now, min(enough, last)):
+        for time in (now, min(enough(demand), last)):
             demand = keep(demand, room.room(demand, time, inf)[1])
         keep(demand, -1)
         return kept

@@ -208,7 +208,7 @@ class PolicyScheduler(Scheduler):
         self._rule_host = host = RuleHost(
             self, self._host, self._requests, self._passes, self._config, self._checkpoints
         )
-        self._reservations = ReservationRule(host, parse, self._commits, self._errors)
+        self._reservations = ReservationRule(host, parse, self._errors)
         self.add_rule(self._reservations)
         self.wait_limits = WaitLimits(host, self._errors)
         self.add_rule(self.wait_limits)
@@ -428,7 +428,7 @@ class PolicyScheduler(Scheduler):
         end = now + duration if duration > 0 else self.resources.expiration
         admission = self.admission
         if admission.engaged:
-            end = admission.end_of(job.jobid, end) or end
+            end = admission.own_ends.get(job.jobid) or end
             annotations.update(admission.start(job, alloc))
             self.planning.started()
         predicted = None
@@ -534,12 +534,9 @@ class PolicyScheduler(Scheduler):
         is_later = job is not None and end > job.end
         if job is not None:
             job.end = end
-        rules = self.admission.rules if self.admission.engaged else []
-        told = [
-            rule.extended(jobid, expiration) for rule in rules
-        ]  # all of them, whichever updates the pool
-        if not any(told):
-            super()._end_moved(jobid, expiration)
+        super()._end_moved(jobid, expiration)
+        if self.admission.engaged:
+            self.admission.tell(AdmissionRule.extended, jobid, expiration)
         if is_later:
             self.decision.extended()
 

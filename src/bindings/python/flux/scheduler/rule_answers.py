@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Iterator
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from flux.resource.pool.masks import quote
@@ -69,11 +68,9 @@ ANSWERS: dict[str, Answer] = {
         "what the pool has allocated, or None",
         lambda one: isinstance(one, (ResourcePool, ResourcePoolImplementation, type(None))),
     ),
-    "kept_jobs": Answer("job ids", lambda one: type(one) is int, lambda *args: (), parts=True),
     "second_look": Answer(_DEFERRAL, _is_deferral),
     "taken_back": _TOLD,
     "keeps_promise": _FLAG,
-    "promise_stays": _FLAG,
     "why": Answer(
         "text or None", lambda one: isinstance(one, (str, type(None))), lambda *args: None
     ),
@@ -86,16 +83,11 @@ ANSWERS: dict[str, Answer] = {
     "wants_attributes": _FLAG,
     "hello": _TOLD,
     "free": _TOLD,
-    "extended": _FLAG,
+    "extended": _TOLD,
     "ready": _TOLD,
     "config_changed": _TOLD,
     "ranks_changed": _TOLD,
     "enter_plan": _TOLD,
-    "end_of": Answer(
-        "seconds since the epoch",
-        lambda one: type(one) in (int, float) and isfinite(one),
-        lambda jobid, end: end,
-    ),
     "facts": Answer("a dict that JSON can have", _is_json(dict), lambda *args: {}),
     "stats": Answer("a dict of lists", lambda value: isinstance(value, dict), lambda *args: {}),
     # of a TableRule

@@ -35,7 +35,6 @@ def signature_of(request: Any, marks: Any) -> Any:
     limits.
 
     Args:
-        request: the job's resource request
         marks: the parts added by admission rules, or None
     """
     shape = getattr(request, "shape", None)
@@ -168,7 +167,6 @@ class RuleHost:
         they return together.
 
         Args:
-            rule (AdmissionRule): the rule
             key: the key of the jobs' deferrals (`Deferral.key`)
             most (int): maximum number per signature for which there can be room: that number
                 returns at once if jobs start in strict order

@@ -142,6 +142,8 @@ class JobIngest(Service):
 
     @request("submit", guest=True, form=FORM)
     def submit(self, msg):
+        if self.ctx.kvs is None:
+            raise OSError(errno.ENOSYS, "there is no KVS")
         job = Submission()
         job.msg = msg
         body = msg.body
@@ -216,14 +218,7 @@ class JobIngest(Service):
             ops.append(
                 ["put", where + ".eventlog", eventlog.encode(job.t_submit, "submit", context)]
             )
-        self.rpc("kvs.commit", {"ops": ops}).then(self._committed, batch)
-
-    def _committed(self, future, batch):
-        try:
-            future.body  # noqa: B018  raises if the commit failed
-        except OSError as exc:
-            self._fail(batch, exc.errno, f"error committing job to the KVS: {exc.strerror}")
-            return
+        self.ctx.kvs.commit(ops)
         jobs = [
             {
                 "id": job.id,
@@ -242,7 +237,8 @@ class JobIngest(Service):
             errors = dict(future.body["errors"])
         except OSError as exc:
             self._remove(batch)
-            self._fail(batch, exc.errno, exc.strerror)
+            for job in batch:
+                self.respond_error(job.msg, exc.errno, exc.strerror)
             return
         for job in batch:
             if job.id in errors:
@@ -252,18 +248,6 @@ class JobIngest(Service):
         if errors:
             self._remove([job for job in batch if job.id in errors])
 
-    def _fail(self, batch, errnum, text):
-        for job in batch:
-            self.respond_error(job.msg, errnum, text)
-
     def _remove(self, jobs):
         """Remove the stored data of refused jobs."""
-        ops = [["unlink", jobid.kvs_dir(job.id)] for job in jobs]
-
-        def removed(future):
-            try:
-                future.get()
-            except OSError as exc:
-                self.log(LOG_ERR, f"data of refused jobs stays in the KVS: {exc.strerror}")
-
-        self.rpc("kvs.commit", {"ops": ops}).then(removed)
+        self.ctx.kvs.commit([["unlink", jobid.kvs_dir(job.id)] for job in jobs])

@@ -3,6 +3,7 @@
 
 import errno
 
+from flux_embedded.services.job_list.attributes import name_of
 from flux_engine.formats import states
 from flux_engine.formats.form import check
 from flux_engine.formats.quote import quote
@@ -21,7 +22,7 @@ def compile_constraint(constraint, parents):
         parents (dict): name of a virtual queue -> that of its parent: a query for the parent matches the jobs of both
 
     Returns:
-        (predicate of an `Entry`, mask of the states that can match)
+        (predicate of a `Job`, mask of the states that can match)
 
     Raises:
         OSError: EPROTO, with the error
@@ -84,7 +85,7 @@ def _userid(values):
 
 def _name(values):
     check(values, [str], "name")
-    return (lambda job: job.name in values), EVERY_STATE
+    return (lambda job: name_of(job) in values), EVERY_STATE
 
 
 def _queue(values, parents):

@@ -37,7 +37,6 @@ class Resource(Service):
         self.state = ResourceState(ctx.kernel.size)
         self.acquired = ctx.acquired = AcquireStream(self)
         self.shrinks = True  # a rank that goes offline is gone for good
-        self.has_kvs = "kvs" in ctx.kernel.services
 
     # -- start ---------------------------------------------------------------------------------
 
@@ -82,25 +81,14 @@ class Resource(Service):
         return text
 
     def _lookup(self, key):
-        if not self.has_kvs:
-            return None
-        try:
-            return self.rpc("kvs.lookup", {"key": key}).body["value"]
-        except FileNotFoundError:
-            return None
+        return self.ctx.kvs.find(key) if self.ctx.kvs else None
 
     def _record(self, name, context, ops=()):
         """Put an event into the eventlog, after other operations on the KVS."""
-        if self.has_kvs:
+        if self.ctx.kvs:
             line = eventlog.encode(self.now(), name, context)
             ops = [*ops, ["append", "resource.eventlog", line]]
-            self.rpc("kvs.commit", {"ops": ops}).then(self._stored)
-
-    def _stored(self, future):
-        try:
-            future.get()
-        except OSError as exc:
-            self.log(LOG_ERR, f"resource.eventlog: {exc.strerror}")
+            self.ctx.kvs.commit(ops)
 
     def _replay(self, event):
         """Restore a drain from the eventlog of a former run of the service."""

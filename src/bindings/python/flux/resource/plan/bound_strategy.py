@@ -375,22 +375,32 @@ class BoundStrategy(Strategy):
 
     def _soonest(self, request: ResourceRequest) -> list[tuple[int, Amounts]] | None:
         """Return the ``(rank, amounts)`` to keep for a job whose possible start is unknown; None if
-        it does not fit on the ranks that are up even when they are idle.
-
-        If a single job without an end is in its way, its ranks come first: less is then kept of the
-        ranks free now. Next come ranks that stay free forever, from now or from the time at which
-        they suffice (or the last end), then any.
+        it does not fit on the ranks that are up even when they are idle. Of areas, the one that
+        suffices forever from the earliest time is chosen.
         """
         pool, shape, room, now = self._pool, request.shape, self._ranks.room, self._pool.clock()
-        if not pool.countable(shape):
+        areas = self._ranks.areas(shape)
+        if not areas:
             all_free, up = unused(self._ranks.inventory), pool.eligible(shape.match)
             for eligible in (up & ~room.booked(-inf, inf), up):
                 placed = pool.place_request(request, all_free, eligible)
                 if placed is not None:
                     return self._ranks.all_of(selected_ranks(placed[0]))
             return None
-        matching = pool.match_mask(request) & pool.eligible(shape.match)
-        demand = self._ranks.demand_on(shape, matching)
+        if len(areas) > 1:
+            areas = sorted(areas, key=lambda area: room.earliest(area, inf, now, now, False))
+        found = (self._soonest_in(area, now) for area in areas)
+        return next((kept for kept in found if kept is not None), None)
+
+    def _soonest_in(self, demand: Demand, now: float) -> list[tuple[int, Amounts]] | None:
+        """Return the ``(rank, amounts)`` to keep in an area; None if it does not suffice even when
+        it is idle.
+
+        If a single job without an end is in its way, its ranks come first: less is then kept of the
+        ranks free now. Next come ranks that stay free forever, from now or from the time at which
+        they suffice (or the last end), then any.
+        """
+        room = self._ranks.room
         kept: list[tuple[int, Amounts]] = []
 
         def keep(ranks: int) -> None:
@@ -406,7 +416,7 @@ class BoundStrategy(Strategy):
             demand = demand._replace(ranks=demand.ranks & ~chosen)
 
         keep(self._ranks.ranks_of_endless(demand.ranks))
-        ends = [end for end, _ in pool.jobs_by_end()[-1:]]
+        ends = [end for end, _ in self._pool.jobs_by_end()[-1:]]
         ends += [one.end for one in self.promises.values() if one.end < inf]
         enough = room.earliest(demand, inf, now, now, False) if demand.count else now
         keep(room.room(demand, now, inf)[1])

@@ -395,10 +395,10 @@ class Plan:
             needs_more = True
             request = claims.promised[jobid]  # the promise itself is limited to open ranks
             assert request.claimant is not None, "the others are not kept there"
-            closed = claims.closed(
-                request.claimant, max(promise.start, now), promise.end, strategy.promises, jobid
-            )
-            if (promise.ranks or 0) & closed:
+            start, on = max(promise.start, now), promise.ranks or 0
+            if on & claims.closed(
+                request.claimant, start, promise.end, strategy.promises, jobid, on
+            ):
                 raise InsufficientResources(lambda: _broken_promise(jobid))
         if promise.start <= now:
             return promise.start
@@ -436,14 +436,15 @@ class Plan:
 
     def _advance_anew(self, jobid: int, promise: Promise, request: ResourceRequest) -> float:
         """Advance a promise of more than resources that is not due yet; as ``advance()``."""
-        if not self.is_counted:
-            now, tokens = self._pool.clock(), self.tokens
-            end, wanted = now + length_of(request), request.tokens or {}
-            has_tokens = tokens is None or tokens.fits(wanted, now, end, now, jobid)
+        if self.is_counted:
+            self.cancel(jobid)
+            when = self.earliest(request)
+        else:  # promises on ranks move only to now
+            when, tokens = self._pool.clock(), self.tokens
+            end, wanted = when + length_of(request), request.tokens or {}
+            has_tokens = tokens is None or tokens.fits(wanted, when, end, when, jobid)
             if not has_tokens or not self.fits(request, jobid=jobid):
-                return promise.start  # promises on ranks move only to now
-        self.cancel(jobid)
-        when = self.earliest(request)
+                return promise.start
         start = promise.start if when is None else min(when, promise.start)
         self.reserve(jobid, request, start)
         return start

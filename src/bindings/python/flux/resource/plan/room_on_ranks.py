@@ -15,7 +15,7 @@ from flux.resource.plan import compiled
 from flux.resource.plan.availability import Demand
 from flux.resource.plan.plain_availability import PlainAvailability
 from flux.resource.plan.promise import length_of
-from flux.resource.plan.room_counts import RoomCounts, free_ranks
+from flux.resource.plan.room_counts import RoomCounts
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import members, popcount, take
 from flux.resource.pool.remembered import Remembered
@@ -160,7 +160,7 @@ class RoomOnRanks:
             self._free_areas.clear()
         areas = self._free_areas.get(shape)
         if areas is None:
-            free = free_ranks(self._pool, shape)
+            free = self.counts.ranks(shape)
             areas = [demand._replace(ranks=demand.ranks & free) for demand in self.areas(shape)]
             self._free_areas[shape] = areas
         return areas

@@ -85,7 +85,7 @@ class BackfillInOrder(Backfilling):
     def groups_with_room(self) -> list[JobGroup] | None:
         # A rule that defers jobs that do not fit must be asked about each.
         rooms = self.backlog.rooms
-        return None if rooms is None or self.policy.admission.keeps_resources else rooms.with_room()
+        return None if rooms is None or self.policy.admission.kept_for else rooms.with_room()
 
     def may_be_promised(self, job: PendingJob) -> bool:
         """Whether fewer than `Backfill.promises_limit` jobs ahead have a promise for ranks that
@@ -174,8 +174,8 @@ class BackfillInOrder(Backfilling):
         if (
             when is None
             or when <= self.policy.now()
-            or not admission.pins_promises
-            or not admission.promise_stays(job)
+            or not admission.pins
+            or not admission.pins.stays(job)
         ):
             return False
         self.show_promise(job, when)
@@ -190,7 +190,7 @@ class BackfillInOrder(Backfilling):
         promises, backlog, admission = self.promises, self.backlog, self.policy.admission
         if promises.open_ids or len(promises) < MIN_IN_A_ROW or backlog.has_apart:
             return
-        if admission.engaged and admission.pins_promises:
+        if admission.engaged and admission.pins:
             return  # each is checked at its turn
         looked, moved, first = promises.advance_following(job, backlog.first_behind(job))
         # A promise bound to ranks costs a look even if it stays.
@@ -282,10 +282,9 @@ class BackfillInOrder(Backfilling):
             self.released()  # resources kept from now on may let others start
 
     def plan_anew_from(self, job: PendingJob) -> None:
-        """Drop the promises of a job and of all behind it; each is made again in its turn. With
-        rules, jobs on other ranks may also compete, as for licences."""
-        engaged = self.policy.admission.engaged
-        for other in self.promises.after(job) if engaged else self.promised_after(job):
+        """Drop the promises of a job and of those behind it that compete with it; each is made
+        again in its turn."""
+        for other in self.promised_after(job):
             self.promises.drop(other)
             self.backlog.again(other)
         self.promises.drop(job)

@@ -240,9 +240,7 @@ class Player:
     def _end_of(self, jobid: int) -> float:
         """Return the end of a job in seconds since the epoch; infinite: unknown."""
         job = self._policy.running[jobid]
-        end = (
-            self._policy.admission.end_of(jobid, job.end if job.end < math.inf else 0.0) or math.inf
-        )
+        end = self._policy.admission.own_ends.get(jobid, job.end) or math.inf
         if self._draws is not None:
             elapsed = max(0.0, self._began_at - job.start)
             end = min(end, job.start + self._draws.run_of(job, elapsed))

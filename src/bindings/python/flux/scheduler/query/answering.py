@@ -51,20 +51,14 @@ class Caller:
     others' the parts in `flux.scheduler.disclosure`.
 
     Args:
-        msg (Message): the request
         private: whether guests do not even learn the number of others' jobs
             (``access.private-mode``)
-
-    Attributes:
-        userid (int): the user
-        sees_all (bool): whether the caller sees others' jobs in full
-        private (bool): as given; false if the caller sees all
     """
 
     def __init__(self, msg: Any, private: bool = False) -> None:
-        self.userid = msg.userid
-        self.sees_all = sees_all(msg)
-        self.private = private and not self.sees_all
+        self.userid = msg.userid  # the user
+        self.sees_all = sees_all(msg)  # whether the caller sees others' jobs in full
+        self.private = private and not self.sees_all  # as given; false if the caller sees all
 
     def may_see(self, userid: int | None) -> bool:
         """Whether this user's jobs may be shown by name."""
@@ -92,7 +86,6 @@ def read(payload: Any, **known: Any) -> dict[str, Any]:
     """Return the payload of a query, with defaults.
 
     Args:
-        payload: None or an object
         **known: valid keys and their defaults
 
     Raises:
@@ -110,11 +103,8 @@ def read(payload: Any, **known: Any) -> dict[str, Any]:
 
 
 def read_horizon(value: Any) -> float:
-    """Parse a horizon, in seconds.
-
-    Raises:
-        ValueError: the value is not a number of seconds from 1 to a year
-    """
+    """Parse a horizon, in seconds. Raises ValueError if the value is not a number of seconds from 1
+    to a year."""
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))
@@ -130,7 +120,6 @@ class Entries:
     """A long list in an answer: each entry is encoded when it is added, not all at the end.
 
     Args:
-        caller (Caller): the client
         path (str): path of the list, as in `flux.scheduler.disclosure.FIELDS`
     """
 
@@ -164,8 +153,6 @@ class Answering:
     soon.
 
     Args:
-        handle: the Flux handle
-        stopwatch: returns seconds of real time
         config (InstanceConfig): determines whether guests may see others' jobs
         reading_s (float): `READING_S`; 0 in virtual time, since queries take none there
     """
@@ -203,7 +190,6 @@ class Answering:
         """Answer a request in a later turn.
 
         Args:
-            msg (Message): the request
             question: makes the answer from payload and caller
             limits (SizeLimits): limits on the payload; None: it is already parsed
             serve: calls a function, and answers the request with an error if it raises
@@ -258,11 +244,8 @@ class Answering:
         """Work on an answer in later turns.
 
         Args:
-            steps (generator): returns the answer
             done: called with the encoded answer
             failed: called with the exception of a step
-            userid: the caller's user
-            msg (Message): the request
         """
         weight = 1 if msg is None else 1 + payload_size(msg) // BYTES_OF_ONE
         self._count += weight
@@ -359,8 +342,6 @@ class _Question:
 
     Attributes:
         steps, done, failed, userid, msg: arguments of `Answering.begin`
-        weight (int): its weight in the limits
-        is_over (bool): whether it is answered, or dropped
     """
 
     steps: Steps
@@ -368,5 +349,5 @@ class _Question:
     failed: Callable[[Exception], None]
     userid: int
     msg: Any
-    weight: int
-    is_over: bool = False
+    weight: int  # its weight in the limits
+    is_over: bool = False  # whether it is answered, or dropped

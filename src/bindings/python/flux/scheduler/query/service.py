@@ -41,11 +41,7 @@ NOW_S = 0.001
 
 
 class QueryService:
-    """Answers queries about a scheduler's jobs and plan.
-
-    Args:
-        source (QuerySource): the scheduler
-    """
+    """Answers queries about a scheduler's jobs and plan."""
 
     def __init__(self, source: QuerySource) -> None:
         self._source = source
@@ -63,7 +59,6 @@ class QueryService:
 
         Args:
             payload: ``{"id": N}`` or ``{"all": true}``
-            caller (Caller): the client
 
         Returns:
             dict: ``jobs``: for one job the results of `PendingReason.explain` and
@@ -116,7 +111,6 @@ class QueryService:
         Args:
             payload: ``{"jobspec": {...}}`` (RFC 14), optionally ``"priority": N``; default: that of
                 a new job, see `Player.newcomer`
-            caller (Caller): the client
 
         Returns:
             dict: ``verdict`` ("now", "later", "unknown", "never"), ``start``, ``reason``;
@@ -181,7 +175,6 @@ class QueryService:
 
         Args:
             payload: ``{"horizon": seconds}`` (default 8 hours)
-            caller (Caller): the client; unused
 
         Returns:
             dict: ``until``; ``kinds``, objects with ``kind``, ``total`` and ``steps``, pairs of a
@@ -293,7 +286,6 @@ class QueryService:
         """Return figures for a live view and for monitoring; jobs are named only in promises.
 
         Args:
-            payload: null or ``{}``
             caller (Caller): a client that sees all
         """
         read(payload)

@@ -131,7 +131,6 @@ class Reservation:
         """Whether a job that names this reservation belongs to its group.
 
         Args:
-            asker (Asker): the job's properties
             queue_names (QueueNames): resolves queue names: a parent's name includes its virtual
                 queues
         """
@@ -187,7 +186,6 @@ class Reservation:
         """Return a jobspec (RFC 14) that requests a window's resources.
 
         Args:
-            nodes: number of whole nodes
             duration: seconds; 0: no end
             ranks: only these ranks (an idset); None: all that meet its constraint
         """
@@ -228,7 +226,6 @@ class Reservation:
             entry: an object with the keys of `to_dict`; times may be texts as for
                 `times.parse_time` and `times.parse_duration`, users may be names, and a single
                 user, queue or bank need not be a list
-            now: the current time, seconds since the epoch
 
         Raises:
             ValueError: a key is missing, unknown, or conflicts with another; the text names it
@@ -302,11 +299,8 @@ class Reservation:
 
 def _quoted(value: object) -> object:
     """Return `value`, unless it is an unquoted TOML date: the broker passes that as
-    ``{"iso-8601-ts": TEXT}``, without its offset from UTC.
-
-    Raises:
-        ValueError: it is an unquoted date
-    """
+    ``{"iso-8601-ts": TEXT}``, without its offset from UTC. Raises ValueError if it is an unquoted
+    date."""
     if isinstance(value, Mapping) and set(value) == {"iso-8601-ts"}:
         text = str(value["iso-8601-ts"]).rstrip("Z")
         raise ValueError(

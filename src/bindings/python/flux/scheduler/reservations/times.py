@@ -69,7 +69,6 @@ def duration_text(seconds: float, most: int | None = None) -> str:
     """Format a duration as users do: ``1h``, ``1h30m``, ``5s``, ``0.5s``.
 
     Args:
-        seconds: 0 or more
         most: maximum number of units, rounded down; None: all
     """
     if most is not None and 0 < seconds < 1:
@@ -112,11 +111,8 @@ def local_zone_name() -> str:
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """Return the time zone of an IANA name such as ``Europe/Berlin``.
-
-    Raises:
-        ValueError: there is no such zone, or this Python has no zone files at all
-    """
+    """Return the time zone of an IANA name such as ``Europe/Berlin``. Raises ValueError if there is
+    no such zone, or this Python has no zone files at all."""
     if not isinstance(name, str) or not name:
         raise ValueError(f"time zone {name!r} is invalid: expected a name such as Europe/Berlin")
     if ZoneInfo is None:
@@ -147,7 +143,6 @@ def parse_time(text: object, now: float, zone: str = "UTC") -> float:
         text: ``now``; ``+2h``: relative to now; ``08:00``: the next such time; ``tomorrow 08:00``,
             ``tuesday 08:00``: on that day; ``2026-12-01``, ``2026-12-01T08:00``, optionally with
             seconds and with an offset or Z; a number: seconds since the epoch
-        now: the current time, seconds since the epoch
         zone: zone of times without an offset
 
     Returns:
@@ -264,10 +259,6 @@ class Recurrence:
 
     def next_end_after(self, when: float, duration: float) -> tuple[int, float] | None:
         """Return the first occurrence that is not over at `when`.
-
-        Args:
-            when: seconds since the epoch
-            duration: duration of each occurrence, seconds
 
         Returns:
             index and start, or None after the last.  O(1)

@@ -35,11 +35,8 @@ class Fields:
         return ValueError(f"{self._path}{key}={value!r}: expected {expected}")
 
     def choice(self, key: str, choices: Iterable[str], default: str | None = None) -> str:
-        """Return one of some words; required unless there is a default.
-
-        Raises:
-            ValueError: it is another word, or missing
-        """
+        """Return one of some words; required unless there is a default. Raises ValueError if it is
+        another word, or missing."""
         value = self._left.pop(key, default)
         choices = list(choices)
         if not isinstance(value, str) or value not in choices:
@@ -129,10 +126,6 @@ class Fields:
         return left
 
     def end(self) -> None:
-        """Check that no key is left.
-
-        Raises:
-            ValueError: a key is left
-        """
+        """Check that no key is left. Raises ValueError if a key is left."""
         for key in self._left:
             raise ValueError(f"{self._path}{key}: unknown key")

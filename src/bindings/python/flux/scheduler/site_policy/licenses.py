@@ -66,15 +66,10 @@ MAX_DIGITS = 15
 
 
 class Reading(NamedTuple):
-    """The contents of a file.
+    """The contents of a file."""
 
-    Attributes:
-        counts: name of a licence -> number used elsewhere
-        changed: the file's modification time, seconds since the epoch
-    """
-
-    counts: dict[str, int]
-    changed: float
+    counts: dict[str, int]  # name of a licence -> number used elsewhere
+    changed: float  # the file's modification time, seconds since the epoch
 
 
 def read_file(path: str) -> Reading:
@@ -109,23 +104,14 @@ def read_file(path: str) -> Reading:
 
 
 class License(NamedTuple):
-    """A licence, as in the table.
+    """A licence, as in the table."""
 
-    Attributes:
-        total (int): number owned by the site
-        reserved (int): number of these kept from the jobs of this instance
-        plan (bool): whether it is a dimension of the plan
-        elsewhere (str or None): path of a file with the number used elsewhere
-        every (float): seconds between readings of it
-        max_age (float): age in seconds at which its number is stale
-    """
-
-    total: int
-    reserved: int = 0
-    plan: bool = False
-    elsewhere: str | None = None
-    every: float = 0.0
-    max_age: float = 0.0
+    total: int  # number owned by the site
+    reserved: int = 0  # number of these kept from the jobs of this instance
+    plan: bool = False  # whether it is a dimension of the plan
+    elsewhere: str | None = None  # path of a file with the number used elsewhere
+    every: float = 0.0  # seconds between readings of it
+    max_age: float = 0.0  # age in seconds at which its number is stale
 
     @property
     def usable(self) -> int:
@@ -134,11 +120,8 @@ class License(NamedTuple):
 
 
 def read_license(key: str, value: Any) -> License:
-    """Parse an entry of ``[licenses]``: a number, or a table with ``total``.
-
-    Raises:
-        ValueError: the entry is invalid; the text begins with the key
-    """
+    """Parse an entry of ``[licenses]``: a number, or a table with ``total``. Raises ValueError if
+    the entry is invalid; the text begins with the key."""
     if not isinstance(value, dict):
         if type(value) is not int or value < 0:
             raise ValueError(
@@ -168,11 +151,7 @@ def read_license(key: str, value: Any) -> License:
 
 def asked_for(attributes: SystemAttributes) -> dict[str, int]:
     """Return the licences that a job requests, {name: number}. They are user input, so they are
-    checked.
-
-    Raises:
-        ValueError: the value is not a table of positive numbers
-    """
+    checked. Raises ValueError if the value is not a table of positive numbers."""
     asked = attributes.get("licenses", {})
     if not isinstance(asked, dict):
         raise ValueError(f"licenses={asked!r}: expected licenses.NAME=NUMBER")

@@ -45,33 +45,20 @@ JOBS = DIMENSIONS.index("jobs")
 
 
 class Limit(NamedTuple):
-    """A limit, as in its table.
-
-    Attributes:
-        name (str): name of the limit
-        scope (Scope): the jobs that it applies to
-        most (tuple): maximum per dimension; None: unlimited
-        soft (bool): whether jobs over it go behind all others, but may run
-        deny (bool): whether a job that alone exceeds it is denied
-        strict (bool): whether later jobs of a key must leave the needs of the first waiting one
-        bounds (tuple): (index in `DIMENSIONS`, maximum) of limited dimensions
-    """
+    """A limit, as in its table."""
 
     name: str
-    scope: Scope
-    most: tuple[int | None, ...]
-    soft: bool
-    deny: bool
-    strict: bool
-    bounds: tuple[tuple[int, int], ...]
+    scope: Scope  # the jobs that it applies to
+    most: tuple[int | None, ...]  # maximum per dimension; None: unlimited
+    soft: bool  # whether jobs over it go behind all others, but may run
+    deny: bool  # whether a job that alone exceeds it is denied
+    strict: bool  # whether later jobs of a key must leave the needs of the first waiting one
+    bounds: tuple[tuple[int, int], ...]  # (index in `DIMENSIONS`, maximum) of limited dimensions
 
 
 def read_limit(key: str, value: Any) -> Limit:
-    """Read the table of one limit.
-
-    Raises:
-        ValueError: the entry is invalid; the text begins with the key
-    """
+    """Read the table of one limit. Raises ValueError if the entry is invalid; the text begins with
+    the key."""
     table = Fields(value)
     scope, most = read_scope(table, Fields.whole, DIMENSIONS, "{nodes=64}")
     limit = Limit(
@@ -93,14 +80,9 @@ class LimitUse(Use):
     """The use of a limit by the jobs of one key.
 
     Attributes:
-        ranks (RankCounts): the jobs' ranks
-        used (list): the jobs' holdings, per dimension
         waiting (dict): key of a deferral -> the uses in which these waiting jobs count; the key has
             these and their minimum amount
-        pending (list): minimum of all pending jobs of the key together
-        head (PendingJob or None): the first job waiting for the limit, if it is strict
         certain (dict): id -> pending job with a promise that this limit is certain to allow
-        demoted (set): ids of pending jobs over a soft limit
     """
 
     __slots__ = ("certain", "demoted", "head", "pending", "ranks", "used")
@@ -109,11 +91,11 @@ class LimitUse(Use):
 
     def __init__(self, limit: Limit, key: tuple[Any, ...]) -> None:
         super().__init__(limit, key)
-        self.ranks = RankCounts()
-        self.used = [0, 0, 0, 0]
-        self.pending = [0, 0, 0, 0]
-        self.head: PendingJob | None = None
-        self.demoted: set[int] = set()
+        self.ranks = RankCounts()  # the jobs' ranks
+        self.used = [0, 0, 0, 0]  # the jobs' holdings, per dimension
+        self.pending = [0, 0, 0, 0]  # minimum of all pending jobs of the key together
+        self.head: PendingJob | None = None  # the first job waiting for the limit, if it is strict
+        self.demoted: set[int] = set()  # ids of pending jobs over a soft limit
         self.certain: dict[int, PendingJob] = {}
 
     @property
@@ -166,7 +148,6 @@ class Limited(Counted):
 
     Attributes:
         asked: its request; `now` is the minimum that it takes with the present ranks
-        seen (int): number of the last change of ranks included in `now`
     """
 
     __slots__ = ("asked", "now", "seen")
@@ -177,7 +158,7 @@ class Limited(Counted):
         super().__init__(uses, userid)
         self.least = self.now = Amount()
         self.asked: Any = None
-        self.seen = -1
+        self.seen = -1  # number of the last change of ranks included in `now`
 
 
 class LimitRule(CountingRule):

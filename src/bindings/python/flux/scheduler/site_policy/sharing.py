@@ -55,31 +55,19 @@ RETRIED = 4
 
 
 class Sharing(NamedTuple):
-    """A rule, as in its table.
+    """A rule, as in its table."""
 
-    Attributes:
-        mode (str): one of `MODES`
-        queues (tuple): applies to jobs of these queues; empty: of any
-        properties (tuple): applies on nodes with one of these properties; empty: on any
-    """
-
-    mode: str
-    queues: tuple[str, ...]
-    properties: tuple[str, ...]
+    mode: str  # one of `MODES`
+    queues: tuple[str, ...]  # applies to jobs of these queues; empty: of any
+    properties: tuple[str, ...]  # applies on nodes with one of these properties; empty: on any
 
 
 class Sharer(NamedTuple):
-    """The properties of a job that determine the others with which it may share nodes.
+    """The properties of a job that determine the others with which it may share nodes."""
 
-    Attributes:
-        queue (str or None): its queue
-        whole (int): mask of the ranks that it gets only as whole nodes
-        claimant (Claimant): its key and the ranks that it claims, per mode in `CLAIMING`
-    """
-
-    queue: str | None
-    whole: int
-    claimant: Claimant
+    queue: str | None  # its queue
+    whole: int  # mask of the ranks that it gets only as whole nodes
+    claimant: Claimant  # its key and the ranks that it claims, per mode in `CLAIMING`
 
 
 def whole_nodes(shape: Shape, pool: ResourcePool, ranks: int) -> Shape:
@@ -87,7 +75,6 @@ def whole_nodes(shape: Shape, pool: ResourcePool, ranks: int) -> Shape:
 
     Args:
         shape (Shape): slots of cores, or of containers such as sockets
-        pool (ResourcePool): the pool
         ranks (int): mask of the usable ranks
     """
     if shape.exclusive:
@@ -229,7 +216,6 @@ class SharingRule(TableRule):
         whole nodes.
 
         Args:
-            request: the job's request
             whole (int): mask of the ranks that jobs of its queue get only as whole nodes
         """
         if not whole:
@@ -262,7 +248,7 @@ class SharingRule(TableRule):
 
     def enter_plan(self, plan: Plan | None) -> None:
         if plan is not None and self._claiming:
-            plan.claims = ClaimPlan(self._claims, plan.pool)
+            plan.claims = ClaimPlan(self._claims, self.host.resources)
 
     def _forbidden_ranks(self, sharer: Sharer) -> int:
         """Return the mask of ranks that a job may not use: those claimed by other keys, and those

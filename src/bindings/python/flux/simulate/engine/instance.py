@@ -20,7 +20,7 @@ from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.instance import Instance
 from flux_engine.formats import states
 from flux_engine.formats.levels import LOG_ERR, LOG_WARNING
-from flux_engine.kernel import VirtualClock
+from flux_engine.kernel.clock import VirtualClock
 from flux_engine.kernel.handle import RPC_STREAMING
 from flux_engine.kernel.kernel import Kernel
 from flux_engine.kernel.message import OWNER

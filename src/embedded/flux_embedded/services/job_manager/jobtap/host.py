@@ -66,6 +66,7 @@ class Builtin(Plugin):
     Attributes:
         jobs (Jobs): all jobs
         queues (Queues): the queues
+        kvs (Tree): the key-value store
     """
 
     _check_event = staticmethod(validation.event)
@@ -74,6 +75,7 @@ class Builtin(Plugin):
         super().__init__(host, name, "builtin", {}, handle=host.service.h)
         self.jobs = host.jobs
         self.queues = host.queues
+        self.kvs = host.service.ctx.kvs
 
 
 class State:

@@ -11,6 +11,7 @@ from flux.scheduler.host import name_of
 from flux.scheduler.messages import ID_MAX
 from flux.scheduler.query.answering import Caller, Steps, read
 from flux.scheduler.site_policy.preemption.record import jobs_of_classes
+from flux.scheduler.site_policy.preemption.state import Part
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
@@ -21,24 +22,14 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.victims import Choice, Chooser
 
 
-class PreemptionAnswers:
-    """Answers queries about preemption.
-
-    Args:
-        state (PreemptionState): the shared state
-        takers (Takers): the pending jobs
-        chooser (Chooser): chooses victims
-        borrowed (BorrowedTime): the jobs in promised time
-    """
+class PreemptionAnswers(Part):
+    """Answers queries about preemption."""
 
     def __init__(
         self, state: PreemptionState, takers: Takers, chooser: Chooser, borrowed: BorrowedTime
     ) -> None:
-        self._host, self._classes = state.host, state.classes
-        self._record, self._counts = state.record, state.counts
-        self._takers = takers
-        self._chooser = chooser
-        self._borrowed = borrowed
+        super().__init__(state)
+        self._takers, self._chooser, self._borrowed = takers, chooser, borrowed
 
     def _choice(self, job: PendingJob) -> Choice | None:
         terms = self._takers.terms_of(job.jobid)

@@ -44,6 +44,7 @@ from flux.scheduler.site_policy.preemption.record import (
     as_end,
     rests_of,
 )
+from flux.scheduler.site_policy.preemption.state import Part
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -67,21 +68,12 @@ KEPT_S = 60.0
 ELSEWHERE_AFTER_S = 0.5
 
 
-class BorrowedTime:
-    """The jobs that run in time promised to others.
-
-    Args:
-        state (PreemptionState): the shared state
-        messenger (Messenger): warns borrowers, and ends them
-        takers (Takers): the pending jobs
-    """
+class BorrowedTime(Part):
+    """The jobs that run in time promised to others."""
 
     def __init__(self, state: PreemptionState, messenger: Messenger, takers: Takers) -> None:
-        self._host, self._classes, self._running = state.host, state.classes, state.running
-        self._placeholders, self._counts = state.placeholders, state.counts
-        self._record = state.record
-        self._messenger = messenger
-        self._takers = takers
+        super().__init__(state)
+        self._messenger, self._takers = messenger, takers
         #: id -> job with a tentative allocation that has not started
         self._offered: dict[int, Borrower] = {}
         #: id of a pending job -> borrowers of its time that were ended and have freed all resources
@@ -403,19 +395,16 @@ class BorrowedTime:
 
         return keep_again
 
-    def extended(self, jobid: int, expiration: float) -> bool:
-        """Set a running job's new end (seconds since the epoch; 0: none). Return whether it is
-        handled here: a borrower's end in the pool remains the start of the promised time."""
+    def extended(self, jobid: int, expiration: float) -> None:
+        """Set a running job's new end (seconds since the epoch; 0: none). A borrower's end in the
+        pool remains the start of the promised time."""
         borrower = self.borrowers.get(jobid)
-        if borrower is None:
-            return False
-        borrower.limit = expiration or inf
-        if borrower.limit > borrower.until:
-            # another rule may have updated the pool
-            self._host.resources.update_expiration(jobid, borrower.until)
-            return True
-        self._over(borrower)
-        return False
+        if borrower is not None:
+            borrower.limit = expiration or inf
+            if borrower.limit > borrower.until:
+                self._host.resources.update_expiration(jobid, borrower.until)
+            else:
+                self._over(borrower)
 
     def gone(self, taker: int) -> None:
         """Handle a pending job that will not start."""
@@ -433,11 +422,8 @@ class BorrowedTime:
 
     def start_taker(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         """Start a job on the resources of the borrowers that were ended for it: otherwise they
-        would have been ended for nothing. Return None if it is to start like others.
-
-        Raises:
-            InsufficientResources: it is to wait for jobs that are ending on the same ranks
-        """
+        would have been ended for nothing. Return None if it is to start like others. Raises
+        InsufficientResources if it is to wait for jobs that are ending on the same ranks."""
         gone = self._gone.get(job.jobid)
         if gone is None:
             return None
@@ -521,11 +507,12 @@ class BorrowedTime:
         self._next_step(borrower)
         self._store(borrower)
 
-    def stays(self, job: PendingJob, plan: Plan) -> bool:
+    def stays(self, job: PendingJob) -> bool:
         """Whether the promise to a job keeps its time, since it needs its borrowers' resources. If
         not, they run to their limits."""
-        borrowers = self.of(job.jobid)
-        if not borrowers:
+        self.review()
+        plan, borrowers = self._host.planning.current(), self.of(job.jobid)
+        if plan is None or not borrowers:
             return False
         if job.jobid in plan.stale():
             return False  # it cannot keep its time

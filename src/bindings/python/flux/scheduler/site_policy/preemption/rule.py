@@ -74,14 +74,9 @@ COME_BACK_S = 5.0
 class PreemptionRule(TableRule):
     """Ends running jobs for pending ones, by the table ``[preemption]``.
 
-    Args:
-        host (RuleHost): the scheduler
-        errors (ErrorReporter): logs errors
-
     Attributes:
         classes (Classes): the classes in force
         borrowed (BorrowedTime): the jobs in time promised to others
-        answers (PreemptionAnswers): answers queries
     """
 
     name = "preemption"
@@ -102,7 +97,7 @@ class PreemptionRule(TableRule):
         )
         self.borrowed = BorrowedTime(state, messenger, takers)
         self._under_way = PreemptionsUnderWay(state, self, messenger, takers, self.borrowed)
-        self.answers = PreemptionAnswers(state, takers, chooser, self.borrowed)
+        self.answers = PreemptionAnswers(state, takers, chooser, self.borrowed)  # answers queries
         self._restored = False
 
     # -- the table ---------------------------------------------------------------------------------
@@ -114,6 +109,7 @@ class PreemptionRule(TableRule):
         self.classes.entries = entries
         #: whether jobs may start into promised time
         self._lends = any(cls.into_promises for cls in entries.values())
+        self.host.admission.pins = self.borrowed if entries else None
         self.config_changed(self.host.configuration())
         if not entries:
             for preemption in list(self._record.active.values()):
@@ -181,15 +177,6 @@ class PreemptionRule(TableRule):
         if preemption is not None:
             self._under_way.keep(preemption)
 
-    @property
-    def pins_promises(self) -> bool:  # type: ignore[override]
-        return bool(self.borrowed)
-
-    def promise_stays(self, job: PendingJob) -> bool:
-        self.borrowed.review()
-        plan = self.host.planning.current()
-        return plan is not None and self.borrowed.stays(job, plan)
-
     def why(self, job: PendingJob) -> str | None:
         preemption = self._record.active.get(job.jobid)
         return None if preemption is None else preemption.reason()
@@ -231,9 +218,9 @@ class PreemptionRule(TableRule):
             if job is not None and jobid not in self.host.admission.deferred:
                 self._under_way.start_out_of_turn(job)
 
-    def extended(self, jobid: int, expiration: float) -> bool:
-        is_victim = self._under_way.extended(jobid, expiration)
-        return is_victim or self.borrowed.extended(jobid, expiration)
+    def extended(self, jobid: int, expiration: float) -> None:
+        if not self._under_way.extended(jobid, expiration):
+            self.borrowed.extended(jobid, expiration)
 
     # -- the start, resources and plans ------------------------------------------------------------
 

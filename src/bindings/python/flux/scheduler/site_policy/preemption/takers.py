@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.host import ask_job_attributes, name_of
-from flux.scheduler.site_policy.preemption.state import has_ended
+from flux.scheduler.site_policy.preemption.state import Part, has_ended
 
 if TYPE_CHECKING:
     from flux.scheduler.host import Timer
@@ -34,41 +34,27 @@ MOST_TRIES = 3
 
 @dataclass(eq=False)
 class Waiting:
-    """A pending job.
-
-    Attributes:
-        job (PendingJob): the job
-        terms (PreemptionTerms): how it preempts and is preempted
-        tries (int): number of choices of victims for it
-        logged (tuple): ids of the victims that were last logged
-    """
+    """A pending job."""
 
     job: PendingJob
     terms: PreemptionTerms
-    tries: int = 0
-    logged: tuple[int, ...] = ()
+    tries: int = 0  # number of choices of victims for it
+    logged: tuple[int, ...] = ()  # ids of the victims that were last logged
 
 
-class Takers:
+class Takers(Part):
     """Finds the pending jobs that may preempt others, and their victims.
 
     Args:
-        state (PreemptionState): the shared state
-        chooser (Chooser): chooses victims
         decide: called with a `Waiting` job and its `Choice`, whose victims are known to run
-
-    Attributes:
-        waiting (dict): id -> pending job
     """
 
     def __init__(
         self, state: PreemptionState, chooser: Chooser, decide: Callable[[Waiting, Choice], None]
     ) -> None:
-        self._host, self._errors, self._classes = state.host, state.errors, state.classes
-        self._running, self._record, self._counts = state.running, state.record, state.counts
-        self._chooser = chooser
-        self._decide = decide
-        self.waiting: dict[int, Waiting] = {}
+        super().__init__(state)
+        self._chooser, self._decide = chooser, decide
+        self.waiting: dict[int, Waiting] = {}  # id -> pending job
         self._timer: Timer | None = None
         self._looked_at = -inf
         #: jobs still to be considered in the current search

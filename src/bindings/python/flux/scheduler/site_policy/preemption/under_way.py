@@ -20,6 +20,7 @@ from flux.scheduler.site_policy.preemption.record import (
     by_id,
     rests_of,
 )
+from flux.scheduler.site_policy.preemption.state import Part
 from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S
 from flux.scheduler.site_policy.preemption.victims import KeptTrial, needed
 
@@ -36,16 +37,8 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.victims import Choice
 
 
-class PreemptionsUnderWay:
-    """Ends victims for takers, and keeps the freed resources for the latter.
-
-    Args:
-        state (PreemptionState): the shared state
-        rule (AdmissionRule): the rule that defers the takers
-        messenger (Messenger): warns victims, and ends them
-        takers (Takers): the pending jobs
-        borrowed (BorrowedTime): the jobs in promised time
-    """
+class PreemptionsUnderWay(Part):
+    """Ends victims for takers, and keeps the freed resources for the latter."""
 
     def __init__(
         self,
@@ -55,13 +48,9 @@ class PreemptionsUnderWay:
         takers: Takers,
         borrowed: BorrowedTime,
     ) -> None:
-        self._host, self._classes, self._running = state.host, state.classes, state.running
-        self._placeholders, self._counts = state.placeholders, state.counts
-        self._record = state.record
-        self._rule = rule
-        self._messenger = messenger
-        self._takers = takers
-        self._borrowed = borrowed
+        super().__init__(state)
+        self._rule, self._messenger = rule, messenger
+        self._takers, self._borrowed = takers, borrowed
         #: whether a job is being started regardless of its place in the queue
         self._out_of_turn = False
 
