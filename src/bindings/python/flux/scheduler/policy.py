@@ -37,8 +37,6 @@ from flux.scheduler.history import RunTimes, RunTimeService
 from flux.scheduler.host import InstanceConfig, job_attributes
 from flux.scheduler.messages import served_by
 from flux.scheduler.misspelled import misspelled
-from flux.scheduler.odds_service import KEY as ODDS_KEY
-from flux.scheduler.odds_service import SAVE_INTERVAL_S as ODDS_SAVE_INTERVAL_S
 from flux.scheduler.odds_service import OddsService
 from flux.scheduler.options import parse_count
 from flux.scheduler.pools import RequestFacts
@@ -188,10 +186,7 @@ class PolicyScheduler(Scheduler):
         def parse(jobspec: Any) -> Any:
             return self._parser.parse(jobspec)  # no cache before there is a pool
 
-        self.odds = OddsService(self, self._projections, self.forecasts)
-        self.odds.checkpoint = self._checkpoints.make(
-            ODDS_KEY, ODDS_SAVE_INTERVAL_S, self.odds.text
-        )
+        self.odds = OddsService(self, self._projections, self.forecasts, self._checkpoints)
         self._queries = QueryService(
             QuerySource(
                 self,
