@@ -191,7 +191,11 @@ class AdmissionControl:
             InfeasibleRequest: it may never start
         """
         for rule in self._checking:
-            deferral = rule.check(job)
+            try:
+                deferral = rule.check(job)
+            except InsufficientResources:
+                self.part(job)  # it waits for its resources, not in the queue
+                raise
             if deferral is not None:
                 raise JobDeferred(rule, deferral)
 

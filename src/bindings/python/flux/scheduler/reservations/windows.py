@@ -474,6 +474,11 @@ class ActiveWindows(Windows):
         window = entry.window
         if window is None or entry.placeholder is None:
             return None
+        end = self._host.now() + job.limit
+        if entry.reservation.at_end == "cancel":
+            end = min(end, window.end)
+        if not plan.has_tokens(job.jobid, job.resource_request, end):
+            return None
         ranks = pool.held_ranks(entry.placeholder)
         busy = 0 if entry.filler is None else pool.held_ranks(entry.filler)
         self._dismiss_placeholder(entry)

@@ -31,7 +31,6 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.plan.promise import length_of
 from flux.resource.plan.tokens import TokenPlan
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
@@ -327,24 +326,25 @@ class LicenseRule(TableRule):
         for name, count in tokens.items():
             if self._free(name) < count:
                 return self._sentence(name, count)
-        plan = self.host.planning.current()
-        if plan is not None and plan.tokens is not None:
-            now = self.host.now()
-            if not plan.tokens.fits(tokens, now, now + length_of(request), now, job.jobid):
-                names = ", ".join(sorted(tokens))
-                return Reason(
-                    f"licenses: {names}: promised to another job",
-                    f"licenses: {names}: kept from it for now",
-                )
-        return None
+        plan, end = self.host.planning.current(), self.host.now() + job.limit
+        if job.jobid in self.host.admission.kept_for or plan is None:
+            return None  # it may end with its window: the plan is asked when it is placed
+        if plan.has_tokens(job.jobid, request, end):
+            return None
+        names = ", ".join(sorted(tokens))
+        return Reason(
+            f"licenses: {names}: promised to another job",
+            f"licenses: {names}: kept from it for now",
+        )
 
     def enter_plan(self, plan: Plan | None) -> None:
         if plan is not None and self._planned:
             plan.tokens = TokenPlan(self._planned, self._running, self._end_of)
 
     def _end_of(self, jobid: int) -> float:
+        own_ends = self.host.admission.own_ends
         try:
-            return self.host.resources.job_end(jobid)
+            return own_ends.get(jobid) or self.host.resources.job_end(jobid)
         except KeyError:
             return 0.0
 
