@@ -15,7 +15,7 @@ from flux.scheduler.projection.odds import Calibration, JobOdds, Played, RunShar
 
 if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoint
-    from flux.scheduler.forecasts import Annotator
+    from flux.scheduler.forecasts import Forecasts
     from flux.scheduler.projection.fork import Projections
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
@@ -42,7 +42,7 @@ class OddsService:
 
     checkpoint: Checkpoint  # the store; set before `load`
 
-    def __init__(self, policy: PolicyView, projections: Projections, annotator: Annotator) -> None:
+    def __init__(self, policy: PolicyView, projections: Projections, forecasts: Forecasts) -> None:
         #: number of pending jobs that are told odds; 0: nothing is learnt, and no query answered
         self.depth = 0
         self.tells = False  # whether jobs are annotated with odds
@@ -50,7 +50,7 @@ class OddsService:
         self.calibration = Calibration()  # statistics of started jobs
         self._policy = policy
         self._projections = projections
-        self._annotator = annotator
+        self._forecasts = forecasts
         self._found: dict[int, JobOdds] = {}  # job id -> latest forecast, of pending jobs
         #: id of a pending job with a forecast -> its user, time of the first forecast, and that
         #: forecast
@@ -142,7 +142,7 @@ class OddsService:
 
     def _note(self, job: PendingJob, odds: JobOdds) -> JobOdds:
         """Store the forecast of a pending job, bounded by its promised time."""
-        when, kind = self._annotator.estimate_of(job)
+        when, kind = self._forecasts.estimate_of(job)
         if when is not None and kind == "promised" and self._policy.decision.keeps_times:
             odds = odds.by(when)
         if not job.request.finalized:
@@ -155,20 +155,20 @@ class OddsService:
     def tell(self) -> Iterator[float | None]:
         """Annotate the first pending jobs; for `forecast`. A generator that yields after each job,
         and yields seconds when it has to wait."""
-        if not (self.tells and self.are_known and self._annotator.is_wanted):
+        if not (self.tells and self.are_known and self._forecasts.are_read):
             return
         policy = self._policy
         wait = self._not_before - policy.now()
         if wait > 0:
-            self._annotator.ask_for_forecast(wait)
+            self._forecasts.ask_for_forecast(wait)
         elif any(policy.is_mature(job) for job in policy.pending_jobs()):
             yield from self._find()
         # postponed forecasts are sent now
-        for jobid in self._annotator.with_odds() | self._found.keys():
+        for jobid in self._forecasts.with_odds() | self._found.keys():
             job = policy.pending(jobid)
             if job is not None:
                 found = self._found.get(jobid)
-                self._annotator.odds(job, found and (found.told.likely, found.told.safe))
+                self._forecasts.show_odds(job, found and (found.told.likely, found.told.safe))
                 yield None
 
     def _find(self) -> Iterator[float | None]:

@@ -32,7 +32,7 @@ from flux.scheduler.admission_control import AdmissionControl
 from flux.scheduler.base import Scheduler
 from flux.scheduler.decision import JOBS_PER_TURN, Decision, Planning, QueueOrder
 from flux.scheduler.disclosure import behind, is_private
-from flux.scheduler.forecasts import Annotator, Forecasts
+from flux.scheduler.forecasts import Forecasts
 from flux.scheduler.history import RunTimes, RunTimeService
 from flux.scheduler.host import InstanceConfig, job_attributes
 from flux.scheduler.messages import served_by
@@ -173,7 +173,13 @@ class PolicyScheduler(Scheduler):
 
         made = partial(self.admission.tell, AdmissionRule.enter_plan)
         self.planning = Planning(self, self.stop, made, void)
-        self._annotator = Annotator(self._host, self._passes.forecast)
+        self._projections = Projections(self, waits=self._host.has_virtual_time)
+        self.forecasts = Forecasts(
+            self._host, self, self._projections, self._config, self._passes.forecast
+        )
+        self.is_mature, self.reasons = self.forecasts.is_mature, self.forecasts.reasons
+        self.show_estimate = self.forecasts.show_estimate
+        self.show_reason = self.forecasts.show_reason
         self._requests.on_answer, self._requests.on_queue = self._answered, self._queued
         self.has_virtual_time = self._host.has_virtual_time
         reading_s = 0.0 if self.has_virtual_time else READING_S
@@ -182,8 +188,7 @@ class PolicyScheduler(Scheduler):
         def parse(jobspec: Any) -> Any:
             return self._parser.parse(jobspec)  # no cache before there is a pool
 
-        self._projections = Projections(self, waits=self._host.has_virtual_time)
-        self.odds = OddsService(self, self._projections, self._annotator)
+        self.odds = OddsService(self, self._projections, self.forecasts)
         self.odds.checkpoint = self._checkpoints.make(
             ODDS_KEY, ODDS_SAVE_INTERVAL_S, self.odds.text
         )
@@ -192,7 +197,7 @@ class PolicyScheduler(Scheduler):
                 self,
                 parse=lambda jobspec: self._parser.parse_unsubmitted(jobspec),
                 events=lambda: self._passes.events,
-                estimate_of=self._annotator.estimate_of,
+                estimate_of=self.forecasts.estimate_of,
                 config=self._config,
                 stopwatch=self._host.stopwatch,
                 ask=self._projections.ask,
@@ -207,12 +212,7 @@ class PolicyScheduler(Scheduler):
         self.add_rule(self._reservations)
         self.wait_limits = WaitLimits(host, self._errors)
         self.add_rule(self.wait_limits)
-        self.forecasts = Forecasts(
-            self, self._annotator, self._projections, self.wait_limits, self._config
-        )
-        self.is_mature, self.reasons = self._annotator.is_mature, self.forecasts.reasons
-        self.show_estimate = self.forecasts.show_estimate
-        self.show_reason = self.forecasts.show_reason
+        self.forecasts.wait_limits = self.wait_limits
         own = {text.rpartition(":")[2]: text for text in self.take_argument("rule")}
         self._site_policy = RulesInForce(
             host, self._errors, RULES, after=self._reservations, own=own
@@ -338,7 +338,7 @@ class PolicyScheduler(Scheduler):
 
     def _answered(self, jobid: int, event: str) -> None:
         """Drop the record of a pending job whose request was answered."""
-        self._annotator.told.pop(jobid, None)
+        self.forecasts.told.pop(jobid, None)
         if jobid in self.odds.first:
             self.odds.left(jobid, event == "success")
         self.admission.answered(jobid, event)
@@ -449,7 +449,7 @@ class PolicyScheduler(Scheduler):
             started.attributes = job.attributes.only(self.keep_attributes)
         alloc.set_starttime(now)
         alloc.set_expiration(end)
-        if self._annotator.is_wanted:
+        if self.forecasts.are_read:
             annotations["resource_summary"] = alloc.dumps()
         if self.log.level >= LOG_DEBUG:
             self.log.debug(f"alloc: {job.name}: {alloc.dumps()}")
@@ -603,7 +603,7 @@ class PolicyScheduler(Scheduler):
         self._is_projection = True
         self._host.takes_objects = True
         self._responder.limits = None
-        self._annotator.is_wanted = False
+        self.forecasts.are_read = False
         self._passes.move()
         self._host.timers.move()
         self._commits.store_nothing()

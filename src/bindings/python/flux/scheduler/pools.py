@@ -72,7 +72,7 @@ def is_pool_class(found: Any) -> bool:
 
 
 def check_pool_class(found: Any) -> Any:
-    """Return `found`, if it is a pool class. Raises ValueError if it is not a pool class."""
+    """Return `found`. Raises ValueError if it is not a pool class."""
     if not is_pool_class(found):
         raise ValueError(
             f"pool_class must be a ResourcePool or ResourcePoolImplementation subclass, got {found!r}"
