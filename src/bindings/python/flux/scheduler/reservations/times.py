@@ -22,15 +22,6 @@ try:
 except ImportError:  # pragma: no cover - Python 3.9 has it, but it can be built without
     ZoneInfo = None  # type: ignore[assignment,misc]
 
-__all__ = [
-    "Recurrence",
-    "iso_time",
-    "local_zone_name",
-    "parse_duration",
-    "parse_time",
-    "zone_named",
-]
-
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|s|m|h|d|w)?")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -63,6 +54,19 @@ def parse_duration(text: str, what: str = "duration") -> float:
     if not 0 < seconds <= LATEST:
         raise ValueError(f"{what}={text!r} is invalid: expected a length of time such as 90m or 4h")
     return seconds
+
+
+def seconds_of(value: object) -> float | None:
+    """Return a duration of 0 or more, given in seconds or as text such as ``4h``; None if it is
+    neither."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value) if 0 <= value <= LATEST else None
+    if value in ("0", "0s"):
+        return 0.0
+    try:
+        return parse_duration(value)  # type: ignore[arg-type]
+    except ValueError:
+        return None
 
 
 def duration_text(seconds: float, most: int | None = None) -> str:

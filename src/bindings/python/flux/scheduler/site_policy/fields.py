@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from flux.scheduler.reservations.times import parse_duration
+from flux.scheduler.reservations.times import seconds_of
 from flux.scheduler.site_policy.counts import user_id
 
 
@@ -76,17 +76,10 @@ class Fields:
         value = self._left.pop(key, None)
         if value is None:
             return default
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            if 0 <= value < 1e300:
-                return float(value)
-        elif isinstance(value, str):
-            if value in ("0", "0s"):
-                return 0.0
-            try:
-                return parse_duration(value, key)
-            except ValueError:
-                pass
-        raise self._wrong(key, value, "a length of time such as '90m' or '4h'")
+        seconds = seconds_of(value)
+        if seconds is None:
+            raise self._wrong(key, value, "a length of time such as '90m' or '4h'")
+        return seconds
 
     def text(self, key: str, default: str | None = None) -> str | None:
         """Return a non-empty text."""

@@ -17,7 +17,7 @@ other ranks are requested. If there are none the job is deferred until resources
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.plan.claims import ClaimPlan, Claims
@@ -287,7 +287,9 @@ class SharingRule(TableRule):
             return Deferral("others have claimed nodes that it would be on")
         key = (*sharer.claimant.keys, job.resource_request.shape)
         self._waiting.add(key)
-        return Deferral(self._sentence(job, sharer), key=key, instead=self._elsewhere(job, strange))
+        usable = self.host.resources.ranks & ~strange
+        instead = [job.resource_request.on_ranks(usable)] if usable else ()
+        return Deferral(self._sentence(job, sharer), key=key, instead=instead)
 
     def _meets(self, sharer: Sharer, pool: Any, held: int) -> bool:
         """Whether some held ranks (a mask) are forbidden for a job in a copy of the pool, in which
@@ -298,12 +300,6 @@ class SharingRule(TableRule):
             for jobid, (claimant, on) in self._claims.running.items()
             if jobid in there
         )
-
-    def _elsewhere(self, job: PendingJob, strange: int) -> Iterator[Any]:
-        """Yield a job's request without the ranks `strange`."""
-        usable = self.host.resources.ranks & ~strange
-        if usable:
-            yield job.resource_request.on_ranks(usable)
 
     def _sentence(self, job: PendingJob, sharer: Sharer) -> Reason:
         request = job.resource_request
