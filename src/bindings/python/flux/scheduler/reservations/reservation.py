@@ -71,36 +71,24 @@ def whole_nodes(
 
 @dataclass(frozen=True)
 class Reservation:
-    """An administrator's request for a reservation; immutable.
+    """An administrator's request for a reservation; immutable."""
 
-    Args:
-        name: letters, digits, ``.``, ``_``, ``-``; at most 64
-        recurrence: starts of its windows
-        duration: duration of each, seconds
-        nodes: number of nodes; None: all in `hosts` or `requires`
-        hosts: the nodes, by host name (RFC 29); None: any
-        requires: constraint on the nodes (RFC 31); None: none
-        users: the group's user ids; empty: any user
-        queues: the group's queues, each with its virtual queues; empty: any queue
-        banks: the group's banks; empty: any bank
-        at_end: action on the group's running jobs at the end of a window: ``"cancel"``: it is their
-            expiration; ``"run"``: they continue as ordinary jobs
-        pin: whether to choose the ranks when the reservation is made, rather than as late as
-            possible
-        made: time at which it was made, seconds since the epoch
-    """
-
-    name: str
-    recurrence: Recurrence
-    duration: float
-    nodes: int | None = None
-    hosts: str | None = None
+    name: str  # letters, digits, ``.``, ``_``, ``-``; at most 64
+    recurrence: Recurrence  # starts of its windows
+    duration: float  # duration of each, seconds
+    nodes: int | None = None  # number of nodes; None: all in `hosts` or `requires`
+    hosts: str | None = None  # the nodes, by host name (RFC 29); None: any
+    #: constraint on the nodes (RFC 31); None: none
     requires: dict[str, Any] | None = field(default=None, hash=False)
-    users: tuple[int, ...] = ()
-    queues: tuple[str, ...] = ()
-    banks: tuple[str, ...] = ()
+    users: tuple[int, ...] = ()  # the group's user ids; empty: any user
+    queues: tuple[str, ...] = ()  # its queues, each with its virtual queues; empty: any queue
+    banks: tuple[str, ...] = ()  # its banks; empty: any bank
+    #: action on its running jobs at the end of a window: ``"cancel"``: that is their expiration;
+    #: ``"run"``: they continue as ordinary jobs
     at_end: str = "cancel"
+    #: whether to choose the ranks when the reservation is made, rather than as late as possible
     pin: bool = False
+    #: time at which it was made, seconds since the epoch
     made: float = field(default=0.0, compare=False)
 
     # -- group -------------------------------------------------------------------------------------
