@@ -312,11 +312,8 @@ class AdmissionControl:
 
     def tell(self, method: Callable[..., Any], *args: Any) -> None:
         """Call a method of every rule; `AdmissionRule.free` only of engaged rules: a rule that
-        counts jobs is engaged.
-
-        Args:
-            method: a method of `AdmissionRule`, such as ``AdmissionRule.free``
-        """
+        counts jobs is engaged. `method`: a method of `AdmissionRule`, such as
+        ``AdmissionRule.free``."""
         tellings = self._tellings.get(method)
         if tellings is None:
             name = method.__name__

@@ -48,12 +48,8 @@ Steps = Generator[Any, None, dict[str, Any]]
 
 class Caller:
     """The caller: the instance owner and admins see everything, a guest sees own jobs, and of
-    others' the parts in `flux.scheduler.disclosure`.
-
-    Args:
-        private: whether guests do not even learn the number of others' jobs
-            (``access.private-mode``)
-    """
+    others' the parts in `flux.scheduler.disclosure`. `private`: whether guests do not even learn
+    the number of others' jobs (``access.private-mode``)."""
 
     def __init__(self, msg: Any, private: bool = False) -> None:
         self.userid = msg.userid  # the user
@@ -117,11 +113,8 @@ def read_horizon(value: Any) -> float:
 
 
 class Entries:
-    """A long list in an answer: each entry is encoded when it is added, not all at the end.
-
-    Args:
-        path (str): path of the list, as in `flux.scheduler.disclosure.FIELDS`
-    """
+    """A long list in an answer: each entry is encoded when it is added, not all at the end. `path`:
+    path of the list, as in `flux.scheduler.disclosure.FIELDS`."""
 
     def __init__(self, caller: Caller, path: str) -> None:
         self._caller = caller
@@ -258,11 +251,7 @@ class Answering:
 
     def forget(self, notice: Any) -> None:
         """Drop the queries of a client that has disconnected.  O(open queries), if its user has
-        any.
-
-        Args:
-            notice (Message): the disconnect request (RFC 6), with the client's userid
-        """
+        any. `notice`: the disconnect request (RFC 6), with the client's userid."""
         if notice.userid not in self._of_user:
             return
         own = [*self._ready.get(notice.userid, ()), *(one for _, _, one in self._resting)]

@@ -284,10 +284,7 @@ class QueryService:
 
     def stats(self, payload: Any, caller: Caller) -> Steps:
         """Return figures for a live view and for monitoring; jobs are named only in promises.
-
-        Args:
-            caller (Caller): a client that sees all
-        """
+        `caller`: a client that sees all."""
         read(payload)
         policy, source = self._policy, self._source
         plan = self._snapshot.plan()

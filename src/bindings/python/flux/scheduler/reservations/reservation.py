@@ -99,12 +99,8 @@ class Reservation:
         return not (self.users or self.queues or self.banks)
 
     def admits(self, asker: Asker, queue_names: QueueNames) -> bool:
-        """Whether a job that names this reservation belongs to its group.
-
-        Args:
-            queue_names (QueueNames): resolves queue names: a parent's name includes its virtual
-                queues
-        """
+        """Whether a job that names this reservation belongs to its group. `queue_names`: resolves
+        queue names: a parent's name includes its virtual queues."""
         return (
             not self.for_nobody
             and (not self.users or asker.userid in self.users)

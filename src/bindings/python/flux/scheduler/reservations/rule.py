@@ -213,11 +213,8 @@ class ReservationRule(AdmissionRule):
         }
 
     def tick(self) -> bool:
-        """Begin and end the windows that are due, and add nodes that became free.
-
-        Returns:
-            whether resources were freed for others, or deferred jobs may start
-        """
+        """Begin and end the windows that are due, and add nodes that became free. Return whether
+        resources were freed for others, or deferred jobs may start."""
         if not self._open:
             return False
         now = self.host.now()

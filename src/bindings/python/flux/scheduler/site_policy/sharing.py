@@ -213,11 +213,7 @@ class SharingRule(TableRule):
 
     def _in_whole_nodes(self, request: Any, whole: int) -> Any:
         """Return a request for whole nodes, if the job can get some of its possible ranks only as
-        whole nodes.
-
-        Args:
-            whole (int): mask of the ranks that jobs of its queue get only as whole nodes
-        """
+        whole nodes. `whole`: mask of the ranks that jobs of its queue get only as whole nodes."""
         if not whole:
             return request
         ranks = self.host.facts.ranks_of(request)
@@ -260,12 +256,9 @@ class SharingRule(TableRule):
         request = job.resource_request
         if sharer is None or request.shape.exclusive or not self._claiming:
             return None
-        own = (
-            self._claims.own(sharer.claimant)
-            & ~self.host.resources.idle_ranks
-            & ~self._strange(sharer)
-        )
-        if not own or not self.host.resources.fits_on(request, own):
+        pool, own = self.host.resources, self._claims.own(sharer.claimant)
+        own = own and own & ~pool.idle_ranks & ~self._strange(sharer)
+        if not own or not pool.fits_on(request, own):
             return None
         try:
             found: ResourcePool = plan.alloc(job.jobid, request.on_ranks(own))
