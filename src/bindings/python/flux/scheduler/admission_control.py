@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import AdmissionRule, Cause, Deferral, JobDeferred
@@ -40,14 +40,6 @@ def has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:
     return getattr(getattr(rule, method.__name__), "__func__", None) is not method
 
 
-class PinnedPromises(Protocol):
-    """The type of `AdmissionControl.pins`."""
-
-    def __bool__(self) -> bool: ...
-
-    def stays(self, job: PendingJob) -> bool: ...
-
-
 class AdmissionControl:
     """The rules of a scheduler, and the jobs that they deferred.
 
@@ -65,7 +57,7 @@ class AdmissionControl:
             first for each job with a promise
     """
 
-    pins: PinnedPromises | None = None
+    pins: Any = None
 
     def __init__(self, requests: Requests, report: Callable[..., None]) -> None:
         self._report = report

@@ -284,7 +284,8 @@ class ReservationRule(AdmissionRule):
         name = attributes.reservation
         if name is not None:
             userid = -1 if job.userid is None else job.userid
-            self.group_jobs.add(job, name, Asker(userid, attributes.queue, attributes.bank))
+            asker = Asker(userid, attributes.queue, attributes.bank)
+            self.group_jobs[job.jobid] = (name, asker)
             self.host.admission.kept_for[job.jobid] = self
             self._engage()
 
@@ -309,7 +310,7 @@ class ReservationRule(AdmissionRule):
         return self.answers.blame(job)[0]
 
     def cancel(self, jobid: int) -> None:
-        if self.group_jobs.forget(jobid):
+        if self.group_jobs.pop(jobid, None) is not None:
             del self.host.admission.kept_for[jobid]
             self._engage()
 
