@@ -125,14 +125,9 @@ class AdmissionControl:
     # -- one job -----------------------------------------------------------------------------------
 
     def queued(self, job: PendingJob, jobspec: Any) -> Hashable:
-        """Tell the rules of a new request, except rules whose attributes the job lacks.
-
-        Returns:
-            the rules' part of the job's signature; None if no rule distinguishes the job
-
-        Raises:
-            ValueError: the job can never run
-        """
+        """Tell the rules of a new request, except rules whose attributes the job lacks. Return
+        their part of the job's signature; None if no rule distinguishes the job. Raises ValueError
+        if the job can never run."""
         try:
             if self._names.isdisjoint(jobspec["attributes"]["system"]) and not self._asks_always:
                 return None
@@ -176,12 +171,8 @@ class AdmissionControl:
         return family
 
     def check(self, job: PendingJob) -> None:
-        """Raise an exception if `job` may not start now.
-
-        Raises:
-            JobDeferred: a rule keeps it from starting
-            InfeasibleRequest: it may never start
-        """
+        """Raise JobDeferred if a rule keeps `job` from starting now, InfeasibleRequest if it may
+        never start."""
         for rule in self._checking:
             deferral = rule.check(job)
             if deferral is not None:

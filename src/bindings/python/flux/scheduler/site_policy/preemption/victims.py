@@ -58,11 +58,8 @@ def choose(candidates: Iterable[Candidate], trial: Trial, now: float) -> list[Ca
     Assumes that ending fewer jobs never leaves more room: the last job to add is found by
     bisection. Costs a sort of the candidates, and about one trial per added job.
 
-    Args:
-        trial: the present state; afterwards without the chosen jobs
-
-    Returns:
-        None if the job would not fit even without all of them; the trial is then unchanged
+    Return None if the job would not fit even without all of them; the trial is then unchanged,
+    otherwise without the chosen jobs.
     """
     ordered = in_order(candidates, now)
     # It does not fit without the first `low` (0: tried before). `high` is doubled until it fits
