@@ -34,7 +34,7 @@ def used(rig):
 def check(rig):
     rig.check()
     rule = rig.rule("licenses")
-    assert all(rule._in_use[name] <= one.usable for name, one in rule._licenses.items())
+    assert all(rule._in_use[name] <= one.usable for name, one in rule.entries.items())
 
 
 @POLICIES

@@ -154,14 +154,17 @@ class RoomOnRanks:
         return ()
 
     def free_areas(self, shape: Shape) -> list[Demand]:
-        """Return the demands of `areas` on ranks with room now; not to be changed."""
+        """Return the demands of `areas` on ranks with room now, without areas that have none unless
+        all have none; not to be changed."""
         if self._free_since != self._pool.generation:
             self._free_since = self._pool.generation
             self._free_areas.clear()
         areas = self._free_areas.get(shape)
         if areas is None:
             free = self.counts.ranks(shape)
-            areas = [demand._replace(ranks=demand.ranks & free) for demand in self.areas(shape)]
+            every = self.areas(shape)
+            some = [demand for demand in every if demand.ranks & free] or every[:1]
+            areas = [demand._replace(ranks=demand.ranks & free) for demand in some]
             self._free_areas[shape] = areas
         return areas
 
