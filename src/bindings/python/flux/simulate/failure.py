@@ -19,11 +19,7 @@ TRACEBACK = "Traceback (most recent call last):"
 
 
 class _Tracebacks(io.TextIOBase):
-    """Passes on printed text, except tracebacks, which it keeps.
-
-    Attributes:
-        lines (list of str): lines of tracebacks
-    """
+    """Passes on printed text, except tracebacks, of which it keeps the `lines`."""
 
     def __init__(self, stream):
         self.lines = []
@@ -54,15 +50,8 @@ class _Tracebacks(io.TextIOBase):
 
 
 def run(engine, path):
-    """Run `engine`; `path` is the file of its module.
-
-    Returns:
-        str or None: the error if the module ended with an exception, with the tracebacks that it
-        printed
-
-    Raises:
-        KeyboardInterrupt: at the second interrupt
-    """
+    """Run `engine`; `path` is the file of its module. Return the error, with the tracebacks that it printed, if it ended
+    with an exception. Raises KeyboardInterrupt at the second interrupt."""
     printed = _Tracebacks(sys.stderr)
     reason = None
     try:

@@ -52,14 +52,7 @@ class Step:
 
 
 class Script:
-    """The steps of a script.
-
-    Args:
-        path (str): the file
-
-    Raises:
-        ScriptError: the file cannot be read, or a line is invalid
-    """
+    """The steps of a script, a file. Raises ScriptError if it cannot be read, or a line is invalid."""
 
     def __init__(self, path):
         self.name = path

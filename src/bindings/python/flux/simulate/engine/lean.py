@@ -170,12 +170,7 @@ class LeanEngine:
         heapq.heappush(self._actions, (self.epoch + seconds, self._serial, function))
 
     def on(self, event, id, function):
-        """Have ``function(engine)`` called at the submission, start or end of a job.
-
-        Args:
-            event (str): "submit", "start" or "end"
-            id (str): id of the job in the trace
-        """
+        """Have ``function(engine)`` called at the "submit", "start" or "end" of a job of the trace."""
         self._hooks.setdefault((event, id), []).append(function)
 
     def _happened(self, event, active):

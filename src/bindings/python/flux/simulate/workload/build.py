@@ -123,7 +123,8 @@ def build(options):
         raise ValueError(
             "no job is left to simulate" + "".join(f"\n  {line}" for line in notes.lines())
         )
-    records = _in_order(records, notes)
+    if not options.model:
+        records = _in_order(records, notes)
     records = _cut(records, options, notes)
     machine, unit = _machine(records, source, options, notes)
     return _assemble(records, machine, unit, options, notes, name)
@@ -255,11 +256,10 @@ def _compare_with_starts(records, machine, unit, notes):
     """Warn if the trace's own schedule exceeds the machine."""
     events = []
     for record in records:
-        wait = (record.extra or {}).get("wait")
-        if wait is None or not record.run:
+        if record.wait is None or not record.run:
             continue
         size = _shape(record, machine, unit)[1]
-        start = record.submit + wait
+        start = record.submit + record.wait
         events += [(start, size), (start + record.run, -size)]
     events.sort()
     most = used = 0
@@ -470,7 +470,7 @@ def _memory(extra, shape, options):
     memory = extra.pop("memory")
     if options.memory and not shape.exclusive:
         extra["memory"] = {"per-slot": f"{memory * shape.cores}K"}
-    return extra
+    return extra or None
 
 
 def _shape(record, machine, unit):
