@@ -84,13 +84,10 @@ def reason_of(outcome, lines, path, is_excused, ended_at, refused):
     """Return why a completed run counts as failed, or None.
 
     Args:
-        outcome (Outcome): of the run
         lines (list): the scheduler's log: (seconds since the epoch, level, text)
-        path (str): file of the scheduler
         is_excused (bool): whether jobs may remain unstarted: the run was interrupted, a script took
             nodes, or only starts were asked for
-        ended_at (float or None): time at which the scheduler ended with work left, in seconds since
-            the start of the workload
+        ended_at (float or None): time at which the scheduler ended with work left
         refused (list of int): indices of jobs refused although they fit the machine
     """
     found = []

@@ -48,25 +48,8 @@ REPORT_EVERY = 0.25
 
 @dataclass
 class Settings:
-    """How to run a workload, for all policies; see ``flux simulate --help``.
-
-    Attributes:
-        engine (str): "lean" or "instance"; default: "instance" with plugins, else "lean"
-        grain (str): see `LeanEngine`
-        forecast (bool): whether schedulers estimate starts and give reasons
-        odds (int or None): sampling interval of odds queries, see `simulate.odds`
-        config (dict): the instance's configuration
-        script (Script or None): events other than jobs
-        jobtap (list of str): plugin files
-        eventlogs, swf (bool): whether to write these too
-        failures (str or None): failures of nodes, see `simulate.outages`
-        provenance (dict): provenance of the results, without the scheduler
-        live (bool): whether the jobs are those of the running instance
-
-    Raises:
-        OptionError: options do not go together
-        ValueError: a plugin does not exist
-    """
+    """How to run a workload, for all policies: options of the command, the `Script`, and the provenance of the results,
+    without the scheduler. Raises OptionError if options do not go together, ValueError if a plugin does not exist."""
 
     engine: Optional[str] = None
     grain: str = "batch"

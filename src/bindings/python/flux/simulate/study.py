@@ -172,15 +172,6 @@ class Run:
             )
         return as_table(rows)
 
-    @property
-    def timeline(self):
-        """The machine over time, thinned: ``time``, units in use (``busy``), waiting unit seconds
-        (``queued``) and jobs (``waiting``), each as the mean until the next row."""
-        sweep = metrics.Sweep(self.outcome)
-        columns = zip(sweep.times, sweep.busy, sweep.queued, sweep.waiting)
-        names = ("time", "busy", "queued", "waiting")
-        return as_table([dict(zip(names, values)) for values in columns])
-
 
 class Runs(list):
     """The runs of a study, by workload, then in order of the policies."""
@@ -221,20 +212,6 @@ class Runs(list):
                 said = statistics.verdict(first, second)
                 row.update(difference=middle, interval=width, verdict=said)
             rows.append(row)
-        return as_table(rows)
-
-    def losses(self):
-        """Compare waits with those under the first policy, a row per policy and workload: see
-        `results.losses`."""
-        rows, bases = [], {}
-        for one in self:
-            case = (tuple(one.variant.items()), one.seed)
-            if one.number == 1:
-                bases[case] = one
-            elif not one.failed and not bases[case].failed:
-                starts = bases[case].outcome.start, one.outcome.start
-                found = losses.losses(*starts, _asked(one.workload))
-                rows.append({"policy": one.policy, **one.variant, "seed": one.seed, **found})
         return as_table(rows)
 
     def report(self, path):

@@ -85,11 +85,8 @@ def gantt(outcome):
     """Return the jobs that ran in the `window`.
 
     Returns:
-        dict: ``begin``, ``end``; ``jobs``, those with the largest areas in it: [[id, submit, start,
-            end, size, limit, user, queue,
-        allocated, backfilled, how]]; ``merged``, the number of the others; ``merged_share``, their
-        share of the used area; ``shade``, their
-        cells: a text of digits per row
+        dict: ``begin``, ``end``; ``jobs``, those with the largest areas in it, as rows; ``merged``, the number of the
+            others; ``merged_share``, their share of the used area; ``shade``, their `Cells.texts`
     """
     span = window(outcome.workload)
     begin, end = span or (0.0, max(outcome.last, 1.0))

@@ -65,11 +65,8 @@ class Workload:
 
     Attributes:
         jobs (list of Job): by submission, ties in the order of the trace
-        machine (Machine): the resources
         unit (str): unit of sizes, "node" or "core"
         epoch (float): first submission, seconds since the epoch
-        notes (Notes): notes on reading the trace
-        name (str): for titles
         shaken (float): maximum shift of submissions in seconds; 0 for a model
         running (list): jobs that run from the beginning, see `LeanEngine`
         down (str): ranks that are down

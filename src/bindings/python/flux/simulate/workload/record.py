@@ -92,8 +92,6 @@ class Source:
     """A trace during its reading.
 
     Attributes:
-        path (str): the file
-        notes (Notes): notes on its jobs
         start (float): origin of its times, seconds since the epoch; 0: times are since the epoch
         procs, nodes (int or None): size of the machine, if given
         queues (dict): number or name of a queue -> name
