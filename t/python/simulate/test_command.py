@@ -88,6 +88,8 @@ def test_schedule_and_machine_states(results):
 
 def test_eventlogs_and_swf_can_be_read_again(results):
     from flux.simulate.workload.build import Options, build
+    from flux.simulate.workload.formats import reader
+    from flux.simulate.workload.record import Source
 
     directory = results[0] / "sched-fifo"
     table = rows(directory)
@@ -99,7 +101,8 @@ def test_eventlogs_and_swf_can_be_read_again(results):
     swf = build(Options(traces=[str(directory / "schedule.swf")]))
     assert swf.machine.nodes == 128
     assert [job.submit for job in swf.jobs] == [float(row["submission_time"]) for row in table]
-    assert [job.extra["wait"] for job in swf.jobs] == [float(row["waiting_time"]) for row in table]
+    waits = [record.wait for record in reader(Source(directory / "schedule.swf"))]
+    assert waits == [float(row["waiting_time"]) for row in table]
 
 
 def test_check(results):
