@@ -135,6 +135,11 @@ def flux_job_cancel(h, id, reason):
     return flux_job_raise(h, id, "cancel", 0, reason)
 
 
+@function("flux_future_t *flux_job_kill (flux_t *h, flux_jobid_t id, int signum)")
+def flux_job_kill(h, id, signum):
+    return send(h, "job-manager.kill", {"id": id, "signum": signum})
+
+
 # -- events ------------------------------------------------------------------------------------------------
 
 

@@ -83,7 +83,6 @@ def wind_down(h):
     """Stop scheduling, end the running jobs and wait until nothing runs; services may be missing."""
     for topic, payload in (
         ("job-manager.queue-start", {"start": False, "all": True}),
-        ("resource.acquire-mute", {}),
         (
             "job-manager.raiseall",
             {

@@ -96,9 +96,9 @@ class JobList(Service):
     def _select(self, constraint, limit, since):
         queues = self.ctx.config.get("queues", {})
         parents = {name: one["parent"] for name, one in queues.items() if "parent" in one}
-        test, mask = compile_constraint(constraint, parents)
+        test = compile_constraint(constraint, parents)
         found = []
-        for jobs in self._in_order(mask):
+        for jobs in self._in_order():
             for job in jobs:
                 if job.state == INACTIVE and since and job.times[INACTIVE] <= since:
                     break
@@ -108,16 +108,12 @@ class JobList(Service):
                         return found
         return found
 
-    def _in_order(self, mask):
-        """The jobs whose state may be in `mask`, as up to three sequences."""
+    def _in_order(self):
+        """All jobs, as three sequences: pending, running and inactive ones."""
         active = self._jobs.active.values()
-        if mask & PENDING:
-            yield sorted((job for job in active if job.state & PENDING), key=_pending_key)
-        if mask & RUNNING:
-            running = [job for job in active if job.state & RUNNING]
-            yield sorted(running, key=_start_of)[::-1]
-        if mask & INACTIVE:
-            yield reversed(list(self._jobs.inactive.values()))
+        yield sorted((job for job in active if job.state & PENDING), key=_pending_key)
+        yield sorted((job for job in active if job.state & RUNNING), key=_start_of)[::-1]
+        yield reversed(self._jobs.inactive.values())
 
     @request("list-id", guest=True, form=LIST_ID)
     def list_id(self, msg):

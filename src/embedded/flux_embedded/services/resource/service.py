@@ -150,11 +150,6 @@ class Resource(Service):
         view = self.state.view
         self.acquired.open(msg, view.R, view.ranks, self.state.up)
 
-    @request("acquire-mute")
-    def acquire_mute(self, msg):
-        self.acquired.muted = True
-        self.respond(msg)
-
     @request("disconnect", guest=True)
     def disconnect(self, msg):
         if self.acquired.close(msg.sender):

@@ -421,22 +421,8 @@ class JobSource:
 
     def raw(self):
         """The args for the job manager's own rules, not copied."""
-        job = self.job
-        args = {
-            "jobspec": jobspec_of(job),
-            "id": job.id,
-            "state": job.state,
-            "userid": job.userid,
-            "urgency": job.urgency,
-            "priority": job.priority,
-            "t_submit": job.t_submit,
-        }
-        if job.R is not None:
-            args["R"] = job.R
-        if job.end_event is not None:
-            args["end_event"] = job.end_event
-        args.update(self.more)
-        return MappingProxyType(args)
+        args = {name: getattr(self.job, name) for name in self.keys() if name not in self.more}
+        return MappingProxyType({**args, "jobspec": jobspec_of(self.job), **self.more})
 
     def fetch(self, key):
         if key in self.more:
@@ -448,12 +434,8 @@ class JobSource:
             if job.frozen is None or job.frozen[0] is not jobspec:
                 job.frozen = (jobspec, freeze(jobspec))
             return job.frozen[1]
-        if key in ("id", "state", "userid", "urgency", "priority", "t_submit"):
-            return getattr(job, key)
-        if key in ("R", "end_event"):
-            value = getattr(job, key)
-            if value is not None:
-                return freeze(value)
+        if key in self.keys():
+            return freeze(getattr(job, key))
         raise KeyError(key)
 
     def keys(self):
