@@ -209,8 +209,7 @@ class Session:
         self.done = True
 
     def _conduct(self):
-        startup = rc.Startup(self.h, self.ctx)
-        started = self._rc1(startup)
+        started = self._rc1()
         if started and self.stopping is None:
             self.instance.bring_up(self.h)
             self._rc2()
@@ -218,7 +217,7 @@ class Session:
         self._rc3(started)
         self._end_leftovers()
 
-    def _rc1(self, startup):
+    def _rc1(self):
         """Load modules; returns whether that worked."""
         path = self.ctx.attrs.get("broker.rc1_path")
         if path != RC1:
@@ -230,10 +229,9 @@ class Session:
             return not code
         began = self.ctx.time()
         try:
-            startup.run()
-        except (rc.StartError, OSError) as exc:
-            text = exc.strerror if isinstance(exc, OSError) else str(exc)
-            self.ctx.log(LOG_ERR, f"rc1.0: {text}")
+            rc.load_all(self.h, self.ctx)
+        except OSError as exc:
+            self.ctx.log(LOG_ERR, f"rc1.0: {exc.strerror}")
             seconds = fsd.encode(self.ctx.time() - began)
             self.ctx.log(LOG_ERR, f"rc1.0: {RC1} Exited (rc=1) {seconds}")
             self.exit_code = 1

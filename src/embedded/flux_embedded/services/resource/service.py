@@ -67,7 +67,7 @@ class Resource(Service):
             if text is not None:
                 return json.loads(text), "kvs"
             R = fake_resources(self.ctx.config)
-            if R is not None:  # if the start script has not put it into the KVS
+            if R is not None:
                 return R, "dynamic-discovery"
         except ValueError as exc:
             raise OSError(errno.EINVAL, self._complain(str(exc))) from None
