@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Requests on jobs: exceptions, waiting, purge; queues (protocols.md 13, 14; cli.md)."""
+"""Requests on jobs: exceptions, waiting, memo, purge; queues (protocols.md 13, 14; cli.md)."""
 
 import errno
 
@@ -67,7 +67,7 @@ def test_guests_and_other_peoples_jobs(inst):
     as_guest(inst)
     theirs = inst.submit()
     for topic, body in (
-        ("raise", {"type": "cancel", "severity": 0}), ("urgency", {"urgency": 1}),
+        ("raise", {"type": "cancel", "severity": 0}), ("urgency", {"urgency": 1}), ("memo", {"memo": {"a": 1}}),
         ("update", {"updates": {"attributes.system.duration": 1}}),
     ):  # fmt: skip
         assert error(inst, topic, {"id": mine, **body})[0] == errno.EPERM
@@ -158,7 +158,19 @@ def test_drain_and_idle(inst):
     assert drain.get() is None
 
 
-# -- purge ---------------------------------------------------------------------------------------------------
+# -- memo, purge --------------------------------------------------------------------------------------------------
+
+
+def test_memo(inst):
+    id = inst.submit()
+    inst.rpc("job-manager.memo", {"id": id, "memo": {"a": 1, "b": 2}})
+    inst.rpc("job-manager.memo", {"id": id, "memo": {"a": None, "c": 3}})
+    assert inst.jm.jobs.active[id].memo == {"b": 2, "c": 3}
+    assert inst.eventlog(id)[-1]["context"] == {"a": None, "c": 3}
+    job = inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]
+    assert job["annotations"] == {"user": {"b": 2, "c": 3}}
+    assert error(inst, "memo", {"id": id})[0] == errno.EPROTO
+    assert error(inst, "memo", {"id": 1 << 40, "memo": {}}) == (errno.ENOENT, "unknown job id")
 
 
 def test_purge(inst):

@@ -154,10 +154,11 @@ def test_unknown_and_inactive(inst):
     for topic, extra in (
         ("raise", {"type": "x", "severity": 0}),
         ("urgency", {"urgency": 3}),
+        ("memo", {"memo": {"a": 1}}),
         ("update", {"updates": {"attributes.system.duration": 1}}),
     ):
         number = errno.EINVAL if topic == "urgency" else errno.ENOENT
-        inactive = errno.ENOENT if topic == "raise" else errno.EINVAL
+        inactive = errno.ENOENT if topic in ("raise", "memo") else errno.EINVAL
         with pytest.raises(OSError, match="unknown job") as caught:
             inst.rpc(f"job-manager.{topic}", {"id": 1234, **extra})
         assert caught.value.errno == number

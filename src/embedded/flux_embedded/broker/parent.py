@@ -3,6 +3,7 @@
 
 from flux_engine.formats import jobid
 from flux_engine.formats.rset import RSet
+from flux_engine.kernel.future import RPC_NORESPONSE
 from flux_engine.kernel.link import connect
 
 #: Flags of job-info requests (RFC 41): JSON objects, with updates applied.
@@ -53,6 +54,11 @@ class Parent:
         lookup = {"id": self.id, "keys": ["R"], "flags": _CURRENT}
         R = self._h.rpc_object("job-info.lookup", lookup).body["R"]
         return RSet(R).renumber().to_dict()
+
+    def announce(self, uri):
+        """Tell the enclosing instance the URI of the one in the job."""
+        memo = {"id": self.id, "memo": {"uri": uri}}
+        self._h.rpc_object("job-manager.memo", memo, RPC_NORESPONSE)
 
     def close(self):
         """Close the connection."""

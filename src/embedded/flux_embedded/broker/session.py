@@ -212,6 +212,8 @@ class Session:
         started = self._rc1()
         if started and self.stopping is None:
             self.instance.bring_up(self.h)
+            if self.options.parent is not None:
+                self.options.parent.announce(self.ctx.attrs.get("local-uri"))
             self._rc2()
         self._cleanup()
         self._rc3(started)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Requests that act on jobs from outside: raise, raiseall, kill, urgency.
+"""Requests that act on jobs from outside: raise, raiseall, kill, urgency, memo.
 
 Error texts are those that the commands print: ``unknown job id``, ``job is inactive`` and so on.
 """
@@ -28,10 +28,11 @@ def permit(msg, userid, what):
 class Actions:
     """Handlers of such requests."""
 
-    def __init__(self, service, jobs, events, execution):
+    def __init__(self, service, jobs, events, sched, execution):
         self.service = service
         self.jobs = jobs
         self.events = events
+        self.sched = sched
         self.execution = execution
 
     def find(self, id, errnum=errno.ENOENT, unknown="unknown job id"):
@@ -86,7 +87,7 @@ class Actions:
         self.execution.kill(job, signum)
         self.service.respond(msg)
 
-    # -- urgency -----------------------------------------------------------------------------------
+    # -- urgency, memo -----------------------------------------------------------------------------
 
     def urgency(self, msg):
         """``urgency`` {id, urgency} -> {old_urgency}."""
@@ -103,6 +104,15 @@ class Actions:
         old = job.urgency
         self.events.post(job, "urgency", {"userid": msg.userid, "urgency": urgency})
         self.events.send(self.service.respond, msg, {"old_urgency": old})
+
+    def memo(self, msg):
+        """``memo`` {id, memo: {...}}: an event, and merged into the job's ``user`` annotations; null removes a key."""
+        job = self.find(msg.body["id"])
+        permit(msg, job.userid, "can only add a memo to")
+        memo = msg.body["memo"]
+        self.events.post(job, "memo", memo)
+        self.sched.annotate(job, {"user": memo})
+        self.events.send(self.service.respond, msg)
 
 
 def _exception_of(body):

@@ -12,6 +12,7 @@ raise                   ``{id, type, severity, note?}``
 raiseall                ``{type, severity, note?, states: mask, userid, dry_run}`` -> ``{count, errors}``
 kill                    ``{id, signum}``: a signal to the tasks of a running job
 urgency                 ``{id, urgency}`` -> ``{old_urgency}``
+memo                    ``{id, memo: {...}}``: merged into the annotations under ``user``
 update                  ``{id, updates: {...}}`` -> nothing, see `update`
 wait, drain, idle       see `waits`
 queue-status            ``{name?}`` -> status object of RFC 33
@@ -105,12 +106,13 @@ class JobManager(Service):
         add("sched-hello", sched.hello, streaming=True)
         add("sched-ready", sched.ready)
         add("exec-hello", self.execution.hello)
-        actions = Actions(self, jobs, events, self.execution)
+        actions = Actions(self, jobs, events, sched, self.execution)
         add("raise", actions.raise_, guest=True, form={"id": int, **EXCEPTION})
         several = {**EXCEPTION, "dry_run": bool, "userid": int, "states": int}
         add("raiseall", actions.raiseall, guest=True, form=several)
         add("kill", actions.kill, guest=True, form={"id": int, "signum": int})
         add("urgency", actions.urgency, guest=True, form={"id": int, "urgency": int})
+        add("memo", actions.memo, guest=True, form={"id": int, "memo": dict})
         update = Update(self, jobs, events, self.jobtap, self.execution)
         add("update", update.request, guest=True, form={"id": int, "updates": object})
         add("wait", self.waits.wait, form={"id": int})
