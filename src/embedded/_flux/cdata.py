@@ -22,11 +22,7 @@ NULL = Null()
 
 
 class Array(list):
-    """An array; most are of one item, in which a function puts a result.
-
-    Attributes:
-        ctype (CType): of the whole array
-    """
+    """An array of the CType `ctype`; most are of one item, in which a function puts a result."""
 
     __slots__ = ("ctype",)
 

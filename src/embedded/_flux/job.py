@@ -160,12 +160,7 @@ def flux_job_event_watch_cancel(f):
 
 
 class Result(Future):
-    """The result of a job: made from its events, and ready with the last of them.
-
-    Args:
-        h (Flux): the handle
-        id (int): the job
-    """
+    """The result of a job: made from its events, and ready with the last of them."""
 
     def __init__(self, h, id):
         super().__init__(_watch_events, lambda: NULL)

@@ -52,12 +52,7 @@ def end_greenlet(task):
 
 
 class ModuleManager(Service):
-    """Loads and unloads modules.
-
-    Attributes:
-        table (dict): name -> module, in order of loading
-        dirs (list of str): the search path
-    """
+    """Loads modules along the search path `dirs`, and unloads them; `table` has them by name, in order of loading."""
 
     name = "module"
 
@@ -227,11 +222,7 @@ class ModuleManager(Service):
         }
 
     def removal_order(self):
-        """Return the names of all modules in an order in which they can be removed.
-
-        Python modules first, since they use the services of the others; within each kind, the latest
-        first.
-        """
+        """The names of all modules, Python modules first, since they use the others; within each kind, the latest first."""
         builtin = [
             module.name for module in reversed(self.table.values()) if module.service is not None
         ]

@@ -34,12 +34,7 @@ class Parent:
 
     @classmethod
     def of_environment(cls, environ):
-        """Return the Parent by the environment of a job, or None outside of a job.
-
-        Raises:
-            OSError: the parent does not answer
-            ValueError: FLUX_JOB_ID is not a job id
-        """
+        """The Parent by the environment of a job, or None outside of one; OSError if it does not answer, ValueError for a wrong id."""
         uri, job = environ.get("FLUX_URI", ""), environ.get("FLUX_JOB_ID")
         if not job or not uri.startswith("local://"):
             return None

@@ -18,13 +18,7 @@ MAX_BACKLOG = 1 << 28
 
 
 class Client(Endpoint):
-    """A program connected to the socket.
-
-    Args:
-        kernel (Kernel): the kernel
-        sock (socket): its connection
-        server (SocketServer): the server that accepted it
-    """
+    """A program connected to the socket of a SocketServer."""
 
     def __init__(self, kernel, sock, server):
         super().__init__(kernel, f"client-{sock.fileno()}")

@@ -48,15 +48,7 @@ CLEANUP_TIMEOUT = 30.0
 
 
 class Session:
-    """An instance that runs a command, from start to end.
-
-    Args:
-        options: see `start.parse`
-
-    Attributes:
-        instance (Instance): the instance
-        exit_code (int): the exit code of ``flux start``
-    """
+    """An instance that runs a command, from start to end, by the options of `start.parse`."""
 
     def __init__(self, options):
         self.options = options
@@ -81,11 +73,7 @@ class Session:
         self._report_at = LONGEST_TURN
 
     def run(self):
-        """Run it to its end; returns the exit code.
-
-        Raises:
-            OSError: no run directory or socket could be made
-        """
+        """Run it to its end, and return the exit code; OSError if no run directory or socket could be made."""
         adopt_orphans()
         undo = [self.kernel.add_signal(number, self._signalled) for number in FATAL_SIGNALS]
         for number in FATAL_SIGNALS:

@@ -50,11 +50,7 @@ class Output:
             self._where["stderr"] = self._where["stdout"]
 
     def open(self, directory):
-        """Open the files; relative names begin in directory.
-
-        Raises:
-            OSError: a file cannot be opened
-        """
+        """Open the files; relative names begin in directory. OSError if one cannot be opened."""
         self._directory = directory
         for stream, where in self._where.items():
             for task in self._tasks:

@@ -29,12 +29,7 @@ _CONFIG = {"kill-timeout?": fsd.parse}
 
 
 class JobExec(Service):
-    """The execution service.
-
-    Attributes:
-        jobs (dict): id -> MockJob or LocalJob
-        kill_timeout (float): seconds
-    """
+    """The execution service; `jobs` has a MockJob or LocalJob for each id."""
 
     name = "job-exec"
 

@@ -63,13 +63,7 @@ class Directory:
 
 
 class Templates:
-    """The ``{{name}}`` of one job's command, environment and file names; unknown ones are not replaced.
-
-    Args:
-        id (int): the job
-        name (str): its name
-        tmpdir (str): its directory
-    """
+    """The ``{{name}}`` of one job's command, environment and file names; unknown ones are not replaced."""
 
     def __init__(self, id, name, tmpdir):
         self._values = {

@@ -45,11 +45,7 @@ _encode = jsontext.encoder(ensure_ascii=False)
 
 
 def validate(jobspec):
-    """Check a jobspec of version 1, as flux-core's default validator does.
-
-    Raises:
-        ValueError: the first error found
-    """
+    """Check a jobspec of version 1, as flux-core's default validator does; ValueError has the first error found."""
     if jobspec.keys() != JobspecV1.top_level_keys:
         raise ValueError(
             f"jobspec: expected the keys {', '.join(sorted(JobspecV1.top_level_keys))}"

@@ -37,12 +37,7 @@ _CONFIG = form.Table(
 
 
 class Housekeeping:
-    """Jobs in housekeeping.
-
-    Attributes:
-        visits (dict): job id -> Visit
-        is_configured (bool)
-    """
+    """Jobs in housekeeping, if it `is_configured`; `visits` has them: job id -> Visit."""
 
     def __init__(self, service, jobs, events, sched, waits):
         self.service = service
@@ -57,11 +52,7 @@ class Housekeeping:
         self._mock = 0
 
     def configure(self, config):
-        """Take ``job-manager.housekeeping`` of a configuration.
-
-        Raises:
-            OSError: EINVAL
-        """
+        """Take ``job-manager.housekeeping`` of a configuration; OSError (EINVAL) if it is wrong."""
         table = config.get("job-manager", {}).get("housekeeping")
         if table is None:
             self.is_configured = False

@@ -19,11 +19,7 @@ _DRAIN = {"targets": str, "reason?": str}
 
 
 class Resource(Service):
-    """``resource``: inventory, availability, and the scheduler's view of both.
-
-    Module arguments: ``noverify`` leaves out the check that a rank runs on the host the inventory
-    gives it.
-    """
+    """``resource``; with the argument ``noverify`` it does not check that a rank runs on the host the inventory gives it."""
 
     name = "resource"
 

@@ -62,13 +62,7 @@ def _drop_future(future):
 
 
 class Builtin(Plugin):
-    """A rule of the job manager's own, with access to its jobs and queues.
-
-    Attributes:
-        jobs (Jobs): all jobs
-        queues (Queues): the queues
-        kvs (Tree): the key-value store
-    """
+    """A rule of the job manager's own, with access to its `jobs`, its `queues` and the `kvs` (Tree)."""
 
     _check_event = staticmethod(validation.event)
 
@@ -99,11 +93,7 @@ class State:
 
 
 class Host:
-    """The job manager as its plugins see it.
-
-    Attributes:
-        states (dict): Plugin -> State, for all that are loaded
-    """
+    """The job manager as its plugins see it; `states` has the State of each Plugin that is loaded."""
 
     def __init__(self, jobtap, service, jobs, events, queues):
         self.jobtap = jobtap
@@ -406,12 +396,7 @@ def jobspec_of(job):
 
 
 class JobSource:
-    """The args of a job, copied on access.
-
-    Args:
-        job (Job): the job
-        more (dict): further args of the topic; copied too
-    """
+    """The args of a job, and `more` for the topic, copied on access."""
 
     __slots__ = ("job", "more")
 
