@@ -70,13 +70,7 @@ class Error:
 
 
 class Match:
-    """A ``struct flux_match``: a pattern of messages.
-
-    Attributes:
-        typemask (int): FLUX_MSGTYPE_* bits
-        matchtag (int): of a response; 0 for any
-        topic_glob (str): pattern of topics, or None for any
-    """
+    """A ``struct flux_match``: a pattern of messages; a matchtag of 0 and no glob match any."""
 
     __slots__ = ("matchtag", "topic_glob", "typemask")
     ctype = named("struct flux_match")

@@ -157,18 +157,7 @@ class Client(Endpoint):
 
 
 class SocketServer:
-    """Listens on a UNIX socket for programs of the instance owner.
-
-    Args:
-        ctx (BrokerContext): the broker
-        path (str): of the socket; a UNIX socket's path has about 100 bytes at most
-
-    Attributes:
-        clients (set of Client): the connected clients
-
-    Raises:
-        OSError: the socket cannot be made
-    """
+    """Listens on a UNIX socket at `path`, of about 100 bytes at most, for programs of the instance owner; `clients` are connected."""
 
     def __init__(self, ctx, path):
         self.ctx = ctx

@@ -20,15 +20,7 @@ HEADER = {
 
 
 class Output:
-    """The output of one job.
-
-    Args:
-        service: has ``append``
-        id (int): the job
-        options (dict): ``attributes.system.shell.options``
-        tasks: list of layout.Placed
-        templates: shell.Templates
-    """
+    """The output of one job, whose `options` are ``attributes.system.shell.options``."""
 
     def __init__(self, service, id, options, tasks, templates):
         self.service = service

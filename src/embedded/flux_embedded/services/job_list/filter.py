@@ -14,17 +14,9 @@ MAX_DEPTH = 64
 
 
 def compile_constraint(constraint, parents):
-    """Compile a constraint object.
+    """Compile a constraint object to a predicate of a `Job`; OSError (EPROTO) has its error.
 
-    Args:
-        constraint (dict): the constraint
-        parents (dict): name of a virtual queue -> that of its parent: a query for the parent matches the jobs of both
-
-    Returns:
-        a predicate of a `Job`
-
-    Raises:
-        OSError: EPROTO, with the error
+    `parents` has the parent of each virtual queue: a query for the parent matches the jobs of both.
     """
     try:
         return _object(constraint, parents, 0)

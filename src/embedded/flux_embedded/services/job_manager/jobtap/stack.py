@@ -557,19 +557,10 @@ def _release(views):
 
 
 def _find(path, search_path):
-    """Locate a plugin, a Python file.
+    """Locate a plugin, a Python file, by a path or by a name in `search_path` and the examples; OSError (ENOENT) without one.
 
-    ``NAME.so`` stands for ``NAME.py``, so that scripts written for compiled plugins of that name work.
-
-    Args:
-        path (str): a path, or a name to search for
-        search_path (iterable of str): directories to search before the examples that come with the instance
-
-    Returns:
-        (name in listings, full path)
-
-    Raises:
-        OSError: ENOENT
+    ``NAME.so`` stands for ``NAME.py``, so that scripts written for compiled plugins of that name work. Returns (name in
+    listings, full path).
     """
     name = os.path.basename(path)
     where = [""] if os.sep in path else [*search_path, os.getcwd(), EXAMPLES]
