@@ -149,5 +149,4 @@ class JobExec(Service):
         now = self.kernel.time
         text = "".join([eventlog.encode(now, name, context) for name, context in events])
         key = f"{jobid.kvs_dir(id)}.guest.{path}"
-        if self.ctx.kvs is not None:
-            self.ctx.kvs.commit([["append", key, text]])
+        self.ctx.kvs.commit([["append", key, text]])

@@ -132,8 +132,6 @@ class JobIngest(Service):
 
     @request("submit", guest=True, form=FORM)
     def submit(self, msg):
-        if self.ctx.kvs is None:
-            raise OSError(errno.ENOSYS, "there is no KVS")
         given, flags = msg.body["jobspec"], msg.body.get("flags", 0)
         urgency = msg.body.get("urgency", URGENCY_DEFAULT)
         _check(msg.is_guest, urgency, flags)

@@ -30,7 +30,7 @@ class Kvs(Service):
         self.respond(msg, {"rootseq": self.tree.commits})
 
     def stop(self):
-        self.ctx.kvs = None
+        self.ctx.kvs = Tree()
 
     def _check_fault(self, ops):
         fault = self._fault

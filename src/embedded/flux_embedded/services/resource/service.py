@@ -40,7 +40,7 @@ class Resource(Service):
         R, method = self._find_R()
         try:
             self.state.define(Inventory(R), self.ctx.config)
-            former = eventlog.parse(self._lookup("resource.eventlog") or "")
+            former = eventlog.parse(self.ctx.kvs.find("resource.eventlog") or "")
         except ValueError as exc:
             raise OSError(errno.EINVAL, self._complain(f"{method}: {exc}")) from None
         self.shrinks = method != "configuration"
@@ -59,7 +59,7 @@ class Resource(Service):
             R = sources.from_config(self.ctx.config)
             if R is not None:
                 return R, "configuration"
-            text = self._lookup("resource.R")
+            text = self.ctx.kvs.find("resource.R")
             if text is not None:
                 return json.loads(text), "kvs"
             R = fake_resources(self.ctx.config)
@@ -76,15 +76,10 @@ class Resource(Service):
         self.log(LOG_ERR, text)
         return text
 
-    def _lookup(self, key):
-        return self.ctx.kvs.find(key) if self.ctx.kvs else None
-
     def _record(self, name, context, ops=()):
         """Put an event into the eventlog, after other operations on the KVS."""
-        if self.ctx.kvs:
-            line = eventlog.encode(self.now(), name, context)
-            ops = [*ops, ["append", "resource.eventlog", line]]
-            self.ctx.kvs.commit(ops)
+        line = eventlog.encode(self.now(), name, context)
+        self.ctx.kvs.commit([*ops, ["append", "resource.eventlog", line]])
 
     def _replay(self, event):
         """Restore a drain from the eventlog of a former run of the service."""
