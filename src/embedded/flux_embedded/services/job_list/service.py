@@ -53,6 +53,7 @@ class JobList(Service):
         return self.ctx.jobs
 
     def begin(self):
+        self.subscribe("job-manager-start", self._follow)
         self._follow()
 
     @request("config-reload")
@@ -60,18 +61,15 @@ class JobList(Service):
         form.check_table((msg.body or {}).get("access"), _ACCESS, "access")
         self.respond(msg)
 
-    def _follow(self):
+    def _follow(self, msg=None):
         self.rpc("job-manager.journal-batches", streaming=True).then(self._events)
 
     def _events(self, future):
         """Answer the requests that waited for one of these events."""
         try:
             entries = future.body["events"]
-        except OSError as exc:
-            if exc.errno not in (errno.ENODATA, errno.ENOSYS):
-                # The job manager is gone; another may come.
-                self.timer(1.0, self._follow)
-            return
+        except OSError:
+            return  # there is no job manager, or it is gone
         future.reset()
         for id in self._waiting.keys() & {entry["id"] for entry in entries}:
             for msg in self._waiting.pop(id):
