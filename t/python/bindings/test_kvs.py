@@ -113,13 +113,6 @@ def test_lookup_errors(h):
         assert (info.value.errno, info.value.strerror) == (number, text)
 
 
-def test_several_keys_are_looked_up_at_once_or_not_at_all(h):
-    commit(h, ["put", "a", "1"], ["put", "b.c", "2"])
-    assert h.rpc("kvs.lookup", {"keys": ["b.c", "a"]}).get() == {"values": {"a": "1", "b.c": "2"}}
-    with pytest.raises(FileNotFoundError):
-        h.rpc("kvs.lookup", {"keys": ["a", "nosuch"]}).get()
-
-
 def test_guests_are_kept_out(instance):
     guest = bindings_instance.another_handle(instance, userid=1234, rolemask=message.ROLE_USER)
     with pytest.raises(PermissionError):

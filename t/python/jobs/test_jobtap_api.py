@@ -543,7 +543,7 @@ def test_current_job_outside_of_a_callback(inst, p):
 # -- loading and removing --------------------------------------------------------------------------------------------------
 
 BUILTINS = [
-    ".priority-default", ".limit-job-size", ".limit-duration", ".dependency-after", ".dependency-singleton",
+    ".priority-default", ".limit-job-size", ".limit-duration", ".dependency-after",
     ".begin-time", ".validate-duration", ".update-duration", ".update-queue",
 ]  # fmt: skip
 
