@@ -31,6 +31,7 @@ struct line {
     int64_t *free;      /* the amounts left, the kinds of each step in a row */
     size_t *marks;      /* the number of uses that begin or end with each */
     size_t sharers;     /* beside the first */
+    size_t pinned;      /* uses that begin later and may not be moved */
     size_t promises, promises_room;
     struct promised *promised; /* the promises here that may be moved, by their starts */
     double steps[];            /* times, free and marks */
@@ -85,7 +86,8 @@ struct availability {
     bool *is_taken;
     size_t taken_count, taken_room;
     unsigned char *up;
-    struct line *sum; /* the total that the ranks of `up` have left, if known */
+    int64_t least[MAX_KINDS]; /* of each amount, that a rank of `up` has in total */
+    struct line *sum;         /* the total that the ranks of `up` have left, if known */
     bool summed;
     int64_t *scratch; /* units at each step of a line */
     size_t scratch_room;
@@ -110,9 +112,9 @@ static bool is_behind (const struct availability *all,
                && all->uses[promised->number].sequence > order.sequence);
 }
 
-static bool has (const unsigned char *ranks, size_t length, size_t rank)
+static bool has (const unsigned char *ranks, size_t rank)
 {
-    return rank / 8 < length && (ranks[rank / 8] >> (rank % 8) & 1);
+    return ranks[rank / 8] >> (rank % 8) & 1;
 }
 
 /* -- lines -- */
@@ -141,6 +143,7 @@ static void line_copy_steps (struct line *line, const struct line *from, size_t 
     memcpy (line->times, from->times, from->count * sizeof (double));
     memcpy (line->marks, from->marks, from->count * sizeof (size_t));
     memcpy (line->free, from->free, from->count * kinds * sizeof (int64_t));
+    line->pinned = from->pinned;
 }
 
 /* Make room for a number of steps in a line, which may be reallocated. */
@@ -169,6 +172,8 @@ static size_t step_at (const struct line *line, double time)
 {
     size_t low = 0, high = line->count;
 
+    if (high < 2 || time < line->times[1]) /* as most are that are now */
+        return 0;
     while (high - low > 1) {
         size_t middle = (low + high) / 2;
         if (line->times[middle] <= time)
@@ -299,7 +304,8 @@ struct availability *availability_create (size_t ranks,
                                           const unsigned char *up)
 {
     struct availability *all;
-    size_t rank;
+    size_t rank, kind;
+    bool first = true;
 
     if (kinds == 0 || kinds > MAX_KINDS || ranks > SIZE_MAX / 64)
         return NULL;
@@ -328,6 +334,12 @@ struct availability *availability_create (size_t ranks,
         line->times[0] = -INFINITY;
         line->marks[0] = 0;
         memcpy (line->free, totals + rank * kinds, kinds * sizeof (int64_t));
+        if (!has (up, rank))
+            continue;
+        for (kind = 0; kind < kinds; kind++)
+            if (first || line->free[kind] < all->least[kind])
+                all->least[kind] = line->free[kind];
+        first = false;
     }
     return all;
 }
@@ -356,16 +368,16 @@ void availability_destroy (struct availability *all)
     free (all);
 }
 
-static struct wish *wish_create (const struct demand *demand, size_t kinds)
+static struct wish *wish_create (const struct availability *all, const struct demand *demand)
 {
-    struct wish *wish = malloc (sizeof (*wish) + demand->length);
+    struct wish *wish = malloc (sizeof (*wish) + all->ranks / 8 + 1);
 
     if (!wish)
         return NULL;
     wish->sharers = 0;
     wish->demand = *demand;
-    memcpy (wish->each, demand->each, kinds * sizeof (int64_t));
-    memcpy (wish->ranks, demand->ranks, demand->length);
+    memcpy (wish->each, demand->each, all->kinds * sizeof (int64_t));
+    memcpy (wish->ranks, demand->ranks, all->ranks / 8 + 1);
     wish->demand.each = wish->each;
     wish->demand.ranks = wish->ranks;
     return wish;
@@ -393,6 +405,7 @@ struct availability *availability_copy (const struct availability *from)
         return NULL;
     }
     memcpy (all->up, from->up, from->ranks / 8 + 1);
+    memcpy (all->least, from->least, sizeof (all->least));
     memcpy (all->totals, from->totals, from->ranks * from->kinds * sizeof (int64_t));
     if (from->count) { /* else there are no arrays yet */
         memcpy (all->unused, from->unused, from->unused_count * sizeof (int64_t));
@@ -442,7 +455,7 @@ int64_t availability_use (struct availability *all,
     use->sequence = ++all->sequence;
     use->place = calloc (1, sizeof (struct place));
     if (demand)
-        use->wish = wish_create (demand, all->kinds);
+        use->wish = wish_create (all, demand);
     if (!use->place || (demand && !use->wish)) {
         availability_drop (all, number);
         return -1;
@@ -450,37 +463,36 @@ int64_t availability_use (struct availability *all,
     return number;
 }
 
-int availability_take_one (struct availability *all,
-                           int64_t number,
-                           size_t rank,
-                           const int64_t *amounts)
+/* A new part of a place, on a rank and without amounts; NULL: no memory. */
+static struct part *add_part (struct place *place, size_t rank)
 {
-    struct place *place = all->uses[number].place;
     struct part *part;
 
-    if (rank >= all->ranks)
-        return 0;
     if (reserve (&place->parts, &place->room, place->count + 1, sizeof (struct part)) < 0)
-        return -1;
+        return NULL;
     part = place->parts + place->count++;
+    memset (part, 0, sizeof (*part));
     part->rank = rank;
-    memcpy (part->amounts, amounts, all->kinds * sizeof (int64_t));
-    return 0;
+    return part;
 }
 
 int availability_take (struct availability *all,
                        int64_t number,
                        const unsigned char *ranks,
-                       size_t length,
                        const int64_t *amounts)
 {
     size_t byte, bit;
 
-    for (byte = 0; byte < length; byte++)
-        for (bit = 0; ranks[byte] >> bit; bit++)
-            if (ranks[byte] >> bit & 1
-                && availability_take_one (all, number, byte * 8 + bit, amounts) < 0)
+    for (byte = 0; byte < all->ranks / 8 + 1; byte++)
+        for (bit = 0; ranks[byte] >> bit; bit++) {
+            struct part *part;
+
+            if (!(ranks[byte] >> bit & 1) || byte * 8 + bit >= all->ranks)
+                continue;
+            if (!(part = add_part (all->uses[number].place, byte * 8 + bit)))
                 return -1;
+            memcpy (part->amounts, amounts, all->kinds * sizeof (int64_t));
+        }
     return 0;
 }
 
@@ -492,7 +504,7 @@ static bool sum_of (const struct availability *all, const struct use *use, int64
 
     memset (sum, 0, MAX_KINDS * sizeof (int64_t));
     for (at = 0; at < use->place->count; at++)
-        if (has (all->up, all->ranks / 8 + 1, use->place->parts[at].rank)) {
+        if (has (all->up, use->place->parts[at].rank)) {
             any = true;
             for (kind = 0; kind < all->kinds; kind++)
                 sum[kind] += use->place->parts[at].amounts[kind];
@@ -527,8 +539,10 @@ static int change (struct availability *all, int64_t number, int sign, bool agai
                    < 0)
             return -1;
         line = all->lines[part->rank];
-        if (!use->wish)
+        if (!use->wish) {
+            line->pinned += use->start > -INFINITY ? sign : 0;
             continue;
+        }
         if (sign > 0) {
             if (reserve (&line->promised,
                          &line->promises_room,
@@ -586,25 +600,21 @@ int availability_pin (struct availability *all, int64_t number)
     return entered ? availability_enter (all, number) : 0;
 }
 
-size_t availability_parts (const struct availability *all, int64_t number)
-{
-    return all->uses[number].place->count;
-}
-
-void availability_amounts_of (const struct availability *all,
-                              int64_t number,
-                              int64_t *ranks,
-                              int64_t *amounts)
+size_t availability_amounts_of (const struct availability *all,
+                                int64_t number,
+                                int64_t *ranks,
+                                int64_t *amounts)
 {
     const struct place *place = all->uses[number].place;
     size_t at;
 
-    for (at = 0; at < place->count; at++) {
+    for (at = 0; ranks && at < place->count; at++) {
         ranks[at] = (int64_t)place->parts[at].rank;
         memcpy (amounts + at * all->kinds,
                 place->parts[at].amounts,
                 all->kinds * sizeof (int64_t));
     }
+    return place->count;
 }
 
 static void mark (unsigned char *ranks, size_t rank)
@@ -684,6 +694,37 @@ static int64_t most_units (const struct demand *demand)
     return demand->per_node || demand->whole ? 1 : demand->count;
 }
 
+/* Find the least amounts of a rank that uses leave at some moment of a span, each kind for itself and without
+ * the promises behind a place in the order; false if these are less than a need.
+ */
+static bool has_room (const struct availability *all,
+                      size_t rank,
+                      double start,
+                      double end,
+                      struct order order,
+                      const int64_t *need,
+                      int64_t *least)
+{
+    const struct line *line = all->lines[rank];
+    size_t first = step_at (line, start), step, kind;
+    /* The other uses have begun by then, and only end. */
+    bool grows = !line->pinned && (order.start <= start || !line->promises);
+    int64_t left[MAX_KINDS];
+
+    for (step = first; step < line->count; step++) {
+        if (step > first && (grows || line->times[step] >= end))
+            break;
+        free_at (all, rank, step, step > first ? line->times[step] : start, order, left);
+        for (kind = 0; kind < all->kinds; kind++) {
+            if (left[kind] < need[kind])
+                return false;
+            if (step == first || left[kind] < least[kind])
+                least[kind] = left[kind];
+        }
+    }
+    return true;
+}
+
 static int64_t units_on (const struct availability *all,
                          size_t rank,
                          const struct demand *demand,
@@ -691,34 +732,18 @@ static int64_t units_on (const struct availability *all,
                          double end,
                          struct order order)
 {
-    const struct line *line = all->lines[rank];
     const int64_t *each = unit_on (all, demand, rank);
-    int64_t left[MAX_KINDS], units = most_units (demand);
-    size_t step;
+    int64_t left[MAX_KINDS];
 
-    if (!each)
+    if (!each || !has_room (all, rank, start, end, order, each, left))
         return 0;
-    if (!line->promises)
-        order = LAST;
-    for (step = step_at (line, start); units && step < line->count; step++) {
-        double time = line->times[step] > start ? line->times[step] : start;
-
-        if (time >= end && time > start)
-            break;
-        if (order.start == INFINITY) {
-            units = units_in (all, each, line->free + step * all->kinds, units);
-        } else {
-            free_at (all, rank, step, time, order, left);
-            units = units_in (all, each, left, units);
-        }
-    }
-    return units;
+    return units_in (all, each, left, most_units (demand));
 }
 
 /* Go on to the next rank of a mask; the number of ranks: there is none. */
 static size_t next_rank (const struct availability *all, const struct demand *demand, size_t rank)
 {
-    while (rank < all->ranks && rank / 8 < demand->length) {
+    while (rank < all->ranks) {
         unsigned char byte = demand->ranks[rank / 8] >> (rank % 8);
 
         if (!byte) {
@@ -729,9 +754,9 @@ static size_t next_rank (const struct availability *all, const struct demand *de
             byte >>= 1;
             rank++;
         }
-        return rank < all->ranks ? rank : all->ranks;
+        break;
     }
-    return all->ranks;
+    return rank < all->ranks ? rank : all->ranks;
 }
 
 int64_t availability_room (const struct availability *all,
@@ -776,20 +801,13 @@ static bool fits (const struct availability *all,
 bool availability_overdrawn (const struct availability *all, int64_t number, double since)
 {
     const struct use *use = all->uses + number;
-    double start = use->start > since ? use->start : since;
-    size_t at, step, kind;
+    int64_t least[MAX_KINDS], none[MAX_KINDS] = {0};
+    size_t at;
 
-    for (at = 0; at < use->place->count; at++) {
-        const struct line *line = all->lines[use->place->parts[at].rank];
-
-        for (step = step_at (line, start); step < line->count; step++) {
-            if (line->times[step] > start && line->times[step] >= use->end)
-                break;
-            for (kind = 0; kind < all->kinds; kind++)
-                if (line->free[step * all->kinds + kind] < 0)
-                    return true;
-        }
-    }
+    since = use->start > since ? use->start : since;
+    for (at = 0; at < use->place->count; at++)
+        if (!has_room (all, use->place->parts[at].rank, since, use->end, LAST, none, least))
+            return true;
     return false;
 }
 
@@ -1037,7 +1055,7 @@ double availability_earliest (struct availability *all,
 struct candidate {
     int64_t key[MAX_KINDS + 2];
     size_t rank;
-    int64_t units;
+    int64_t units, clear; /* clear: those that were taken with clear room */
 };
 
 struct candidates {
@@ -1058,53 +1076,53 @@ static bool candidate_before (const void *context, int64_t a, int64_t b)
     return one->rank > other->rank;
 }
 
-/* Append the ranks on which a promise has room, beside the uses up to a place in the order.  `given`: by
- * rank, the units that it has already.
+/* Append the ranks on which a promise has room beside the uses up to a place in the order, in a second pass
+ * without what it has taken of them.
  */
 static int append_candidates (struct availability *all,
                               const struct use *use,
-                              const struct demand *demand,
                               double now,
                               struct order order,
-                              const int64_t *given,
+                              bool second,
                               struct candidates *candidates)
 {
+    const struct demand *demand = &use->wish->demand;
     int64_t left[MAX_KINDS];
     size_t rank, kind;
 
+    candidates->count = candidates->heap.count = 0;
     for (rank = next_rank (all, demand, 0); rank < all->ranks;
          rank = next_rank (all, demand, rank + 1)) {
         const struct line *line = all->lines[rank];
-        const int64_t *total = all->totals + rank * all->kinds, *each;
-        int64_t units = units_on (all, rank, demand, use->start, use->end, order);
+        const int64_t *total = all->totals + rank * all->kinds;
+        const int64_t *each = demand->whole ? total : demand->each;
+        int64_t units = units_on (all, rank, demand, use->start, use->end, order), clear = 0;
         struct candidate *one;
-        bool busy = false;
 
-        if (given)
-            units -= given[rank];
-        if (units <= 0)
+        if (units && second)
+            clear = units_on (all, rank, demand, use->start, use->end, LAST);
+        if (units == clear)
             continue;
-        if (reserve (&candidates->all, &candidates->room, candidates->count + 1, sizeof (*one)) < 0)
-            return -1;
-        if (heap_append (&candidates->heap, 0, (int64_t)candidates->count) < 0)
+        if (reserve (&candidates->all, &candidates->room, candidates->count + 1, sizeof (*one)) < 0
+            || heap_append (&candidates->heap, 0, (int64_t)candidates->count) < 0)
             return -1;
         one = candidates->all + candidates->count++;
-        memset (one, 0, sizeof (*one));
-        one->rank = rank;
-        one->units = units;
-        each = demand->whole ? total : demand->each;
+        *one = (struct candidate){.rank = rank, .units = units - clear, .clear = clear};
+        one->key[1] = 1;
         free_at (all, rank, step_at (line, now), now, JOBS, left);
         for (kind = 0; kind < all->kinds; kind++) {
-            busy = busy || left[kind] < each[kind];
+            if (left[kind] < each[kind])
+                one->key[1] = 0;
             if (!demand->each[kind])
                 one->key[0] += total[kind];
         }
-        one->key[1] = !busy;
-        free_at (all, rank, step_at (line, use->start), use->start, JOBS, left);
+        if (use->start != now)
+            free_at (all, rank, step_at (line, use->start), use->start, JOBS, left);
         for (kind = 0; kind < all->kinds; kind++)
             if (demand->each[kind])
                 one->key[2 + all->kinds - 1 - kind] = left[kind];
     }
+    heap_make (&candidates->heap);
     return 0;
 }
 
@@ -1120,8 +1138,8 @@ static int take_from_promises (struct availability *all, size_t rank)
     return 0;
 }
 
-/* Give a promise, which is not entered, ranks beside the uses up to its place in the order, where it fits.
- * Without memory -1.
+/* Give a promise, which is not entered and has no ranks, ranks beside the uses up to its place in the order.
+ * Returns whether it has room; -1: no memory.
  */
 static int find_place (struct availability *all,
                        int64_t number,
@@ -1132,60 +1150,36 @@ static int find_place (struct availability *all,
     struct use *use = all->uses + number;
     const struct demand *demand = &use->wish->demand;
     struct place *place = use->place;
-    struct candidates candidates = {0};
-    int64_t left = demand->count, *given = NULL, amounts[MAX_KINDS];
+    struct candidates candidates = {.heap = {.before = candidate_before, .context = &candidates}};
+    int64_t left = demand->count;
     int pass, result = -1;
-    size_t kind;
 
-    for (pass = 0; pass < (may_move ? 2 : 1) && left; pass++) {
-        candidates.count = candidates.heap.count = 0;
-        candidates.heap.before = candidate_before;
-        candidates.heap.context = &candidates;
-        if (pass) {
-            size_t at;
-
-            given = calloc (all->ranks + 1, sizeof (int64_t));
-            if (!given)
-                goto done;
-            for (at = 0; at < place->count; at++)
-                given[place->parts[at].rank] = place->parts[at].amounts[MAX_KINDS - 1];
-        }
-        if (append_candidates (all, use, demand, now, pass ? order : LAST, given, &candidates) < 0)
+    for (pass = 0; pass <= may_move && left; pass++) {
+        if (append_candidates (all, use, now, pass ? order : LAST, pass, &candidates) < 0)
             goto done;
-        heap_make (&candidates.heap);
         while (left && candidates.heap.count) {
             const struct candidate *one = candidates.all + heap_pop (&candidates.heap).value;
-            size_t rank = one->rank, at;
+            const int64_t *total = all->totals + one->rank * all->kinds;
             int64_t units = one->units < left ? one->units : left;
+            struct part *part = place->parts;
+            size_t kind;
 
             left -= units;
-            if (pass && take_from_promises (all, rank) < 0)
+            if (pass && take_from_promises (all, one->rank) < 0)
                 goto done;
-            if (given && given[rank]) {
-                for (at = 0; place->parts[at].rank != rank;)
-                    at++;
-                place->parts[at].amounts[MAX_KINDS - 1] += units;
-                continue;
-            }
-            memset (amounts, 0, sizeof (amounts));
-            if (availability_take_one (all, number, rank, amounts) < 0)
+            if (one->clear)
+                while (part->rank != one->rank)
+                    part++;
+            else if (!(part = add_part (place, one->rank)))
                 goto done;
-            place->parts[place->count - 1].amounts[MAX_KINDS - 1] = units;
+            for (kind = 0; kind < all->kinds; kind++)
+                part->amounts[kind] += demand->whole ? total[kind] : units * demand->each[kind];
         }
     }
-    result = 0;
-    for (size_t at = 0; at < place->count; at++) {
-        struct part *part = place->parts + at;
-        int64_t units = part->amounts[MAX_KINDS - 1];
-
-        for (kind = 0; kind < all->kinds; kind++)
-            part->amounts[kind] = demand->whole ? all->totals[part->rank * all->kinds + kind]
-                                                : units * demand->each[kind];
-    }
+    result = !left;
 done:
     free (candidates.heap.items);
     free (candidates.all);
-    free (given);
     return result;
 }
 
@@ -1194,25 +1188,15 @@ done:
  */
 static bool holds (const struct availability *all, const struct use *use, struct order order)
 {
-    int64_t left[MAX_KINDS];
-    size_t at, step, kind;
+    int64_t least[MAX_KINDS];
+    size_t at;
 
     for (at = 0; at < use->place->count; at++) {
         const struct part *part = use->place->parts + at;
-        const struct line *line = all->lines[part->rank];
 
-        if (!all->is_taken[part->rank])
-            continue;
-        for (step = step_at (line, use->start); step < line->count; step++) {
-            double time = line->times[step] > use->start ? line->times[step] : use->start;
-
-            if (time >= use->end && time > use->start)
-                break;
-            free_at (all, part->rank, step, time, order, left);
-            for (kind = 0; kind < all->kinds; kind++)
-                if (left[kind] < part->amounts[kind])
-                    return false;
-        }
+        if (all->is_taken[part->rank]
+            && !has_room (all, part->rank, use->start, use->end, order, part->amounts, least))
+            return false;
     }
     return true;
 }
@@ -1270,6 +1254,7 @@ static int settle (struct availability *all, struct settlement *settlement, doub
         struct use *use = all->uses + number;
         struct order order = {use->start, use->sequence - 1}; /* itself it leaves out */
         struct moved *moved;
+        int placed;
 
         use->waits = false;
         if (holds (all, use, order))
@@ -1280,11 +1265,14 @@ static int settle (struct availability *all, struct settlement *settlement, doub
         if (change (all, number, -1, true) < 0)
             return -1;
         moved = settlement->moved + settlement->count++;
-        moved->number = number;
-        moved->place = use->place;
+        *moved = (struct moved){number, use->place};
         use->place = calloc (1, sizeof (struct place));
-        if (!use->place || find_place (all, number, now, order, true) < 0
-            || change (all, number, 1, true) < 0 || await (all, settlement, use) < 0)
+        if (!use->place)
+            return -1;
+        placed = find_place (all, number, now, order, true);
+        if (placed <= 0)
+            return placed;
+        if (change (all, number, 1, true) < 0 || await (all, settlement, use) < 0)
             return -1;
     }
     return 1;
@@ -1331,31 +1319,23 @@ static int64_t book (struct availability *all,
                      bool keep)
 {
     struct settlement settlement = {.waiting = {.before = earlier_in_order, .context = all}};
-    struct order order = {start, 0};
+    int64_t number = availability_use (all, start, end, demand);
     struct use *use;
-    int64_t number;
     int placed;
 
-    may_move = may_move && all->movable;
-    if (!fits (all, demand, start, end, may_move ? order : LAST))
-        return -2;
-    number = availability_use (all, start, end, demand);
     if (number < 0)
         return -1;
     use = all->uses + number;
-    placed = find_place (all, number, now, order, may_move);
-    if (placed == 0)
-        placed = change (all, number, 1, !keep);
-    if (placed == 0 && may_move) {
+    may_move = may_move && all->movable;
+    placed = find_place (all, number, now, (struct order){start, 0}, may_move);
+    if (placed > 0 && change (all, number, 1, !keep) < 0)
+        placed = -1;
+    if (placed > 0 && may_move) {
         uint64_t sequence = use->sequence;
 
         use->sequence = 0; /* before those that begin with it */
-        placed = await (all, &settlement, use);
-        if (placed == 0)
-            placed = settle (all, &settlement, now);
+        placed = await (all, &settlement, use) < 0 ? -1 : settle (all, &settlement, now);
         use->sequence = sequence;
-    } else if (placed == 0) {
-        placed = 1;
     }
     if (finish (all, &settlement, keep && placed > 0) < 0)
         placed = -1;
@@ -1406,7 +1386,7 @@ static int sum_up (struct availability *all)
     sum->marks[0] = 0;
     memset (sum->free, 0, all->kinds * sizeof (int64_t));
     for (rank = 0; rank < all->ranks; rank++)
-        if (has (all->up, all->ranks / 8 + 1, rank))
+        if (has (all->up, rank))
             for (kind = 0; kind < all->kinds; kind++)
                 sum->free[kind] += all->totals[rank * all->kinds + kind];
     /* Of use number n, 2n is its start, and 2n + 1 its end. */
@@ -1445,43 +1425,45 @@ done:
     return result;
 }
 
-double availability_enough_until (struct availability *all, const int64_t *amounts, double since)
+double availability_enough_until (struct availability *all,
+                                  const struct demand *demand,
+                                  double since)
 {
+    const int64_t *each = demand->whole ? all->least : demand->each;
     size_t step, kind;
 
     if (!all->summed && sum_up (all) < 0)
         return -INFINITY;
     for (step = step_at (all->sum, since); step < all->sum->count; step++)
         for (kind = 0; kind < all->kinds; kind++)
-            if (all->sum->free[step * all->kinds + kind] < amounts[kind])
+            if (all->sum->free[step * all->kinds + kind] < demand->count * each[kind])
                 return all->sum->times[step] > since ? all->sum->times[step] : since;
     return INFINITY;
 }
 
-int availability_can_start (struct availability *all,
-                            int64_t number,
-                            const struct demand *demand,
-                            const int64_t *least,
-                            double now,
-                            double end,
-                            bool may_move)
+int64_t availability_first_to_start (struct availability *all,
+                                     size_t count,
+                                     const int64_t *numbers,
+                                     const struct demand *const *demands,
+                                     const double *ends,
+                                     double now,
+                                     bool may_move)
 {
-    bool own = number >= 0 && all->uses[number].entered;
-    double until = INFINITY;
-    int result = 0;
+    size_t at;
 
-    if (own && availability_leave (all, number) < 0)
-        return -1;
-    if (least)
-        until = availability_enough_until (all, least, now);
-    if (until >= end) {
-        result = fits (all, demand, now, end, LAST);
-        if (!result && may_move)
-            result = availability_can_book (all, demand, now, end, now);
-    } else if (until == -INFINITY) {
-        result = -1;
+    for (at = 0; at < count; at++) {
+        bool own = numbers[at] >= 0 && all->uses[numbers[at]].entered;
+        int can;
+
+        if (own && availability_leave (all, numbers[at]) < 0)
+            return -1;
+        can = fits (all, demands[at], now, ends[at], LAST);
+        if (!can && may_move)
+            can = availability_can_book (all, demands[at], now, ends[at], now);
+        if ((own && availability_enter (all, numbers[at]) < 0) || can < 0)
+            return -1;
+        if (can)
+            break;
     }
-    if (own && availability_enter (all, number) < 0)
-        return -1;
-    return result;
+    return at;
 }
