@@ -87,19 +87,6 @@ def test_shapes(shape, expected):
     assert "ResourceRequest(" in repr(request)
 
 
-def test_totals():
-    request = read(vertex("node", 3, vertex("slot", 2, vertex("core", 4), vertex("gpu", 1))))
-    assert (request.ncores, request.ngpus) == (24, 6)
-    request = read(vertex("slot", 5, vertex("core", 2)))
-    assert (request.ncores, request.ngpus) == (10, 0)
-    assert request.node_count is None and request.slot_count == 5
-
-
-def test_resources_beside_the_slot_do_not_count():
-    request = read(vertex("storage", 2), vertex("node", 1, vertex("core", 5), vertex("gpu"), SLOT))
-    assert (request.nnodes, request.slot_size, request.gpu_per_slot) == (1, 1, 0)
-
-
 def deep(levels):
     entry = SLOT
     for _ in range(levels):
