@@ -117,19 +117,6 @@ def test_the_reservation_that_a_job_behind_others_is_to_start_after(module):
     assert head["reservation"] is None
 
 
-def test_jobs_behind_the_head_of_a_strict_queue():
-    rig = rig_with("sched-fifo", (6, 100), (4, 50), (1, 10))
-    (job,) = ask(rig, "explain", id=3)["jobs"]
-    assert job["reason"] == "behind ƒ3"
-    assert job["behind"][0] == {
-        "name": "ƒ3",
-        "state": "pending",
-        "start": pytest.approx(rig.now + 98, abs=1),
-        "end": pytest.approx(rig.now + 148, abs=1),
-    }
-    assert job["fits"] is None  # nothing about this job would help: it is not its turn
-
-
 @pytest.mark.parametrize("module", MODULES)
 def test_parts_of_a_constraint_and_whom_they_leave_out(module):
     rig = rig_with(module, (8, 100), properties={"big": "0-3", "fast": "2-5"})
@@ -152,15 +139,6 @@ def test_never_is_not_not_now(module):
     assert head["verdict"] == "waits"
     assert job["verdict"] == "never"
     assert "only 7 eligible" in job["reason"]
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_all_jobs_in_order(module):
-    rig = rig_with(module, (6, 100), (4, 50), (3, 10))
-    answer = ask(rig, "explain", all=True)
-    assert [job["name"] for job in answer["jobs"]] == ["ƒ3", "ƒ4"]
-    assert answer["others"] == 0
-    assert "behind" not in answer["jobs"][0]
 
 
 @pytest.mark.parametrize(

@@ -38,16 +38,6 @@ def test_order_of_business():
     assert rig.task.running
 
 
-def test_ranks_not_up_at_first_are_down():
-    rig = Rig(R(4, 1), Guide, up="1")
-    for jobid in (1, 2):
-        rig.alloc(jobid)
-    assert rig.success(1)["R"]["execution"]["R_lite"][0]["rank"] == "1"
-    assert rig.answers(2) == []
-    rig.resource.update(up="3")
-    assert rig.success(2)["R"]["execution"]["R_lite"][0]["rank"] == "3"
-
-
 def test_hello_marks_what_jobs_hold():
     rig = Rig(R(2, 4))
     rig.will_be_found(1, R("0", "0-2", expiration=5000.0))
@@ -384,13 +374,6 @@ def test_making_the_pool_can_be_overridden():
     assert rig.sched.resources.mine
 
 
-def test_the_pools_clock_is_the_schedulers():
-    rig = Rig(R(1, 1), Guide)
-    sched = rig.sched
-    rig.wait(100)
-    assert sched.resources.clock() == sched.now() == rig.now
-
-
 @pytest.mark.parametrize(
     "writer, warned", [("fluxion", 0), ("fluxion:jgf", 0), (None, 0), ("no-such-pool", 1), (7, 1)]
 )
@@ -399,15 +382,6 @@ def test_unknown_writers_fall_back(writer, warned):
     rig = Rig(R(1, 1, scheduling=scheduling), Guide)
     assert "pool-class=Rv1Pool" in rig.logged(INFO)[-1]
     assert len(rig.logged(INFO)) == 1 + warned
-
-
-def test_a_known_writer_is_used(tmp_path, monkeypatch):
-    (tmp_path / "rack_pool.py").write_text(
-        "from flux.resource import ResourcePool\nclass RackPool(ResourcePool): pass\npool_class = RackPool\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    rig = Rig(R(1, 1, scheduling={"writer": "rack-pool"}), Guide)
-    assert type(rig.sched.resources).__name__ == "RackPool"
 
 
 def test_paths_agree_with_the_bindings():

@@ -23,20 +23,6 @@ def is_heap(jobs):
     return all(not jobs[i] < jobs[(i - 1) // 2] for i in range(1, len(jobs)))
 
 
-def test_a_job_takes_new_attributes():
-    one = job(1)
-    assert one._last_annotation is None
-    one.my_notes = ["seen"]
-    assert one.my_notes == ["seen"]
-
-
-def test_a_priority_set_directly_counts_at_once():
-    queue = [job(1), job(2), job(3)]
-    queue[2].priority = 31
-    heapq.heapify(queue)
-    assert queue[0].jobid == 3
-
-
 def test_the_same_job_again_after_removal():
     """As when an admission rule defers a job and readmits it before anybody has read the queue."""
     queue = PendingQueue()
@@ -132,15 +118,6 @@ def test_a_cancel_in_a_deep_queue_touches_few_jobs(size):
 
 def is_valid_root(heap):
     return heap[0].order <= heap[1].order
-
-
-def test_order_without_sorting_stops_early():
-    heap = [job(i) for i in range(10)]
-    walk = in_order(heap)
-    assert next(walk).jobid == 0
-    heapq.heappop(heap)
-    assert [j.jobid for j in walk] == list(range(1, 10))
-    assert list(in_order([])) == []
 
 
 # -- an order of one's own -------------------------------------------------------------------------

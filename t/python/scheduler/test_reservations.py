@@ -35,20 +35,6 @@ def held_by_jobs(rig):
     }
 
 
-def test_a_job_of_the_group_is_not_refused_with_jobs_outside_that_ask_for_the_same():
-    """Its nodes are others: what was found of jobs that may not have them does not hold for it."""
-    rig = make("sched-backfill")
-    rig.reserve("dat", 100, 1000, nodes=4, users=[0])
-    rig.alloc(1, whole(4, 5000))  # before the window begins, on the other half
-    rig.wait(101)
-    rig.alloc(2, whole(2, 50))  # blocked outside
-    rig.alloc(3, whole(2, 50, reservation="dat"))
-    assert rig.started() == [1, 3]
-    rig.alloc(4, whole(2, 50))
-    rig.alloc(5, whole(2, 50, reservation="dat"))
-    assert rig.started() == [1, 3, 5]
-
-
 @pytest.mark.parametrize("module", MODULES)
 def test_a_reservation_for_a_queue_takes_the_jobs_of_its_virtual_queues(module):
     rig = make(module)
@@ -93,21 +79,6 @@ def test_a_job_that_would_run_into_the_window_waits(module, limit, reason):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_number_of_nodes_is_bound_late(module):
-    rig = make(module)
-    rig.reserve("dat", 100, 50, nodes=4)
-    rig.alloc(1, whole(4, 1000))
-    assert rig.started() == [1]
-    rig.alloc(2, whole(1, 1000))
-    assert rig.started() == [1]
-    assert listed(rig)["dat"]["ranks"] is None
-    rig.wait(101)
-    (entry,) = listed(rig).values()
-    assert (entry["state"], entry["held"], entry["short"]) == ("active", 4, 0)
-    assert set(IDset(entry["ranks"])).isdisjoint(rig.ranks(1))
-
-
-@pytest.mark.parametrize("module", MODULES)
 def test_hosts_and_constraints_bind_at_once(module):
     rig = make(module, properties={"big": "4-7"})
     rig.reserve("hosts", 100, 50, hosts="n[0-1]")
@@ -137,14 +108,6 @@ def test_the_group_runs_inside_and_nobody_else(module):
     assert rig.started() == [1, 2]
     rig.wait(100)
     assert rig.started() == [1, 2, 3]
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_a_job_of_the_group_may_use_what_is_idle_outside(module):
-    rig = make(module)
-    rig.reserve("dat", 1000, 100, nodes=4, users=[0])
-    rig.alloc(1, whole(2, 50, reservation="dat"))
-    assert rig.started() == [1]
 
 
 @pytest.mark.parametrize("module", MODULES)

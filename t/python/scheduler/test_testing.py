@@ -8,7 +8,7 @@ import pytest
 from peers import EXAMPLES, Guide
 
 from flux.scheduler import Scheduler
-from flux.scheduler.testing import FakeInstance, SchedulerErrors, jobspec, make_R
+from flux.scheduler.testing import FakeInstance, SchedulerErrors, jobspec
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 
@@ -129,18 +129,6 @@ def test_pending_and_running_jobs_are_cancelled(instance):
     running.cancel()
     instance.run_until_idle()
     assert running.result == "canceled" and third.state == "running"
-
-
-def test_a_job_that_is_cancelled_while_its_answer_is_on_the_way_ends(instance):
-    instance.kvs.hold()  # the answer waits until R is stored
-    job = instance.submit(duration=60)
-    instance.run_until_idle()
-    assert job.state == "pending"
-    job.cancel()
-    instance.kvs.release()
-    instance.run_until_idle()
-    assert job.result == "canceled"
-    assert instance.scheduler.resources.copy_allocated().dumps() == ""
 
 
 def test_priorities_decide_and_can_be_changed(instance):
@@ -282,16 +270,6 @@ def test_nodes_go_down_come_back_and_leave(instance):
     job = instance.submit(nodes=4)
     instance.run_until_idle()
     assert job.result == "failed" and "3 eligible" in job.note
-
-
-def test_ranks_and_properties_are_as_R_says():
-    R = make_R(4, cores=2, properties={"fast": "2-3"})
-    instance = FakeInstance(R=R, up="0-2")
-    instance.load(Guide)
-    job = instance.submit(nodes=1, constraints={"properties": ["fast"]})
-    other = instance.submit(nodes=2, exclusive=True)
-    instance.run_until_idle()
-    assert (job.ranks, other.ranks) == ("2", "0-1")
 
 
 # -- reloads ---------------------------------------------------------------------------------------

@@ -129,14 +129,6 @@ def test_trap_3_parked_jobs_can_be_cancelled_and_moved():
     assert rig.started() == [3]
 
 
-def test_trap_3_parked_jobs_are_denied_when_their_node_is_gone_for_good():
-    rig = Rig(R(2, 1), "sched-backfill", up="0")
-    rig.alloc(1, jobspec(1, nodes=2))
-    rig.settle()
-    rig.resource.update(shrink="1")
-    assert "need 2 node" in rig.denied(1)
-
-
 def test_trap_3_a_head_behind_jobs_without_a_limit_stops_only_who_could_delay_it():
     rig = Rig(R(4, 4), "sched-backfill")
     rig.alloc(1, jobspec(1, nodes=2, cores=4))  # runs, nobody knows how long
@@ -299,15 +291,6 @@ def test_trap_6_the_end_of_the_instance_moves_jobs_without_a_limit(module, reloa
     assert rig.shown(3)["t_estimate"] == start + 3000
     rig.resource.update(expiration=start + 500)
     assert rig.shown(3)["t_estimate"] == start + 500
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_trap_6_a_job_past_its_end_counts_as_ending_soon(module):
-    rig = Rig(R(1, 4), module)
-    rig.alloc(1, jobspec(4, duration=100))
-    rig.wait(500)
-    rig.alloc(2, jobspec(4, duration=100))
-    assert rig.shown(2)["t_estimate"] >= rig.now
 
 
 # -- 11: a clock that jumps ------------------------------------------------------------------------

@@ -163,22 +163,6 @@ def looks(backlog, refuse=lambda backlog, one: backlog.block(one, alike=True)):
     return found
 
 
-def test_what_was_found_of_others_does_not_hold_when_something_is_not_kept_free_any_more():
-    backlog = backlog_of(*[job(jobid) for jobid in range(1, 7)])
-    looks(backlog)
-
-    def refuse(backlog, one):
-        backlog.block(one, alike=True)
-        if one.jobid in (1, 3):
-            backlog.allow()
-
-    backlog.wake(0.0)
-    assert looks(backlog, refuse) == [1, 2]
-    backlog.wake(0.0)
-    backlog.set_promised(backlog.settle()[1], True)
-    assert looks(backlog, refuse) == [1, 3, 4]
-
-
 OPS = st.lists(
     st.tuples(
         st.sampled_from("push push remove move wake again pass promise".split()),
