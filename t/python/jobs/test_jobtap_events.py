@@ -140,20 +140,6 @@ def test_failure_runs_down_a_chain_of_dependencies(inst):
     assert inst.events(chain[-1])[-2:] == ["exception", "clean"]
 
 
-def test_hold_releases_in_order(inst):
-    """While a job's events are held they are queued; on release all are processed before control returns."""
-    id = inst.submit()
-    job = inst.jm.jobs.active[id]
-    job.hold = True
-    inst.jm.events.post(job, "debug.a")
-    inst.jm.events.post(job, "debug.b")
-    assert not job.was_posted("debug.a")
-    inst.jm.events.release(job)
-    assert job.was_posted("debug.a") and job.was_posted("debug.b")
-    inst.run()
-    assert inst.events(id)[-2:] == ["debug.a", "debug.b"]
-
-
 # -- order on the outside -------------------------------------------------------------------------------
 
 

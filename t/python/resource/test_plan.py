@@ -471,6 +471,20 @@ def test_a_promise_that_is_over_is_stale(planned):
     assert plan.earliest(job(pool, 3, cores=4, duration=10.0)) == NOW + 20
 
 
+def test_a_clock_that_is_set_back(planned):
+    """A promise from a time on that is before the plan's first one."""
+    pool, plan, now = planned
+    two = job(pool, 2, cores=4, duration=10.0)
+    assert plan.earliest(two) == NOW
+    now[0] = NOW - 5
+    plan.reserve(2, two, NOW - 5)
+    plan.reserve(3, two, NOW - 5)
+    assert plan.earliest(two) == NOW + 5
+    plan.cancel(2)
+    plan.cancel(3)
+    assert plan.earliest(job(pool, 4, cores=4)) <= NOW
+
+
 def test_a_promise_that_waits_for_a_late_job_keeps_its_ranks():
     """What comes free at some later time does not make up for them."""
     pool = make_pool(FOUR)

@@ -140,6 +140,3 @@ def test_as_if_each_queue_had_a_scheduler_of_its_own(module, seed):
     assert begun["ab"].keys() == alone.keys() and len(alone) == 59
     for jobid, when in alone.items():
         assert begun["ab"][jobid] == pytest.approx(when, abs=2.0), jobid
-
-
-# -- order() that changes, under backfill ----------------------------------------------------------
