@@ -143,6 +143,20 @@ def test_failure_runs_down_a_chain_of_dependencies(inst):
 # -- order on the outside -------------------------------------------------------------------------------
 
 
+def test_hold_releases_in_order(inst):
+    """While a job's events are held they are queued; on release all are processed before control returns."""
+    id = inst.submit()
+    job = inst.jm.jobs.active[id]
+    job.hold = True
+    inst.jm.events.post(job, "debug.a")
+    inst.jm.events.post(job, "debug.b")
+    assert not job.was_posted("debug.a")
+    inst.jm.events.release(job)
+    assert job.was_posted("debug.a") and job.was_posted("debug.b")
+    inst.run()
+    assert inst.events(id)[-2:] == ["debug.a", "debug.b"]
+
+
 def test_events_are_committed_before_what_they_announce(inst):
     """No message about an event leaves before the commit that holds the event has succeeded."""
     inst.load_sched()

@@ -85,6 +85,13 @@ def test_the_same_play_draws_the_same_whatever_else_is_asked():
     assert forth != [other.run_of(job, 0.0) for job in jobs]
 
 
+@pytest.mark.parametrize(
+    "limit, run", [(100.0, math.nan), (100.0, -1.0), (100.0, math.inf), (0.0, 1.0)]
+)
+def test_what_is_no_time_is_not_learnt(limit, run):
+    assert RunShares().stored() == learnt((1, limit, run)).stored()
+
+
 def test_memory_is_bounded_and_keeps_the_users_whose_jobs_ended_last(monkeypatch):
     monkeypatch.setattr(run_shares, "MAX_USERS", 3)
     shares = RunShares()
