@@ -230,6 +230,20 @@ def test_limited_mode_priority_raised(inst):
     ]  # fmt: skip
 
 
+def test_limited_mode_waiting_job_raised(inst):
+    """golden: the 10th pending job is raised to urgency 26."""
+    inst.load_sched(mode="limited", limit=3)
+    jobs = [inst.submit() for _ in range(5)]
+    seen(inst)
+    urgency(inst, jobs[4], 26)
+    assert seen(inst) == [
+        ("cancel", jobs[2]),
+        ("cancel", jobs[1]),
+        ("alloc", jobs[4]),
+        ("alloc", jobs[1]),
+    ]
+
+
 @pytest.mark.parametrize("mode", [{"mode": "limited", "limit": 8}, {"mode": "unlimited"}])
 def test_duration_update_of_a_pending_job(inst, mode):
     """prioritize with the unchanged priority, cancel, then a request with the new jobspec."""

@@ -247,6 +247,13 @@ def test_a_search_counts_groups_only_where_enough_is_free(counts):
 # -- nodes that are no job's -----------------------------------------------------------------------
 
 
+def test_without_groups_nothing_is_counted(counts):
+    pool, _ = large()
+    pool.alloc(1, request_of(pool, nodes=7, slots=4))
+    pool.alloc(2, request_of(pool, slots=3))
+    assert counts[0] == 0
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_chosen_nodes_are_in_as_few_groups_as_can_be(seed):
     chance = random.Random(seed)

@@ -37,17 +37,6 @@ def test_a_failed_commit_is_tried_again_and_logged_once(rig):
     assert rig.sched.stats_get()["errors"] == 0
 
 
-def test_retries_begin_at_a_tenth_and_double_up_to_five_seconds(rig):
-    times = []
-    commit = rig.kvs.methods["commit"]
-    rig.kvs.methods["commit"] = lambda msg: times.append(rig.now) or commit(msg)
-    rig.kvs.failing = True
-    rig.alloc(1)
-    rig.wait(30)
-    gaps = [round(later - sooner, 3) for sooner, later in zip(times, times[1:])]
-    assert gaps[:8] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
-
-
 def test_a_kvs_that_stays_out_of_order_is_an_orderly_end(rig):
     rig.kvs.failing = True
     rig.alloc(1)

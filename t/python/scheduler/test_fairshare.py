@@ -2,7 +2,6 @@
 """Fair share: ``[fairshare]``, and what it counts."""
 
 import json
-import math
 
 import pytest
 from each_policy import POLICIES, under
@@ -40,25 +39,6 @@ def used(rig):
 
 
 # -- what is counted -------------------------------------------------------------------------------
-
-
-def test_use_grows_and_half_of_it_is_forgotten():
-    usage = Usage(HOUR)
-    usage.change(("a",), 2.0, 1000.0)
-    most = 2.0 * HOUR / math.log(2)  # where as much is forgotten as comes
-    assert usage.of(("a",), 1000.0 + HOUR) == pytest.approx(most / 2)
-    usage.change(("a",), -2.0, 1000.0 + HOUR)
-    assert usage.of(("a",), 1000.0 + 3 * HOUR) == pytest.approx(most / 8)
-    # In small steps it comes to the same.
-    stepwise = Usage(HOUR)
-    stepwise.change(("a",), 2.0, 1000.0)
-    for step in range(60):
-        stepwise.change(("a",), 0.0, 1000.0 + 60 * (step + 1))
-    assert stepwise.of(("a",), 1000.0 + HOUR) == pytest.approx(most / 2)
-    # Of what was used since a time in the past, some is forgotten by now.
-    late = Usage(HOUR)
-    late.change(("a",), 2.0, 1000.0 + HOUR, since=1000.0)
-    assert late.of(("a",), 1000.0 + HOUR) == pytest.approx(most / 2)
 
 
 def test_without_a_half_life_nothing_is_forgotten():

@@ -63,18 +63,6 @@ def test_hello_is_one_line_however_many_jobs_run():
     assert lines == ["hello: 100 jobs found running, 1 job could not be taken over"]
 
 
-def test_hello_leaves_out_ranks_already_freed():
-    rig = Rig(R(4, 2))
-    rig.will_be_found(1, R("0-3", 2), free="0-1")
-    rig.load(Guide)
-    assert rig.sched.resources.copy_allocated().to_dict()["execution"]["R_lite"] == [
-        {"rank": "2-3", "children": {"core": "0-1"}}
-    ]
-    rig.free(1, R("2-3", 2))
-    rig.settle()
-    assert rig.sched.resources.job_end_times() == []
-
-
 def test_partial_ok_can_be_turned_off():
     class Whole(Guide):
         hello_partial_ok = False

@@ -330,17 +330,6 @@ def test_feasibility_without_a_jobspec(rig, payload):
     assert rig.ask("feasibility.check", payload)[0] == errno.EINVAL
 
 
-def test_resource_status(rig):
-    rig.alloc(1, jobspec(6))
-    rig.resource.update(down="3")
-    errnum, status = rig.ask("sched.resource-status")
-    assert errnum == 0
-    assert list(status) == ["all", "allocated", "down"]
-    assert status["all"]["execution"]["R_lite"] == [{"rank": "0-3", "children": {"core": "0-3"}}]
-    assert sum(len(e["children"]["core"]) for e in status["allocated"]["execution"]["R_lite"]) > 0
-    assert [e["rank"] for e in status["down"]["execution"]["R_lite"]] == ["3"]
-
-
 def test_resource_status_makes_no_resource_sets(rig, monkeypatch):
     """On a large machine they take ten times as long as all the rest of the answer."""
     rig.alloc(1, jobspec(6))

@@ -37,19 +37,6 @@ def test_queues_with_nodes_of_their_own(module):
     assert rig.started() == [1, 4]
 
 
-def test_sched_backfill_can_be_strict():
-    for order in ("queue", "strict"):
-        rig = make("sched-backfill", f"order={order}")
-        rig.alloc(1, whole(4, "a", 1000))
-        rig.alloc(2, whole(4, "a", 1000))
-        # Beyond the promise of 2, but on nodes that it does not want: of no matter to the plan.
-        rig.alloc(3, whole(4, "b"))
-        assert rig.started() == [1, 3], order
-        assert rig.success(3)["annotations"]["sched"]["selection_type"] == (
-            "immediate" if order == "queue" else "backfilled"
-        )
-
-
 @STRICT
 def test_queues_that_share_nodes_go_by_priority(module):
     rig = make(module, "order=queue")

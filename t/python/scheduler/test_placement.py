@@ -400,23 +400,6 @@ class Nodes:
         return {rank for rank, job in self.jobs.items() if job.state != "running"}
 
 
-@pytest.mark.parametrize(
-    "machine, ended",
-    [
-        # A job that is in two racks is ended with those of one.
-        ({"may_end": {2, 5, 6, 7, 8, 12}, "spans": [(2, 4)]}, {2, 3, 4, 5, 6, 7}),
-        # What is free in the rack is used as well.
-        ({"may_end": {0, 4, 5, 8, 9, 12}, "empty": {6, 7, 10, 13}}, {4, 5}),
-    ],
-)
-def test_who_is_ended_makes_room_in_one_rack(machine, ended):
-    nodes = Nodes(**machine)
-    job = nodes.taker(4, required())
-    nodes.instance.advance(100)
-    assert job.state == "running" and job.ranks == "4-7"
-    assert nodes.ended() == ended
-
-
 def test_segments_are_made_room_for_in_several_racks():
     nodes = Nodes(may_end={0, 1, 2, 4, 8, 9, 12})
     job = nodes.taker(4, required(segment=2))
@@ -506,26 +489,6 @@ def chosen(rig):
     errnum, answer = rig.ask("sched.reservations", {})
     assert errnum == 0, answer
     return {one["name"]: one["ranks"] for one in answer["reservations"]}
-
-
-@START
-@pytest.mark.parametrize("pin", [True, False], ids=["pinned", "at the begin"])
-def test_a_window_by_count_is_in_few_racks_and_leaves_whole_ones(policy, args, pin):
-    rig = load(policy, args)
-    rig.alloc(1, spec(1, constraints={"ranks": ["0"]}, duration=10000))
-    rig.alloc(2, spec(2, constraints={"ranks": ["4-5"]}, duration=10000))
-    rig.reserve("four", 100, 1000, nodes=4, pin=pin)
-    rig.reserve("two", 100, 1000, nodes=2, pin=pin)
-    rig.reserve("three", 100, 1000, nodes=3, pin=pin)
-    if not pin:
-        assert set(chosen(rig).values()) == {None}
-        rig.wait(101)
-    assert chosen(rig) == {"four": "8-11", "two": "6-7", "three": "1-3"}
-    rig.wait(101)
-    assert chosen(rig) == {"four": "8-11", "two": "6-7", "three": "1-3"}
-    rig.alloc(3, spec(4, required(), duration=50))
-    assert racks(rig, 3) == [3]
-    rig.check()
 
 
 def test_a_pinned_window_does_not_mind_jobs_that_end_before():

@@ -7,7 +7,7 @@ import heapq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from peers import Guide, R, Rig, jobspec
+from peers import R, Rig, jobspec
 
 from flux.scheduler import PendingJob, walk
 from flux.scheduler.queue import Backlog, PendingQueue, in_order
@@ -248,18 +248,3 @@ def test_sched_backfill_makes_no_list_of_all_jobs_as_they_come_move_and_leave(
         rig.turn()
     assert len(rig.started()) == 2
     assert not listed and not rig.logged(3)
-
-
-def test_a_policy_that_pops_what_it_starts_may_have_a_backlog():
-    class Popping(Guide):
-        _queue_class = Backlog
-
-    rig = Rig(R(4, 4), Popping, "queue-depth=unlimited")
-    sched = rig.sched
-    for jobid in range(1, 7):
-        rig.alloc(jobid, jobspec(4), priority=16 + jobid % 2)
-    assert rig.started() == [1, 3, 5, 2]
-    assert [one.jobid for one in sched._queue] == [4, 6] and len(sched._backlog) == 2
-    rig.free(3)
-    assert rig.started() == [1, 3, 5, 2, 4]
-    assert not rig.logged(3)

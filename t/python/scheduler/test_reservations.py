@@ -181,19 +181,6 @@ def test_an_unknown_reservation_is_waited_for(module):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_job_aside_can_be_cancelled_and_prioritized(module):
-    rig = make(module)
-    rig.alloc(1, whole(1, 10, reservation="later"))
-    rig.alloc(2, whole(1, 10, reservation="later"))
-    rig.settle()
-    rig.prioritize((2, 20))
-    rig.cancel(1)
-    assert [payload["type"] for payload in rig.answers(1, 3)] == [3]
-    rig.reserve("later", 0, 100, nodes=8, users=[0])
-    assert rig.started() == [2]
-
-
-@pytest.mark.parametrize("module", MODULES)
 def test_conflicts_are_told_not_cut(module):
     rig = make(module)
     rig.alloc(1, whole(6, 500))

@@ -131,19 +131,6 @@ def test_pending_and_running_jobs_are_cancelled(instance):
     assert running.result == "canceled" and third.state == "running"
 
 
-def test_priorities_decide_and_can_be_changed(instance):
-    instance.submit(nodes=4, duration=10)
-    instance.run_until_idle()
-    low, high, raised = (instance.submit(nodes=4, duration=10, priority=p) for p in (16, 20, 1))
-    instance.run_until_idle()
-    raised.set_priority(31)
-    instance.advance(10)
-    assert instance.running() == [raised]
-    instance.advance(10)
-    assert instance.running() == [high]
-    assert low.state == "pending"
-
-
 def test_a_job_of_priority_0_is_held(instance):
     held, job = instance.submit(priority=0), instance.submit(nodes=4, duration=10)
     instance.run_until_idle()
@@ -154,21 +141,6 @@ def test_a_job_of_priority_0_is_held(instance):
     held.set_priority(0)
     instance.advance(10)
     assert not held.requested and held.state == "pending"
-
-
-def test_as_many_requests_are_open_as_the_scheduler_takes():
-    instance = FakeInstance()
-    instance.load(Guide, "queue-depth=2")
-    instance.submit(duration=10)
-    instance.run_until_idle()
-    jobs = [instance.submit(duration=10, priority=priority) for priority in (16, 16, 16, 20)]
-    instance.run_until_idle()
-    # A job that precedes one which the scheduler has takes that one's place.
-    assert [job.requested for job in jobs] == [True, False, False, True]
-    assert instance.scheduler.stats_get()["pending_jobs"] == 2
-    jobs[2].set_priority(30)
-    instance.advance(100)
-    assert sorted(jobs, key=lambda job: job.t_start) == [jobs[2], jobs[3], jobs[0], jobs[1]]
 
 
 def test_who_submits_and_what_else_the_jobspec_says_reaches_the_policy():

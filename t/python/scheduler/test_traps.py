@@ -231,19 +231,6 @@ def test_trap_4_the_tail_is_looked_at_under_steady_events():
     assert "unlooked_longest" in stats
 
 
-def test_trap_4_an_empty_queue_waits_for_no_look():
-    rig = Rig(R(2, 1), "sched-backfill")
-    rig.resource.update(down="0")
-    rig.wait(100)
-    stats = rig.sched.stats_get()
-    assert (stats["unlooked"], stats["unlooked_longest"]) == (0.0, 0.0)
-    rig.resource.update(up="0")
-    rig.wait(100)
-    rig.alloc(1)
-    assert rig.success(1)
-    assert rig.sched.stats_get()["unlooked_longest"] == 0.0
-
-
 # -- 5: passes that never reach a yield, or only between jobs that start ---------------------------
 
 
