@@ -365,3 +365,15 @@ def test_a_fatal_exception_ends_what_runs(real, kind):
     real.rpc("job-manager.raise", {"id": id, "type": kind, "severity": 0})
     wait(real, id)
     assert status(real, id) == [143 << 8]
+
+
+def test_a_job_that_runs_out_of_time_is_ended(real):
+    def auto(body):
+        now = real.sched.now()
+        return make_R(starttime=now, expiration=now + 0.2)
+
+    real.sched.auto = auto
+    id = real.submit(jobspec(command=["sleep", "30"], duration=0.2))
+    wait(real, id)
+    [context] = [event["context"] for event in real.eventlog(id) if event["name"] == "exception"]
+    assert context["type"] == "timeout" and status(real, id) == [142 << 8]

@@ -238,12 +238,6 @@ def test_asking_changes_nothing():
     assert rig.started() == [1]
 
 
-@pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
-def test_nobody_waits_for_a_job_that_will_be_denied(module):
-    rig = rig_with(module, (8, 100), (9, 100))
-    assert ask(rig, "when", jobspec=whole(1, 10))["start"] == rig.now + 98
-
-
 @pytest.mark.parametrize("payload", [{}, {"jobspec": 3}, {"jobspec": {}}, {"jobspec": None}])
 def test_when_refuses(payload):
     refused(rig_with("sched-fifo"), "when", payload)
@@ -276,36 +270,6 @@ def test_when_knows_what_submission_adds(module):
     constraint = {"ranks": ["0-1"]}
     later = ask(rig, "when", jobspec=whole(2, constraints=constraint, queue="debug"))
     assert later["start"] == pytest.approx(begin + 100, abs=0.1)
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_when_of_a_job_in_a_reservation(module):
-    rig = rig_with(module, (8, 50))
-    entry = {"name": "class", "start": rig.now + 100, "duration": 100, "nodes": 4, "zone": "UTC"}
-    start = entry["start"]
-    assert rig.ask("sched.reserve", {"reservation": {**entry, "users": [0]}})[0] == 0
-    early = ask(rig, "when", jobspec=whole(4, 60, reservation="class"))
-    assert early["verdict"] == "later"  # outside, before the window begins
-    assert early["start"] == pytest.approx(rig.success(1)["R"]["execution"]["expiration"])
-    rig.alloc(5, whole(4, 200, reservation="class"))
-    said = ask(rig, "when", jobspec=whole(4, 200, reservation="class"))
-    assert said["start"] >= start
-    other = ask(rig, "when", jobspec=whole(4, 60, reservation="other"))
-    assert other["verdict"] == "unknown" and "does not exist" in other["reason"]
-    as_guest(rig)
-    never = ask(rig, "when", jobspec=whole(4, 60, reservation="class"))
-    assert never["verdict"] == "never" and "is not for this job" in never["reason"]
-    rig.client.userid, rig.client.rolemask = 0, 1
-    rig.cancel(5)
-    rig.free(1)
-    rig.wait(110)
-    assert ask(rig, "when", jobspec=whole(4, 60, reservation="class"))["verdict"] == "now"
-    rig.alloc(6, whole(3, 60, reservation="class"))
-    assert ask(rig, "when", jobspec=whole(2, 60, reservation="class"))["verdict"] == "now"
-    rig.alloc(7, whole(4, 60))  # on the nodes that are not reserved
-    full = ask(rig, "when", jobspec=whole(2, 60, reservation="class"))
-    assert full["verdict"] == "later" and "are free" in full["reason"]
-    assert full["start"] == pytest.approx(rig.success(6)["R"]["execution"]["expiration"])
 
 
 # -- windows, plan, statistics ---------------------------------------------------------------------

@@ -117,13 +117,6 @@ def test_nulls_for_what_is_not_shown_are_left_out(request_):
     ]
 
 
-def test_deny_needs_no_clearing(request_):
-    request_.annotate({"sched": {"a": 1}})
-    request_.deny("no")
-    request_.annotate({"sched": {"a": 2}})
-    assert [call[0] for call in request_.scheduler.calls] == ["alloc_annotate", "alloc_deny"]
-
-
 def test_the_guides_answers_work_from_outside_too(rig):
     """alloc_success and its kin may be called with the message alone."""
     rig.sched.schedule = lambda: None

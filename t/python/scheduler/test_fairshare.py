@@ -99,17 +99,6 @@ def test_an_empty_table_is_doubted():
 # -- the order -------------------------------------------------------------------------------------
 
 
-def test_a_table_that_comes_when_no_job_waits():
-    """A job was withdrawn: its place in the former order does not matter any more."""
-    rig = Rig(R(4, 4), Backfill)
-    submit(rig, 1, 7)
-    submit(rig, 2, 7)
-    rig.cancel(2)
-    rig.reconfigure({"fairshare": {"half-life": "1h", "period": "1m"}})
-    submit(rig, 3, 8)
-    assert order(rig) == [3]
-
-
 @under(
     "fifo",
     "fifo-by-queue",

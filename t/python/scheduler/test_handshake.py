@@ -53,16 +53,6 @@ def test_hello_marks_what_jobs_hold():
     assert rig.logged(DEBUG)[:2] == ["hello: ƒ2: rank0/core[0-2]", "hello: ƒ3: rank1/core[0-3]"]
 
 
-def test_hello_is_one_line_however_many_jobs_run():
-    rig = Rig(R(100, 1))
-    for rank in range(100):
-        rig.will_be_found(rank + 1, R(str(rank), "0"))
-    rig.will_be_found(101, R("7", "0"))  # held by job 8
-    rig.load(Guide)
-    lines = [text for text in rig.logged(INFO) if text.startswith("hello")]
-    assert lines == ["hello: 100 jobs found running, 1 job could not be taken over"]
-
-
 def test_partial_ok_can_be_turned_off():
     class Whole(Guide):
         hello_partial_ok = False
@@ -330,25 +320,6 @@ def test_unload_answers_nothing_on_the_way_out():
 
 
 # -- pool classes ----------------------------------------------------------------------------------
-
-
-def test_pool_options_reach_a_pool_that_lists_them():
-    from flux.resource import Rv1Pool
-
-    class Blue(Rv1Pool):
-        known_options = frozenset(["colour"])
-
-        def __init__(self, R=None, log=None, colour=None, **kwargs):
-            super().__init__(R, log=log, **kwargs)
-            self.colour = colour
-
-    class Mine(Guide):
-        pool_class = Blue
-        pool_kwargs = {"colour": "blue"}
-
-    rig = Rig(R(1, 1), Mine)
-    assert rig.sched.resources.impl.colour == "blue"
-    assert not rig.logged(WARNING)
 
 
 def test_making_the_pool_can_be_overridden():

@@ -353,17 +353,6 @@ def test_after_a_crash_what_was_stored_is_kept(promised):
     assert latest(*promised.jobs_promised) == before
 
 
-def test_a_latest_start_that_has_passed_without_a_scheduler_is_void(promised):
-    promised.unload()
-    promised.advance(1050)
-    promised.load("sched-backfill", "promise=all", "within=0")
-    promised.run_until_idle()
-    stats = promised.request("sched.stats")["stats"]["latest_starts"]
-    assert stats["void"] == {"unloaded": 1} and stats["violated"] == 0
-    begin = promised.start_time
-    assert latest(*promised.jobs_promised) == [begin + 1100, begin + 11100, begin + 11150]
-
-
 def test_one_that_has_passed_is_void_though_it_can_start_now():
     instance = FakeInstance(nodes=4, cores=1)
     instance.load("sched-backfill", "promise=all", "within=0")

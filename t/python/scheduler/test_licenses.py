@@ -222,23 +222,6 @@ def test_a_job_is_promised_when_nodes_and_licences_are_there(policy, args):
     check(rig)
 
 
-@pytest.mark.parametrize("duration", [0, 500])
-def test_licences_that_never_come_back_keep_no_nodes(duration):
-    """With a time limit it is promised; without one no time is known, and nothing is kept for it."""
-    rig = load(Backfill, (), matlab=PLANNED)
-    rig.alloc(1, jobspec(1, duration=duration, licenses={"matlab": 2}))
-    rig.settle()
-    rig.alloc(2, wants(2, slots=15))
-    rig.alloc(3, jobspec(15, duration=100 if duration else 0))
-    assert rig.started() == [1, 3]
-    assert rig.estimate(2) == ((500, "promised") if duration else None)
-    assert (2 in rig.sched.admission.deferred) == (duration == 0)
-    rig.free(1)
-    rig.free(3)
-    assert rig.started() == [1, 3, 2]
-    check(rig)
-
-
 @pytest.mark.parametrize("seed", seeds(2, 6))
 def test_planned_times_are_those_of_a_search_second_by_second(seed):
     draw = random.Random(seed)

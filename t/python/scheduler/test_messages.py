@@ -6,7 +6,7 @@ import errno
 import sys
 
 import pytest
-from peers import Guide, R, Rig, jobspec, part_of
+from peers import Guide, R, Rig, jobspec
 
 ERR = 3
 
@@ -212,18 +212,6 @@ def test_malformed_prioritize_changes_nothing(rig, payload):
 # -- sched.free ------------------------------------------------------------------------------------
 
 
-def test_free_in_pieces(rig):
-    rig.alloc(1, jobspec(1, nodes=4, cores=4))
-    rig.alloc(2, jobspec(1, nodes=3, cores=4))
-    whole = rig.success(1)["R"]
-    for rank in range(4):
-        part = part_of(whole, str(rank))
-        part["execution"].update(starttime=0.0, expiration=0.0)
-        rig.free(1, part, final=rank == 3)
-        assert rig.started() == ([1] if rank < 2 else [1, 2])
-    healthy(rig)
-
-
 def test_free_of_an_unknown_job_is_ignored(rig):
     rig.free(77, R(1, 1))
     rig.settle()
@@ -407,21 +395,6 @@ def test_quiescent_waits_for_pass_commit_and_reply(rig):
         "sched.quiescent",
     ]
     assert rig.received[-1][2] == {"status": 0, "alloc_current": 2}
-
-
-def test_quiescent_does_not_wait_for_what_came_after_it(rig):
-    rig.alloc(1)
-    rig.settle()
-    rig.kvs.hold()
-    rig.alloc(2)
-    rig.settle()
-    rig.kvs.release()
-    rig.send("sched.quiescent", None)
-    rig.kvs.hold()
-    rig.alloc(3)
-    rig.settle()
-    assert [topic for topic, _, _ in rig.received if topic == "sched.quiescent"]
-    assert rig.started() == [1, 2]
 
 
 class Sending:

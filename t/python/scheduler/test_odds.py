@@ -194,13 +194,6 @@ def test_when_says_the_likely_start_beside_the_latest(policy):
     assert answer["t_likely"] == rig.begun + 100
 
 
-def test_what_has_run_for_long_takes_longer():
-    rig = busy(shares=(10.0,) * 12 + (80.0,) * 2)
-    rig.wait(30)
-    answer = asked(rig, "when", jobspec=SPEC)
-    assert answer["t_likely"] == rig.begun + 80
-
-
 def test_a_job_that_starts_at_once_is_certain_to():
     rig = busy()
     rig.free(1)

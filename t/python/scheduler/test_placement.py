@@ -421,24 +421,6 @@ def test_nobody_is_ended_for_what_a_job_only_prefers(empty):
     assert set(IDset(job.ranks)) == empty | nodes.ended()
 
 
-def test_a_node_of_the_rack_that_goes_down_in_the_grace_moves_the_job_to_another():
-    nodes = Nodes(may_end={4, 5, 6, 7, 12, 13, 14, 15}, grace="2m", signal="SIGUSR1")
-    job = nodes.taker(4, required())
-    nodes.instance.advance(30)
-    assert not nodes.ended()
-    warned = {
-        rank
-        for rank, one in nodes.jobs.items()
-        if any(event["name"] == "exception" for event in one.events)
-    }
-    assert warned == {12, 13, 14, 15}, "the youngest"
-    nodes.instance.mark_down("13")
-    nodes.instance.advance(300)
-    assert job.state == "running" and job.ranks == "4-7"
-    assert nodes.ended() == {4, 5, 6, 7}
-    nodes.instance.scheduler.resources.check()
-
-
 def test_stats_and_windows_have_idle_groups_and_who_waits_for_them():
     blocks = {"block": {"groups": {"b0": "n[0-7]", "b1": "n[8-15]"}}}
     rig = load(topology={**RACKS, **blocks})

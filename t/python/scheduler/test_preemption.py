@@ -226,18 +226,6 @@ def test_a_slip_in_preemptible_after_offers_nothing(value):
     assert job.state == "running"
 
 
-def test_a_job_of_the_class_may_offer_itself_earlier_but_not_later():
-    config = tables(standby={"queues": ["standby"], "after": "10m"})
-    instance = make(nodes=2, config=config)
-    early = standby(instance, **{"preemptible-after": 60})
-    late = standby(instance, **{"preemptible-after": 6000})
-    batch(instance, 2)
-    instance.advance(500)
-    assert early.state == late.state == "running"  # one alone does not help
-    instance.advance(110)
-    assert early.result == late.result == "failed"
-
-
 # -- whom ------------------------------------------------------------------------------------------
 
 

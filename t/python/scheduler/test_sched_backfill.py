@@ -53,11 +53,6 @@ def test_no_promises_whatever_fits_starts():
     assert rig.started() == [1, 3, 2]
 
 
-def test_queue_depth_is_unlimited():
-    rig = Rig(R(1, 1), "sched-backfill")
-    assert rig.manager.ready_request == {"mode": "unlimited"}
-
-
 def test_first_condition_ends_by_the_shadow_time(rig):
     rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
     rig.alloc(3, jobspec(1, nodes=1, cores=4, duration=100))

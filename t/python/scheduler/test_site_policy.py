@@ -476,24 +476,6 @@ def test_a_running_job_that_cannot_be_read_is_told_as_such(policy, args, toys):
     assert rig.started() == [1, 2]
 
 
-@POLICIES
-def test_a_table_that_goes_lets_its_jobs_go(policy, args, toys):
-    rig = load(policy, args, {"toys": {"red": 1}})
-    for jobid in (1, 2, 3):
-        rig.alloc(jobid, of("red"))
-    assert rig.started() == [1]
-    rig.info.jobspecs[1] = of("red")
-    rig.info.eventlogs[1] = []
-    rig.reconfigure({"toys": {"red": 2}})
-    assert rig.started() == [1, 2]
-    rig.reconfigure({})
-    assert rig.started() == [1, 2, 3]
-    assert [rule.name for rule in rig.sched.admission.rules] == ["reservation", "max-wait"]
-    for jobid in (1, 2, 3):
-        rig.free(jobid)
-    rig.check()
-
-
 # -- rules of a site's own -------------------------------------------------------------------------
 
 CURFEW = """

@@ -182,14 +182,6 @@ def test_part_of_a_job_comes_back_first():
     assert freed == [("rank[1-2]/core0", False), ("rank[0,3]/core0", True)]
 
 
-def test_the_end_of_a_running_job_is_moved(instance):
-    job = instance.submit(duration=100)
-    instance.run_until_idle()
-    job.set_expiration(instance.now() + 500)
-    assert job.expiration == instance.now() + 500
-    assert instance.scheduler.resources.job_end_times() == [(1, instance.now() + 500)]
-
-
 def test_a_scheduler_may_refuse_to_move_an_end():
     class Strict(Guide):
         def expiration(self, msg, jobid, expiration):
@@ -245,22 +237,6 @@ def test_nodes_go_down_come_back_and_leave(instance):
 
 
 # -- reloads ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_another_scheduler_takes_over_what_runs_and_what_waits(module, instance):
-    running = instance.submit(nodes=3, duration=100)
-    part = instance.submit(nodes=1, duration=100)
-    pending = instance.submit(nodes=4, duration=100)
-    instance.run_until_idle()
-    instance.unload()
-    assert not instance.is_loaded and pending.state == "pending"
-    late = instance.submit(nodes=1, duration=10)
-    instance.load(module)
-    assert instance.running() == [running, part]
-    assert len(instance.scheduler.resources.job_end_times()) == 2
-    instance.advance(1000)
-    assert [job.result for job in (running, part, pending, late)] == ["completed"] * 4
 
 
 def test_what_a_job_has_returned_already_is_not_taken_over(instance):
@@ -339,33 +315,6 @@ def test_waiting_for_an_answer_that_never_comes_is_an_error():
 
 
 # -- what a policy may use of its host -------------------------------------------------------------
-
-
-def test_timers_run_on_the_virtual_clock():
-    class Patient(Guide):
-        """Looks every ten minutes only."""
-
-        def __init__(self, h, *args):
-            super().__init__(h, *args)
-            self.times = []
-            self.timer = h.timer_watcher_create(600, self.tick, repeat=600)
-            self.timer.start()
-
-        def start_schedule(self):
-            pass
-
-        def tick(self, handle, watcher, revents, args):
-            self.times.append(self.now())
-            super().start_schedule()
-
-    instance = FakeInstance(start_time=1000.0)
-    scheduler = instance.load(Patient)
-    job = instance.submit(duration=60)
-    instance.advance(1500)
-    assert scheduler.times == [1600.0, 2200.0] and job.t_start == 1600.0
-    scheduler.timer.stop()
-    instance.advance(10000)
-    assert len(scheduler.times) == 2
 
 
 def test_a_service_of_the_test_answers_what_the_policy_asks():

@@ -117,18 +117,6 @@ def test_trap_3_jobs_that_wait_for_down_nodes_take_no_part_in_passes():
     assert rig.sched.stats_get()["parked"] == 0
 
 
-def test_trap_3_parked_jobs_can_be_cancelled_and_moved():
-    rig = Rig(R(2, 1), "sched-backfill", up="0")
-    for jobid in (1, 2, 3):
-        rig.alloc(jobid, jobspec(1, nodes=2))
-    rig.settle()
-    rig.cancel(1)
-    rig.prioritize((3, 30))
-    assert rig.answers(1, 3)
-    rig.resource.update(up="1")
-    assert rig.started() == [3]
-
-
 def test_trap_3_a_head_behind_jobs_without_a_limit_stops_only_who_could_delay_it():
     rig = Rig(R(4, 4), "sched-backfill")
     rig.alloc(1, jobspec(1, nodes=2, cores=4))  # runs, nobody knows how long
@@ -185,23 +173,6 @@ def counting(rig):
     decision.examine = lambda job: looked.append(job.jobid) or examine(job)
     decision.waits_from = waits
     return looked
-
-
-def test_trap_4_a_release_wakes_nobody_for_whom_too_little_is_free():
-    rig = deep(jobs=20)
-    for jobid in range(1000, 1200):
-        rig.alloc(jobid, different(jobid, 90000, nodes=2))
-    rig.settle()
-    examined = counting(rig)
-    rig.alloc(9000, jobspec(1, duration=5))
-    rig.settle()
-    rig.free(9000)
-    rig.settle()
-    assert set(examined) == {9000, *range(2, 23)}
-    rig.cancel(2)
-    rig.free(1)
-    rig.settle()
-    assert set(examined) & set(range(1000, 1200))
 
 
 def test_trap_4_the_tail_is_looked_at_under_steady_events():
