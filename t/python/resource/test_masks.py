@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from flux.hostlist import Hostlist
 from flux.idset import IDset
 from flux.resource.pool import masks
-from flux.resource.pool.hosts import HostNames, encode_pieces, name_pieces
+from flux.resource.pool.hosts import HostNames, name_pieces
 from flux.resource.pool.masks import (
     bracketed,
     clip_idset,
@@ -56,21 +56,6 @@ def test_round_trip(ids):
     for form in (text, IDset(text), sorted(ids), ids, iter(ids)):
         assert to_mask(form) == mask
     assert to_mask(7) == 128
-
-
-@pytest.mark.parametrize(
-    "text, canonical",
-    [
-        ("", ""),
-        ("[]", ""),
-        ("0", "0"),
-        ("[1-3,5-6,42]", "1-3,5-6,42"),
-        ("7-7", "7"),
-        ("1,2", "1-2"),
-    ],
-)
-def test_forms(text, canonical):
-    assert idset_text(parse_idset(text)) == canonical
 
 
 BAD = ["01", "1,", ",1", "3-1", "2,1", "1,1", "1-3,2", "-1", "1 ,2", "[1", "1]", "[1],[2]", "a", "1--2", "+1", "all",
