@@ -62,11 +62,7 @@ def cancel(f, topic):
 
 
 class Transaction:
-    """A ``flux_kvs_txn_t``.
-
-    Attributes:
-        ops (list): operations, as kvs.commit takes them
-    """
+    """A ``flux_kvs_txn_t``: operations, as kvs.commit takes them."""
 
     def __init__(self):
         self.ops = []

@@ -425,10 +425,14 @@ def test_reloaded_job_list_knows_all_jobs(five):
 
 def test_job_manager_comes_back(five):
     five.unload("job-manager")
-    five.load_module("job-manager")
     five.advance(3)
+    five.load_module("job-manager")
     new = five.submit()
     assert new in ids(five) and len(ids(five)) == 6
+    ended = five.handle.rpc("job-list.list-id", {"id": new, "state": 64, "attrs": ["state"]})
+    five.cancel(new)
+    five.run()
+    assert ended.get()["job"]["state"] == 64
 
 
 def test_expiration_and_duration_follow_updates(auto):

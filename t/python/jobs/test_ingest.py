@@ -82,12 +82,9 @@ def test_stored_files(inst):
 
 def test_batch(inst):
     futures = [inst.handle.rpc("job-ingest.submit", {"jobspec": jobspec()}) for _ in range(10)]
-    before = inst.service("kvs").tree.commits
     inst.run()
     ids = [future.get()["id"] for future in futures]
     assert ids == sorted(set(ids))
-    # One commit of ingest, one of the job manager's events, perhaps one more of what followed.
-    assert inst.service("kvs").tree.commits - before <= 3
 
 
 # -- refusals ------------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ def test_reload_of_nonsense(four, R, text):
 def test_hosts_are_verified(make, capfd):
     """Broker ranks on other hosts than the inventory's are drained; ranks without a broker are not."""
     there = make(2, services=("kvs",))
-    there.instance.startup.put_resources(vm_R("0-3", hosts="fake[0-3]"))
+    there.store_R(vm_R("0-3", hosts="fake[0-3]"))
     there.instance.load_module("resource")
     reason = "rank 1 got hostname 'vm', expected 'fake1'"
     assert {ranks: info["reason"] for ranks, info in there.call("status")["drain"].items()} == {
@@ -154,7 +154,7 @@ def test_verification_can_be_left_out(make, how):
         services=("kvs",),
         conf={"resource": {"noverify": True}} if how == "configuration" else {},
     )
-    there.instance.startup.put_resources(vm_R("0-1", hosts="fake[0-1]"))
+    there.store_R(vm_R("0-1", hosts="fake[0-1]"))
     there.instance.load_module("resource", *(["noverify"] if how == "argument" else []))
     assert there.call("status")["drain"] == {}
 

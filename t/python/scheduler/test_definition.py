@@ -262,6 +262,14 @@ FOUND = (
     # jobs did not come back for licences that are in use, but for a known time.
     (Case("unlimited", True, ("planned", "no-limit")), 26),
     (Case("unlimited", False, ("planned", "no-limit"), tree=True), 11),
+    # In the definition, a job without a place was tried once more on the ranks of jobs counted with it.
+    (Case("easy", False, ("limits", "gpus", "memory", "priorities")), 7),
+    # A job of a reservation's group was to have its planned licences for longer than until its window's end;
+    # and was promised a start outside, so that it did not start in its window.
+    (Case("unlimited", False, ("planned", "reservation")), 9),
+    (Case("unlimited", False, ("planned", "sharing", "constraints", "reservation")), 4),
+    # Licences of a job in a window came back only at the window's end.
+    (Case("unlimited", False, ("planned", "sharing", "constraints", "reservation")), 11),
     # An open promise in a rack was kept in one that the pool would choose if it was idle.
     (Case("none", False, ("racks", "no-limit")), 15),
 )

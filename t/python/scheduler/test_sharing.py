@@ -71,17 +71,6 @@ def test_the_jobs_on_a_node_are_one_users(policy, args):
 
 
 @POLICIES
-def test_what_a_job_is_told_that_waits_for_strangers(policy, args):
-    rig = load(policy, args, USER, rig=Rig(R(2, 4)))
-    rig.alloc(1, spec(1), userid=7)
-    rig.alloc(2, spec(4), userid=8)
-    rig.settle()
-    rig.alloc(3, spec(1), userid=9)
-    assert rig.started() == [1, 2]
-    assert rig.reason(3) == "1 node has room but is another user's"
-
-
-@POLICIES
 def test_banks(policy, args):
     rig = load(policy, args, {"all": {"mode": "bank"}}, rig=Rig(R(1, 4)))
     rig.alloc(1, spec(1, bank="red"), userid=7)
@@ -301,18 +290,6 @@ def test_two_of_one_user_are_promised_the_same_node():
     rig.check()
 
 
-def test_a_running_stranger_gets_more_time():
-    rig = load(Backfill, (), USER, rig=Rig(R(1, 4)))
-    rig.alloc(1, spec(1, duration=100), userid=7)
-    rig.alloc(2, spec(1, duration=100), userid=8)
-    rig.wait(2)
-    assert rig.estimate(2) == (100, "promised")
-    rig.expire(1, rig.now + 300)
-    rig.wait(120)
-    assert rig.started() == [1]
-    assert rig.estimate(2) == (302, "promised")
-
-
 def test_what_waits_for_strangers_without_an_end():
     rig = load(Backfill, (), USER, rig=Rig(R(2, 4)))
     rig.alloc(1, spec(1, duration=0), userid=7)
@@ -388,21 +365,6 @@ def test_more_containers_than_there_are_nodes_for():
     rig = load(Backfill, (), {"all": {"mode": "node"}}, rig=Rig(machine(True, 2)))
     rig.alloc(1, sockets(5), userid=7)
     assert "exclusive 'socket' container" in rig.denied(1)
-
-
-@IN_ORDER
-def test_containers_on_claimed_nodes(policy, args):
-    rig = load(policy, args, USER, rig=Rig(machine(True, 1)))
-    rig.alloc(1, sockets(1, duration=50), userid=7)
-    rig.settle()
-    rig.alloc(2, sockets(1, duration=50), userid=8)
-    assert rig.started() == [1] and rig.estimate(2) == (50, "promised")
-    rig.alloc(3, sockets(1, duration=20), userid=7)
-    assert rig.started() == [1, 3]
-    rig.free(3)
-    rig.free(1)
-    assert rig.started() == [1, 3, 2]
-    rig.check()
 
 
 def test_jobs_of_others_start_where_one_finds_only_claimed_nodes():

@@ -12,8 +12,7 @@ from flux_engine.formats import config, hostlist, rset
 MAX_SIZE = 1 << 20
 
 
-def parse(argv):
-    """The options, with ``size``, ``hosts``, ``config``, ``attrs`` (AttrTable), ``parent`` and ``job_R`` made of them."""
+def make_parser():
     parser = Parser("flux-start", status=1)
     several = {"action": "append", "default": []}
     parser.add_argument(
@@ -36,7 +35,12 @@ def parse(argv):
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, help="run in the instance; default: a shell"
     )
-    options = parser.parse_args(argv)
+    return parser
+
+
+def parse(argv):
+    """The options, with ``size``, ``hosts``, ``config``, ``attrs`` (AttrTable), ``parent`` and ``job_R`` made of them."""
+    options = make_parser().parse_args(argv)
     if options.command[:1] == ["--"]:
         del options.command[0]
     options.size = 1 if options.test_size is None else options.test_size

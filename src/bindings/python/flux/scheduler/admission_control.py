@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import AdmissionRule, Cause, Deferral, JobDeferred
@@ -40,14 +40,6 @@ def has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:
     return getattr(getattr(rule, method.__name__), "__func__", None) is not method
 
 
-class PinnedPromises(Protocol):
-    """The type of `AdmissionControl.pins`."""
-
-    def __bool__(self) -> bool: ...
-
-    def stays(self, job: PendingJob) -> bool: ...
-
-
 class AdmissionControl:
     """The rules of a scheduler, and the jobs that they deferred.
 
@@ -65,7 +57,7 @@ class AdmissionControl:
             first for each job with a promise
     """
 
-    pins: PinnedPromises | None = None
+    pins: Any = None
 
     def __init__(self, requests: Requests, report: Callable[..., None]) -> None:
         self._report = report
@@ -133,14 +125,9 @@ class AdmissionControl:
     # -- one job -----------------------------------------------------------------------------------
 
     def queued(self, job: PendingJob, jobspec: Any) -> Hashable:
-        """Tell the rules of a new request, except rules whose attributes the job lacks.
-
-        Returns:
-            the rules' part of the job's signature; None if no rule distinguishes the job
-
-        Raises:
-            ValueError: the job can never run
-        """
+        """Tell the rules of a new request, except rules whose attributes the job lacks. Return
+        their part of the job's signature; None if no rule distinguishes the job. Raises ValueError
+        if the job can never run."""
         try:
             if self._names.isdisjoint(jobspec["attributes"]["system"]) and not self._asks_always:
                 return None
@@ -184,14 +171,14 @@ class AdmissionControl:
         return family
 
     def check(self, job: PendingJob) -> None:
-        """Raise an exception if `job` may not start now.
-
-        Raises:
-            JobDeferred: a rule keeps it from starting
-            InfeasibleRequest: it may never start
-        """
+        """Raise JobDeferred if a rule keeps `job` from starting now, InfeasibleRequest if it may
+        never start."""
         for rule in self._checking:
-            deferral = rule.check(job)
+            try:
+                deferral = rule.check(job)
+            except InsufficientResources:
+                self.part(job)  # it waits for its resources, not in the queue
+                raise
             if deferral is not None:
                 raise JobDeferred(rule, deferral)
 
@@ -312,11 +299,8 @@ class AdmissionControl:
 
     def tell(self, method: Callable[..., Any], *args: Any) -> None:
         """Call a method of every rule; `AdmissionRule.free` only of engaged rules: a rule that
-        counts jobs is engaged.
-
-        Args:
-            method: a method of `AdmissionRule`, such as ``AdmissionRule.free``
-        """
+        counts jobs is engaged. `method`: a method of `AdmissionRule`, such as
+        ``AdmissionRule.free``."""
         tellings = self._tellings.get(method)
         if tellings is None:
             name = method.__name__

@@ -86,9 +86,9 @@ class DeferredJobs:
     def readmit(
         self, rule: AdmissionRule, key: Hashable = None, most: int | None = None
     ) -> list[PendingJob]:
-        """Take the jobs deferred by a rule, with a key or (None) any, to be queued again: at most
-        `most`, the first in queue order. Return them in queue order.  O(jobs deferred with `key`);
-        with `most`, O(`most`) per signature."""
+        """Take the first `most` jobs (None: all) that a rule deferred with a key (None: any), to be
+        queued again. Return them in queue order.  O(jobs deferred with `key`); with `most`,
+        O(`most`) per signature."""
         keys = (
             [(rule, key)] if key is not None else [one for one in self._waiting if one[0] is rule]
         )

@@ -326,6 +326,8 @@ class Pass:
         for within, self.inside, end in [] if job.is_aside else tries:
             found = self.place(job, end, within)
             inside, self.inside = self.inside, None
+            if found is None and within == -1:
+                break
             if found is None:
                 continue
             where, moves = found
@@ -346,8 +348,8 @@ class Pass:
         return self.is_set_aside(job)
 
     def preferred(self, job: Job) -> Iterable[int]:
-        """Yield masks of ranks to try in turn: those that its claim already has; all; and, if
-        different ranks are counted, those of the jobs counted with it."""
+        """Yield masks of ranks to try in turn: those that its claim already has; all; and, if its
+        place there is over a limit of ranks, those of the jobs counted with it."""
         running = self.state.running.items()
         if job.claim is not None:
             yield mask({rank for o, use in running if o.claim == job.claim for rank in use.where})

@@ -56,7 +56,12 @@ def _is_json(kind: type) -> Callable[[Any], bool]:
 
 _DEFERRAL = "a Deferral, whose key can be hashed and whose `until` is a number or None, or None"
 _FLAG = Answer("True or False", lambda value: isinstance(value, bool), lambda *args: False)
-_TOLD = Answer("nothing", lambda value: True, lambda *args: None)
+
+#: Methods of a rule whose result does not matter.
+EVENTS = (
+    *("taken_back", "cancel", "hello", "free", "extended"),
+    *("ready", "config_changed", "ranks_changed", "enter_plan"),
+)
 
 #: Methods of a rule -> valid answers. Not included: `alloc`, which answers by raising, and
 #: `pool_made`, whose exceptions end the start of the scheduler.
@@ -69,25 +74,17 @@ ANSWERS: dict[str, Answer] = {
         lambda one: isinstance(one, (ResourcePool, ResourcePoolImplementation, type(None))),
     ),
     "second_look": Answer(_DEFERRAL, _is_deferral),
-    "taken_back": _TOLD,
     "keeps_promise": _FLAG,
     "why": Answer(
         "text or None", lambda one: isinstance(one, (str, type(None))), lambda *args: None
     ),
-    "cancel": _TOLD,
     "start": Answer(
         "a dict that JSON can have, or None",
         lambda one: one is None or _is_json(dict)(one),
         lambda *args: None,
     ),
     "wants_attributes": _FLAG,
-    "hello": _TOLD,
-    "free": _TOLD,
-    "extended": _TOLD,
-    "ready": _TOLD,
-    "config_changed": _TOLD,
-    "ranks_changed": _TOLD,
-    "enter_plan": _TOLD,
+    **dict.fromkeys(EVENTS, Answer("nothing", lambda value: True, lambda *args: None)),
     "facts": Answer("a dict that JSON can have", _is_json(dict), lambda *args: {}),
     "stats": Answer("a dict of lists", lambda value: isinstance(value, dict), lambda *args: {}),
     # of a TableRule

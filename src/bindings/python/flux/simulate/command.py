@@ -12,7 +12,6 @@ import sys
 from flux.simulate import arguments
 from flux.simulate.trace import sample_path
 from flux.simulate.workload.record import OptionError
-from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 from flux_scheduler_version import VERSION
 
@@ -106,8 +105,6 @@ def main(argv):
         return Call(options, argv).run()
     except OptionError as exc:
         return parser.error(str(exc))
-    except ValueError as exc:
-        raise CommandError(str(exc)) from None
 
 
 def _again(options, argv):
@@ -142,12 +139,7 @@ def check_usage(options):
 
 
 class Call:
-    """One call of the command.
-
-    Args:
-        options: the parsed options
-        argv (list of str): the command line, for the provenance
-    """
+    """One call of the command, with the parsed options and, for the provenance, the command line."""
 
     def __init__(self, options, argv):
         self.options = options

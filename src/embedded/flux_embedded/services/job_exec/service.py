@@ -29,12 +29,7 @@ _CONFIG = {"kill-timeout?": fsd.parse}
 
 
 class JobExec(Service):
-    """The execution service.
-
-    Attributes:
-        jobs (dict): id -> MockJob or LocalJob
-        kill_timeout (float): seconds
-    """
+    """The execution service; `jobs` has a MockJob or LocalJob for each id."""
 
     name = "job-exec"
 
@@ -154,5 +149,4 @@ class JobExec(Service):
         now = self.kernel.time
         text = "".join([eventlog.encode(now, name, context) for name, context in events])
         key = f"{jobid.kvs_dir(id)}.guest.{path}"
-        if self.ctx.kvs is not None:
-            self.ctx.kvs.commit([["append", key, text]])
+        self.ctx.kvs.commit([["append", key, text]])

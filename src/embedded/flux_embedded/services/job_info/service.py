@@ -87,14 +87,15 @@ class EventlogWatch:
     def __init__(self, service, msg):
         self.service = service
         self.msg = msg
+        self._kvs = service.ctx.kvs
         path, where = msg.body["path"], jobid.kvs_dir(msg.body["id"])
         self._main = f"{where}.eventlog"
         self._key = f"{where}.{'guest.exec.eventlog' if path == 'exec' else path}"
         self._sent = 0
         self._over = False
-        service.ctx.kvs.find(self._key)  # raises for an invalid path
+        self._kvs.find(self._key)  # raises for an invalid path
         for key in {self._main, self._key}:
-            service.ctx.kvs.watch(key, self._changed)
+            self._kvs.watch(key, self._changed)
 
     def _changed(self):
         self.service.task.post(self.look)
@@ -124,7 +125,7 @@ class EventlogWatch:
             self.end(errno.ENODATA)
 
     def _text(self, key):
-        value = self.service.ctx.kvs.find(key)
+        value = self._kvs.find(key)
         return value if type(value) is str else None
 
     def end(self, errnum):
@@ -136,7 +137,7 @@ class EventlogWatch:
         """No more answers."""
         self._over = True
         for key in {self._main, self._key}:
-            self.service.ctx.kvs.unwatch(key, self._changed)
+            self._kvs.unwatch(key, self._changed)
         self.service.forget(self)
 
 

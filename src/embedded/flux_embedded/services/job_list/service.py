@@ -53,6 +53,7 @@ class JobList(Service):
         return self.ctx.jobs
 
     def begin(self):
+        self.subscribe("job-manager-start", self._follow)
         self._follow()
 
     @request("config-reload")
@@ -60,18 +61,15 @@ class JobList(Service):
         form.check_table((msg.body or {}).get("access"), _ACCESS, "access")
         self.respond(msg)
 
-    def _follow(self):
+    def _follow(self, msg=None):
         self.rpc("job-manager.journal-batches", streaming=True).then(self._events)
 
     def _events(self, future):
         """Answer the requests that waited for one of these events."""
         try:
             entries = future.body["events"]
-        except OSError as exc:
-            if exc.errno not in (errno.ENODATA, errno.ENOSYS):
-                # The job manager is gone; another may come.
-                self.timer(1.0, self._follow)
-            return
+        except OSError:
+            return  # there is no job manager, or it is gone
         future.reset()
         for id in self._waiting.keys() & {entry["id"] for entry in entries}:
             for msg in self._waiting.pop(id):
@@ -96,9 +94,9 @@ class JobList(Service):
     def _select(self, constraint, limit, since):
         queues = self.ctx.config.get("queues", {})
         parents = {name: one["parent"] for name, one in queues.items() if "parent" in one}
-        test, mask = compile_constraint(constraint, parents)
+        test = compile_constraint(constraint, parents)
         found = []
-        for jobs in self._in_order(mask):
+        for jobs in self._in_order():
             for job in jobs:
                 if job.state == INACTIVE and since and job.times[INACTIVE] <= since:
                     break
@@ -108,16 +106,12 @@ class JobList(Service):
                         return found
         return found
 
-    def _in_order(self, mask):
-        """The jobs whose state may be in `mask`, as up to three sequences."""
+    def _in_order(self):
+        """All jobs, as three sequences: pending, running and inactive ones."""
         active = self._jobs.active.values()
-        if mask & PENDING:
-            yield sorted((job for job in active if job.state & PENDING), key=_pending_key)
-        if mask & RUNNING:
-            running = [job for job in active if job.state & RUNNING]
-            yield sorted(running, key=_start_of)[::-1]
-        if mask & INACTIVE:
-            yield reversed(list(self._jobs.inactive.values()))
+        yield sorted((job for job in active if job.state & PENDING), key=_pending_key)
+        yield sorted((job for job in active if job.state & RUNNING), key=_start_of)[::-1]
+        yield reversed(self._jobs.inactive.values())
 
     @request("list-id", guest=True, form=LIST_ID)
     def list_id(self, msg):

@@ -194,5 +194,5 @@ class Events:
         """Commit the posted events."""
         ops = self.puts + [["append", key, "".join(text)] for key, text in self.lines.items()]
         self.puts, self.lines = [], {}
-        if ops and self.service.ctx.kvs is not None:
+        if ops:
             self.service.ctx.kvs.commit(ops)

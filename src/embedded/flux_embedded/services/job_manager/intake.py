@@ -96,9 +96,8 @@ class Intake:
 
     def restart(self):
         """Load all jobs and continue where the last job manager stopped."""
-        kvs = self.service.ctx.kvs
         loaded = []
-        for id, files in sorted(directories(kvs.find("job") or {} if kvs else {}).items()):
+        for id, files in sorted(directories(self.service.ctx.kvs.find("job") or {}).items()):
             try:
                 job = self._load(id, files)
             except (ValueError, KeyError, TypeError) as exc:

@@ -61,12 +61,7 @@ QUEUES = {"all": bool, "name?": str, "reason?": str}
 
 
 class JobManager(Service):
-    """The job manager.
-
-    Attributes:
-        jobs (Jobs): all jobs
-        config (dict): the instance's configuration
-    """
+    """The job manager; `jobs` has all jobs."""
 
     name = "job-manager"
 

@@ -25,9 +25,8 @@ commit                ``{ops: [OP, ...]}`` -> ``{rootseq}``, how many commits
 
                       Missing directories on the way are made; a value in
                       the way is replaced by a directory.
-lookup                ``{key}`` -> ``{value: TEXT}``, or ``{keys: [KEY, ...]}``
-                      -> ``{values: {KEY: TEXT}}``, all or an error.  Missing:
-                      ENOENT, a directory: EISDIR.
+lookup                ``{key}`` -> ``{value: TEXT}``.  Missing: ENOENT, a
+                      directory: EISDIR.
 fault                 ``{fail_commits: N, errnum?, match?}`` -> nothing.  For
                       fault runs: the next N commits that touch a key which
                       contains ``match`` (default: any) fail with errnum

@@ -30,7 +30,7 @@ class Kvs(Service):
         self.respond(msg, {"rootseq": self.tree.commits})
 
     def stop(self):
-        self.ctx.kvs = None
+        self.ctx.kvs = Tree()
 
     def _check_fault(self, ops):
         fault = self._fault
@@ -43,14 +43,7 @@ class Kvs(Service):
 
     @request("lookup")
     def lookup(self, msg):
-        body = msg.body or {}
-        if "keys" in body:
-            if type(body["keys"]) is not list:
-                raise Malformed("kvs.lookup: 'keys' must be an array")
-            answer = {"values": {key: self.tree.value(key) for key in body["keys"]}}
-        else:
-            answer = {"value": self.tree.value(body.get("key"))}
-        self.respond(msg, answer)
+        self.respond(msg, {"value": self.tree.value((msg.body or {}).get("key"))})
 
     @request("fault", form={"fail_commits": int, "errnum?": int, "match?": str})
     def fault(self, msg):

@@ -19,11 +19,7 @@ _DRAIN = {"targets": str, "reason?": str}
 
 
 class Resource(Service):
-    """``resource``: inventory, availability, and the scheduler's view of both.
-
-    Module arguments: ``noverify`` leaves out the check that a rank runs on the host the inventory
-    gives it.
-    """
+    """``resource``; with the argument ``noverify`` it does not check that a rank runs on the host the inventory gives it."""
 
     name = "resource"
 
@@ -44,7 +40,7 @@ class Resource(Service):
         R, method = self._find_R()
         try:
             self.state.define(Inventory(R), self.ctx.config)
-            former = eventlog.parse(self._lookup("resource.eventlog") or "")
+            former = eventlog.parse(self.ctx.kvs.find("resource.eventlog") or "")
         except ValueError as exc:
             raise OSError(errno.EINVAL, self._complain(f"{method}: {exc}")) from None
         self.shrinks = method != "configuration"
@@ -63,11 +59,11 @@ class Resource(Service):
             R = sources.from_config(self.ctx.config)
             if R is not None:
                 return R, "configuration"
-            text = self._lookup("resource.R")
+            text = self.ctx.kvs.find("resource.R")
             if text is not None:
                 return json.loads(text), "kvs"
             R = fake_resources(self.ctx.config)
-            if R is not None:  # if the start script has not put it into the KVS
+            if R is not None:
                 return R, "dynamic-discovery"
         except ValueError as exc:
             raise OSError(errno.EINVAL, self._complain(str(exc))) from None
@@ -80,15 +76,10 @@ class Resource(Service):
         self.log(LOG_ERR, text)
         return text
 
-    def _lookup(self, key):
-        return self.ctx.kvs.find(key) if self.ctx.kvs else None
-
     def _record(self, name, context, ops=()):
         """Put an event into the eventlog, after other operations on the KVS."""
-        if self.ctx.kvs:
-            line = eventlog.encode(self.now(), name, context)
-            ops = [*ops, ["append", "resource.eventlog", line]]
-            self.ctx.kvs.commit(ops)
+        line = eventlog.encode(self.now(), name, context)
+        self.ctx.kvs.commit([*ops, ["append", "resource.eventlog", line]])
 
     def _replay(self, event):
         """Restore a drain from the eventlog of a former run of the service."""
@@ -149,11 +140,6 @@ class Resource(Service):
     def acquire(self, msg):
         view = self.state.view
         self.acquired.open(msg, view.R, view.ranks, self.state.up)
-
-    @request("acquire-mute")
-    def acquire_mute(self, msg):
-        self.acquired.muted = True
-        self.respond(msg)
 
     @request("disconnect", guest=True)
     def disconnect(self, msg):

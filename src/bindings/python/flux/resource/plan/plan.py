@@ -184,6 +184,16 @@ class Plan:
             limited = self.claims.beside(request, self.closed_now(jobid, request))
         return limited is not None and strategy.fits_without(jobid, limited, now, end)
 
+    def has_tokens(self, jobid: int, request: ResourceRequest, end: float) -> bool:
+        """Return whether the tokens of a request are available from now to `end`, beside all
+        promises but the job's own."""
+        tokens, now = self.tokens, self._pool.clock()
+        return (
+            tokens is None
+            or not request.tokens
+            or tokens.fits(request.tokens, now, end, now, jobid)
+        )
+
     def closed_now(self, jobid: int | None, request: ResourceRequest) -> int:
         """Return a mask of the ranks on which a job may not start now: others have claimed them, or
         are promised them while it would run. Its own promise is ignored."""
@@ -440,10 +450,9 @@ class Plan:
             self.cancel(jobid)
             when = self.earliest(request)
         else:  # promises on ranks move only to now
-            when, tokens = self._pool.clock(), self.tokens
-            end, wanted = when + length_of(request), request.tokens or {}
-            has_tokens = tokens is None or tokens.fits(wanted, when, end, when, jobid)
-            if not has_tokens or not self.fits(request, jobid=jobid):
+            when = self._pool.clock()
+            end = when + length_of(request)
+            if not self.has_tokens(jobid, request, end) or not self.fits(request, jobid=jobid):
                 return promise.start
         start = promise.start if when is None else min(when, promise.start)
         self.reserve(jobid, request, start)
@@ -495,6 +504,8 @@ class Plan:
             InsufficientResources: it does not fit now, or only by breaking another job's promise.
             InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``.
         """
+        if not self.has_tokens(jobid, request, self._pool.clock() + length_of(request)):
+            self._refuse(request)
         if self.claims is None or request.claimant is None:
             return self._alloc(jobid, request)
         closed = self.closed_now(jobid, request)

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.disclosure import is_private, shown_to
 from flux.scheduler.host import has_left, name_of, payload_size
-from flux.scheduler.messages import sees_all
+from flux.scheduler.messages import ID_MAX, sees_all
 
 if TYPE_CHECKING:
     from flux.scheduler.host import InstanceConfig
     from flux.scheduler.messages import SizeLimits
+    from flux.scheduler.requests import PendingJob
 
 #: Maximum horizon of a query, seconds: a year.
 MAX_HORIZON_S = 366 * 86400.0
@@ -48,12 +49,8 @@ Steps = Generator[Any, None, dict[str, Any]]
 
 class Caller:
     """The caller: the instance owner and admins see everything, a guest sees own jobs, and of
-    others' the parts in `flux.scheduler.disclosure`.
-
-    Args:
-        private: whether guests do not even learn the number of others' jobs
-            (``access.private-mode``)
-    """
+    others' the parts in `flux.scheduler.disclosure`. `private`: whether guests do not even learn
+    the number of others' jobs (``access.private-mode``)."""
 
     def __init__(self, msg: Any, private: bool = False) -> None:
         self.userid = msg.userid  # the user
@@ -67,6 +64,16 @@ class Caller:
     def name(self, jobid: int, userid: int | None) -> str:
         """Return a job's id as users write it, or ``another job``."""
         return name_of(jobid) if self.may_see(userid) else "another job"
+
+    def pending_job(self, policy: Any, jobid: Any) -> PendingJob:
+        """Return the job of an id in a query. Raises ValueError if the id is invalid, or it is no
+        pending job that the caller may see."""
+        if type(jobid) is not int or not 0 <= jobid <= ID_MAX:
+            raise ValueError(f"id={jobid!r} is invalid: expected a job id")
+        job: PendingJob | None = policy.pending(jobid)
+        if job is None or not self.may_see(job.request.userid):
+            raise ValueError(f"{name_of(jobid)} is not a pending job")
+        return job
 
     def shown(self, path: str, value: Any) -> Any:
         """Return the part of an answer's value that the caller may see; see
@@ -117,11 +124,8 @@ def read_horizon(value: Any) -> float:
 
 
 class Entries:
-    """A long list in an answer: each entry is encoded when it is added, not all at the end.
-
-    Args:
-        path (str): path of the list, as in `flux.scheduler.disclosure.FIELDS`
-    """
+    """A long list in an answer: each entry is encoded when it is added, not all at the end. `path`:
+    path of the list, as in `flux.scheduler.disclosure.FIELDS`."""
 
     def __init__(self, caller: Caller, path: str) -> None:
         self._caller = caller
@@ -258,11 +262,7 @@ class Answering:
 
     def forget(self, notice: Any) -> None:
         """Drop the queries of a client that has disconnected.  O(open queries), if its user has
-        any.
-
-        Args:
-            notice (Message): the disconnect request (RFC 6), with the client's userid
-        """
+        any. `notice`: the disconnect request (RFC 6), with the client's userid."""
         if notice.userid not in self._of_user:
             return
         own = [*self._ready.get(notice.userid, ()), *(one for _, _, one in self._resting)]

@@ -25,16 +25,6 @@ time, since a plan identifies an allocation by id and end.
 A job of the group that does not fit inside may use idle resources outside, like any job, but none
 are kept for it there and no job waits behind it: it is deferred until resources are released.
 
-Classes
-=======
-
-`ReservationRule` has the table of reservations, and begins and ends windows.
-`windows.FutureWindows` enters planned windows into the plan; `windows.ActiveWindows` chooses the
-ranks of active ones and holds them in the pool. `state.ReservationState` is a reservation with its
-state, `state.NodeSelector` translates its nodes into the pool's terms, and `state.GroupJobs` has
-the pending jobs of the groups. `answers.ReservationAnswers` explains waits and describes
-reservations, without changing them. `ReservationService` answers requests, and stores reservations.
-
 Storage
 =======
 
@@ -138,16 +128,9 @@ class ReservationRule(AdmissionRule):
     def add(
         self, reservation: Reservation, configured: bool = False, anyway: bool = False
     ) -> ReservationState:
-        """Enforce a reservation from now on.
-
-        Args:
-            configured: whether it comes from the configuration
-            anyway: whether to add it even if some of its nodes are not in the instance at present
-
-        Raises:
-            ValueError: the name is in use, all its windows are over, or the instance lacks its
-                nodes
-        """
+        """Enforce a reservation from now on; with `anyway`, even if some of its nodes are not in
+        the instance at present. Raises ValueError if the name is in use, all its windows are over,
+        or the instance lacks its nodes."""
         self.check_new(reservation, anyway)
         entry = self.entries[reservation.name] = ReservationState(reservation, configured)
         self._engage()
@@ -213,11 +196,8 @@ class ReservationRule(AdmissionRule):
         }
 
     def tick(self) -> bool:
-        """Begin and end the windows that are due, and add nodes that became free.
-
-        Returns:
-            whether resources were freed for others, or deferred jobs may start
-        """
+        """Begin and end the windows that are due, and add nodes that became free. Return whether
+        resources were freed for others, or deferred jobs may start."""
         if not self._open:
             return False
         now = self.host.now()
@@ -287,7 +267,8 @@ class ReservationRule(AdmissionRule):
         name = attributes.reservation
         if name is not None:
             userid = -1 if job.userid is None else job.userid
-            self.group_jobs.add(job, name, Asker(userid, attributes.queue, attributes.bank))
+            asker = Asker(userid, attributes.queue, attributes.bank)
+            self.group_jobs[job.jobid] = (name, asker)
             self.host.admission.kept_for[job.jobid] = self
             self._engage()
 
@@ -312,7 +293,7 @@ class ReservationRule(AdmissionRule):
         return self.answers.blame(job)[0]
 
     def cancel(self, jobid: int) -> None:
-        if self.group_jobs.forget(jobid):
+        if self.group_jobs.pop(jobid, None) is not None:
             del self.host.admission.kept_for[jobid]
             self._engage()
 

@@ -133,33 +133,18 @@ def _on(hosts: str) -> dict[str, Any]:
     return {"hostlist": [hosts]}
 
 
-class GroupJobs:
-    """The pending jobs that name a reservation."""
+class GroupJobs(dict[int, tuple[str, Asker]]):
+    """The pending jobs that name a reservation: id -> its name, and the job's user, queue and
+    bank."""
 
-    def __init__(
-        self,
-        entries: dict[str, ReservationState],
-        queue_names: QueueNames,
-    ) -> None:
+    def __init__(self, entries: dict[str, ReservationState], queue_names: QueueNames) -> None:
+        super().__init__()
         self._entries = entries
         self._queue_names = queue_names
-        #: id of a pending job -> (reservation that it names, the job's user, queue and bank)
-        self._askers: dict[int, tuple[str, Asker]] = {}
-
-    def add(self, job: PendingJob, name: str, asker: Asker) -> None:
-        """Add a job that names a reservation."""
-        self._askers[job.jobid] = (name, asker)
-
-    def __len__(self) -> int:
-        return len(self._askers)
-
-    def forget(self, jobid: int) -> bool:
-        """Remove a job that is no longer pending. Return whether it named a reservation."""
-        return self._askers.pop(jobid, None) is not None
 
     def reservation_of(self, job: PendingJob) -> str | None:
         """Return the name of the reservation in which a pending job is to run, or None."""
-        found = self._askers.get(job.jobid)
+        found = self.get(job.jobid)
         return None if found is None else found[0]
 
     def standing(self, job: PendingJob) -> tuple[ReservationState | None, str | None]:
@@ -171,7 +156,7 @@ class GroupJobs:
         Raises:
             InfeasibleRequest: the reservation does not admit the job
         """
-        found = self._askers.get(job.jobid)
+        found = self.get(job.jobid)
         if found is None:
             return None, None
         name, asker = found

@@ -114,11 +114,8 @@ class FutureWindows(Windows):
         return self._plan is not None and self._plan.breaks_a_promise()
 
     def mend(self) -> bool:
-        """Enter the incomplete windows again, after resources were released or came up.
-
-        Returns:
-            whether all are as complete as without promises to jobs
-        """
+        """Enter the incomplete windows again, after resources were released or came up. Return
+        whether all are as complete as without promises to jobs."""
         short = [entry for entry in self._entries.values() if not entry.whole]
         for entry in short:
             self.withdraw(entry, again=True)
@@ -133,11 +130,7 @@ class FutureWindows(Windows):
         self, plan: Plan, entry: ReservationState, keys: list[int], parts: list[tuple[float, int]]
     ) -> bool:
         """Enter the nodes missing from the active window, so that no job starts on them when they
-        are freed.
-
-        Returns:
-            whether the window is complete
-        """
+        are freed. Return whether the window is complete."""
         if not entry.active or entry.window is None:
             return True
         missing = self._selector.nodes(entry.reservation) - popcount(entry.ranks)
@@ -473,6 +466,11 @@ class ActiveWindows(Windows):
         pool = self._host.resources
         window = entry.window
         if window is None or entry.placeholder is None:
+            return None
+        end = self._host.now() + job.limit
+        if entry.reservation.at_end == "cancel":
+            end = min(end, window.end)
+        if not plan.has_tokens(job.jobid, job.resource_request, end):
             return None
         ranks = pool.held_ranks(entry.placeholder)
         busy = 0 if entry.filler is None else pool.held_ranks(entry.filler)

@@ -80,10 +80,7 @@ def _zone(name: str) -> tzinfo:
 
 def period_of(period: str, zone: tzinfo, when: float) -> tuple[float, float]:
     """Return start and end of the period that includes a time, in seconds since the epoch.
-
-    Args:
-        period (str): one of `PERIODS`; weeks begin on Monday
-    """
+    `period`: one of `PERIODS`; weeks begin on Monday."""
     day = datetime.fromtimestamp(when, zone).replace(hour=0, minute=0, second=0, microsecond=0)
     if period == "day":
         end = day + timedelta(days=1)

@@ -500,11 +500,10 @@ class LimitRule(CountingRule):
         known = self.jobs.get(job.jobid)
         if known is None or not known.waits:
             return None
-        for use in known.uses:
-            if not use.entry.soft:
-                at = use.over(self._more(use, job, self._least(job.resource_request)))
-                if at is not None:
-                    return self._reason(use, job, at)
+        hard = [use for use in known.uses if not use.entry.soft]
+        found = self._first_over(job, hard)
+        if found is not None:
+            return found[1]
         if job.jobid not in self.host.admission.deferred:
             return None
         deferral = self.check(job)
@@ -592,7 +591,10 @@ class LimitRule(CountingRule):
         return None if at is None else str(self._sentence(use, at, 0))
 
     def too_much(self, job: PendingJob, known: Limited) -> tuple[LimitUse, str] | None:
-        for use in known.uses:
+        return self._first_over(job, known.uses)
+
+    def _first_over(self, job: PendingJob, uses: Sequence[LimitUse]) -> tuple[LimitUse, str] | None:
+        for use in uses:
             at = use.over(self._more(use, job, self._least(job.resource_request)))
             if at is not None:
                 return use, self._reason(use, job, at)

@@ -121,6 +121,7 @@ class PlacementRule(TableRule):
     table = "topology"
     attributes = ("placement",)
     engaged = False  # no job has a placement yet
+    adds = False  # it places a job on free resources
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)

@@ -17,7 +17,7 @@ other ranks are requested. If there are none the job is deferred until resources
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.plan.claims import ClaimPlan, Claims
@@ -213,11 +213,7 @@ class SharingRule(TableRule):
 
     def _in_whole_nodes(self, request: Any, whole: int) -> Any:
         """Return a request for whole nodes, if the job can get some of its possible ranks only as
-        whole nodes.
-
-        Args:
-            whole (int): mask of the ranks that jobs of its queue get only as whole nodes
-        """
+        whole nodes. `whole`: mask of the ranks that jobs of its queue get only as whole nodes."""
         if not whole:
             return request
         ranks = self.host.facts.ranks_of(request)
@@ -260,12 +256,9 @@ class SharingRule(TableRule):
         request = job.resource_request
         if sharer is None or request.shape.exclusive or not self._claiming:
             return None
-        own = (
-            self._claims.own(sharer.claimant)
-            & ~self.host.resources.idle_ranks
-            & ~self._forbidden_ranks(sharer)
-        )
-        if not own or not self.host.resources.fits_on(request, own):
+        pool, own = self.host.resources, self._claims.own(sharer.claimant)
+        own = own and own & ~pool.idle_ranks & ~self._forbidden_ranks(sharer)
+        if not own or not pool.fits_on(request, own):
             return None
         try:
             found: ResourcePool = plan.alloc(job.jobid, request.on_ranks(own))
@@ -287,9 +280,9 @@ class SharingRule(TableRule):
             return Deferral("others have claimed nodes that it would be on")
         key = (*sharer.claimant.keys, job.resource_request.shape)
         self._waiting.add(key)
-        return Deferral(
-            self._sentence(job, sharer), key=key, instead=self._elsewhere(job, forbidden)
-        )
+        usable = self.host.resources.ranks & ~forbidden
+        instead = [job.resource_request.on_ranks(usable)] if usable else ()
+        return Deferral(self._sentence(job, sharer), key=key, instead=instead)
 
     def _meets(self, sharer: Sharer, pool: Any, held: int) -> bool:
         """Whether some held ranks (a mask) are forbidden for a job in a copy of the pool, in which
@@ -300,12 +293,6 @@ class SharingRule(TableRule):
             for jobid, (claimant, on) in self._claims.running.items()
             if jobid in there
         )
-
-    def _elsewhere(self, job: PendingJob, forbidden: int) -> Iterator[Any]:
-        """Yield a job's request without the ranks `forbidden`."""
-        usable = self.host.resources.ranks & ~forbidden
-        if usable:
-            yield job.resource_request.on_ranks(usable)
 
     def _sentence(self, job: PendingJob, sharer: Sharer) -> Reason:
         request = job.resource_request

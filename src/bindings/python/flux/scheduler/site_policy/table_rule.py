@@ -73,20 +73,13 @@ class TableRule(AdmissionRule):
     def configure(self, entries: dict[str, Any]) -> None:
         """Set the entries of the table, which have changed or are new, and forget all jobs.
 
-        Without entries the rule is about to be removed.
-
-        Args:
-            entries (dict): key -> result of `parse`
+        Without entries the rule is about to be removed. `entries`: key -> result of `parse`.
         """
         raise NotImplementedError
 
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
         """Return the data of running jobs to look up for `hello`, among ``jobspec`` and
-        ``eventlog``; by default none.
-
-        Args:
-            entries (dict): the entries in force, or about to be
-        """
+        ``eventlog``; by default none. `entries`: the entries in force, or about to be."""
         return ()
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:

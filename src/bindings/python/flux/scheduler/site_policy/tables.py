@@ -44,16 +44,7 @@ class PolicyTables:
         self._entries: dict[str, dict[str, Any]] = {}
 
     def add(self, table: str, parse: Parser, elsewhere: Elsewhere = lambda config: {}) -> None:
-        """Register a table.
-
-        Args:
-            table (str): name of the table, such as ``"limits"``
-            parse: ``parse(key, value)`` returns an entry in the feature's form, which must compare
-                equal if nothing has changed; raises ValueError, with a text that begins with the
-                key inside the entry, if it is invalid
-            elsewhere: maps the whole configuration to further entries from elsewhere, by their
-                names in errors
-        """
+        """Register a table, with `TableRule.parse` and `TableRule.elsewhere` of its rule."""
         self._readers[table] = parse, elsewhere
         self._entries[table] = {}
 

@@ -36,11 +36,8 @@ NEGLIGIBLE = 1.0
 
 
 class Usage:
-    """Amounts by key: a tuple of str, int or None, so that it can be stored.
-
-    Args:
-        half_life (float): seconds in which an amount decays by half; infinite: no decay
-    """
+    """Amounts by key: a tuple of str, int or None, so that it can be stored. `half_life`: seconds
+    in which an amount decays by half; infinite: no decay."""
 
     def __init__(self, half_life: float = inf) -> None:
         self.half_life = half_life

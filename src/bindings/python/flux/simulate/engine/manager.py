@@ -101,11 +101,8 @@ class Manager(Peer):
     """The service ``job-manager`` as a scheduler sees it.
 
     Args:
-        kernel (Loop): the kernel
         observer: receives ``began(job)``, ``rejected(job, note)``, ``ended(job, how)``, where `how`
             is a result of `states`, and ``annotated(job)``
-        resource (Resource): the resource service
-        config (dict): the configuration
         userids (dict): user name -> user id
 
     Attributes:

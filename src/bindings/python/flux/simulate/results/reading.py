@@ -69,17 +69,11 @@ class Row:
 
 
 class Result:
-    """One policy's result.
-
-    Args:
-        directory (str): directory with jobs.csv, summary.json and provenance.json
-        base (str): output directory of the call
+    """One policy's result: a directory with jobs.csv, summary.json and provenance.json, in the output directory `base` of
+    the call. Raises ResultError if a file is missing or damaged.
 
     Attributes:
         variant (str): name of its workload in a sweep
-
-    Raises:
-        ResultError: a file is missing or damaged
     """
 
     def __init__(self, directory, base=None):

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flux.scheduler.reservations.times import seconds_of
 from flux.scheduler.site_policy.fields import Fields
 
 if TYPE_CHECKING:
@@ -110,11 +111,7 @@ def kill_timeout_of(config: dict[str, Any]) -> float:
     """Return the seconds between SIGTERM and SIGKILL for the tasks of a job
     (``exec.kill-timeout``)."""
     table = config.get("exec")
-    value = table.get("kill-timeout") if isinstance(table, dict) else None
-    try:
-        seconds = None if value is None else Fields({"value": value}).seconds("value")
-    except ValueError:
-        seconds = None
+    seconds = seconds_of(table.get("kill-timeout") if isinstance(table, dict) else None)
     return DEFAULT_KILL_TIMEOUT_S if seconds is None else seconds
 
 

@@ -173,11 +173,8 @@ class Placeholders:
 
     def hold_free(self, ranks: int, until: float, pool: Any = None) -> int | None:
         """Allocate the free part of some ranks (a mask) until a time (0: no end). Return the id of
-        the allocation, or None if none is free.
-
-        Args:
-            pool: a copy of the scheduler's pool to use instead
-        """
+        the allocation, or None if none is free. `pool`: a copy of the scheduler's pool to use
+        instead."""
         jobid, pool = self.next_id(), pool or self._host.resources
         return jobid if pool.hold_free(jobid, ranks, until) else None
 

@@ -43,11 +43,8 @@ class Waiting:
 
 
 class Takers(Part):
-    """Finds the pending jobs that may preempt others, and their victims.
-
-    Args:
-        decide: called with a `Waiting` job and its `Choice`, whose victims are known to run
-    """
+    """Finds the pending jobs that may preempt others, and their victims. `decide`: called with a
+    `Waiting` job and its `Choice`, whose victims are known to run."""
 
     def __init__(
         self, state: PreemptionState, chooser: Chooser, decide: Callable[[Waiting, Choice], None]
@@ -141,11 +138,7 @@ class Takers(Part):
 
     def consider(self, jobid: int, alive: frozenset[int] = frozenset()) -> None:
         """Choose the victims of a job, if it may preempt others, and decide once they are known to
-        run.
-
-        Args:
-            alive: ids of jobs that run, by a recent answer of the job manager
-        """
+        run. `alive`: ids of jobs that run, by a recent answer of the job manager."""
         one, now = self.waiting.get(jobid), self._host.now()
         if one is None or not self._is_free_to_take(one):
             return

@@ -316,11 +316,8 @@ class PreemptionsUnderWay(Part):
             self._end(preemption, preemption.victims[jobid])
 
     def _spare(self, preemption: Preemption) -> bool:
-        """Spare victims that need not end, since others have made room during the grace.
-
-        Returns:
-            False if the job would not fit even if all ended
-        """
+        """Spare victims that need not end, since others have made room during the grace. Return
+        False if the job would not fit even if all ended."""
         plan = self._host.planning.current()
         if plan is None:
             return True

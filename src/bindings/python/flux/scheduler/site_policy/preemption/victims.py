@@ -58,11 +58,8 @@ def choose(candidates: Iterable[Candidate], trial: Trial, now: float) -> list[Ca
     Assumes that ending fewer jobs never leaves more room: the last job to add is found by
     bisection. Costs a sort of the candidates, and about one trial per added job.
 
-    Args:
-        trial: the present state; afterwards without the chosen jobs
-
-    Returns:
-        None if the job would not fit even without all of them; the trial is then unchanged
+    Return None if the job would not fit even without all of them; the trial is then unchanged,
+    otherwise without the chosen jobs.
     """
     ordered = in_order(candidates, now)
     # It does not fit without the first `low` (0: tried before). `high` is doubled until it fits
@@ -168,11 +165,8 @@ class PoolTrial(Trial):
 
     def offer(self, ask: Callable[[Any, int], Any] | None = None) -> int | None:
         """Return the mask of ranks that the job would get with all promises to others kept, or None
-        if it does not fit. They are allocated, and freed again.
-
-        Args:
-            ask: called with the pool and the id of the allocation, before it is freed
-        """
+        if it does not fit. They are allocated, and freed again. `ask`: called with the pool and the
+        id of the allocation, before it is freed."""
         try:
             self._plan.alloc(self._jobid, self._request)
         except (InsufficientResources, InfeasibleRequest):
@@ -242,11 +236,8 @@ class Chooser(Part):
     """Selects the victims of a job."""
 
     def candidates(self, job: PendingJob, terms: PreemptionTerms, waited: float) -> list[Candidate]:
-        """Return the running jobs that a job may preempt.
-
-        Args:
-            waited: its wait in seconds; infinite: ignore the classes' ``wait``
-        """
+        """Return the running jobs that a job may preempt. `waited`: its wait in seconds; infinite:
+        ignore the classes' ``wait``."""
         pool, now = self._host.resources, self._host.now()
         request = job.resource_request
         wanted = pool.match_mask(request) & pool.eligible_ranks(request)
@@ -274,11 +265,7 @@ class Chooser(Part):
 
     def consider(self, job: PendingJob, terms: PreemptionTerms, waited: float = inf) -> Choice:
         """Return the jobs that would have to end for a job to start now. Costs a copy of the pool,
-        and some tens of trials on it.
-
-        Args:
-            waited: its wait in seconds; default: sufficient
-        """
+        and some tens of trials on it. `waited`: its wait in seconds; default: sufficient."""
         if terms.in_reservation:
             return nothing("it waits for its reservation")
         host = self._host

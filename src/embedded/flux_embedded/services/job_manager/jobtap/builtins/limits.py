@@ -97,7 +97,7 @@ def lifetime_init(p):
 
 def lifetime_validate(p, topic, args):
     # The instance's expiration is that of resource.R.
-    R = p.kvs.find("resource.R") if p.kvs else None
+    R = p.kvs.find("resource.R")
     if R is not p.R:
         p.R = R
         try:
