@@ -504,8 +504,9 @@ class Plan:
             InsufficientResources: it does not fit now, or only by breaking another job's promise.
             InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``.
         """
-        if not self.has_tokens(jobid, request, self._pool.clock() + length_of(request)):
-            self._refuse(request)
+        if self.tokens is not None and request.tokens:
+            if not self.has_tokens(jobid, request, self._pool.clock() + length_of(request)):
+                self._refuse(request)
         if self.claims is None or request.claimant is None:
             return self._alloc(jobid, request)
         closed = self.closed_now(jobid, request)
