@@ -53,16 +53,6 @@ def test_success(inst):
     assert inst.sched.of("free") == [{"id": id, "R": make_R(), "final": True}]
 
 
-def test_two_requests_answered_in_reverse(inst):
-    inst.load_sched()
-    one, two = inst.submit(run_duration=9), inst.submit(run_duration=9)
-    inst.sched.allocate(two, make_R(cores="1"))
-    inst.sched.allocate(one, make_R(cores="0"))
-    inst.run()
-    assert inst.jm.jobs.active[one].R == make_R(cores="0")
-    assert inst.jm.jobs.active[two].R == make_R(cores="1")
-
-
 @pytest.mark.parametrize("body, note", [({"note": "too big"}, "too big"), ({}, "")])
 def test_deny(inst, body, note):
     inst.load_sched()
@@ -182,17 +172,6 @@ def test_hold_withdraws_the_request(inst):
     assert inst.events(id)[-4:] == ["urgency", "priority", "urgency", "priority"]
 
 
-def test_hold_crosses_success(inst):
-    inst.load_sched()
-    id = inst.submit()
-    inst.sched.methods["sched.cancel"] = (lambda msg: None, False, False)
-    urgency(inst, id, 0)
-    inst.sched.allocate(id, make_R())
-    inst.run()
-    assert inst.state(id) == SCHED
-    assert [method for method, _ in seen(inst)] == ["alloc", "free"]
-
-
 def test_urgency_is_refused_once_allocated(inst):
     inst.load_sched(auto=lambda body: None)
     id = inst.submit(run_duration=5)
@@ -240,14 +219,6 @@ def test_limited_mode(inst):
     ]
 
 
-def test_limited_mode_moves_requests_with_room_to_spare(inst):
-    """golden: C gets higher-priority job in front."""
-    inst.load_sched(mode="limited", limit=8)
-    first = inst.submit()
-    second = inst.submit(urgency=20)
-    assert seen(inst) == [("alloc", first), ("cancel", first), ("alloc", second), ("alloc", first)]
-
-
 def test_limited_mode_priority_raised(inst):
     """golden: sixth job pending, its urgency raised to 20."""
     inst.load_sched(mode="limited", limit=8)
@@ -293,19 +264,6 @@ def test_update_crosses_success(inst):
     inst.sched.allocate(id, make_R())
     inst.run()
     assert [method for method, _ in inst.sched.seen] == ["alloc", "prioritize", "free", "alloc"]
-
-
-# -- queues ---------------------------------------------------------------------------------------------
-
-
-def test_queue_stop_and_start(inst):
-    inst.load_sched()
-    one, two = inst.submit(), inst.submit(urgency=20)
-    seen(inst)
-    inst.rpc("job-manager.queue-start", {"start": False, "all": True})
-    assert sorted(seen(inst)) == [("cancel", one), ("cancel", two)]
-    inst.rpc("job-manager.queue-start", {"start": True, "all": True})
-    assert seen(inst) == [("alloc", two), ("alloc", one)]
 
 
 # -- failure, unload, reload ------------------------------------------------------------------------------

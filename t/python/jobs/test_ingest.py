@@ -82,12 +82,9 @@ def test_stored_files(inst):
 
 def test_batch(inst):
     futures = [inst.handle.rpc("job-ingest.submit", {"jobspec": jobspec()}) for _ in range(10)]
-    before = inst.service("kvs").tree.commits
     inst.run()
     ids = [future.get()["id"] for future in futures]
     assert ids == sorted(set(ids))
-    # One commit of ingest, one of the job manager's events, perhaps one more of what followed.
-    assert inst.service("kvs").tree.commits - before <= 3
 
 
 # -- refusals ------------------------------------------------------------------------------------------
@@ -177,13 +174,6 @@ def test_no_job_manager(inst):
     with pytest.raises(OSError) as caught:
         inst.submit()
     assert caught.value.errno == errno.ENOSYS
-
-
-def test_kvs_failure(inst):
-    inst.rpc("kvs.fault", {"fail_commits": 1})
-    with pytest.raises(OSError, match="error committing job to the KVS"):
-        inst.submit()
-    assert inst.submit()
 
 
 # -- feasibility -----------------------------------------------------------------------------------------

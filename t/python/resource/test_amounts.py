@@ -206,16 +206,6 @@ def test_reasons(tree):
     assert in_use(pool) == {"memory": "256G"}
 
 
-@pytest.mark.parametrize("tree", (False, True))
-def test_memory_decides_how_many_slots_a_node_has_room_for(tree):
-    R = R_of(scheduling=topology(64))
-    pool = (TreePool if tree else ResourcePool)(R, amounts={"memory": "R"})
-    alloc = pool.alloc(1, ask(pool, slots=5, memory="20G")).to_dict()
-    assert [e["rank"] for e in alloc["execution"]["R_lite"]] == ["0", "1"]
-    assert alloc["scheduling"]["amounts"]["memory"] == {"0": "60G", "1": "40G"}
-    pool.check()
-
-
 def test_a_hook_sees_cores_for_as_many_slots_as_memory_allows():
     from flux.resource.Rv1Pool import Rv1Pool
 

@@ -115,18 +115,6 @@ def test_ranks_that_meet_a_constraint(pool, constraint, expected):
     assert pool.ranks_matching(constraint) == expected
 
 
-@pytest.mark.parametrize("constraint", [{"near": ["n1"]}, {"ranks": ["2-1"]}, ["big"]])
-def test_what_is_no_constraint(pool, constraint):
-    with pytest.raises(ValueError):
-        pool.ranks_matching(constraint)
-
-
-def test_kinds_of_node_are_the_largest_first(pool):
-    pool.mark_down("3")
-    pool.alloc(1, ask(pool))
-    assert pool.node_kinds() == [(8, 0, BIG), (4, 1, SMALL)]
-
-
 def test_kinds_that_have_as_much_on_other_ids_are_one():
     lite = [
         {"rank": "0", "children": {"core": "0-3"}},
@@ -155,19 +143,6 @@ def test_where_and_until_when_a_job_runs(pool):
     for question in (pool.held_ranks, pool.job_end):
         with pytest.raises(KeyError):
             question(1)
-
-
-def test_the_list_of_ends_is_the_callers_own(pool):
-    pool.alloc(1, ask(pool))
-    pool.jobs_by_end().clear()
-    assert pool.jobs_by_end() == [(NOW + 100, 1)]
-
-
-def test_why_a_request_does_not_fit(pool):
-    request = ask(pool, nodes=2, cores=8)
-    pool.alloc(1, ask(pool, nodes=1, cores=8))
-    assert pool.why_not(request) == pool.explain(request)["reason"]
-    assert pool.why_not(request).startswith("insufficient resources: needs 2 nodes")
 
 
 def test_why_not_has_an_answer_where_enough_is_free(pool):
@@ -280,11 +255,6 @@ def test_a_placeholder_takes_what_is_free(pool):
     pool.check()
 
 
-def test_only_what_is_asked_for_is_held(pool):
-    assert pool.hold_free(NOBODY, 0b0100, NOW + 60) == 0b0100
-    assert pool.idle_ranks == 0b1011
-
-
 def test_nothing_free_is_no_placeholder(pool):
     pool.alloc(1, ask(pool, nodes=1, cores=8, constraint={"ranks": ["2"]}))
     before = state_of(pool)
@@ -321,11 +291,3 @@ def test_jobs_move_into_what_a_placeholder_held(pool):
     index = pool.impl.index
     assert [index.free(rank) for rank in (2, 3)] == [0, 0]
     pool.check()
-
-
-def test_a_plan_counts_on_the_end_of_a_placeholder(pool):
-    pool.hold_free(NOBODY, ALL, NOW + 60)
-    plan = pool.plan()
-    assert plan.earliest(ask(pool, nodes=1, cores=8)) == NOW + 60
-    pool.free(NOBODY)
-    assert plan.earliest(ask(pool, nodes=1, cores=8)) == NOW

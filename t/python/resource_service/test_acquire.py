@@ -32,8 +32,8 @@ def test_one_holder_at_a_time(four):
 
 
 def test_guests_and_strangers(four):
-    from flux_engine.kernel import Task
     from flux_engine.kernel.handle import Flux
+    from flux_engine.kernel.task import Task
 
     guest = Flux(Task(four.instance.kernel, "guest", userid=1234, rolemask=2))
     for topic in (
@@ -149,14 +149,6 @@ def test_expiration(four):
     assert four.fails("expiration-update", expiration=-1)[0] == errno.EINVAL
     for value in ("x", None, True, [1]):
         assert four.fails("expiration-update", expiration=value)[0] == errno.EPROTO
-
-
-def test_mute(four):
-    holder = four.acquire()
-    holder.sent()
-    four.call("acquire-mute")
-    four.call("drain", targets="0")
-    assert holder.sent() == []
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,8 @@ def test_sched_status(make):
 
 
 def test_sched_status_asks_the_job_manager(four):
-    from flux_engine.kernel import Task
     from flux_engine.kernel.handle import Flux
+    from flux_engine.kernel.task import Task
 
     manager = Flux(Task(four.instance.kernel, "fake"))
     manager.task.post = lambda msg: manager.respond(msg, {"allocated": vm_R("0", "1", "vm")})
@@ -122,10 +122,10 @@ def test_reload_forgets_what_is_not_there_any_more(four):
 @pytest.mark.parametrize(
     "R, text",
     [
-        ({}, "Object item not found: version"),
-        ({"version": 2}, "version: expected 1, got 2"),
-        (vm_R(hosts="a"), "execution.nodelist: 1 hosts for 4 ranks"),
-        (vm_R(ranks="3-1"), "execution.R_lite[0].rank: "),
+        ({}, "R.version is missing"),
+        ({"version": 2}, "R.version: expected 1, got 2"),
+        (vm_R(hosts="a"), "R.execution.nodelist: 1 hosts for 4 ranks"),
+        (vm_R(ranks="3-1"), "R.execution.R_lite[0].rank: "),
     ],
 )
 def test_reload_of_nonsense(four, R, text):
@@ -137,7 +137,7 @@ def test_reload_of_nonsense(four, R, text):
 def test_hosts_are_verified(make, capfd):
     """Broker ranks on other hosts than the inventory's are drained; ranks without a broker are not."""
     there = make(2, services=("kvs",))
-    there.instance.startup.put_resources(vm_R("0-3", hosts="fake[0-3]"))
+    there.store_R(vm_R("0-3", hosts="fake[0-3]"))
     there.instance.load_module("resource")
     reason = "rank 1 got hostname 'vm', expected 'fake1'"
     assert {ranks: info["reason"] for ranks, info in there.call("status")["drain"].items()} == {
@@ -154,7 +154,7 @@ def test_verification_can_be_left_out(make, how):
         services=("kvs",),
         conf={"resource": {"noverify": True}} if how == "configuration" else {},
     )
-    there.instance.startup.put_resources(vm_R("0-1", hosts="fake[0-1]"))
+    there.store_R(vm_R("0-1", hosts="fake[0-1]"))
     there.instance.load_module("resource", *(["noverify"] if how == "argument" else []))
     assert there.call("status")["drain"] == {}
 
@@ -189,14 +189,6 @@ def test_bad_module_argument_and_configuration(make, capfd):
         with pytest.raises(OSError):
             there.instance.load_module("resource")
         assert text in capfd.readouterr().err
-
-
-def test_a_failing_kvs_is_reported_and_survived(four, capfd):
-    four.call("kvs.fault", fail_commits=1)
-    four.call("drain", targets="1")
-    four.instance.kernel.run_until_idle()
-    assert "resource.err[0]: resource.eventlog: " in capfd.readouterr().err
-    assert list(four.call("status")["drain"]) == ["1"]
 
 
 def test_without_a_kvs(make):

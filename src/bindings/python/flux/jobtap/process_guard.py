@@ -32,13 +32,9 @@ _job_manager = os.getpid()
 
 
 def install(host: Any) -> None:
-    """Let the functions refuse while ``host.is_running_plugin()`` is true.
-
-    This applies in this process only: a child process forked by a plugin may call them.
-
-    Args:
-        host: weakly referenced
-    """
+    """Let the functions refuse while ``host.is_running_plugin()`` is true; `host` is weakly
+    referenced. This applies in this process only: a child process forked by a plugin may call
+    them."""
     global _job_manager
     if not _hosts:
         home = _job_manager = os.getpid()

@@ -174,7 +174,11 @@ class AdmissionControl:
         """Raise JobDeferred if a rule keeps `job` from starting now, InfeasibleRequest if it may
         never start."""
         for rule in self._checking:
-            deferral = rule.check(job)
+            try:
+                deferral = rule.check(job)
+            except InsufficientResources:
+                self.part(job)  # it waits for its resources, not in the queue
+                raise
             if deferral is not None:
                 raise JobDeferred(rule, deferral)
 

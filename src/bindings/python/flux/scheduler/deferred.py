@@ -15,24 +15,18 @@ if TYPE_CHECKING:
 
 
 class DeferredJobs:
-    """The deferred jobs, grouped by rule, key and signature.
-
-    Args:
-        family_of: maps a signature to the key by which jobs are refused together on a full machine
-
-    Attributes:
-        by_id (dict): job id -> deferred job, with its rule, deferral and group
-    """
+    """The deferred jobs, grouped by rule, key and signature."""
 
     def __init__(self, requests: Requests, family_of: Callable[[Any], Hashable]) -> None:
         self._requests = requests
+        #: maps a signature to the key by which jobs are refused together on a full machine
         self._family_of = family_of
+        #: job id -> deferred job, with its rule, deferral and group
         self.by_id: dict[int, tuple[PendingJob, AdmissionRule, Deferral, JobGroup]] = {}
         #: (rule, key) -> {signature: jobs deferred with these}
         self._waiting: dict[tuple[AdmissionRule, Hashable], dict[Any, JobGroup]] = {}
 
     def __len__(self) -> int:
-        """Return the number of deferred jobs."""
         return len(self.by_id)
 
     def __contains__(self, jobid: int) -> bool:
@@ -110,7 +104,6 @@ class DeferredJobs:
         self._requests.readmit(job.jobid)
 
     def come_back(self, job: PendingJob) -> None:
-        """Queue a deferred job again."""
         self.take(job)
         self._requests.queue.push(job)
 

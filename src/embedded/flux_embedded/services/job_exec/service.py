@@ -7,9 +7,6 @@ method                   payload -> response
 start                    RFC 32: ``{id, userid, jobspec, R, reattach}``, answered by ``{id, type, data}``
 kill                     ``{id, signum}``, no response wanted: a signal to its tasks, of which a mock job has none
 expiration               ``{id, expiration}``, no response wanted: the job's end of time moved; 0: none
-script (S)               ``{id, userid, ranks, command}`` -> ``{rank, status}`` for each rank,
-                         ENODATA: run a command once for each rank (housekeeping)
-script-kill              ``{id, signum}``, no response wanted
 =======================  ====================================================================================
 
 A job is mock-executed when its jobspec has ``attributes.system.exec.test``, or the clock is virtual; else
@@ -23,7 +20,6 @@ import os
 
 from flux_embedded.services.job_exec.local import LocalJob
 from flux_embedded.services.job_exec.mock import MockJob
-from flux_embedded.services.job_exec.scripts import Scripts
 from flux_engine.formats import eventlog, form, fsd, idset, jobid, rset
 from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
@@ -33,20 +29,13 @@ _CONFIG = {"kill-timeout?": fsd.parse}
 
 
 class JobExec(Service):
-    """The execution service.
-
-    Attributes:
-        jobs (dict): id -> MockJob or LocalJob
-        kill_timeout (float): seconds
-    """
+    """The execution service; `jobs` has a MockJob or LocalJob for each id."""
 
     name = "job-exec"
 
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
         self.jobs = {}
-        self.scripts = Scripts(self)
-        self._lines = {}
         self._configure(ctx.config)
 
     def begin(self):
@@ -58,12 +47,6 @@ class JobExec(Service):
     def stop(self):
         for job in list(self.jobs.values()):
             job.abandon()
-        self.scripts.abandon()
-        if self._lines:
-            lines, self._lines = self._lines, {}
-            self.notify(
-                "kvs.commit", {"ops": [["append", key, text] for key, text in lines.items()]}
-            )
 
     def _configure(self, config):
         table = form.check_table(config.get("exec"), _CONFIG, "exec")
@@ -126,17 +109,6 @@ class JobExec(Service):
         job.set_expiration(msg.body["expiration"])
         self.respond(msg)
 
-    @request(
-        "script", streaming=True, form={"id": int, "userid": int, "ranks": str, "command": list}
-    )
-    def _script(self, msg):
-        self.scripts.start(msg)
-
-    @request("script-kill", form={"id": int, "signum": int})
-    def _script_kill(self, msg):
-        self.scripts.kill(msg.body)
-        self.respond(msg)
-
     def _manager_started(self, msg):
         def answered(future):
             try:
@@ -173,23 +145,8 @@ class JobExec(Service):
         self.jobs.pop(job.id, None)
 
     def append(self, id, path, *events):
-        """Append (name, context) events to a log under the job's directory, with the next commit."""
+        """Append (name, context) events to a log under the job's directory."""
         now = self.kernel.time
         text = "".join([eventlog.encode(now, name, context) for name, context in events])
         key = f"{jobid.kvs_dir(id)}.guest.{path}"
-        if not self._lines:
-            self.defer(self.flush)
-        self._lines[key] = self._lines.get(key, "") + text
-
-    def flush(self):
-        """Commit the events collected by `append`."""
-        if self._lines:
-            lines, self._lines = self._lines, {}
-            ops = [["append", key, text] for key, text in lines.items()]
-            self.rpc("kvs.commit", {"ops": ops}).then(self._committed)
-
-    def _committed(self, future):
-        try:
-            future.body  # noqa: B018  raises if the commit failed
-        except OSError as exc:
-            self.log(LOG_ERR, f"job output or exec eventlog lost: {exc.strerror}")
+        self.ctx.kvs.commit([["append", key, text]])

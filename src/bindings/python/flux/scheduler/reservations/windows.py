@@ -123,7 +123,7 @@ class FutureWindows(Windows):
             all(entry.whole for entry in short)
             or self._plan is None
             or not any(key >= 0 for key in self._plan.promises())
-            or self._kept_as_well_as_can_be()
+            or self._complete_as_possible()
         )
 
     def _enter_missing(
@@ -227,7 +227,7 @@ class FutureWindows(Windows):
                     times.append(window.start if window.start > start else window.end)
         return min([time for time in times if start < time < end], default=None)
 
-    def _kept_as_well_as_can_be(self) -> bool:
+    def _complete_as_possible(self) -> bool:
         """Whether the incomplete windows are as complete as in a plan without promises to jobs."""
         trial = self._host.resources.plan()
         for entry in self._entries.values():
@@ -466,6 +466,11 @@ class ActiveWindows(Windows):
         pool = self._host.resources
         window = entry.window
         if window is None or entry.placeholder is None:
+            return None
+        end = self._host.now() + job.limit
+        if entry.reservation.at_end == "cancel":
+            end = min(end, window.end)
+        if not plan.has_tokens(job.jobid, job.resource_request, end):
             return None
         ranks = pool.held_ranks(entry.placeholder)
         busy = 0 if entry.filler is None else pool.held_ranks(entry.filler)

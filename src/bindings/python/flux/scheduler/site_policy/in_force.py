@@ -16,9 +16,9 @@ from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.admission_control import has_own
 from flux.scheduler.host import ask_job_attributes
 from flux.scheduler.misspelled import misspelled
+from flux.scheduler.options import name_in_file, read_code
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.rule_answers import check_answers
-from flux.scheduler.site_code import name_in_file, read_code
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.tables import Findings, PolicyTables
 

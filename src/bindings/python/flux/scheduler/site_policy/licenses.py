@@ -31,7 +31,6 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.plan.promise import length_of
 from flux.resource.plan.tokens import TokenPlan
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
@@ -292,11 +291,8 @@ class LicenseRule(TableRule):
         asked = self._asked.get(job.jobid)
         if not asked:
             return None
-        usable, in_use = self._usable, self._in_use
         for name, count in asked.items():
-            if usable[name] - in_use[name] < count and not (
-                name in self._planned and self._has_time(job)
-            ):
+            if self._available(name) < count:
                 key = tuple(asked.items())
                 for one in asked:
                     self._waiting.setdefault(one, set()).add(key)
@@ -307,16 +303,13 @@ class LicenseRule(TableRule):
                 raise InsufficientResources(short)
         return None
 
-    def _has_time(self, job: PendingJob) -> bool:
-        """Whether the time at which a job's licences are free is known, so that it may be promised
-        a start."""
-        plan = self.host.planning.current()
-        request = job.resource_request
-        tokens = getattr(request, "tokens", None)
-        if plan is None or plan.tokens is None or not tokens:
-            return False
-        now = self.host.now()
-        return plan.tokens.earliest(tokens, now, length_of(request), now, job.jobid) < inf
+    def _available(self, name: str) -> int:
+        """Return the number of a licence that is free; of a planned one, the number that is free
+        when all jobs with a known end have ended: a start may be promised."""
+        if self._free(name) < self._usable[name] and name in self._planned:
+            endless = [asked for jobid, asked in self._running.items() if not self._end_of(jobid)]
+            return self._usable[name] - sum(asked.get(name, 0) for asked in endless)
+        return self._free(name)
 
     def _short_of(self, job: PendingJob) -> str | None:
         """Return why planned licences keep a job from starting now, although it waits for a
@@ -328,24 +321,25 @@ class LicenseRule(TableRule):
         for name, count in tokens.items():
             if self._free(name) < count:
                 return self._sentence(name, count)
-        plan = self.host.planning.current()
-        if plan is not None and plan.tokens is not None:
-            now = self.host.now()
-            if not plan.tokens.fits(tokens, now, now + length_of(request), now, job.jobid):
-                names = ", ".join(sorted(tokens))
-                return Reason(
-                    f"licenses: {names}: promised to another job",
-                    f"licenses: {names}: kept from it for now",
-                )
-        return None
+        plan, end = self.host.planning.current(), self.host.now() + job.limit
+        if job.jobid in self.host.admission.kept_for or plan is None:
+            return None  # it may end with its window: the plan is asked when it is placed
+        if plan.has_tokens(job.jobid, request, end):
+            return None
+        names = ", ".join(sorted(tokens))
+        return Reason(
+            f"licenses: {names}: promised to another job",
+            f"licenses: {names}: kept from it for now",
+        )
 
     def enter_plan(self, plan: Plan | None) -> None:
         if plan is not None and self._planned:
             plan.tokens = TokenPlan(self._planned, self._running, self._end_of)
 
     def _end_of(self, jobid: int) -> float:
+        own_ends = self.host.admission.own_ends
         try:
-            return self.host.resources.job_end(jobid)
+            return own_ends.get(jobid) or self.host.resources.job_end(jobid)
         except KeyError:
             return 0.0
 
@@ -408,7 +402,8 @@ class LicenseRule(TableRule):
                 self._let_in(name)
 
     def _let_in(self, name: str) -> None:
-        """Readmit the jobs that wait for a licence, if enough of all their licences are free."""
+        """Readmit the jobs that wait for a licence, if enough of all their licences are
+        available."""
         admission = self.host.admission
         keys = self._waiting.get(name)
         if keys is None:
@@ -416,8 +411,9 @@ class LicenseRule(TableRule):
         for key in list(keys):
             if not admission.waiting(self, key):
                 keys.discard(key)
-            elif all(count <= self._free(one) for one, count in key):
-                self.host.let_in(self, key, min(self._free(one) // count for one, count in key))
+            elif all(count <= self._available(one) for one, count in key):
+                free = [self._free(one) // count for one, count in key if one not in self._planned]
+                self.host.let_in(self, key, min(free, default=admission.waiting(self, key)))
         if not keys:
             self._waiting.pop(name, None)
 

@@ -198,7 +198,7 @@ class LimitRule(CountingRule):
     def read_job(self, job: PendingJob, known: Limited) -> None:
         known.least = self._least(job.resource_request)
         for use in known.uses:
-            alone = self._alone_too_much(use.entry, job) if use.entry.deny else None
+            alone = self._exceeds_alone(use.entry, job) if use.entry.deny else None
             if alone is not None:
                 raise ValueError(alone)
         for use in known.uses:
@@ -209,7 +209,7 @@ class LimitRule(CountingRule):
         """Return the minimum that a request takes.  O(1) once cached."""
         return Amount(*self.host.facts.least_of(request), 1)
 
-    def _alone_too_much(self, limit: Limit, job: PendingJob) -> str | None:
+    def _exceeds_alone(self, limit: Limit, job: PendingJob) -> str | None:
         """Return why a job alone exceeds the limit, in a sentence, or None. Nodes that it may share
         count too: there is no other job to share with."""
         request = job.resource_request
@@ -300,12 +300,12 @@ class LimitRule(CountingRule):
     def _heads(self, use: LimitUse, job: PendingJob) -> None:
         """Note a job that waits for a strict limit: later jobs must leave its needs, unless it
         would wait forever."""
-        if (use.head is None or job < use.head) and self._alone_too_much(use.entry, job) is None:
+        if (use.head is None or job < use.head) and self._exceeds_alone(use.entry, job) is None:
             use.head = job
 
     def _reason(self, use: LimitUse, job: PendingJob, at: int) -> str:
         limit = use.entry
-        alone = self._alone_too_much(limit, job)
+        alone = self._exceeds_alone(limit, job)
         if alone is not None:
             return alone
         head = use.head

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.errors import InfeasibleRequest
-from flux.resource.pool.groups import Groups, Within
+from flux.resource.pool.groups import GroupBinding, Groups
 from flux.resource.pool.masks import popcount
 from flux.scheduler.host import counted
 from flux.scheduler.site_policy.fields import Fields
@@ -66,7 +66,7 @@ class Placed:
     """A job with a placement."""
 
     wanted: Wanted  # its placement
-    within: Within  # the placement, in terms of existing groups
+    within: GroupBinding  # the placement, in terms of existing groups
     # end of its wait for the placement, seconds since the epoch; None: no end, or no wait
     until: float | None = None
     timer: Timer | None = None  # timer for that time
@@ -98,12 +98,12 @@ def read_wanted(value: Any) -> Wanted:
     return wanted
 
 
-def within_of(wanted: Wanted, groups: Groups, request: Any) -> Within:
-    """Return the `Within` of a request with its job's placement. Raises ValueError if they
+def within_of(wanted: Wanted, groups: Groups, request: Any) -> GroupBinding:
+    """Return the `GroupBinding` of a request with its job's placement. Raises ValueError if they
     conflict."""
     segment = wanted.segment
     if segment is None:
-        return Within(groups, most=wanted.most or 1)
+        return GroupBinding(groups, most=wanted.most or 1)
     nodes = request.shape.node_count
     if nodes is None or not nodes.fixed:
         raise ValueError("placement.segment: the job has to ask for a number of nodes")
@@ -111,7 +111,7 @@ def within_of(wanted: Wanted, groups: Groups, request: Any) -> Within:
         raise ValueError(
             f"placement.segment={segment}: {counted(nodes.min, 'node')} cannot be divided by that"
         )
-    return Within(groups, segment, wanted.most)
+    return GroupBinding(groups, segment, wanted.most)
 
 
 class PlacementRule(TableRule):

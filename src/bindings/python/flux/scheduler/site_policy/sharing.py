@@ -246,7 +246,7 @@ class SharingRule(TableRule):
         if plan is not None and self._claiming:
             plan.claims = ClaimPlan(self._claims, self.host.resources)
 
-    def _strange(self, sharer: Sharer) -> int:
+    def _forbidden_ranks(self, sharer: Sharer) -> int:
         """Return the mask of ranks that a job may not use: those claimed by other keys, and those
         that it would claim while jobs of other keys are on them."""
         return self._claims.apart_from(sharer.claimant)
@@ -257,7 +257,7 @@ class SharingRule(TableRule):
         if sharer is None or request.shape.exclusive or not self._claiming:
             return None
         pool, own = self.host.resources, self._claims.own(sharer.claimant)
-        own = own and own & ~pool.idle_ranks & ~self._strange(sharer)
+        own = own and own & ~pool.idle_ranks & ~self._forbidden_ranks(sharer)
         if not own or not pool.fits_on(request, own):
             return None
         try:
@@ -270,9 +270,9 @@ class SharingRule(TableRule):
         sharer = self._jobs.get(job.jobid)
         if sharer is None:
             return None
-        strange = self._strange(sharer)
-        held = pool.held_ranks(jobid) if strange else 0
-        if not held & strange:
+        forbidden = self._forbidden_ranks(sharer)
+        held = pool.held_ranks(jobid) if forbidden else 0
+        if not held & forbidden:
             return None
         if pool is not self.host.resources:
             if not self._meets(sharer, pool, held):
@@ -280,7 +280,7 @@ class SharingRule(TableRule):
             return Deferral("others have claimed nodes that it would be on")
         key = (*sharer.claimant.keys, job.resource_request.shape)
         self._waiting.add(key)
-        usable = self.host.resources.ranks & ~strange
+        usable = self.host.resources.ranks & ~forbidden
         instead = [job.resource_request.on_ranks(usable)] if usable else ()
         return Deferral(self._sentence(job, sharer), key=key, instead=instead)
 
@@ -298,10 +298,10 @@ class SharingRule(TableRule):
         request = job.resource_request
         pool = self.host.resources
         matching = self.host.facts.ranks_of(request)
-        strange = self._strange(sharer) & matching & pool.eligible(None)
+        forbidden = self._forbidden_ranks(sharer) & matching & pool.eligible(None)
         shape = request.shape
         least = max(1, shape.slot_size), shape.gpu_per_slot
-        room = sum(popcount(mask) for _, mask in pool.index.fitting(least, strange))
+        room = sum(popcount(mask) for _, mask in pool.index.fitting(least, forbidden))
         where = dict(zip(CLAIMING, sharer.claimant.where))
         whose = "bank" if where["bank"] & matching and not where["user"] else "user"
         verb, are = ("has", "is") if room == 1 else ("have", "are")
@@ -387,13 +387,13 @@ class SharingRule(TableRule):
     def _is_kept_off(self, job: PendingJob, sharer: Sharer) -> bool:
         """Whether a job does not fit now but would without claims."""
         request = job.resource_request
-        strange = self._strange(sharer)
-        if getattr(request, "claimant", None) is None or not strange:
+        forbidden = self._forbidden_ranks(sharer)
+        if getattr(request, "claimant", None) is None or not forbidden:
             return False
         pool = self.host.resources
         eligible = pool.eligible_ranks(request)
         return (
-            pool.place_request(request, pool.index, eligible & ~strange) is None
+            pool.place_request(request, pool.index, eligible & ~forbidden) is None
             and pool.place_request(request, pool.index, eligible) is not None
         )
 

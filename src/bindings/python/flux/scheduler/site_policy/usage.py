@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator
 from math import inf, isfinite, log
 from typing import TYPE_CHECKING, Any, Callable
 
-from flux.scheduler.run_time_service import ask_for_ended_jobs
+from flux.scheduler.history import ask_for_ended_jobs
 
 if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoint

@@ -31,10 +31,10 @@ class PreemptionAnswers(Part):
         self._takers, self._chooser, self._borrowed = takers, chooser, borrowed
 
     def _choice(self, job: PendingJob) -> Choice | None:
-        standing = self._takers.standing_of(job.jobid)
-        if standing is None or job.jobid in self._record.active:
+        terms = self._takers.terms_of(job.jobid)
+        if terms is None or job.jobid in self._record.active:
             return None
-        return self._chooser.consider(job, standing)
+        return self._chooser.consider(job, terms)
 
     def could_take(self, job: PendingJob) -> dict[str, Any] | None:
         """Return, for ``sched.explain``, the victims whose end would let a job start: ``jobs``,

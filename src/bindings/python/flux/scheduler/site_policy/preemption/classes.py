@@ -119,10 +119,10 @@ def kill_timeout_of(config: dict[str, Any]) -> float:
 DEFAULT_KILL_TIMEOUT_S = 5.0
 
 
-class Standing(NamedTuple):
-    """The standing of a job among the classes."""
+class PreemptionTerms(NamedTuple):
+    """How a job preempts and is preempted."""
 
-    of: PreemptionClass | None  # its class; None: it has none, and no job preempts it
+    cls: PreemptionClass | None  # its class; None: it has none, and no job preempts it
     rank: float  # rank to compare jobs by
     after: float  # seconds that it runs undisturbed
     queue: str | None  # its queue, or None
@@ -147,8 +147,8 @@ class Classes:
                 found = one
         return found
 
-    def standing(self, attributes: SystemAttributes) -> Standing:
-        """Return the standing of a job, from its system attributes.  O(classes)."""
+    def terms(self, attributes: SystemAttributes) -> PreemptionTerms:
+        """Return the terms of a job, by its system attributes.  O(classes)."""
         queue = attributes.queue
         offered = _seconds(attributes.get(OFFER))
         own = self.of_queue(queue)
@@ -159,13 +159,13 @@ class Classes:
             by_attribute = own is not None
         inside = attributes.reservation is not None
         if own is None:
-            return Standing(None, HIGHEST, inf, queue, inside)
-        return Standing(own, own.rank, own.undisturbed(offered, by_attribute), queue, inside)
+            return PreemptionTerms(None, HIGHEST, inf, queue, inside)
+        return PreemptionTerms(own, own.rank, own.undisturbed(offered, by_attribute), queue, inside)
 
-    def may_take(self, standing: Standing) -> bool:
+    def may_take(self, terms: PreemptionTerms) -> bool:
         """Whether such a job may preempt some class."""
         lowest = min([one.rank for one in self.entries.values()], default=HIGHEST)
-        return standing.rank > lowest and not standing.in_reservation
+        return terms.rank > lowest and not terms.in_reservation
 
     def grace(self, victims: Iterable[Victim]) -> float:
         """Return the seconds between the warning and the end of some jobs: the maximum of their

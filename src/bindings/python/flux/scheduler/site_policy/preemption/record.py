@@ -210,8 +210,7 @@ class Borrower:
     until: float  # start of the promised time
     limit: float  # the borrower's end by its own limit; infinite if it has none
     request: Any = None  # its request; None if unknown, since it started before a reload
-    # the promise in the plan that keeps its resources after the promised time: (id, request, start)
-    rest: tuple[int, Any, float] | None = None
+    rest: int | None = None  # id of the promise that keeps its resources after the promised time
     awaits: bool = False  # whether the taker must come back first, after a reload
     state: str = RUNS  # `RUNS`, `WARNED` or `ENDED`
     stored: bool = False  # whether it is recorded in the KVS, a condition for ending it
@@ -241,6 +240,11 @@ class Borrower:
         found.stored = found.awaits = True
         found.state = WARNED if stored["warned"] else RUNS
         return found
+
+
+def rests_of(borrowers: Iterable[Borrower]) -> list[int]:
+    """Return the ids of the promises that keep borrowers' resources after the promised time."""
+    return [one.rest for one in borrowers if one.rest is not None]
 
 
 class Record:

@@ -125,20 +125,20 @@ class PreemptionRule(TableRule):
     # -- pending jobs ------------------------------------------------------------------------------
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
-        waiting = self._takers.enter(job, self.classes.standing(attributes))
+        waiting = self._takers.enter(job, self.classes.terms(attributes))
         preemption = self._record.active.get(job.jobid)
         if preemption is not None and preemption.request is None:
             self._under_way.came_back(preemption, waiting)
-        elif self.classes.may_take(waiting.standing):
+        elif self.classes.may_take(waiting.terms):
             self._takers.look_soon()
 
     def signature(self, job: PendingJob) -> Hashable:
-        standing = self._takers.standing_of(job.jobid)
-        if standing is None or standing.of is None:
+        terms = self._takers.terms_of(job.jobid)
+        if terms is None or terms.cls is None:
             return None
-        cls = standing.of
+        cls = terms.cls
         # Its undisturbed run time affects whether it may start into promised time.
-        return (cls.name, standing.after) if cls.into_promises else cls.name
+        return (cls.name, terms.after) if cls.into_promises else cls.name
 
     def cancel(self, jobid: int) -> None:
         self._takers.waiting.pop(jobid, None)
@@ -156,15 +156,15 @@ class PreemptionRule(TableRule):
         preemption = self._record.active.get(job.jobid)
         if preemption is not None:
             return self._under_way.allocate(job, plan, preemption)
-        standing = self._takers.standing_of(job.jobid)
-        if standing is None:
+        terms = self._takers.terms_of(job.jobid)
+        if terms is None:
             return None
         alloc = self.borrowed.start_taker(job, plan) if self.borrowed else None
-        if alloc is None and standing.of is not None and standing.of.into_promises:
+        if alloc is None and terms.cls is not None and terms.cls.into_promises:
             try:
                 alloc = plan.alloc(job.jobid, job.resource_request)
             except InsufficientResources:
-                alloc = self.borrowed.offer(job, standing, plan)
+                alloc = self.borrowed.offer(job, terms, plan)
         return alloc
 
     @property
@@ -186,8 +186,8 @@ class PreemptionRule(TableRule):
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any] | None:
         waited = self._takers.waiting.pop(job.jobid, None)
         if waited is not None:
-            self._running.start(job, waited.standing)
-            if waited.standing.of is not None:
+            self._running.start(job, waited.terms)
+            if waited.terms.cls is not None:
                 self._takers.look_soon()
         preemption = self._record.active.get(job.jobid)
         if preemption is not None:
@@ -197,7 +197,7 @@ class PreemptionRule(TableRule):
         return None if borrower is None else {"t_preempt": self.borrowed.deadline(borrower)}
 
     def hello(self, job: RunningJob) -> None:
-        self._running.hello(job, self.classes.standing(job.attributes))
+        self._running.hello(job, self.classes.terms(job.attributes))
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
         running = self._running.jobs.get(jobid)
@@ -243,8 +243,8 @@ class PreemptionRule(TableRule):
         self._takers.look_soon()
 
     def _not_come_back(self) -> None:
-        self._under_way.not_come_back()
-        self.borrowed.not_come_back()
+        self._under_way.drop_missing()
+        self.borrowed.drop_missing()
 
     def ranks_changed(self, lost: bool) -> None:
         self._under_way.ranks_changed()

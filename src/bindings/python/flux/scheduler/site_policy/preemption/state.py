@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
-    from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
+    from flux.scheduler.site_policy.preemption.classes import PreemptionClass, PreemptionTerms
     from flux.scheduler.site_policy.preemption.record import Preemption, Victim
 
 #: Maximum seconds to wait for a job that is being cleaned up before others are ended.
@@ -32,7 +32,7 @@ class Running:
     """A running job."""
 
     jobid: int
-    standing: Standing
+    terms: PreemptionTerms
     start: float  # its start, seconds since the epoch
     userid: int | None  # its user, or None if unknown
     gives_way_to: Preemption | None = None  # the preemption in which it is a victim
@@ -60,18 +60,18 @@ class RunningJobs:
         self.kill_timeout = 0.0  # seconds between SIGTERM and SIGKILL for the tasks of a job
         self._clean_up: float | None = None
 
-    def start(self, job: PendingJob, standing: Standing) -> None:
+    def start(self, job: PendingJob, terms: PreemptionTerms) -> None:
         """Add a job that starts."""
-        self.jobs[job.jobid] = Running(job.jobid, standing, self._host.now(), job.userid)
+        self.jobs[job.jobid] = Running(job.jobid, terms, self._host.now(), job.userid)
 
-    def hello(self, job: RunningJob, standing: Standing) -> None:
+    def hello(self, job: RunningJob, terms: PreemptionTerms) -> None:
         """Add a job found running, or update it after the classes have changed."""
         found, now = self._host.running.get(job.jobid), self._host.now()
         one = self.jobs.get(job.jobid)
         if one is None:
             start = now if found is None else found.start
-            one = self.jobs[job.jobid] = Running(job.jobid, standing, start, job.userid)
-        one.standing = standing
+            one = self.jobs[job.jobid] = Running(job.jobid, terms, start, job.userid)
+        one.terms = terms
         one.left_alone |= job.unreadable
         if has_ended(job.eventlog):
             self.ends(job.jobid)
@@ -103,10 +103,10 @@ class RunningJobs:
         classes: dict[str, PreemptionClass] = {}
         aging = inf
         for one in self.jobs.values():
-            cls = one.standing.of
-            if cls is None or one.is_spared or one.standing.in_reservation:
+            cls = one.terms.cls
+            if cls is None or one.is_spared or one.terms.in_reservation:
                 continue
-            ripe = one.start + one.standing.after
+            ripe = one.start + one.terms.after
             if ripe > now:
                 aging = min(aging, ripe)
             else:

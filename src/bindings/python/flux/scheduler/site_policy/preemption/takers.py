@@ -15,7 +15,7 @@ from flux.scheduler.site_policy.preemption.state import Part, has_ended
 if TYPE_CHECKING:
     from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.preemption.classes import Standing
+    from flux.scheduler.site_policy.preemption.classes import PreemptionTerms
     from flux.scheduler.site_policy.preemption.state import PreemptionState
     from flux.scheduler.site_policy.preemption.victims import Choice, Chooser
 
@@ -37,7 +37,7 @@ class Waiting:
     """A pending job."""
 
     job: PendingJob
-    standing: Standing
+    terms: PreemptionTerms
     tries: int = 0  # number of choices of victims for it
     logged: tuple[int, ...] = ()  # ids of the victims that were last logged
 
@@ -57,15 +57,15 @@ class Takers(Part):
         #: jobs still to be considered in the current search
         self._left: list[Waiting] = []
 
-    def standing_of(self, jobid: int) -> Standing | None:
-        """Return the standing of a pending job, or None."""
+    def terms_of(self, jobid: int) -> PreemptionTerms | None:
+        """Return the terms of a pending job, or None."""
         found = self.waiting.get(jobid)
-        return None if found is None else found.standing
+        return None if found is None else found.terms
 
-    def enter(self, job: PendingJob, standing: Standing) -> Waiting:
+    def enter(self, job: PendingJob, terms: PreemptionTerms) -> Waiting:
         """Add a pending job, or update it after the classes have changed."""
-        one = self.waiting.setdefault(job.jobid, Waiting(job, standing))
-        one.standing = standing
+        one = self.waiting.setdefault(job.jobid, Waiting(job, terms))
+        one.terms = terms
         return one
 
     def look_soon(self) -> None:
@@ -89,13 +89,13 @@ class Takers(Part):
         if not classes and next_look == inf:
             return  # no job could give way
         takers = []
-        for one in self._who_could_start():
+        for one in self._startable():
             if not self._is_free_to_take(one):
                 continue
             if one.job.prefers is not None:
                 next_look = min(next_look, one.job.prefers[1] + LOOK_INTERVAL_S)
                 continue
-            waits = [cls.wait for cls in classes.values() if cls.rank < one.standing.rank]
+            waits = [cls.wait for cls in classes.values() if cls.rank < one.terms.rank]
             if not waits:
                 continue
             job = one.job
@@ -109,7 +109,7 @@ class Takers(Part):
         self._left = _different([one for _, _, one in first])
         self._consider_next()
 
-    def _who_could_start(self) -> Iterable[Waiting]:
+    def _startable(self) -> Iterable[Waiting]:
         """Return the pending jobs that would start if there were room; if no job may pass a waiting
         one, the heads."""
         if self._host.decision.looks_past_heads:
@@ -120,7 +120,7 @@ class Takers(Part):
     def _is_free_to_take(self, one: Waiting) -> bool:
         jobid = one.job.jobid
         return (
-            self._classes.may_take(one.standing)
+            self._classes.may_take(one.terms)
             and jobid not in self._record.active
             and not one.job.request.finalized
             and one.tries < MOST_TRIES
@@ -142,7 +142,7 @@ class Takers(Part):
         one, now = self.waiting.get(jobid), self._host.now()
         if one is None or not self._is_free_to_take(one):
             return
-        choice = self._chooser.consider(one.job, one.standing, now - one.job.came)
+        choice = self._chooser.consider(one.job, one.terms, now - one.job.came)
         if choice.reason is not None:
             return
         if any(self._classes.entries[victim.cls].log_only for victim in choice.victims):

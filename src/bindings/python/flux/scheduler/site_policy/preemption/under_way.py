@@ -5,7 +5,7 @@ end."""
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.admission import Deferral, JobDeferred
@@ -18,6 +18,7 @@ from flux.scheduler.site_policy.preemption.record import (
     Preemption,
     as_end,
     by_id,
+    rests_of,
 )
 from flux.scheduler.site_policy.preemption.state import Part
 from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S
@@ -67,7 +68,7 @@ class PreemptionsUnderWay(Part):
         deadline = now + self._classes.grace(choice.victims)
         preemption = Preemption(
             job.jobid,
-            one.standing.queue,
+            one.terms.queue,
             job.userid,
             by_id(choice.victims),
             choice.ranks,
@@ -112,51 +113,38 @@ class PreemptionsUnderWay(Part):
         plan, pool = self._host.planning.current(), self._host.resources
         if plan is None or not self._host.decision.looks_past_heads:
             return True
-        promised = plan.promises().get(job.jobid)
-        plan.cancel(job.jobid)
         borrowers = self._borrowed.of(job.jobid)
-        rests = [self._borrowed.lift_rest(one) for one in borrowers]
         others = {one.victim.jobid: one.limit for one in borrowers}
         ends = {jobid: pool.job_end(jobid) for jobid in {*preemption.held, *others}}
+        held: list[int] = []
 
-        def victims_may_stay() -> None:
+        def victims_stay() -> None:
             for jobid, end in ends.items():
                 own = others.get(jobid, end or inf)
                 in_plan = (
                     self._planned_end(preemption, own) if jobid in preemption.held else as_end(own)
                 )
                 pool.update_expiration(jobid, in_plan)
+            self._hold(preemption, held)
 
-        kept = not self._breaks_a_promise(preemption, victims_may_stay)
-        for jobid, end in ends.items():
-            pool.update_expiration(jobid, end)
-        for put_back in rests:
-            put_back()
-        if promised is not None:
-            try:
-                if promised[1] == inf and promised[0] <= self._host.now():
-                    plan.hold(job.jobid, job.resource_request)
-                else:
-                    plan.reserve(job.jobid, job.resource_request, promised[0])
-            except InsufficientResources:
-                self._host.planning.renew()
-        return kept
+        def undo() -> None:
+            self._placeholders.free(held)
+            for jobid, end in ends.items():
+                pool.update_expiration(jobid, end)
 
-    def _breaks_a_promise(
-        self, preemption: Preemption, prepare: Callable[[], None] = lambda: None
-    ) -> bool:
-        """Whether a present promise would break after `prepare` and with the free part of a
-        preemption's ranks kept. The effects of `prepare` are not undone."""
+        without = [job.jobid, *rests_of(borrowers)]
+        return not plan.would_break(victims_stay, undo, without)
+
+    def _breaks_a_promise(self, preemption: Preemption) -> bool:
+        """Whether a present promise would break if the free part of a preemption's ranks was
+        kept."""
         plan = self._host.planning.current()
         if plan is None or not self._host.decision.looks_past_heads:
             return False
         held: list[int] = []
-
-        def hold() -> None:
-            prepare()
-            self._hold(preemption, held)
-
-        return plan.would_break(hold, lambda: self._placeholders.free(held))
+        return plan.would_break(
+            lambda: self._hold(preemption, held), lambda: self._placeholders.free(held)
+        )
 
     def _enter(self, preemption: Preemption) -> None:
         """Enter a preemption into the record."""
@@ -550,7 +538,7 @@ class PreemptionsUnderWay(Part):
             self._try_to_start(preemption)
             self._await_rest(preemption)
 
-    def not_come_back(self) -> None:
+    def drop_missing(self) -> None:
         """End the preemptions whose takers have not come back."""
         for preemption in self._all():
             if preemption.request is None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.scheduler.admission import JobDeferred
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
+    from flux.scheduler.site_policy.preemption.classes import PreemptionClass, PreemptionTerms
 
 
 class Candidate(NamedTuple):
@@ -235,7 +235,7 @@ class Choice(NamedTuple):
 class Chooser(Part):
     """Selects the victims of a job."""
 
-    def candidates(self, job: PendingJob, standing: Standing, waited: float) -> list[Candidate]:
+    def candidates(self, job: PendingJob, terms: PreemptionTerms, waited: float) -> list[Candidate]:
         """Return the running jobs that a job may preempt. `waited`: its wait in seconds; infinite:
         ignore the classes' ``wait``."""
         pool, now = self._host.resources, self._host.now()
@@ -243,13 +243,13 @@ class Chooser(Part):
         wanted = pool.match_mask(request) & pool.eligible_ranks(request)
         found = []
         for one in self._running.jobs.values():
-            cls = one.standing.of
+            cls = one.terms.cls
             borrower = self._record.borrowers.get(one.jobid)
             if (
                 cls is None
-                or not cls.rank < standing.rank
-                or one.standing.in_reservation
-                or now - one.start < one.standing.after
+                or not cls.rank < terms.rank
+                or one.terms.in_reservation
+                or now - one.start < one.terms.after
                 or waited < cls.wait
                 or one.is_spared
                 or (borrower is not None and borrower.taker != job.jobid)
@@ -263,10 +263,10 @@ class Chooser(Part):
                 found.append(Candidate(one.jobid, cls.rank, popcount(held), one.start))
         return found
 
-    def consider(self, job: PendingJob, standing: Standing, waited: float = inf) -> Choice:
+    def consider(self, job: PendingJob, terms: PreemptionTerms, waited: float = inf) -> Choice:
         """Return the jobs that would have to end for a job to start now. Costs a copy of the pool,
         and some tens of trials on it. `waited`: its wait in seconds; default: sufficient."""
-        if standing.in_reservation:
+        if terms.in_reservation:
             return nothing("it waits for its reservation")
         host = self._host
         if not host.planning.pool_can("plan"):
@@ -282,13 +282,13 @@ class Chooser(Part):
             return nothing(job.prefers[0])
         if not host.decision.goes_first(job):
             return nothing("it is not the next to start")
-        found = self.candidates(job, standing, waited)
+        found = self.candidates(job, terms, waited)
         if not found:
             return nothing("no job of a lower rank runs where it could")
         return self._try(job, found)
 
     def _class_of(self, jobid: int) -> PreemptionClass:
-        cls = self._running.jobs[jobid].standing.of
+        cls = self._running.jobs[jobid].terms.cls
         assert cls is not None, "candidates have a class"
         return cls
 
