@@ -238,13 +238,17 @@ class ClaimPlan:
 
     # -- closed ranks ------------------------------------------------------------------------------
 
+    def _in_step(self) -> None:
+        """Take in changes of the pool and of the claims."""
+        seen = (self._pool.generation, self._claims.changes)
+        if seen != self._seen:
+            self._seen, self._leaving, self._by_end = seen, {}, self._pool.jobs_by_end()
+
     def _leavings(self, claimant: Claimant, time: float) -> list[tuple[float, int]]:
         """Return ``(end, ranks)``, the last end first: the end of the last job that excludes a
         claimant from these ranks; at least those after a time.  O(jobs that end after it) after a
         change, else O(1)."""
-        seen = (self._pool.generation, self._claims.changes)
-        if seen != self._seen:
-            self._seen, self._leaving, self._by_end = seen, {}, self._pool.jobs_by_end()
+        self._in_step()
         found = self._leaving.get(claimant)
         if found is None:
             endless = [(inf, jobid) for jobid in self._pool.endless_jobs()]
@@ -263,8 +267,11 @@ class ClaimPlan:
     ) -> int:
         """Return a mask of the ranks closed to a job in a span, by jobs that run then or promises
         other than its own: of all ranks, or of those in `among` at least."""
-        ranks = 0
-        if not self._live or self._claims.apart_from(claimant) & among:
+        ranks = self._claims.apart_from(claimant) if self._live else -1
+        self._in_step()
+        # Until the first end, those of now are closed.
+        if ranks & among and not (self._live and self._by_end and start < self._by_end[0][0]):
+            ranks = 0
             for until, some in self._leavings(claimant, start):
                 if until <= start:
                     break

@@ -331,11 +331,12 @@ class BudgetRule(CountingRule):
         known.since = inf
 
     def hold(self, known: Charged, holds: Holding, jobs: int) -> None:
-        before, known.holds, known.rates = known.rates, holds, amounts_of(holds)
-        nodes, cores, gpus = (one - two for one, two in zip(known.rates, before))
+        nodes, cores, gpus = known.rates
+        known.holds, known.rates = holds, amounts_of(holds)
+        more = known.rates[0] - nodes, known.rates[1] - cores, known.rates[2] - gpus
         for account in known.uses:
             since = max(known.since, account.begin)
-            self._count(account, known, (nodes, cores, gpus), since)
+            self._count(account, known, more, since)
             if jobs < 1:
                 self.let_in(account)
         self._usage.changed()
