@@ -61,6 +61,7 @@ DECODE = {
     "vm,vm,vm": "vm vm vm",
 }
 
+
 @pytest.mark.parametrize("text", DECODE)
 def test_hostlist(text):
     hosts = DECODE[text].split()

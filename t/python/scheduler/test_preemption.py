@@ -608,25 +608,6 @@ def test_a_reload_after_the_victims_have_gone(policy):
     assert small.state == "pending" or small.t_start < taker.t_start
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-def test_a_node_that_goes_down_while_no_scheduler_runs_is_given_up(policy):
-    instance = make(*policy, nodes=2)
-    victim = standby(instance)
-    batch(instance, duration=100000)
-    taker = batch(instance)
-    instance.advance(30)
-    assert len(stored(instance)) == 1
-    instance.unload()
-    victim.end()
-    instance.mark_down(victim.ranks)
-    instance.load(*policy)
-    instance.advance(60)
-    assert stored(instance) == []
-    instance.mark_up(victim.ranks)
-    instance.advance(60)
-    assert taker.state == "running"
-
-
 def test_a_job_that_cannot_run_on_what_is_left_takes_nothing():
     """Ranks leave for good between the choice of victims and their deadline."""
     instance = make(nodes=3)

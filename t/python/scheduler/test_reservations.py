@@ -35,26 +35,6 @@ def held_by_jobs(rig):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_reservation_for_a_queue_takes_the_jobs_of_its_virtual_queues(module):
-    rig = make(module)
-    queues = {"batch": {}, "quick": {"parent": "batch"}, "other": {}}
-    rig.reconfigure({"queues": queues})
-    rig.reserve("parents", 0, 1000, nodes=4, queues=["batch"])
-    rig.reserve("childs", 0, 1000, nodes=4, queues=["quick"])
-    rig.alloc(1, whole(1, 50, queue="quick", reservation="parents"))
-    rig.alloc(2, whole(1, 50, queue="batch", reservation="parents"))
-    rig.alloc(3, whole(1, 50, queue="quick", reservation="childs"))
-    rig.alloc(4, whole(1, 50, queue="batch", reservation="childs"))
-    rig.alloc(5, whole(1, 50, queue="other", reservation="parents"))
-    assert rig.started() == [1, 2, 3]
-    assert "is not for this job's user, queue and bank" in rig.denied(4)
-    # The names are those of the configuration as it is now.
-    rig.reconfigure({"queues": {"batch": {}, "quick": {}}})
-    rig.alloc(6, whole(1, 50, queue="quick", reservation="parents"))
-    assert rig.started() == [1, 2, 3] and "is not for" in rig.denied(6)
-
-
-@pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize(
     "limit, reason",
     [
