@@ -248,16 +248,6 @@ def test_a_job_that_runs_at_the_start_is_of_the_class_it_was_of(listed):
     assert (job.start, job.end, job.predicted) == (start, start + 100.0, None)
 
 
-def test_how_good_predictions_were():
-    rig = Rig(R(4, 4), "sched-backfill", "rank=shortest", "predict=last2")
-    for jobid, run in enumerate((20, 40, 60, 15), 1):  # then 30 and 50 are predicted
-        run_job(rig, jobid, run)
-    figures = rig.sched.stats_get()["predictions"]
-    assert figures["jobs"] == 2
-    assert figures["accuracy"] == pytest.approx((30 / 60 + 15 / 50) / 2, abs=0.01)
-    assert figures["underpredicted"] == 0.5
-
-
 @pytest.mark.parametrize("what", ["float('nan')", "-5", "'x'", "1e99"])
 def test_a_prediction_that_is_none_is_compared_as_it_was_used(tmp_path, what):
     (tmp_path / "site.py").write_text(f"def f(scheduler, job):\n    return {what}\n")

@@ -404,6 +404,21 @@ class Sending:
         return {"queue_length": len(self.queue), "alloc_pending": open_now, "running": 0}, requests
 
 
+def test_quiescent_does_not_wait_for_what_came_after_it(rig):
+    rig.alloc(1)
+    rig.settle()
+    rig.kvs.hold()
+    rig.alloc(2)
+    rig.settle()
+    rig.kvs.release()
+    rig.send("sched.quiescent", None)
+    rig.kvs.hold()
+    rig.alloc(3)
+    rig.settle()
+    assert [topic for topic, _, _ in rig.received if topic == "sched.quiescent"]
+    assert rig.started() == [1, 2]
+
+
 def test_quiescent_waits_for_requests_the_job_manager_has_not_sent_yet(rig):
     rig.manager.alloc_query = Sending(rig, [1, 2, 3])
     assert rig.ask("sched.quiescent") == (0, {"status": 0, "alloc_current": 3})

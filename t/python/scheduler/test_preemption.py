@@ -408,25 +408,6 @@ def test_more_time_for_a_victim_counts_when_the_preemption_is_given_up(given_up)
         assert taker.state == "running" and victim.result == "failed"
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-def test_others_do_not_get_what_is_kept_for_the_job(policy):
-    """One of two victims ends at once, the other is long being cleaned up."""
-    instance = make(*policy, nodes=3)
-    quick, slow = standby(instance, 1), standby(instance, 1)
-    slow.clean_up = 500.0
-    instance.advance(10)
-    taker = batch(instance, 3, duration=5000)  # with one node that is idle
-    instance.advance(150)
-    assert quick.result == "failed" and taker.state == "pending"
-    small = batch(instance, 1, duration=10)
-    also = standby(instance, 1, duration=10)
-    instance.advance(100)
-    assert small.state == also.state == "pending"
-    instance.advance(400)
-    assert taker.state == "running" and taker.ranks == "0-2"
-    assert stats(instance)["standby"]["useless"] == 0
-
-
 def test_resources_that_come_back_in_parts_are_kept_too():
     instance = make(nodes=2)
     victim = standby(instance, 2)

@@ -283,6 +283,26 @@ def test_windows_repeat(module, state, endless):
 
 
 @pytest.mark.parametrize("module", MODULES)
+def test_a_week_later_by_the_clock_on_the_wall(module):
+    # The night to 31 March 2024 the clocks of Berlin went forward, so that this week had an hour
+    # less.
+    monday = datetime(2024, 3, 25, 7, tzinfo=timezone.utc).timestamp()  # 08:00 there
+    rig = Rig(R(4, 4), module, "queue-depth=unlimited", clock=VirtualClock(monday - 600))
+    entry = {"name": "class", "start": "2024-03-25T08:00", "duration": "1h", "nodes": 4}
+    errnum, answer = rig.ask(
+        "sched.reserve", {"reservation": {**entry, "zone": "Europe/Berlin", "every": "1w"}}
+    )
+    assert errnum == 0 and answer["reservation"]["start"] == monday
+    rig.wait(4300)
+    assert listed(rig)["class"]["start"] == monday + 7 * 86400 - 3600
+    rig.alloc(1, whole(4, 7 * 86400 - 3600 - 3600))  # up to the next window, and no longer
+    assert rig.started() == []
+    rig.cancel(1)
+    rig.alloc(2, whole(4, 7 * 86400 - 3600 - 3600 - 200))
+    assert rig.started() == [2]
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_an_estimate_that_is_no_longer_true_is_taken_back(module):
     rig = make(module)
     begin = rig.now

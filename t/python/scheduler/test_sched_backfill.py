@@ -163,8 +163,6 @@ def test_one_job_is_refused_for_all_that_want_more_gpus_than_are_free(monkeypatc
     assert len(tried) <= 4
 
 
-
-
 # -- what is taken back wakes others ---------------------------------------------------------------
 
 

@@ -335,16 +335,6 @@ def sockets(count, **keys):
     return {**asked, "resources": [slot]}
 
 
-@pytest.mark.parametrize("count, nodes", [(1, 1), (2, 1), (3, 2), (5, 3)])
-def test_containers_where_nodes_are_given_as_a_whole(count, nodes):
-    rig = load(Backfill, (), {"all": {"mode": "node"}}, rig=Rig(machine(True, 4)))
-    rig.alloc(1, sockets(count), userid=7)
-    assert len(rig.ranks(1)) == nodes and cores(rig, 1) == 4 * nodes
-    assert rig.success(1)["R"]["execution"]["nslots"] == count
-    rig.free(1)
-    rig.check()
-
-
 def test_more_containers_than_there_are_nodes_for():
     rig = load(Backfill, (), {"all": {"mode": "node"}}, rig=Rig(machine(True, 2)))
     rig.alloc(1, sockets(5), userid=7)

@@ -24,22 +24,6 @@ def instance():
 # -- loading ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_scheduler_of_the_project_is_loaded_by_its_name(module):
-    instance = FakeInstance(nodes=2, cores=4, gpus=1)
-    scheduler = instance.load(module, "queue-depth=7")
-    assert scheduler is instance.scheduler and isinstance(scheduler, Scheduler)
-    assert scheduler.name == module and scheduler.queue_depth == 7
-    assert scheduler.resources.dumps() == "rank[0-1]/core[0-3],gpu0"
-
-
-def test_a_class_is_named_as_the_caller_says(instance):
-    other = FakeInstance()
-    assert other.load(Guide, name="sched-mine").name == "sched-mine"
-    assert other.request("sched-mine.stats-get")["pending_jobs"] == 0
-    assert instance.scheduler.name == "myscheduler"
-
-
 def test_a_file_with_one_class_needs_no_mod_main(tmp_path):
     text = (EXAMPLES / "first.py").read_text()
     path = tmp_path / "my-sched.py"

@@ -17,14 +17,12 @@ from flux.simulate import policy
 from flux.simulate.checking import Schedule
 from flux.simulate.job import Job, Shape, jobspec
 from flux.simulate.machine import uniform
-from flux.simulate.results.files import cell as cell_of
 from flux.simulate.run import Settings, simulate
 from flux.simulate.site_check import (
     _period,
     broken,
     exceeded,
     overdrawn,
-    oversold,
     strangers,
     tables_of,
 )
@@ -115,19 +113,6 @@ def test_nodes_are_counted_where_units_are_cores():
     limit = {"per": "user", "max": {"nodes": 1}}
     assert exceeded(jobs, {"one": limit}, "core", {}, 8) is None
     assert "2 of 1 nodes when job 2" in exceeded(jobs, {"one": limit}, "core", {}, 4)
-
-
-def test_licences():
-    jobs = [
-        job("1", 0.0, 10.0, "0", licenses={"matlab": 2}),
-        job("2", 5.0, 20.0, "1", licenses={"matlab": 1, "ansys": 9}),
-        job("3", 10.0, 20.0, "2", licenses={"matlab": 2}),  # when job 1 ends
-    ]
-    assert oversold(jobs, {"matlab": 3}) is None
-    assert oversold(jobs, {"matlab": {"total": 4, "reserved": 1}}) is None
-    assert oversold(jobs, {"matlab": {"total": 4, "reserved": 2}}) == (
-        "licence matlab: 3 of 2 in use when job 2 started at 5 s"
-    )
 
 
 @pytest.mark.parametrize(
@@ -255,16 +240,3 @@ def test_all_tables_are_kept_by_each_policy(seed, text, tmp_path):
     for name, table in TABLES.items():
         tables = {**tables_of({name: table}), "epoch": 1e9}
         assert broken(free, tables, "core", 4) is not None
-
-
-@pytest.mark.parametrize(
-    "name, cell",
-    [
-        ("=1+1", "'=1+1"),
-        ("@x", "'@x"),
-        ("-2", "-2"),
-        ("+a", "'+a"),
-    ],
-)
-def test_a_spreadsheet_computes_no_name_of_a_trace(name, cell):
-    assert cell_of(name) == cell
