@@ -76,19 +76,6 @@ def state_of(pool):
 # -- ranks -------------------------------------------------------------------------------------------------
 
 
-def test_ranks_by_what_they_are_in(pool):
-    assert pool.ranks == pool.idle_ranks == pool.eligible_ranks() == ALL
-    pool.alloc(1, ask(pool, cores=3, constraint={"ranks": ["1"]}))
-    assert pool.idle_ranks == 0b1101
-    pool.mark_down("2")
-    assert pool.ranks == ALL
-    assert pool.idle_ranks == 0b1101, "a rank that is down and free is idle"
-    assert pool.eligible_ranks() == 0b1011, "a rank in use is eligible"
-    assert pool.eligible_ranks(ask(pool, constraint={"properties": ["big"]})) == 0b1000
-    pool.mark_up("2")
-    assert pool.eligible_ranks(ask(pool)) == ALL
-
-
 @pytest.mark.parametrize("cls", [ResourcePool, TreePool])
 def test_ranks_that_left_are_in_nothing(cls):
     pool = cls(R())

@@ -3,9 +3,10 @@
 
 import errno
 import json
+from datetime import datetime, timezone
 
 import pytest
-from peers import R, Rig, Simulation, jobspec, whole
+from peers import R, Rig, Simulation, VirtualClock, jobspec, whole
 
 from flux.idset import IDset
 from flux.resource.pool.masks import members

@@ -28,10 +28,6 @@ def first_that_fits(seen, info):
     return int(info["mask"].argmax())
 
 
-def in_turn(seen, info):
-    return 0
-
-
 @pytest.mark.filterwarnings("ignore:.*not within the observation space.*")
 def test_the_checker_of_gymnasium_is_content():
     check_env(SchedulingEnv("sample", jobs=40), skip_render_check=True)
