@@ -270,6 +270,17 @@ FOUND = (
     (Case("unlimited", False, ("planned", "sharing", "constraints", "reservation")), 4),
     # Licences of a job in a window came back only at the window's end.
     (Case("unlimited", False, ("planned", "sharing", "constraints", "reservation")), 11),
+    # With candidates=, jobs of a reservation's group went in the order of candidates behind a promise on
+    # other nodes, if no job had room outside.
+    (
+        Case(
+            "candidates",
+            False,
+            ("planned", "max-wait", "memory", "constraints", "reservation"),
+            tree=True,
+        ),
+        17,
+    ),
     # An open promise in a rack was kept in one that the pool would choose if it was idle.
     (Case("none", False, ("racks", "no-limit")), 15),
 )

@@ -165,12 +165,12 @@ class BackfillByRank(Backfilling):
         jobs = [job for job in found if job is not None and job.queued]
         if not jobs:
             return
-        key = policy.ranks.key()
-        jobs.sort(key=key)
-        head = min(self.promises, key=key, default=None)
-        behind = [job for job in jobs if head is not None and key(head) < key(job)]
-        jobs = jobs[: len(jobs) - len(behind)]
-        for number, job in enumerate([*jobs, *(yield from self.by_candidate_rank(behind))], 1):
+        jobs.sort(key=policy.ranks.key())
+        if policy.ranks.has_candidates:
+            behind = [job for job in jobs if not self.may_lead(job)]
+            jobs = [job for job in jobs if self.may_lead(job)]
+            jobs += yield from self.by_candidate_rank(behind)
+        for number, job in enumerate(jobs, 1):
             if self.must_begin_anew():
                 return
             if job.queued and not job.request.finalized:
