@@ -397,19 +397,6 @@ def test_expiration_update(inst, number):
     ]
 
 
-def test_expiration_update_where_R_says_no_start(inst):
-    """A scheduler need not stamp R: the job must not end at once for that."""
-    inst.load_sched()
-    id = inst.submit(jobspec(run_duration=100, duration=50))
-    now = inst.kernel.time
-    inst.sched.allocate(id, make_R())
-    inst.run()
-    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
-    assert inst.eventlog(id)[-1]["context"] == {"expiration": now + 20}
-    inst.advance(15)
-    assert inst.eventlog(id)[-1]["name"] == "resource-update"
-
-
 def test_expiration_refused(inst):
     inst.load_sched(auto=lambda body: None)
     inst.sched.expiration_error = OSError(errno.ENOENT, "never heard of it")
@@ -425,19 +412,6 @@ def test_expiration_without_scheduler(inst):
     inst.unload_sched()
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
     assert inst.events(id)[-2:] == ["jobspec-update", "resource-update"]
-
-
-def test_scheduler_goes_away_during_an_expiration_update(inst):
-    inst.load_sched(auto=lambda body: None)
-    id = inst.submit(run_duration=100)
-    inst.sched.methods["sched.expiration"] = (lambda msg: None, False, False)
-    answer = inst.handle.rpc(
-        "job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}}
-    )
-    inst.run()
-    assert not answer.is_ready()
-    inst.unload_sched()
-    assert answer.get() is None and inst.events(id)[-1] == "resource-update"
 
 
 def test_getattr(inst):

@@ -491,6 +491,16 @@ def test_the_only_promise_is_restored_after_a_trial(planned):
         assert plan.ranks_of(2) == ranks and plan.stale() == []
 
 
+def test_units_counted_anew_in_a_trial():
+    """A rank goes down and comes up, while no promise has units of that kind."""
+    pool = make_pool(FOUR)
+    plan = pool.plan()
+    pool.alloc(1, job(pool, 4, cores=4, duration=10.0))
+    plan.reserve(2, job(pool, slots=3, cores=1), NOW + 10)
+    asked = plan.would_break(lambda: pool.mark_down("3"), lambda: pool.mark_up("3"), without=[2])
+    assert not asked and plan.promises() == {2: (NOW + 10, NOW + 20)} and plan.stale() == []
+
+
 def test_a_promise_that_is_over_is_stale(planned):
     pool, plan, now = planned
     two = job(pool, 2, cores=4, duration=10.0)

@@ -112,21 +112,3 @@ def test_a_scheduler_takes_them_as_arguments(policy):
     assert [job.state for job in jobs] == ["running"] * 4 + ["pending"]
     held = jobs[0].R["execution"]["R_lite"][0]["children"]
     assert held == {"core": "0-2", "gpu": "0"}
-
-
-@pytest.mark.parametrize(
-    "argument, said",
-    [
-        ("pool-cores-per-gpu=9", "rank 0 has 8 cores for each GPU"),
-        (
-            "pool-core-per-gpu=1",
-            "unknown argument 'pool-core-per-gpu': ResourcePool has pool-amounts, pool-cores-per-gpu, pool-system-cores",
-        ),
-    ],
-)
-def test_a_wrong_argument_keeps_it_from_loading(argument, said):
-    instance = FakeInstance(
-        R=make_R(ranks="0", cores="0-7", gpus="0", hosts="n0"), check_errors=False
-    )
-    with pytest.raises(ValueError, match=said):
-        instance.load(Fifo, argument)

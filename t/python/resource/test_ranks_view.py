@@ -76,19 +76,6 @@ def state_of(pool):
 # -- ranks -------------------------------------------------------------------------------------------------
 
 
-def test_ranks_by_what_they_are_in(pool):
-    assert pool.ranks == pool.idle_ranks == pool.eligible_ranks() == ALL
-    pool.alloc(1, ask(pool, cores=3, constraint={"ranks": ["1"]}))
-    assert pool.idle_ranks == 0b1101
-    pool.mark_down("2")
-    assert pool.ranks == ALL
-    assert pool.idle_ranks == 0b1101, "a rank that is down and free is idle"
-    assert pool.eligible_ranks() == 0b1011, "a rank in use is eligible"
-    assert pool.eligible_ranks(ask(pool, constraint={"properties": ["big"]})) == 0b1000
-    pool.mark_up("2")
-    assert pool.eligible_ranks(ask(pool)) == ALL
-
-
 @pytest.mark.parametrize("cls", [ResourcePool, TreePool])
 def test_ranks_that_left_are_in_nothing(cls):
     pool = cls(R())
@@ -115,16 +102,6 @@ def test_ranks_that_meet_a_constraint(pool, constraint, expected):
     assert pool.ranks_matching(constraint) == expected
 
 
-def test_kinds_that_have_as_much_on_other_ids_are_one():
-    lite = [
-        {"rank": "0", "children": {"core": "0-3"}},
-        {"rank": "1", "children": {"core": "4-7"}},
-        {"rank": "2", "children": {"core": "0-3", "gpu": "1"}},
-    ]
-    pool = ResourcePool({"version": 1, "execution": {"R_lite": lite}})
-    assert pool.node_kinds() == [(4, 1, 0b100), (4, 0, 0b011)]
-
-
 # -- jobs --------------------------------------------------------------------------------------------------
 
 
@@ -148,12 +125,6 @@ def test_where_and_until_when_a_job_runs(pool):
 def test_why_not_has_an_answer_where_enough_is_free(pool):
     assert pool.explain(ask(pool))["reason"] == ""
     assert "finds no place" in pool.why_not(ask(pool))
-
-
-def test_what_a_pool_can_do(pool):
-    for operation in ("plan", "ranks", "idle_ranks", "alloc_on", "hold_free", "node_kinds", "free"):
-        assert pool.can(operation), operation
-    assert not pool.can("fly")
 
 
 # -- allocations on given ranks ----------------------------------------------------------------------------
@@ -182,16 +153,6 @@ def test_given_ranks_that_do_not_do(pool):
     with pytest.raises(InfeasibleRequest):
         pool.alloc_on(1, ask(pool, nodes=1, cores=9), ALL)
     assert state_of(pool) == before
-
-
-def test_given_ranks_are_narrowed_to_those_up_that_match(pool):
-    pool.mark_down("2")
-    big = ask(pool, nodes=1, cores=4, constraint={"properties": ["big"]})
-    assert pool.fits_on(big, ALL) and not pool.fits_on(big, 0b0111)
-    with pytest.raises(InsufficientResources, match="none of the given ranks"):
-        pool.alloc_on(1, big, 0b0111)
-    pool.alloc_on(1, big, ALL)
-    assert pool.held_ranks(1) == 0b1000
 
 
 @pytest.mark.parametrize("ranks", range(16))

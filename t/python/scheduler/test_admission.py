@@ -9,7 +9,6 @@ import pytest
 from each_policy import under
 from peers import R, Rig, jobspec
 
-from flux.resource import InfeasibleRequest
 from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill
 
@@ -75,23 +74,6 @@ def test_those_that_wait_come_back_in_order_of_priority(policy, args):
     rig.free(3)
     assert rig.started() == [1, 2, 3, 4]
     rig.check()
-
-
-@POLICIES
-def test_counted_once_when_denied_or_withdrawn(policy, args):
-    """A job that fits never, and one that is withdrawn while it waits for nodes, leave nothing
-    behind."""
-    rig = licensed(policy, args)
-    rig.alloc(1, jobspec(16))
-    rig.alloc(2, wants(1, slots=17))
-    rig.alloc(3, wants(1, slots=2))
-    rig.settle()
-    rig.cancel(3)
-    rig.settle()
-    rig.free(1)
-    assert "need 17" in rig.denied(2)
-    rule = rig.rule("licenses")
-    assert not any(rule.in_use.values()) and rule.asked == {}
 
 
 def test_the_arguments_of_the_example_and_a_job_that_runs_when_it_is_loaded():
@@ -197,13 +179,6 @@ def test_a_rule_that_raises_when_it_is_told_costs_nothing(policy, args, method):
     rig.check()
 
 
-class Never(AdmissionRule):
-    name = "never"
-
-    def check(self, job):
-        raise InfeasibleRequest("not on a Sunday")
-
-
 class Deadline(AdmissionRule):
     """Jobs start once a time has come, and end by another."""
 
@@ -228,14 +203,6 @@ class Deadline(AdmissionRule):
 
     def extended(self, jobid, expiration):
         self.told.append((jobid, expiration))
-
-
-@POLICIES
-def test_a_rule_denies(policy, args):
-    rig = load(policy, args, Never)
-    rig.alloc(1)
-    assert rig.denied(1) == "not on a Sunday"
-    assert not rig.logged(3)
 
 
 @POLICIES

@@ -209,19 +209,6 @@ def test_when(module):
     assert never["verdict"] == "never" and "only 8 eligible" in never["reason"]
 
 
-def test_when_ranks_are_down():
-    rig = rig_with("sched-fifo")
-    rig.resource.update(down="3-7")
-    answer = ask(rig, "when", jobspec=whole(4, 10))
-    assert answer["verdict"] == "unknown" and "5 down" in answer["reason"]
-
-
-def test_when_says_which_ranks_it_would_get_now():
-    rig = rig_with(BACKFILL, (6, 100))
-    assert ask(rig, "when", jobspec=whole(2, 10))["ranks"] == "6-7"
-    assert ask(rig, "when", jobspec=whole(3, 10))["ranks"] == "0-2"
-
-
 def test_asking_changes_nothing():
     rig = rig_with(BACKFILL, (6, 100), (4, 50), (8, 70))
     before = [rig.annotations(jobid) for jobid in (2, 3)]

@@ -298,20 +298,6 @@ def test_if_the_job_is_canceled_the_borrower_runs_on(policy):
     assert stats(instance)["standby"]["victims"] == 0
 
 
-def test_a_borrower_is_not_ended_if_others_make_room():
-    instance = make(config=config(), nodes=6)
-    early = batch(instance, 4, duration=1000)
-    taker = batch(instance, 4, duration=4000)
-    borrower = standby(instance, 2)
-    assert taker.state == "pending" and borrower.state == "running"
-    early.end()
-    instance.advance(10)
-    assert taker.state == "running" and borrower.state == "running"
-    instance.advance(3000)
-    assert borrower.state == "running" and exceptions(borrower) == []
-    assert borrower.expiration == instance.scheduler.resources.job_end(borrower.id)
-
-
 def test_a_promise_stays_if_others_rest_on_it():
     """Both are promised three of six nodes; when four come free early, the first would fit, and then
     the second, an equal of the borrower, would have to wait for its end, which nothing would hasten."""
@@ -428,16 +414,6 @@ def test_who_was_promised_the_time_may_take_from_borrowers(policy):
     assert taker.state == "running" and borrower.result == "failed"
     assert not borrowed(instance)
     assert stats(instance)["standby"]["useless"] == 0
-
-
-def test_nobody_else_takes_from_a_borrower():
-    classes = {"standby": BORROWING, "middle": {"rank": 1, "queues": ["middle"]}}
-    queues = {"batch": {}, "standby": {}, "middle": {}}
-    instance = make("sched-backfill", config=tables(queues=queues, **classes))
-    first, taker, borrower = lend(instance)
-    batch(instance, 2, duration=500, queue="middle")
-    instance.advance(600)
-    assert borrower.state == "running" and exceptions(borrower) == []
 
 
 @pytest.mark.parametrize("when", [10, 900, 990], ids=["runs", "warned", "about-to-end"])

@@ -41,13 +41,6 @@ def used(rig):
 # -- what is counted -------------------------------------------------------------------------------
 
 
-def test_without_a_half_life_nothing_is_forgotten():
-    usage = Usage()
-    usage.change(("a",), 3.0, 0.0)
-    usage.add(("a",), 5.0, 10.0)
-    assert usage.of(("a",), 100.0) == 305.0
-
-
 def test_use_is_stored_in_parts_and_read_again():
     usage = Usage(HOUR)
     for user in range(600):

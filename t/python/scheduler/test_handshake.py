@@ -126,19 +126,6 @@ def test_a_hello_override_that_raises_costs_its_job_only():
     assert sorted(jobid for jobid, _ in rig.sched.resources.job_end_times()) == [1, 2]
 
 
-def test_a_job_on_a_lost_rank_keeps_its_other_ranks_until_they_come_back():
-    rig = Rig(R(2, 1))
-    whole = R("1,9", "0")
-    rig.will_be_found(1, whole)
-    rig.load(Guide)
-    assert [e["id"] for e in rig.manager.raised] == [1]
-    assert rig.sched.resources.copy_allocated().dumps() == "rank1/core0"
-    rig.free(1, whole)
-    rig.settle()
-    assert rig.sched.resources.copy_allocated().dumps() == ""
-    assert rig.sched.stats_get()["errors"] == 1
-
-
 def test_without_job_info_the_kvs_is_read_with_updates_applied():
     rig = Rig(R(2, 1), job_info=False)
     import json

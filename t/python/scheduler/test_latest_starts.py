@@ -121,6 +121,26 @@ def test_a_job_that_ends_in_the_moment_of_a_latest_start_makes_none_void():
     assert stats(rig)["kept"] == 2
 
 
+def test_one_that_is_late_for_long_delays_only_whom_it_must():
+    rig = rig_with("within=0")
+    begin = rig.now
+    rig.alloc(1, whole(2, 100))
+    rig.alloc(2, whole(2, 150))
+    rig.settle()
+    for jobid in (3, 4):
+        rig.alloc(jobid, whole(2, 1000))
+    assert [rig.shown(jobid)["t_latest"] - begin for jobid in (3, 4)] == [100, 150]
+    rig.wait(120)
+    assert stats(rig)["void"] == {"late": 1}
+    rig.wait(25)
+    rig.free(2)
+    assert rig.started() == [1, 2, 3]
+    rig.wait(900)
+    rig.free(1)
+    assert rig.started() == [1, 2, 3, 4]
+    assert stats(rig)["void"] == {"late": 2} and stats(rig)["violated"] == 0
+
+
 def test_what_starts_late_makes_those_behind_it_late_who_are_told_at_once():
     rig = rig_with("within=0")
     begin = rig.now

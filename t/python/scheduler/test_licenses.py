@@ -6,7 +6,7 @@ import random
 
 import pytest
 from each_policy import IN_ORDER, POLICIES
-from peers import START_TIME, R, Rig, jobspec, part_of
+from peers import START_TIME, R, Rig, jobspec
 from shared import seeds
 
 from flux.resource.plan.tokens import TokenPlan
@@ -136,18 +136,6 @@ def test_other_numbers_by_a_reload_of_the_configuration(policy, args):
     assert rig.started() == [1, 2]
     rig.reconfigure({})
     assert rig.started() == [1, 2, 3]
-
-
-@POLICIES
-def test_a_partial_free_gives_no_licence_back(policy, args):
-    rig = load(policy, args)
-    rig.alloc(1, jobspec(1, nodes=2, exclusive=True, licenses={"matlab": 2}))
-    rig.alloc(2, wants(1))
-    whole = rig.success(1)["R"]
-    for rank, final, started in (("0", False, [1]), ("1", True, [1, 2])):
-        rig.free(1, part_of(whole, rank), final=final)
-        assert rig.started() == started
-        check(rig)
 
 
 @pytest.mark.parametrize(

@@ -138,21 +138,6 @@ def test_a_second_request_for_a_pending_job_is_ignored(rig):
     assert rig.sched.stats_get()["errors"] == 1
 
 
-def test_an_alloc_override_that_raises_loses_its_job_only():
-    class Odd(Guide):
-        def alloc(self, request, jobid, *rest):
-            if jobid == 1:
-                raise RuntimeError("no odd jobs")
-            super().alloc(request, jobid, *rest)
-
-    rig = Rig(R(1, 4), Odd)
-    rig.alloc(1)
-    rig.alloc(2)
-    assert "no odd jobs" in rig.denied(1)
-    assert rig.success(2)
-    assert any("Traceback" in line for line in rig.logged(ERR))
-
-
 # -- sched.cancel ----------------------------------------------------------------------------------
 
 
@@ -419,6 +404,21 @@ class Sending:
         return {"queue_length": len(self.queue), "alloc_pending": open_now, "running": 0}, requests
 
 
+def test_quiescent_does_not_wait_for_what_came_after_it(rig):
+    rig.alloc(1)
+    rig.settle()
+    rig.kvs.hold()
+    rig.alloc(2)
+    rig.settle()
+    rig.kvs.release()
+    rig.send("sched.quiescent", None)
+    rig.kvs.hold()
+    rig.alloc(3)
+    rig.settle()
+    assert [topic for topic, _, _ in rig.received if topic == "sched.quiescent"]
+    assert rig.started() == [1, 2]
+
+
 def test_quiescent_waits_for_requests_the_job_manager_has_not_sent_yet(rig):
     rig.manager.alloc_query = Sending(rig, [1, 2, 3])
     assert rig.ask("sched.quiescent") == (0, {"status": 0, "alloc_current": 3})
@@ -513,23 +513,6 @@ def test_a_schedule_that_raises_costs_that_pass_and_backs_off():
     rig.alloc(20)
     rig.wait(2)
     assert len(rig.started()) == 4
-
-
-def test_a_generator_that_raises_keeps_what_it_answered():
-    class Broken(Guide):
-        def schedule(self):
-            job = self._queue[0]
-            job.request.success(self.resources.alloc(job.jobid, job.resource_request))
-            yield
-            raise RuntimeError("bug in the policy")
-
-    rig = Rig(R(1, 4), Broken)
-    rig.alloc(1)
-    assert rig.success(1)
-    rig.alloc(2)
-    rig.wait(1)
-    assert rig.success(2)
-    assert rig.started() == [1, 2]
 
 
 @pytest.mark.parametrize("point", ["cancel", "prioritize", "resource_update", "forecast"])

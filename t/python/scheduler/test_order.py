@@ -57,28 +57,6 @@ def test_a_limited_depth_must_not_hide_a_queue(module):
 
 
 @STRICT
-def test_estimates_and_reasons_are_each_queues_own(module):
-    rig = make(module, "order=queue")
-    begin = rig.now
-    rig.alloc(1, whole(4, "a", 1000))
-    rig.alloc(2, whole(4, "b", 100))
-    rig.alloc(3, whole(4, "a"))
-    rig.alloc(4, whole(1, "a", 10))
-    rig.alloc(5, whole(1, "b", 10))
-    rig.alloc(6, whole(1, "b", 10))
-    shown = {jobid: rig.shown(jobid) for jobid in (3, 4, 5, 6)}
-    assert {jobid: one.get("t_estimate") for jobid, one in shown.items()} == {
-        3: begin + 1000,
-        4: None,  # behind a job without a limit
-        5: begin + 100,
-        6: begin + 100,
-    }
-    assert shown[4]["reason_pending"] == "behind ƒ4"
-    assert shown[6]["reason_pending"] == "behind ƒ6"
-    assert "0 free of 4 nodes" in shown[5]["reason_pending"]
-
-
-@STRICT
 def test_questions_know_the_order(module):
     rig = make(module, "order=queue")
     begin = rig.now

@@ -62,14 +62,6 @@ def test_delay_is_capped():
 # -- coalescing ------------------------------------------------------------------------------------
 
 
-def test_events_of_a_turn_share_a_pass():
-    rig = Rig(R(4, 4), Guide)
-    for jobid in range(1, 9):
-        rig.alloc(jobid)
-    rig.settle()
-    assert rig.sched.stats_get()["sched_passes"] == 1
-
-
 def test_a_class_with_its_own_queue_is_always_called():
     calls = []
 

@@ -408,25 +408,6 @@ def test_more_time_for_a_victim_counts_when_the_preemption_is_given_up(given_up)
         assert taker.state == "running" and victim.result == "failed"
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-def test_others_do_not_get_what_is_kept_for_the_job(policy):
-    """One of two victims ends at once, the other is long being cleaned up."""
-    instance = make(*policy, nodes=3)
-    quick, slow = standby(instance, 1), standby(instance, 1)
-    slow.clean_up = 500.0
-    instance.advance(10)
-    taker = batch(instance, 3, duration=5000)  # with one node that is idle
-    instance.advance(150)
-    assert quick.result == "failed" and taker.state == "pending"
-    small = batch(instance, 1, duration=10)
-    also = standby(instance, 1, duration=10)
-    instance.advance(100)
-    assert small.state == also.state == "pending"
-    instance.advance(400)
-    assert taker.state == "running" and taker.ranks == "0-2"
-    assert stats(instance)["standby"]["useless"] == 0
-
-
 def test_resources_that_come_back_in_parts_are_kept_too():
     instance = make(nodes=2)
     victim = standby(instance, 2)
@@ -606,25 +587,6 @@ def test_a_reload_after_the_victims_have_gone(policy):
     instance.advance(30)
     assert taker.state == "running"
     assert small.state == "pending" or small.t_start < taker.t_start
-
-
-@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-def test_a_node_that_goes_down_while_no_scheduler_runs_is_given_up(policy):
-    instance = make(*policy, nodes=2)
-    victim = standby(instance)
-    batch(instance, duration=100000)
-    taker = batch(instance)
-    instance.advance(30)
-    assert len(stored(instance)) == 1
-    instance.unload()
-    victim.end()
-    instance.mark_down(victim.ranks)
-    instance.load(*policy)
-    instance.advance(60)
-    assert stored(instance) == []
-    instance.mark_up(victim.ranks)
-    instance.advance(60)
-    assert taker.state == "running"
 
 
 def test_a_job_that_cannot_run_on_what_is_left_takes_nothing():

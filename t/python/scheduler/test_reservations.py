@@ -3,9 +3,10 @@
 
 import errno
 import json
+from datetime import datetime, timezone
 
 import pytest
-from peers import R, Rig, Simulation, jobspec, whole
+from peers import R, Rig, Simulation, VirtualClock, jobspec, whole
 
 from flux.idset import IDset
 from flux.resource.pool.masks import members
@@ -32,26 +33,6 @@ def held_by_jobs(rig):
         for jobid, _ in pool.job_end_times()
         if jobid >= 0
     }
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_a_reservation_for_a_queue_takes_the_jobs_of_its_virtual_queues(module):
-    rig = make(module)
-    queues = {"batch": {}, "quick": {"parent": "batch"}, "other": {}}
-    rig.reconfigure({"queues": queues})
-    rig.reserve("parents", 0, 1000, nodes=4, queues=["batch"])
-    rig.reserve("childs", 0, 1000, nodes=4, queues=["quick"])
-    rig.alloc(1, whole(1, 50, queue="quick", reservation="parents"))
-    rig.alloc(2, whole(1, 50, queue="batch", reservation="parents"))
-    rig.alloc(3, whole(1, 50, queue="quick", reservation="childs"))
-    rig.alloc(4, whole(1, 50, queue="batch", reservation="childs"))
-    rig.alloc(5, whole(1, 50, queue="other", reservation="parents"))
-    assert rig.started() == [1, 2, 3]
-    assert "is not for this job's user, queue and bank" in rig.denied(4)
-    # The names are those of the configuration as it is now.
-    rig.reconfigure({"queues": {"batch": {}, "quick": {}}})
-    rig.alloc(6, whole(1, 50, queue="quick", reservation="parents"))
-    assert rig.started() == [1, 2, 3] and "is not for" in rig.denied(6)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -300,6 +281,26 @@ def test_windows_repeat(module, state, endless):
         assert rig.started()[-1] == int(start + 10)
         rig.free(int(start + 10))
         rig.settle()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_week_later_by_the_clock_on_the_wall(module):
+    # The night to 31 March 2024 the clocks of Berlin went forward, so that this week had an hour
+    # less.
+    monday = datetime(2024, 3, 25, 7, tzinfo=timezone.utc).timestamp()  # 08:00 there
+    rig = Rig(R(4, 4), module, "queue-depth=unlimited", clock=VirtualClock(monday - 600))
+    entry = {"name": "class", "start": "2024-03-25T08:00", "duration": "1h", "nodes": 4}
+    errnum, answer = rig.ask(
+        "sched.reserve", {"reservation": {**entry, "zone": "Europe/Berlin", "every": "1w"}}
+    )
+    assert errnum == 0 and answer["reservation"]["start"] == monday
+    rig.wait(4300)
+    assert listed(rig)["class"]["start"] == monday + 7 * 86400 - 3600
+    rig.alloc(1, whole(4, 7 * 86400 - 3600 - 3600))  # up to the next window, and no longer
+    assert rig.started() == []
+    rig.cancel(1)
+    rig.alloc(2, whole(4, 7 * 86400 - 3600 - 3600 - 200))
+    assert rig.started() == [2]
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -163,21 +163,6 @@ def test_one_job_is_refused_for_all_that_want_more_gpus_than_are_free(monkeypatc
     assert len(tried) <= 4
 
 
-# -- estimates -------------------------------------------------------------------------------------
-
-
-def test_an_estimate_that_is_no_longer_true_is_taken_back(rig):
-    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
-    rig.alloc(3, jobspec(1, nodes=4, cores=4, duration=50))
-    start = rig.now
-    assert rig.shown(3)["t_estimate"] == start + 150
-    rig.expire(1, 0)  # the running job may take for ever
-    assert "t_estimate" not in rig.shown(2) and "t_estimate" not in rig.shown(3)
-    rig.free(1)
-    assert rig.started() == [1, 2]
-    assert promised(rig, 3) == rig.now + 50
-
-
 # -- what is taken back wakes others ---------------------------------------------------------------
 
 

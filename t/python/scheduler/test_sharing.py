@@ -274,22 +274,6 @@ def test_a_stranger_does_not_start_beside_a_promise(policy, args):
     rig.check()
 
 
-def test_two_of_one_user_are_promised_the_same_node():
-    rig = load(Backfill, ("promises=unlimited",), USER, rig=Rig(R(1, 4)))
-    rig.alloc(1, spec(1, duration=100), userid=7)
-    rig.settle()
-    for jobid, userid in ((2, 8), (3, 8), (4, 9)):
-        rig.alloc(jobid, spec(2, duration=50), userid=userid)
-    assert [rig.estimate(jobid) for jobid in (2, 3, 4)] == [
-        (100, "promised"),
-        (100, "promised"),
-        (150, "promised"),
-    ]
-    rig.free(1)
-    assert rig.started() == [1, 2, 3]
-    rig.check()
-
-
 def test_what_waits_for_strangers_without_an_end():
     rig = load(Backfill, (), USER, rig=Rig(R(2, 4)))
     rig.alloc(1, spec(1, duration=0), userid=7)
@@ -349,16 +333,6 @@ def sockets(count, **keys):
     slot = {"type": "slot", "count": count, "label": "task"}
     slot["with"] = [{"type": "socket", "count": 1, "exclusive": True}]
     return {**asked, "resources": [slot]}
-
-
-@pytest.mark.parametrize("count, nodes", [(1, 1), (2, 1), (3, 2), (5, 3)])
-def test_containers_where_nodes_are_given_as_a_whole(count, nodes):
-    rig = load(Backfill, (), {"all": {"mode": "node"}}, rig=Rig(machine(True, 4)))
-    rig.alloc(1, sockets(count), userid=7)
-    assert len(rig.ranks(1)) == nodes and cores(rig, 1) == 4 * nodes
-    assert rig.success(1)["R"]["execution"]["nslots"] == count
-    rig.free(1)
-    rig.check()
 
 
 def test_more_containers_than_there_are_nodes_for():

@@ -288,16 +288,6 @@ def test_a_bug_of_ours_costs_one_entry():
     assert errors.lines == ["configuration: [limits.two]: 'two'"]
 
 
-def test_entries_that_are_written_elsewhere():
-    errors = Errors()
-    tables = PolicyTables(errors)
-    tables.add("sharing", fields, lambda config: {"queues.ci": config["short"]})
-    tables.read({"short": {"size": 2}})
-    assert tables.entries("sharing") == {"queues.ci": {"size": 2, "kind": "a"}}
-    tables.read({"short": {"size": "x"}})
-    assert errors.lines == ["configuration: queues.ci size='x': expected a whole number, 0 or more"]
-
-
 @pytest.mark.parametrize(
     "value, seconds",
     [("10m", 600.0), (90, 90.0), (0, 0.0), ("0", 0.0), ("0s", 0.0), (1.5, 1.5), (None, 7.0)],

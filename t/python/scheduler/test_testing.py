@@ -24,22 +24,6 @@ def instance():
 # -- loading ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_scheduler_of_the_project_is_loaded_by_its_name(module):
-    instance = FakeInstance(nodes=2, cores=4, gpus=1)
-    scheduler = instance.load(module, "queue-depth=7")
-    assert scheduler is instance.scheduler and isinstance(scheduler, Scheduler)
-    assert scheduler.name == module and scheduler.queue_depth == 7
-    assert scheduler.resources.dumps() == "rank[0-1]/core[0-3],gpu0"
-
-
-def test_a_class_is_named_as_the_caller_says(instance):
-    other = FakeInstance()
-    assert other.load(Guide, name="sched-mine").name == "sched-mine"
-    assert other.request("sched-mine.stats-get")["pending_jobs"] == 0
-    assert instance.scheduler.name == "myscheduler"
-
-
 def test_a_file_with_one_class_needs_no_mod_main(tmp_path):
     text = (EXAMPLES / "first.py").read_text()
     path = tmp_path / "my-sched.py"
@@ -129,18 +113,6 @@ def test_pending_and_running_jobs_are_cancelled(instance):
     running.cancel()
     instance.run_until_idle()
     assert running.result == "canceled" and third.state == "running"
-
-
-def test_a_job_of_priority_0_is_held(instance):
-    held, job = instance.submit(priority=0), instance.submit(nodes=4, duration=10)
-    instance.run_until_idle()
-    assert not held.requested and job.state == "running"
-    held.set_priority(16)
-    instance.run_until_idle()
-    assert held.requested
-    held.set_priority(0)
-    instance.advance(10)
-    assert not held.requested and held.state == "pending"
 
 
 def test_who_submits_and_what_else_the_jobspec_says_reaches_the_policy():
@@ -237,16 +209,6 @@ def test_nodes_go_down_come_back_and_leave(instance):
 
 
 # -- reloads ---------------------------------------------------------------------------------------
-
-
-def test_what_a_job_has_returned_already_is_not_taken_over(instance):
-    job = instance.submit(nodes=4)
-    instance.run_until_idle()
-    job.release("0-2")
-    instance.run_until_idle()
-    instance.unload()
-    instance.load("sched-fifo")
-    assert instance.scheduler.resources.copy_allocated().dumps() == "rank3/core0"
 
 
 def test_a_job_whose_resources_cannot_be_taken_over_fails(instance):

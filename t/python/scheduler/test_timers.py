@@ -58,14 +58,6 @@ def test_cancel(rig):
     timers[2].cancel()  # it was called
 
 
-def test_one_that_cancels_another_of_the_same_time(rig):
-    rig.start = rig.now
-    rig.sched.call_at(rig.now + 1, lambda: second.cancel())
-    second = rig.sched.call_at(rig.now + 1, note(rig, "second"))
-    rig.wait(2)
-    assert rig.called == []
-
-
 def test_what_a_function_raises_is_logged_and_counted(rig):
     rig.start = rig.now
 

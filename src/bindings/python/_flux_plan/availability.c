@@ -1202,19 +1202,16 @@ static int find_place (struct availability *all,
     for (rank = next_rank (all, demand, 0); rank < all->ranks;
          rank = next_rank (all, demand, rank + 1)) {
         int64_t units = units_on (all, rank, demand, start, end, may_move ? order : LAST);
-        int64_t clear = units;
 
         if (!units)
             continue;
-        if (may_move)
-            clear = units_on (all, rank, demand, start, end, LAST);
         if (reserve (&trial->candidates,
                      &trial->candidate_room,
                      trial->candidate_count + 1,
                      sizeof (struct candidate)) < 0)
             return -1;
         trial->candidates[trial->candidate_count++]
-            = (struct candidate){.rank = rank, .units = units, .clear = clear};
+            = (struct candidate){.rank = rank, .units = units, .clear = units};
         left -= units;
     }
     if (left > 0)
@@ -1222,6 +1219,8 @@ static int find_place (struct availability *all,
     for (at = 0; at < trial->candidate_count; at++) {
         struct candidate *one = trial->candidates + at;
 
+        if (may_move)
+            one->clear = units_on (all, one->rank, demand, start, end, LAST);
         prefer (all, demand, start, now, one);
         if ((one->clear && heap_append (&trial->best, 0, 2 * at) < 0)
             || (one->units > one->clear && heap_append (&trial->best, 0, 2 * at + 1) < 0))

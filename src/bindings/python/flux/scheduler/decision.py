@@ -45,6 +45,8 @@ class PolicyView(Protocol):
     planning: Planning
     queue_order: QueueOrder
     running: dict[int, RunningJob]
+    started_jobs: dict[str, int]
+    loaded_at: float
 
     @property
     def admission(self) -> Any: ...
@@ -80,6 +82,8 @@ class PolicyView(Protocol):
     def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None: ...
 
     def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None: ...
+
+    def stats_get(self) -> dict[str, Any]: ...
 
 
 class Decision:

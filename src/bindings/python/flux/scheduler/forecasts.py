@@ -20,7 +20,7 @@ from flux.scheduler.disclosure import JobOwner, Reason, is_private
 from flux.scheduler.projection.fork import ProjectionFailed, Projections
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import Host, InstanceConfig
+    from flux.scheduler.host import Host
     from flux.scheduler.requests import PendingJob
 
 #: Minimum number of seconds between estimates of all jobs, and ratio of that time to the time that
@@ -78,12 +78,11 @@ class Forecasts:
         host: Host,
         policy: PolicyView,
         projections: Projections,
-        config: InstanceConfig,
         forecast: Callable[[], None],
     ) -> None:
         self._policy = policy
         self._projections = projections
-        self._config = config
+        self._config = host.config
         self._clock = host.clock
         self._forecast = forecast  # called when postponed annotations may be sent
         self._errors = host.errors

@@ -496,6 +496,7 @@ class Host:
         self.now = self.clock.now
         self.timers = Timers(handle, self.clock, self.errors)
         self.call_at = self.timers.call_at
+        self.config = InstanceConfig(handle)
         keep = NullCommitter if self.takes_objects else Committer
         self.commits = keep(handle, log, self.now, stop)
 

@@ -14,7 +14,7 @@ from flux.scheduler.projection.fork import ProjectionFailed
 from flux.scheduler.projection.odds import Calibration, JobOdds, Played, RunShares
 
 if TYPE_CHECKING:
-    from flux.scheduler.checkpoint import Checkpoint
+    from flux.scheduler.checkpoint import Checkpoints
     from flux.scheduler.forecasts import Forecasts
     from flux.scheduler.projection.fork import Projections
     from flux.scheduler.query.answering import Caller
@@ -40,14 +40,19 @@ ROUND_REST = 9.0
 class OddsService:
     """Computes odds of pending jobs, and compares each job's first forecast with its start."""
 
-    checkpoint: Checkpoint  # the store; set before `load`
-
-    def __init__(self, policy: PolicyView, projections: Projections, forecasts: Forecasts) -> None:
+    def __init__(
+        self,
+        policy: PolicyView,
+        projections: Projections,
+        forecasts: Forecasts,
+        checkpoints: Checkpoints,
+    ) -> None:
         #: number of pending jobs that are told odds; 0: nothing is learnt, and no query answered
         self.depth = 0
         self.tells = False  # whether jobs are annotated with odds
         self.shares = RunShares()  # statistics of ended jobs
         self.calibration = Calibration()  # statistics of started jobs
+        self._checkpoint = checkpoints.make(KEY, SAVE_INTERVAL_S, self.text)
         self._policy = policy
         self._projections = projections
         self._forecasts = forecasts
@@ -67,13 +72,13 @@ class OddsService:
 
     def load(self) -> None:
         if self.depth:
-            self.checkpoint.read(self._restore)
+            self._checkpoint.read(self._restore)
 
     def ended(self, job: RunningJob) -> None:
         """Learn from a job that freed its resources.  O(1)."""
         if self.depth:
             self.shares.learn(job.userid, job.limit, self._policy.now() - job.start)
-            self.checkpoint.changed()
+            self._checkpoint.changed()
 
     def left(self, jobid: int, started: bool) -> None:
         """Learn from a job with a forecast (`first`) that is no longer pending.  O(1)."""
@@ -81,7 +86,7 @@ class OddsService:
         first = self.first.pop(jobid)
         if started:
             self.calibration.learn(*first, self._policy.now())
-            self.checkpoint.changed()
+            self._checkpoint.changed()
 
     # -- questions ---------------------------------------------------------------------------------
 

@@ -34,11 +34,9 @@ from flux.scheduler.decision import JOBS_PER_TURN, Decision, Planning, QueueOrde
 from flux.scheduler.disclosure import behind, is_private
 from flux.scheduler.forecasts import Forecasts
 from flux.scheduler.history import RunTimes, RunTimeService
-from flux.scheduler.host import InstanceConfig, job_attributes
+from flux.scheduler.host import job_attributes
 from flux.scheduler.messages import served_by
 from flux.scheduler.misspelled import misspelled
-from flux.scheduler.odds_service import KEY as ODDS_KEY
-from flux.scheduler.odds_service import SAVE_INTERVAL_S as ODDS_SAVE_INTERVAL_S
 from flux.scheduler.odds_service import OddsService
 from flux.scheduler.options import parse_count
 from flux.scheduler.pools import RequestFacts
@@ -164,7 +162,7 @@ class PolicyScheduler(Scheduler):
         self.facts = RequestFacts(lambda: self.resources)
         self.holdings = Holdings(lambda: self.resources)
         self.queue_order = QueueOrder(self, self._backlog, lambda: self._passes.events)
-        self._config = InstanceConfig(h)
+        self._config = self._host.config
         self.admission = AdmissionControl(self._requests, self._errors.report)
 
         def void() -> None:
@@ -174,9 +172,7 @@ class PolicyScheduler(Scheduler):
         made = partial(self.admission.tell, AdmissionRule.enter_plan)
         self.planning = Planning(self, self.stop, made, void)
         self._projections = Projections(self, waits=self._host.has_virtual_time)
-        self.forecasts = Forecasts(
-            self._host, self, self._projections, self._config, self._passes.forecast
-        )
+        self.forecasts = Forecasts(self._host, self, self._projections, self._passes.forecast)
         self.is_mature, self.reasons = self.forecasts.is_mature, self.forecasts.reasons
         self.show_estimate = self.forecasts.show_estimate
         self.show_reason = self.forecasts.show_reason
@@ -188,10 +184,7 @@ class PolicyScheduler(Scheduler):
         def parse(jobspec: Any) -> Any:
             return self._parser.parse(jobspec)  # no cache before there is a pool
 
-        self.odds = OddsService(self, self._projections, self.forecasts)
-        self.odds.checkpoint = self._checkpoints.make(
-            ODDS_KEY, ODDS_SAVE_INTERVAL_S, self.odds.text
-        )
+        self.odds = OddsService(self, self._projections, self.forecasts, self._checkpoints)
         self._queries = QueryService(
             QuerySource(
                 self,
@@ -206,7 +199,7 @@ class PolicyScheduler(Scheduler):
         )
         self.queue_names = QueueNames()
         self._rule_host = host = RuleHost(
-            self, self._host, self._requests, self._passes, self._config, self._checkpoints
+            self, self._host, self._requests, self._passes, self._checkpoints
         )
         self._reservations = ReservationRule(host, parse, self._errors)
         self.add_rule(self._reservations)

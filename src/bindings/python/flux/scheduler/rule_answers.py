@@ -30,7 +30,7 @@ class Answer(NamedTuple):
     expected: str  # description, for the log
     #: whether a value is valid; may raise TypeError or ValueError for an invalid one
     right: Callable[[Any], Any]
-    #: returns the replacement of an invalid answer, from the arguments; None: the job is denied
+    #: returns the replacement of an invalid answer, from the arguments; without it the job is denied
     instead: Callable[..., Any] | None = None
     parts: bool = False  # whether the answer is a sequence of such values, to be checked one by one
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoints
     from flux.scheduler.decision import Decision
     from flux.scheduler.forecasts import Forecasts
-    from flux.scheduler.host import Host, InstanceConfig, Timer
+    from flux.scheduler.host import Host, Timer
     from flux.scheduler.passes import Passes
     from flux.scheduler.requests import PendingJob, Requests, RunningJob
     from flux.scheduler.site_policy.holdings import Holdings
@@ -97,14 +97,13 @@ class RuleHost:
         host: Host,
         requests: Requests,
         passes: Passes,
-        config: InstanceConfig,
         checkpoints: Checkpoints,
     ) -> None:
         self._scheduler = scheduler
         self._requests, self._queue = requests, requests.queue
         self._passes = passes
         self._commits = host.commits
-        self.configuration = config.get
+        self.configuration = host.config.get
         self.handle, self.log = scheduler.handle, scheduler.log
         self.admission: AdmissionControl = scheduler.admission
         self.facts, self.holdings = scheduler.facts, scheduler.holdings

@@ -7,6 +7,9 @@ method                   payload -> response
 start                    RFC 32: ``{id, userid, jobspec, R, reattach}``, answered by ``{id, type, data}``
 kill                     ``{id, signum}``, no response wanted: a signal to its tasks, of which a mock job has none
 expiration               ``{id, expiration}``, no response wanted: the job's end of time moved; 0: none
+script (S)               ``{id, userid, ranks, command}`` -> ``{rank, status}`` for each rank,
+                         ENODATA: run a command once for each rank (housekeeping)
+script-kill              ``{id, signum}``, no response wanted
 =======================  ====================================================================================
 
 A job is mock-executed when its jobspec has ``attributes.system.exec.test``, or the clock is virtual; else
@@ -20,6 +23,7 @@ import os
 
 from flux_embedded.services.job_exec.local import LocalJob
 from flux_embedded.services.job_exec.mock import MockJob
+from flux_embedded.services.job_exec.scripts import Scripts
 from flux_engine.formats import eventlog, form, fsd, idset, jobid, rset
 from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
@@ -36,6 +40,7 @@ class JobExec(Service):
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
         self.jobs = {}
+        self.scripts = Scripts(self)
         self._configure(ctx.config)
 
     def begin(self):
@@ -47,6 +52,7 @@ class JobExec(Service):
     def stop(self):
         for job in list(self.jobs.values()):
             job.abandon()
+        self.scripts.abandon()
 
     def _configure(self, config):
         table = form.check_table(config.get("exec"), _CONFIG, "exec")
@@ -107,6 +113,17 @@ class JobExec(Service):
         if job is None:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         job.set_expiration(msg.body["expiration"])
+        self.respond(msg)
+
+    @request(
+        "script", streaming=True, form={"id": int, "userid": int, "ranks": str, "command": list}
+    )
+    def _script(self, msg):
+        self.scripts.start(msg)
+
+    @request("script-kill", form={"id": int, "signum": int})
+    def _script_kill(self, msg):
+        self.scripts.kill(msg.body)
         self.respond(msg)
 
     def _manager_started(self, msg):

@@ -8,15 +8,14 @@ over to housekeeping, so the job may be INACTIVE while housekeeping runs on its 
 Without ``release-after`` all ranks are freed together when the last script has ended. With it, those
 that have ended by that time are freed then, and each later one when it ends.
 
-Under the virtual clock the scripts are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of
-rank to FSD).
+The scripts are run by the execution service (``job-exec.script``). Under the virtual clock they
+are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of rank to FSD).
 """
 
 import errno
 
-from flux_embedded.services.job_exec.process import Process
 from flux_engine.formats import form, fsd, idset, jobid, rset
-from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR, LOG_INFO
+from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
 
 
 def _mock_duration(value):
@@ -137,7 +136,6 @@ class Visit:
         self.active = set(rset.ranks(job.R)) - job.freed
         self._command, self._mock = command, mock
         self._timers = []  # of mock scripts
-        self._scripts = {}  # rank -> Process
         self._done = set()
         self._each = release_after == 0
         if release_after:
@@ -152,38 +150,25 @@ class Visit:
                 timer = self.service.timer(seconds, lambda rank=rank: self._rank_done(rank))
                 self._timers.append(timer)
             return
-        for rank in sorted(self.active):
-            try:
-                self._scripts[rank] = Process(
-                    self.service,
-                    self._command,
-                    self._environment(rank),
-                    None,
-                    lambda stream, data, rank=rank: self._log(rank, stream, data),
-                    lambda status, rank=rank: self._ended(rank, status),
-                )
-            except OSError as exc:
-                self._log(rank, "stderr", str(exc).encode())
-                self._ended(rank, 127 << 8)
+        request = {
+            "id": self.job.id,
+            "userid": self.job.userid,
+            "ranks": idset.text(self.active),
+            "command": self._command,
+        }
+        self.service.rpc("job-exec.script", request, streaming=True).then(self._report)
 
-    def _environment(self, rank):
-        ctx = self.service.ctx
-        environment = dict(ctx.environ)
-        environment["FLUX_JOB_ID"] = jobid.f58(self.job.id)
-        environment["FLUX_JOB_USERID"] = str(self.job.userid)
-        # One process plays all ranks: a script, and ``flux getattr rank`` in it, reads its rank here.
-        environment["FLUX_EMBEDDED_RANK"] = str(rank)
-        if ctx.attrs.get("local-uri"):
-            environment["FLUX_URI"] = ctx.attrs.get("local-uri")
-        return environment
-
-    def _log(self, rank, stream, data):
-        level = LOG_INFO if stream == "stdout" else LOG_ERR
-        for line in data.decode("utf-8", "replace").splitlines():
-            text = f"housekeeping of {jobid.f58(self.job.id)} on rank {rank}: {line}"
-            self.service.log(level, text)
-
-    def _ended(self, rank, status):
+    def _report(self, future):
+        try:
+            body = future.body
+        except OSError as exc:
+            if exc.errno != errno.ENODATA:
+                self.service.log(LOG_ERR, f"housekeeping of job {self.job.id}: {exc.strerror}")
+                for rank in sorted(self.active):
+                    self._rank_done(rank)
+            return
+        future.reset()
+        rank, status = body["rank"], body["status"]
         if status:
             text = f"housekeeping: rank {rank} of job {self.job.id} ended with status {status}"
             self.service.log(LOG_ERR, text)
@@ -212,15 +197,11 @@ class Visit:
 
     def kill(self, signum):
         """Signal the scripts."""
-        for process in list(self._scripts.values()):
-            process.kill(signum)
         if self.service.kernel.clock.virtual:
             for timer in self._timers:
                 timer.stop()
             for rank in sorted(self.active):
                 self._rank_done(rank)
-
-    def abandon(self):
-        """The job manager ends: so do the scripts."""
-        for process in self._scripts.values():
-            process.abandon()
+        else:
+            request = {"id": self.job.id, "signum": signum}
+            self.service.notify("job-exec.script-kill", request)

@@ -132,8 +132,6 @@ class JobManager(Service):
 
     def stop(self):
         self.events.commit()
-        for visit in self.housekeeping.visits.values():
-            visit.abandon()
 
     def _configure(self, config):
         self.queues.configure(config)

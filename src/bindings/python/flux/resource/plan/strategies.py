@@ -99,6 +99,8 @@ class Strategies:
             if strategy is self._bound:
                 self.current = strategy  # without promises, counting sufficed
             for jobid, promise in withdrawn.items():
+                if promise is not None and self.is_counted:
+                    self.accepting(promise.request, False)  # its units may have to be counted again
                 self.put_back(jobid, promise)
             take_back()
 

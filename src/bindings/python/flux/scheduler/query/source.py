@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.decision import PolicyView
     from flux.scheduler.host import InstanceConfig
     from flux.scheduler.odds_service import OddsService
-    from flux.scheduler.policy import PolicyScheduler
     from flux.scheduler.requests import PendingJob
 
 
@@ -25,7 +25,7 @@ ENDS_PER_STEP = 256
 class QuerySource:
     """A scheduler, for the query service."""
 
-    policy: PolicyScheduler  # the scheduler
+    policy: PolicyView  # the scheduler
     # returns the pool's request for a jobspec; raises ValueError if that is invalid
     parse: Callable[[Any], Any]
     events: Callable[[], int]  # returns a number that grows with every event
@@ -55,7 +55,8 @@ class QuerySource:
     def end_of(self, jobid: int) -> float:
         """Return the end of a job that holds resources; 0 if unknown. Raises KeyError if it holds
         none."""
-        return self.policy.admission.own_ends.get(jobid, self.pool.job_end(jobid))
+        end: float = self.policy.admission.own_ends.get(jobid, self.pool.job_end(jobid))
+        return end
 
     def ending_by(self, limit: float) -> Generator[None, None, Iterator[int]]:
         """Return the ids of the jobs that hold resources and end by `limit`, the last to end first;
@@ -106,7 +107,7 @@ class QuerySource:
         policy = self.policy
         cause = policy.admission.why(job)
         if cause is not None:
-            return cause.rule
+            return str(cause.rule)
         if policy.decision.ahead_of(job) is not None:
             return "order"
         waits = policy.facts.waits_for_down_ranks(job.resource_request)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Scripts that run once for each rank of a job: housekeeping, and those of the example plugin ``perilog.py``."""
+
+import errno
+
+from flux_embedded.services.job_exec.process import Process
+from flux_engine.formats import idset, jobid
+from flux_engine.formats.levels import LOG_ERR, LOG_INFO
+
+
+class Scripts:
+    """The scripts that run now."""
+
+    def __init__(self, service):
+        self.service = service
+        self._running = {}  # (job id, rank) -> Process
+
+    def start(self, msg):
+        """``script``: run a command for each rank."""
+        body = msg.body
+        id, left = body["id"], set(idset.ids(body["ranks"]))
+
+        def ended(rank, status):
+            self._running.pop((id, rank), None)
+            left.discard(rank)
+            self.service.respond(msg, {"rank": rank, "status": status})
+            if not left:
+                self.service.respond_error(msg, errno.ENODATA)
+
+        for rank in sorted(left):
+            try:
+                self._running[(id, rank)] = Process(
+                    self.service,
+                    body["command"],
+                    self._environment(body, rank),
+                    None,
+                    lambda stream, data, rank=rank: self._log(id, rank, stream, data),
+                    lambda status, rank=rank: ended(rank, status),
+                )
+            except OSError as exc:
+                self.service.log(LOG_ERR, f"housekeeping of {jobid.f58(id)} on rank {rank}: {exc}")
+                ended(rank, 127 << 8)
+
+    def _environment(self, body, rank):
+        environment = dict(self.service.ctx.environ)
+        environment["FLUX_JOB_ID"] = jobid.f58(body["id"])
+        environment["FLUX_JOB_USERID"] = str(body["userid"])
+        # One process plays all ranks: a script, and ``flux getattr rank`` in it, reads its rank here.
+        environment["FLUX_EMBEDDED_RANK"] = str(rank)
+        uri = self.service.ctx.attrs.get("local-uri")
+        if uri:
+            environment["FLUX_URI"] = uri
+        return environment
+
+    def _log(self, id, rank, stream, data):
+        level = LOG_INFO if stream == "stdout" else LOG_ERR
+        for line in data.decode("utf-8", "replace").splitlines():
+            self.service.log(level, f"housekeeping of {jobid.f58(id)} on rank {rank}: {line}")
+
+    def kill(self, body):
+        """``script-kill``."""
+        for (id, _), process in list(self._running.items()):
+            if id == body["id"]:
+                process.kill(body["signum"])
+
+    def abandon(self):
+        for process in list(self._running.values()):
+            process.abandon()
+        self._running.clear()
