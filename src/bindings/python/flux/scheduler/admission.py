@@ -309,13 +309,8 @@ class AdmissionRule:
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """Return entries to add to the answer of ``sched.explain`` about `job`.
-
-        Args:
-            expected_start (float): the job's last estimate, or None
-            first (bool): whether it waits for no other job
-        """
+    def facts(self, job: PendingJob) -> dict[str, Any]:
+        """Return entries to add to the answer of ``sched.explain`` about `job`."""
         return {}
 
     def stats(self) -> dict[str, Iterable[Any]]:

@@ -262,7 +262,7 @@ class WaitLimits(AdmissionRule):
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
+    def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return the latest start of a job with a limit, seconds since the epoch."""
         waiting = self._jobs.get(job.jobid)
         if waiting is None or waiting.latest == math.inf:

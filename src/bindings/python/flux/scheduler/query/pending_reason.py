@@ -94,13 +94,12 @@ class PendingReason:
             return answer
         head = policy.decision.ahead_of(job)
         answer["excluded"] = list(self._excluded(job))
-        expected, _ = self._source.estimate_of(job)
         answer["rules"] = [
             {"rule": cause.rule, "reason": read_by(caller, cause.reason)}
             for cause in policy.admission.all_reasons(job)
         ]
         for rule in policy.admission.rules:
-            answer.update(rule.facts(job, expected, head is None))
+            answer.update(rule.facts(job))
         answer.update(policy.decision.facts(job))
         yield
         answer["behind"], answer["behind_more"] = [], False

@@ -361,13 +361,14 @@ class ReservationRule(AdmissionRule):
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
+    def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return name, start and end of the reservation that `job` waits for, must not run into, or
         is to start after, or None."""
         answers = self.answers
-        found = answers.blamed(job) if first else None
-        if found is None and expected_start is not None:
-            found = answers.before(job, expected_start)
+        found = answers.blamed(job) if self.host.decision.ahead_of(job) is None else None
+        start, _ = self.host.forecasts.estimate_of(job)
+        if found is None and start is not None:
+            found = answers.before(job, start)
         return {"reservation": found}
 
     def spans(self, until: float) -> Iterator[dict[str, Any]]:

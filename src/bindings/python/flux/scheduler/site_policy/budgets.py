@@ -386,7 +386,7 @@ class BudgetRule(CountingRule):
             return None
         return self._sentence(*found, known, known.least)
 
-    def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
+    def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return the budget that keeps `job` from starting: ``name``, ``whose``, ``what``,
         ``taken``, ``max`` and ``needs`` in hours, and ``t_again``, the start of the next period."""
         known = self.jobs.get(job.jobid)

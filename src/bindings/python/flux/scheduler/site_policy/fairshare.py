@@ -246,7 +246,7 @@ class FairShareRule(TableRule):
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
+    def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return the place of the job's association among those with pending jobs, ``place`` of
         ``of``, with ``bank`` and ``user``, and their use (`shares`)."""
         places = _places(self._levels_of_pending())

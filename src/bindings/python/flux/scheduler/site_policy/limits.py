@@ -509,7 +509,7 @@ class LimitRule(CountingRule):
         deferral = self.check(job)
         return None if deferral is None else deferral.reason
 
-    def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
+    def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return the limit that keeps `job` from starting: name, whose, what, used, most, needs,
         and ``t_again``, when enough may be free, with ``job``."""
         known = self.jobs.get(job.jobid)

@@ -299,7 +299,7 @@ class PlacementRule(TableRule):
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
+    def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return a job's placement, and the end of its wait for it (seconds since the epoch)."""
         placed = self._jobs.get(job.jobid)
         if placed is None:

@@ -257,7 +257,7 @@ class PreemptionRule(TableRule):
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
+    def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return the job's possible victims, and the borrowers of its promised time, or None."""
         return {
             "preemption": self.answers.could_take(job),
