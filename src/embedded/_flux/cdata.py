@@ -22,11 +22,7 @@ NULL = Null()
 
 
 class Array(list):
-    """An array; most are of one item, in which a function puts a result.
-
-    Attributes:
-        ctype (CType): of the whole array
-    """
+    """An array of the CType `ctype`; most are of one item, in which a function puts a result."""
 
     __slots__ = ("ctype",)
 
@@ -74,13 +70,7 @@ class Error:
 
 
 class Match:
-    """A ``struct flux_match``: a pattern of messages.
-
-    Attributes:
-        typemask (int): FLUX_MSGTYPE_* bits
-        matchtag (int): of a response; 0 for any
-        topic_glob (str): pattern of topics, or None for any
-    """
+    """A ``struct flux_match``: a pattern of messages; a matchtag of 0 and no glob match any."""
 
     __slots__ = ("matchtag", "topic_glob", "typemask")
     ctype = named("struct flux_match")

@@ -24,14 +24,7 @@ def class_of(ctype):
 
 
 class FFI:
-    """An FFI object of cffi.
-
-    Args:
-        library: functions decorated with `def_extern` become its attributes
-
-    Attributes:
-        NULL: the null pointer
-    """
+    """An FFI object of cffi; functions decorated with `def_extern` become attributes of `library`."""
 
     NULL = NULL
 
@@ -49,11 +42,7 @@ class FFI:
         self._thread.errno = number
 
     def typeof(self, what):
-        """The CType of a name, a function or a pointer.
-
-        Raises:
-            TypeError: it is not a C object
-        """
+        """The CType of a name, a function or a pointer; TypeError for anything else."""
         if isinstance(what, str):
             return named(what)
         ctype = _POINTERS.get(type(what))
@@ -68,12 +57,7 @@ class FFI:
         return ctype
 
     def new(self, cname, value=None):
-        """An array, or a struct behind a pointer.
-
-        Args:
-            cname (str): such as ``int[1]``, ``char[]``, ``struct flux_match *``
-            value: of ``char[]``: its bytes, or its size; of a match: a dict
-        """
+        """An array or a struct of the type `cname`; `value`: of ``char[]`` its bytes or its size, of a match a dict."""
         maker = _MAKERS.get(cname)
         if maker is None:
             maker = _MAKERS[cname] = _maker(named(cname))
@@ -84,12 +68,7 @@ class FFI:
         return value
 
     def string(self, value, maxlen=-1):
-        """The bytes of a ``char *`` up to its zero.
-
-        Raises:
-            RuntimeError: it is NULL
-            TypeError: it is not text
-        """
+        """The bytes of a ``char *`` up to its zero; RuntimeError for NULL, TypeError if it is not text."""
         if value.__class__ is Text:
             value = value.value
         elif value is NULL:

@@ -59,12 +59,7 @@ def failure(number):
 
 
 class Function:
-    """A function of C; `call` it as in C.
-
-    Attributes:
-        ctype (CType): its type
-        implementation: the Python function
-    """
+    """A function of C, of the CType `ctype`; `call` it as in C."""
 
     def __init__(self, name, ffi):
         prototype, self.implementation, self._null, self._out = _DECLARED[name]
@@ -188,11 +183,7 @@ _NO_HANDLE = "Attempting to call a cached, bound method that requires a handle w
 
 
 class Wrapped:
-    """Replaces ``flux.wrapper.FunctionWrapper``: a Python function for each declared one.
-
-    Attributes:
-        base: the class of the bindings' wrappers
-    """
+    """Replaces ``flux.wrapper.FunctionWrapper``: a Python function for each declared one; `base` is the class of the wrappers."""
 
     base = ()
 
@@ -379,12 +370,7 @@ def _callback(value):
 
 
 class Library:
-    """``lib``: functions and constants of a C library, each made on first use.
-
-    Args:
-        ffi: the FFI whose errno they set
-        constants (dict): name -> int
-    """
+    """``lib``: functions and constants of a C library, each made on first use."""
 
     def __init__(self, make_ffi, constants):
         self.__dict__.update(constants)

@@ -100,12 +100,7 @@ class Future(kernel_future.Future):
     # -- waiting -------------------------------------------------------------------------------------------
 
     def wait_for(self, timeout):
-        """Wait until there is a result.
-
-        Raises:
-            TimeoutError: there was none after `timeout` seconds; negative: wait without end
-            OSError: there can never be one (EDEADLK)
-        """
+        """Wait until there is a result, `timeout` seconds at most (negative: without end); EDEADLK if there can be none."""
         if self.result is not None:
             return
         if timeout == 0.0:
@@ -244,12 +239,7 @@ pointer_to("flux_future_t *", Future)
 
 
 class RPCFuture(Future):
-    """The responses to a request; the kernel's task hands them over.
-
-    Attributes:
-        matchtag (int): of the request; 0 if it wants no response
-        streaming (bool): whether another response may come
-    """
+    """The responses to a request; the kernel's task hands them over. It has no `matchtag` (0) if it wants none."""
 
     _holds = None
     _in_vain = False
@@ -314,11 +304,7 @@ class RPCFuture(Future):
         super().end()
 
     def response(self):
-        """The response, a Message; waits for it.
-
-        Raises:
-            OSError: it is an error, or the request wanted none (EINVAL)
-        """
+        """The response, a Message; waits for it. OSError if it is an error, or the request wanted none (EINVAL)."""
         if self.result is None:
             self._wait(-1.0)
         msg, number, _ = self.result
@@ -329,11 +315,7 @@ class RPCFuture(Future):
         return msg
 
     def body(self):
-        """The response's payload, an object that is not to be changed; waits for it.
-
-        Raises:
-            OSError: it is an error, or there is none (EPROTO)
-        """
+        """The response's payload, an object that is not to be changed; OSError if it is an error, or there is none (EPROTO)."""
         msg = self.response()
         body = msg.body
         if not isinstance(body, dict):

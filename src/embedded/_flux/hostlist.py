@@ -8,11 +8,7 @@ from flux_engine.formats import hostlist as text_form
 
 
 class List:
-    """A ``struct hostlist``.
-
-    Attributes:
-        hosts (list of str): the names; `change` them
-    """
+    """A ``struct hostlist``: the names, `hosts`; `change` them."""
 
     __slots__ = ("__weakref__", "_places", "hosts")
 

@@ -15,11 +15,7 @@ BRACKETS, RANGE = 2, 4
 
 
 class Set:
-    """A ``struct idset``.
-
-    Attributes:
-        bounds (list): intervals, as `flux_engine.formats.idset` has them; a new list for each change
-    """
+    """A ``struct idset``: intervals, `bounds`, as `flux_engine.formats.idset` has them; a new list for each change."""
 
     __slots__ = ("__weakref__", "bounds")
 

@@ -135,6 +135,11 @@ def flux_job_cancel(h, id, reason):
     return flux_job_raise(h, id, "cancel", 0, reason)
 
 
+@function("flux_future_t *flux_job_kill (flux_t *h, flux_jobid_t id, int signum)")
+def flux_job_kill(h, id, signum):
+    return send(h, "job-manager.kill", {"id": id, "signum": signum})
+
+
 # -- events ------------------------------------------------------------------------------------------------
 
 
@@ -155,12 +160,7 @@ def flux_job_event_watch_cancel(f):
 
 
 class Result(Future):
-    """The result of a job: made from its events, and ready with the last of them.
-
-    Args:
-        h (Flux): the handle
-        id (int): the job
-    """
+    """The result of a job: made from its events, and ready with the last of them."""
 
     def __init__(self, h, id):
         super().__init__(_watch_events, lambda: NULL)

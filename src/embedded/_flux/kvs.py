@@ -62,11 +62,7 @@ def cancel(f, topic):
 
 
 class Transaction:
-    """A ``flux_kvs_txn_t``.
-
-    Attributes:
-        ops (list): operations, as kvs.commit takes them
-    """
+    """A ``flux_kvs_txn_t``: operations, as kvs.commit takes them."""
 
     def __init__(self):
         self.ops = []
@@ -126,5 +122,5 @@ def flux_kvs_commit(h, ns, flags, txn):
 
 @function("const char *flux_kvsitr_next (flux_kvsitr_t *itr)")
 def flux_kvsitr_next(itr):
-    # `flux.kvs` looks this one up when it is imported. Directories are listed with a request (kvs.dir).
+    # `flux.kvs` looks this one up when it is imported. There are no listings of directories.
     raise failure(errno.ENOSYS)

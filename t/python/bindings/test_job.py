@@ -156,6 +156,7 @@ def test_unknown_jobs(h):
         "unknown job id",
     )
     assert failure(lambda: flux.job.cancel(h, 1234)) == (errno.ENOENT, "unknown job id")
+    assert failure(lambda: flux.job.kill(h, 1234)) == (errno.ENOENT, "unknown job id")
     assert flux.job.get_job(h, 1234) is None
     assert failure(lambda: list(flux.job.event_watch(h, 1234)))[0] == errno.ENOENT
     with pytest.raises(ValueError):

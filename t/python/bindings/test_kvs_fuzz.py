@@ -2,13 +2,12 @@
 """The KVS under random requests, against a model. Payloads of any form: test_service_doors.py."""
 
 import copy
-import errno
 
 import bindings_instance
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from flux.constants import FLUX_RPC_STREAMING
+from flux_embedded.services.kvs.tree import entries
 
 keys = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(".".join)
 operations = st.one_of(
@@ -63,18 +62,15 @@ class Model:
 
 
 @settings(max_examples=150)
-@given(st.lists(st.lists(operations, max_size=4), max_size=12), keys, st.booleans())
-def test_against_a_model(commits, watched, append):
+@given(st.lists(st.lists(operations, max_size=4), max_size=12), keys)
+def test_against_a_model(commits, watched):
     instance = bindings_instance.make("kvs")
     try:
         h = instance.handle
         model = Model()
-        told = []
-        rpc = h.rpc(
-            "kvs.watch",
-            {"key": watched, "waitcreate": True, "append": append},
-            flags=FLUX_RPC_STREAMING,
-        )
+        tree = instance.ctx.kvs
+        told = [None]
+        tree.watch(watched, lambda: told.append(dict(model.flat()).get(watched)))
         seq = 0
         for ops in commits:
             expected = model.commit(ops)
@@ -85,22 +81,9 @@ def test_against_a_model(commits, watched, append):
             except IsADirectoryError:
                 seq -= 1
                 assert not expected
-            entries = h.rpc("kvs.dir", {}).get()["entries"]
+            found = list(entries(tree.root, ""))
             there = [[name, "dir" if text is None else "val", text] for name, text in model.flat()]
-            assert sorted(entries) == sorted(there)
-            instance.kernel.run_until_idle()
-            while rpc is not None and rpc.is_ready():
-                try:
-                    told.append(rpc.get()["value"])
-                    rpc.reset()
-                except OSError as exc:
-                    # It ends when the key is gone or a directory.
-                    assert exc.errno in (errno.ENOENT, errno.EISDIR)
-                    rpc = None
-            value = dict(model.flat()).get(watched)
-            if rpc is not None and value is not None:
-                assert told and (value.endswith(told[-1]) if append else told[-1] == value)
-            if rpc is None:
-                break
+            assert sorted(found) == sorted(there)
+            assert told[-1] == dict(model.flat()).get(watched)
     finally:
         instance.stop()

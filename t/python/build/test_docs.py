@@ -18,7 +18,7 @@ def test_the_man_page_lists_the_commands_there_are(srcdir):
 
 def test_the_man_page_has_every_option_of_flux_start(srcdir):
     page = (srcdir / "doc" / "man" / "flux-embedded.rst").read_text()
-    options = set(re.findall(r"--[a-z-]+", start.USAGE)) - {"--help"}
+    options = set(re.findall(r"--[a-z-]+", start.make_parser().format_help())) - {"--help"}
     assert options
     assert not {option for option in options if "**" + option not in page}
 

@@ -155,7 +155,8 @@ class JobsInstance(Instance):
         self.rpc("job-manager.raise", {"id": id, "type": "cancel", "severity": 0, **kwargs})
 
     def eventlog(self, id, path="eventlog"):
-        """The events of a job."""
+        """The events of a job, all of which are committed."""
+        self.run()
         return eventlog.parse(
             self.rpc("job-info.lookup", {"id": id, "keys": [path], "flags": 0})[path]
         )

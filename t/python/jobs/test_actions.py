@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Requests on jobs: exceptions, waiting, memo, annotations, purge; queues (protocols.md 13, 14; cli.md)."""
+"""Requests on jobs: exceptions, waiting, memo, purge; queues (protocols.md 13, 14; cli.md)."""
 
 import errno
 
@@ -158,7 +158,7 @@ def test_drain_and_idle(inst):
     assert drain.get() is None
 
 
-# -- memo, annotations, purge --------------------------------------------------------------------------------
+# -- memo, purge --------------------------------------------------------------------------------------------------
 
 
 def test_memo(inst):
@@ -167,13 +167,10 @@ def test_memo(inst):
     inst.rpc("job-manager.memo", {"id": id, "memo": {"a": None, "c": 3}})
     assert inst.jm.jobs.active[id].memo == {"b": 2, "c": 3}
     assert inst.eventlog(id)[-1]["context"] == {"a": None, "c": 3}
-    assert annotations(inst, id) == {"user": {"b": 2, "c": 3}}
+    job = inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]
+    assert job["annotations"] == {"user": {"b": 2, "c": 3}}
     assert error(inst, "memo", {"id": id})[0] == errno.EPROTO
     assert error(inst, "memo", {"id": 1 << 40, "memo": {}}) == (errno.ENOENT, "unknown job id")
-
-
-def annotations(inst, id):
-    return inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]["annotations"]
 
 
 def test_purge(inst):
@@ -272,14 +269,6 @@ def test_disabled_queue(queues):
     assert queues.submit(queue="b")
 
 
-def test_queue_state_survives_a_configuration_change(queues):
-    switch(queues, True, "b")
-    queues.rpc("config.load", {**CONFIG, "queues": {**CONFIG["queues"], "c": {}}})
-    assert status(queues, "b")["start"] and not status(queues, "c")["start"]
-    queues.rpc("config.load", {})
-    assert status(queues) == {"enable": True, "start": True}
-
-
 @pytest.mark.parametrize(
     "queues",
     [
@@ -319,13 +308,6 @@ def test_bad_virtual_queue(inst, entry, text):
     assert caught.value.errno == errno.EINVAL
     assert caught.value.strerror.endswith(f"configuration: queues.v{text}")
     assert inst.rpc("job-manager.queue-list") == {"queues": ["good"]}
-
-
-def test_a_virtual_queue_may_be_the_default(inst):
-    config = {"queues": {"a": {}, "v": {"parent": "a"}}}
-    policy = {"jobspec": {"defaults": {"system": {"queue": "v"}}}}
-    inst.rpc("config.load", {**config, "policy": policy})
-    assert inst.jm.jobs.find(inst.submit()).queue_name == "v"
 
 
 # -- virtual queues (RFC 33) ----------------------------------------------------------------------------------------
@@ -416,13 +398,6 @@ def test_a_job_moved_to_a_virtual_queue_gets_the_constraint_of_the_parent(virtua
     virtual.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.queue": "a"}})
     system = virtual.jm.jobs.find(id).jobspec["attributes"]["system"]
     assert (system["queue"], system["constraints"]) == ("a", {"properties": ["x"]})
-
-
-def test_equal_priorities_go_by_the_time_of_submission_whatever_the_queue(virtual):
-    switch(virtual, False, all=True)
-    ids = [virtual.submit(queue=queue) for queue in "vawav"]
-    switch(virtual, True, all=True)
-    assert allocs(virtual) == ids
 
 
 def test_default_queue_must_exist(inst):
@@ -582,35 +557,12 @@ def test_bad_begin_time(inst, value):
         depends(inst, "begin-time", value)
 
 
-def test_begin_time_in_the_past(inst):
-    id = depends(inst, "begin-time", inst.kernel.time - 5)
-    inst.advance(0)
-    assert inst.state(id) == SCHED
-
-
 def test_begin_time_of_a_cancelled_job(inst):
     id = depends(inst, "begin-time", inst.kernel.time + 5)
     inst.cancel(id)
     assert inst.state(id) == INACTIVE
     inst.advance(10)
     assert inst.events(id)[-1] == "clean"
-
-
-def test_singleton(inst):
-    inst.load_sched(auto=lambda body: make_R())
-    one = inst.submit(run_duration=5, job={"name": "x"})
-    other = inst.submit(run_duration=5, job={"name": "y"})
-    two, three = (
-        inst.submit(
-            run_duration=5, job={"name": "x"}, dependencies=[{"scheme": "singleton", "value": ""}]
-        )
-        for _ in range(2)
-    )
-    assert [inst.state(id) for id in (one, other, two, three)] == [RUN, RUN, 2, 2]
-    inst.advance(5)
-    assert [inst.state(id) for id in (one, two, three)] == [INACTIVE, RUN, 2]
-    inst.cancel(two)
-    assert inst.state(three) == RUN
 
 
 def test_same_dependency_twice(inst):
@@ -625,12 +577,10 @@ def test_same_dependency_twice(inst):
 # -- updates ------------------------------------------------------------------------------------------
 
 
-def test_nothing_to_update_and_nothing_to_note(inst):
+def test_updates_of_nothing_and_of_what_cannot_be_updated(inst):
     id = inst.submit()
     assert inst.rpc("job-manager.update", {"id": id, "updates": {}}) is None
-    assert inst.rpc("job-manager.memo", {"id": id, "memo": {}}) is None
-    inst.run()
-    assert inst.events(id)[-1] == "memo" and inst.state(id) == SCHED
+    assert inst.events(id)[-1] == "priority"
     for updates, text in (
         ([], "failed to pack jobspec-update event"),
         ({"foo": 1}, "one or more jobspec updates are invalid"),

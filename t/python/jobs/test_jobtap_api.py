@@ -543,7 +543,7 @@ def test_current_job_outside_of_a_callback(inst, p):
 # -- loading and removing --------------------------------------------------------------------------------------------------
 
 BUILTINS = [
-    ".priority-default", ".limit-job-size", ".limit-duration", ".dependency-after", ".dependency-singleton",
+    ".priority-default", ".limit-job-size", ".limit-duration", ".dependency-after",
     ".begin-time", ".validate-duration", ".update-duration", ".update-queue",
 ]  # fmt: skip
 
@@ -580,24 +580,6 @@ def test_load_list_remove(inst, write):
         inst.rpc("job-manager.jobtap", {"remove": "a.py"})
     inst.rpc("job-manager.jobtap", {"load": write("c.py", MINIMAL), "remove": "all"})
     assert plugins(inst) == [*BUILTINS, "c.py"]
-
-
-def test_globs_do_not_match_builtins(inst, write):
-    inst.rpc("job-manager.jobtap", {"load": write("a.py", MINIMAL)})
-    inst.rpc("job-manager.jobtap", {"remove": "*"})
-    assert plugins(inst) == BUILTINS
-    inst.rpc("job-manager.jobtap", {"remove": ".limit-*"})
-    assert ".limit-duration" not in plugins(inst) and ".update-queue" in plugins(inst)
-
-
-def test_builtins_can_be_removed_and_loaded_again(inst):
-    inst.rpc("job-manager.jobtap", {"remove": ".priority-default"})
-    id = inst.submit()
-    assert inst.state(id) == PRIORITY
-    inst.rpc("job-manager.jobtap", {"load": ".priority-default"})
-    assert plugins(inst)[-1] == ".priority-default" and inst.state(inst.submit()) == SCHED
-    with pytest.raises(OSError, match=".update-queue already loaded"):
-        inst.rpc("job-manager.jobtap", {"load": ".update-queue"})
 
 
 @pytest.mark.parametrize(

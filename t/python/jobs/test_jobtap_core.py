@@ -63,12 +63,6 @@ def test_2_a_plugin_loaded_late_learns_of_jobs_in_depend(inst, add):
     assert inst.state(id) == SCHED
 
 
-def test_3_loading_reprioritizes(inst, add):
-    id = inst.submit()
-    add(lambda p: p.add_handler("job.priority.get", lambda p, topic, args: {"priority": 77}))
-    assert inst.jm.jobs.active[id].priority == 77
-
-
 def test_4_updates_are_collected(inst, p):
     seen = []
 
@@ -94,24 +88,6 @@ def test_4_updates_are_collected(inst, p):
         "job.state.depend",
     ]
     assert all(update["attributes.system.y"] == 1 for update in updates)
-
-
-def test_4_the_next_plugin_sees_the_update_of_a_new_job(inst, add):
-    seen = []
-    add(
-        lambda p: p.add_handler(
-            "job.validate", lambda p, t, a: p.jobspec_update({"attributes.system.x": 1})
-        )
-    )
-    add(
-        lambda p: p.add_handler(
-            "job.validate",
-            lambda p, t, a: seen.append(a["jobspec"]["attributes"]["system"].get("x")),
-        ),
-        "two.py",
-    )
-    inst.submit()
-    assert seen == [1]
 
 
 def test_4_a_callback_that_fails_updates_nothing(inst, p):
@@ -204,19 +180,6 @@ def test_9_job_update_has_updates(inst, p):
     assert seen[0]["jobspec"]["attributes"]["system"]["x"] == 1
 
 
-def test_9_job_update_key_has_both_forms(inst, p):
-    seen = []
-    p.add_handler(
-        "job.update.attributes.system.x",
-        lambda p, topic, args: seen.append(
-            (args["key"], args["value"], args["updates"], args["cred"]["rolemask"] & 1)
-        ),
-    )
-    id = inst.submit()
-    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.x": 1}})
-    assert seen == [("attributes.system.x", 1, {"attributes.system.x": 1}, 1)]
-
-
 def test_10_R_needs_the_flag(inst, p):
     p.add_handler("job.state.sched", lambda p, topic, args: {"R": make_R()})
     inst.load_sched()
@@ -224,11 +187,6 @@ def test_10_R_needs_the_flag(inst, p):
     inst.run()
     assert inst.state(id) == SCHED and len(inst.sched.of("alloc")) == 1
     assert any("R without the flag alloc-bypass" in text for text in inst.logged())
-
-
-def test_11_no_order_can_be_asked_for(p):
-    p.set_load_sort_order("none")
-    p.set_load_sort_order(None)
 
 
 def test_12_a_priority_may_be_in_any_answer(inst, p):
@@ -256,7 +214,7 @@ def test_13_nothing_is_left_of_a_removed_plugin(inst, p):
     p.job_subscribe(id)
     p.service_register("hello", lambda p, msg: p.handle.respond(msg, {}))
     p.handle.timer_watcher_create(1.0, lambda *args: fired.append("timer"), repeat=1.0).start()
-    future = p.handle.rpc("kvs.dir", {"key": "."})
+    future = p.handle.rpc("config.get")
     future.then(lambda f: fired.append("future"))
     handle = p.handle
     inst.rpc("job-manager.jobtap", {"remove": "mine.py"})
@@ -267,7 +225,7 @@ def test_13_nothing_is_left_of_a_removed_plugin(inst, p):
         lambda: p.add_handler("job.new", print),
         lambda: p.reprioritize_all(),
         lambda: p.service_register("again", print),
-        lambda: handle.rpc("kvs.dir", {"key": "."}),
+        lambda: handle.rpc("config.get"),
         lambda: handle.timer_watcher_create(0, print),
         lambda: future.get(),
     ):
@@ -319,26 +277,18 @@ def test_15_whatever_is_raised_ends_that_callback_only(inst, add, exc):
     others = []
     add(lambda p: p.add_handler("job.state.*", lambda p, t, a: others.append(t)), "other.py")
     p.handle.timer_watcher_create(1.0, boom).start()
-    p.handle.rpc("kvs.dir", {"key": "."}).then(boom)
+    p.handle.rpc("config.get").then(boom)
     inst.load_sched(auto=lambda body: make_R())
     id = inst.submit(run_duration=1)
     inst.advance(2)
     assert inst.state(id) == INACTIVE and len(others) == 6
     text = "\n".join(inst.logged())
-    for where in ("job.state.run", "timer", "response to kvs.dir"):
+    for where in ("job.state.run", "timer", "response to config.get"):
         assert f"mine.py: {where}: {type(exc).__name__}" in text
     assert re.search(r"job.state.run: .*\(test_jobtap_core.py:\d+ in boom\)", text)
     p.add_handler("job.validate", boom)
     with pytest.raises(OSError, match=f"mine.py: job.validate: .*{exc or type(exc).__name__}"):
         inst.submit()
-
-
-def test_17_the_service_name_ends_at_the_first_dot(inst, add):
-    def init(p):
-        p.service_register("hello", lambda p, msg: p.handle.respond(msg, {"x": 1}))
-
-    add(init, "my.cool-plugin.py")
-    assert inst.rpc("job-manager.my.hello") == {"x": 1}
 
 
 @pytest.mark.parametrize(
@@ -389,7 +339,7 @@ def test_18_waiting_for_the_job_manager_is_refused(inst, p):
                 with pytest.raises(OSError) as caught:
                     wait(handle)
                 errors.append(caught.value.errno)
-        p.handle.rpc("kvs.dir", {"key": "."}).get()
+        p.handle.rpc("config.get").get()
 
     p.add_handler("job.validate", check)
     inst.submit()
@@ -430,7 +380,7 @@ def test_other_threads_are_refused(inst, p):
 
     calls = [
         lambda: p.reprioritize_all(),
-        lambda: p.handle.rpc("kvs.dir", {"key": "."}),
+        lambda: p.handle.rpc("config.get"),
         lambda: p.handle.timer_watcher_create(1.0, print),
         lambda: p.handle.log(6, "x"),
     ]

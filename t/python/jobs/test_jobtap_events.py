@@ -4,7 +4,6 @@
 import sys
 
 from flux.jobtap import CURRENT_JOB
-from flux.scheduler.testing import make_R
 
 DEPEND, PRIORITY, SCHED, RUN, INACTIVE = 2, 4, 8, 16, 64
 
@@ -140,6 +139,9 @@ def test_failure_runs_down_a_chain_of_dependencies(inst):
     assert inst.events(chain[-1])[-2:] == ["exception", "clean"]
 
 
+# -- order on the outside -------------------------------------------------------------------------------
+
+
 def test_hold_releases_in_order(inst):
     """While a job's events are held they are queued; on release all are processed before control returns."""
     id = inst.submit()
@@ -152,29 +154,3 @@ def test_hold_releases_in_order(inst):
     assert job.was_posted("debug.a") and job.was_posted("debug.b")
     inst.run()
     assert inst.events(id)[-2:] == ["debug.a", "debug.b"]
-
-
-# -- order on the outside -------------------------------------------------------------------------------
-
-
-def test_events_are_committed_before_what_they_announce(inst):
-    """No message about an event leaves before the commit that holds the event has succeeded."""
-    inst.load_sched()
-    id = inst.submit(urgency=0)
-    inst.rpc("kvs.fault", {"fail_commits": 1})
-    answer = inst.handle.rpc("job-manager.urgency", {"id": id, "urgency": 16})
-    inst.run()
-    assert inst.sched.seen == [] and not answer.is_ready()
-    inst.advance(1)
-    assert inst.sched.methods_seen() == ["alloc"] and answer.get() == {"old_urgency": 0}
-
-
-def test_commit_failure_is_tried_again(inst):
-    inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(run_duration=5)
-    inst.rpc("kvs.fault", {"fail_commits": 3, "match": "eventlog"})
-    inst.advance(5)
-    inst.advance(10)
-    names = inst.events(id)
-    assert names[-4:] == ["finish", "release", "free", "clean"] and len(names) == len(set(names))
-    assert len(inst.sched.of("free")) == 1

@@ -76,6 +76,11 @@ class Resources:
         text = self.call("kvs.lookup", key="resource.eventlog")["value"]
         return [(event["name"], event.get("context", {})) for event in eventlog.parse(text)]
 
+    def store_R(self, R):
+        import json
+
+        self.call("kvs.commit", ops=[["put", "resource.R", json.dumps(R)]])
+
     def stored_R(self):
         import json
 

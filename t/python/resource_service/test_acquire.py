@@ -151,14 +151,6 @@ def test_expiration(four):
         assert four.fails("expiration-update", expiration=value)[0] == errno.EPROTO
 
 
-def test_mute(four):
-    holder = four.acquire()
-    holder.sent()
-    four.call("acquire-mute")
-    four.call("drain", targets="0")
-    assert holder.sent() == []
-
-
 @pytest.mark.parametrize(
     "exclude, left, hosts", [("3", "0-2", "n[0-2]"), ("n[0,2]", "1,3", "n[1,3]")]
 )

@@ -137,7 +137,7 @@ def test_reload_of_nonsense(four, R, text):
 def test_hosts_are_verified(make, capfd):
     """Broker ranks on other hosts than the inventory's are drained; ranks without a broker are not."""
     there = make(2, services=("kvs",))
-    there.instance.startup.put_resources(vm_R("0-3", hosts="fake[0-3]"))
+    there.store_R(vm_R("0-3", hosts="fake[0-3]"))
     there.instance.load_module("resource")
     reason = "rank 1 got hostname 'vm', expected 'fake1'"
     assert {ranks: info["reason"] for ranks, info in there.call("status")["drain"].items()} == {
@@ -154,7 +154,7 @@ def test_verification_can_be_left_out(make, how):
         services=("kvs",),
         conf={"resource": {"noverify": True}} if how == "configuration" else {},
     )
-    there.instance.startup.put_resources(vm_R("0-1", hosts="fake[0-1]"))
+    there.store_R(vm_R("0-1", hosts="fake[0-1]"))
     there.instance.load_module("resource", *(["noverify"] if how == "argument" else []))
     assert there.call("status")["drain"] == {}
 
@@ -189,14 +189,6 @@ def test_bad_module_argument_and_configuration(make, capfd):
         with pytest.raises(OSError):
             there.instance.load_module("resource")
         assert text in capfd.readouterr().err
-
-
-def test_a_failing_kvs_is_reported_and_survived(four, capfd):
-    four.call("kvs.fault", fail_commits=1)
-    four.call("drain", targets="1")
-    four.instance.kernel.run_until_idle()
-    assert "resource.err[0]: resource.eventlog: " in capfd.readouterr().err
-    assert list(four.call("status")["drain"]) == ["1"]
 
 
 def test_without_a_kvs(make):

@@ -38,7 +38,6 @@ DECLARED = {
     "parent-uri": (None, 0),
     "rank": ("0", 0),
     "rundir": (None, START),
-    "rundir-cleanup": ("1", START),
     "security.owner": (None, 0),
     "size": ("1", 0),
     "version": (None, 0),
@@ -46,10 +45,7 @@ DECLARED = {
 
 
 class AttrTable:
-    """The attributes of one instance.
-
-    ``watch(name, callback)`` calls ``callback(value)`` after each change of `name`.
-    """
+    """The attributes of one instance."""
 
     def __init__(self):
         self._values = {n: d for n, (d, _) in DECLARED.items() if d is not None}
@@ -83,10 +79,7 @@ class AttrTable:
             callback(str(value))
 
     def set_at_start(self, name, value):
-        """Set `name` from the command line.
-
-        Raises ValueError if it is unknown or belongs to the instance.
-        """
+        """Set `name` from the command line; ValueError if it is unknown or belongs to the instance."""
         if name not in DECLARED:
             raise ValueError(f"{name}: unknown attribute")
         if not DECLARED[name][1] & START:

@@ -9,6 +9,7 @@ import threading
 from flux_embedded.about import HOST_VERSION
 from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.logring import LogRing
+from flux_embedded.services.kvs.tree import Tree
 from flux_engine.formats import hostlist
 from flux_engine.kernel.message import OWNER
 
@@ -28,6 +29,8 @@ class BrokerContext:
             configuration is reloaded, never changed in place
         ring (LogRing): the log
         acquired (AcquireStream): the scheduler's view of the resources; None without a resource service
+        kvs (Tree): the key-value store; only service ``kvs`` lets others at it
+        jobs (Jobs): those of the job manager; None without one
         job_R (dict): resources of the job in which the instance runs, or None
         fatal: None, or ``fatal(text)``: called when a module failed and the instance may not go on
     """
@@ -42,6 +45,8 @@ class BrokerContext:
         self.ring = LogRing(self.attrs, self.time)
         self.fatal = None
         self.acquired = None
+        self.jobs = None
+        self.kvs = Tree()
         self.job_R = None
         define = self.attrs.define
         define("size", kernel.size)

@@ -10,6 +10,7 @@
 ``flux start`` uses the same class and adds the rest (see `session`).
 """
 
+import json
 import os
 
 from greenlet import getcurrent
@@ -23,7 +24,7 @@ from flux_embedded.broker.infra import (
     NameService,
 )
 from flux_embedded.broker.modules import ModuleManager, end_greenlet
-from flux_embedded.broker.rc import Startup
+from flux_embedded.broker.rc import load
 from flux_embedded.broker.registry import PERMANENT
 from flux_engine import paths
 from flux_engine.formats import idset
@@ -80,19 +81,14 @@ class Instance:
         ]
         self.infra.append(self.modules)
         self.handle = None
-        self.startup = None
 
     def start(self):
-        """Start it, in the calling greenlet: load the services, bring all ranks online.
-
-        Raises:
-            StartError: a module did not load
-        """
+        """Start it, in the calling greenlet: load the services, bring all ranks online; OSError if that fails."""
         self.start_broker()
         for name in self.services:
             if name == "resource" and self.R is not None:
-                self.startup.put_resources(self.R)
-            self.startup.load(name, *(["noverify"] if name == "resource" else []))
+                self.ctx.kvs.commit([["put", "resource.R", json.dumps(self.R)]])
+            load(self.handle, self.ctx, name, *(["noverify"] if name == "resource" else []))
         self.bring_up()
 
     def start_broker(self):
@@ -103,7 +99,6 @@ class Instance:
         self.handle = Flux(Task(self.kernel, "client"))
         for name in PERMANENT:
             self.load_module(name)
-        self.startup = Startup(self.handle, self.ctx)
 
     def bring_up(self, handle=None):
         """Bring the ranks online: rank 0, whose services are up now, and a moment later the others."""

@@ -24,10 +24,7 @@ def format_entry(entry):
 
 
 class LogRing:
-    """Log of one instance.
-
-    `attrs` is its AttrTable, `clock` a callable that gives seconds since the epoch.
-    """
+    """Log of one instance; `attrs` is its AttrTable, `clock` a callable that gives seconds since the epoch."""
 
     def __init__(self, attrs, clock):
         self._clock = clock
@@ -45,10 +42,7 @@ class LogRing:
         self._stderr_level = int(value)
 
     def open_file(self, path):
-        """Write entries to the file `path` from now on; an empty path closes the log file.
-
-        Raises OSError.
-        """
+        """Write entries to the file `path` from now on; an empty path closes the log file."""
         self.close()
         if path:
             self._file = open(path, "a", encoding="utf-8", errors="replace", buffering=1)

@@ -18,7 +18,7 @@ import errno
 
 from flux_engine.formats import idset
 from flux_engine.formats.levels import LOG_ERR
-from flux_engine.kernel.service import Service, request
+from flux_engine.kernel.service import Service, refusing, request
 
 
 class OverlayService(Service):
@@ -49,23 +49,18 @@ class OverlayService(Service):
         if msg.is_guest:
             raise OSError(errno.EPERM, "Request requires owner credentials")
         rank = msg.body.get("rank")
-        if not isinstance(rank, int) or not 0 <= rank < self.kernel.size:
-            raise OSError(errno.EINVAL, f"rank {rank!r}: expected a rank below {self.kernel.size}")
-        if rank == 0:
-            raise OSError(errno.EINVAL, "rank 0 cannot be disconnected: it is the instance")
-        if not idset.intersect([rank, rank + 1], self.online):
-            raise OSError(errno.EINVAL, f"rank {rank} is not online")
+        # Rank 0 is the instance.
+        if type(rank) is not int or rank < 1 or not idset.intersect([rank, rank + 1], self.online):
+            raise OSError(errno.EINVAL, f"rank {rank!r}: expected a rank above 0 that is online")
         self.online = idset.difference(self.online, [rank, rank + 1])
         self.ctx.log(LOG_ERR, f"{self.ctx.hosts[rank]} (rank {rank}) disconnected", "overlay")
         self._tell({"offline": str(rank)})
         self.respond(msg)
 
-    @request("join")
+    @request("join", form={"ranks": str})
     def join(self, msg):
-        try:
-            ranks = idset.decode((msg.body or {}).get("ranks", ""))
-        except (ValueError, TypeError, AttributeError) as exc:
-            raise OSError(errno.EINVAL, str(exc)) from None
+        with refusing():
+            ranks = idset.decode(msg.body["ranks"])
         if ranks and ranks[-1] > self.kernel.size:
             raise OSError(errno.EINVAL, f"ranks: expected ranks below {self.kernel.size}")
         new = idset.difference(ranks, self.online)

@@ -52,12 +52,7 @@ def end_greenlet(task):
 
 
 class ModuleManager(Service):
-    """Loads and unloads modules.
-
-    Attributes:
-        table (dict): name -> module, in order of loading
-        dirs (list of str): the search path
-    """
+    """Loads modules along the search path `dirs`, and unloads them; `table` has them by name, in order of loading."""
 
     name = "module"
 
@@ -144,22 +139,24 @@ class ModuleManager(Service):
 
     def _exited(self, module, exc):
         """The module's entry point returned, or raised `exc`."""
+        is_new = module.status == INIT
+        self._close(module)
+        self.ctx.log(LOG_DEBUG, f"module {module.name} exited")
+        if exc is None and is_new:
+            text = "mod_main() has returned, and no reactor has run: does it call run()?"
+            self.ctx.log(LOG_WARNING, f"{module.name}: {text}")
+        self._end(module, *(() if exc is None else failure_of(exc, module.path)))
+
+    def _end(self, module, errnum=0, text=None):
+        """Forget a module that has ended, by a failure if there is an errnum, and answer the requests about it."""
         was_running = module.status != INIT
         module.status = EXITED
-        self._close(module)
         self.table.pop(module.name, None)
-        self.ctx.log(LOG_DEBUG, f"module {module.name} exited")
-        if exc is None:
-            if not was_running:
-                text = "mod_main() has returned, and no reactor has run: does it call run()?"
-                self.ctx.log(LOG_WARNING, f"{module.name}: {text}")
-            self._answer_load(module)
-        else:
-            errnum, text = failure_of(exc, module.path)
+        if errnum:
             self.ctx.log(LOG_ERR, f"{module.name}: {text}")
-            self._answer_load(module, errnum, text)
-            if was_running:
-                self.runtime_failure(module.name)
+        self._answer_load(module, errnum, text)
+        if errnum and was_running:
+            self.runtime_failure(module.name)
         for msg in module.remove_requests:
             self.respond(msg)
 
@@ -182,21 +179,11 @@ class ModuleManager(Service):
     def kill(self, name, signame="Killed"):
         """End a module as a signal to its process would; KeyError if it is not loaded."""
         module = self.table[name]
-        was_running = module.status != INIT
-        module.status = EXITED
         module.task.on_exit = None
         self._close(module)
-        del self.table[name]
         end_greenlet(module.task)
-        text = (
-            f"loader ({LOADER}) killed by {signame}" if module.service is None else "does not end"
-        )
-        self.ctx.log(LOG_ERR, f"{name}: {text}")
-        self._answer_load(module, errno.EIO, text)
-        if was_running:
-            self.runtime_failure(name)
-        for msg in module.remove_requests:
-            self.respond(msg)
+        killed = f"loader ({LOADER}) killed by {signame}"
+        self._end(module, errno.EIO, killed if module.service is None else "does not end")
 
     # -- unloading -----------------------------------------------------------------------------
 
@@ -235,11 +222,7 @@ class ModuleManager(Service):
         }
 
     def removal_order(self):
-        """Return the names of all modules in an order in which they can be removed.
-
-        Python modules first, since they use the services of the others; within each kind, the latest
-        first.
-        """
+        """The names of all modules, Python modules first, since they use the others; within each kind, the latest first."""
         builtin = [
             module.name for module in reversed(self.table.values()) if module.service is not None
         ]

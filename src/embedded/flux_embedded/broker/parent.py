@@ -11,19 +11,9 @@ _CURRENT = 3
 
 
 class Parent:
-    """A connection to the enclosing instance.
+    """A connection to the enclosing instance at `uri`, for the job (its id as text) that this process belongs to.
 
-    Args:
-        uri (str): its URI
-        job (str): id of the job in it that this process belongs to
-
-    Attributes:
-        id (int): the job's id
-        uri (str), job (str): as given
-
-    Raises:
-        OSError: it does not answer
-        ValueError: `job` is not a job id
+    Its maker gets OSError if it does not answer, ValueError for a wrong id.
     """
 
     def __init__(self, uri, job):
@@ -34,12 +24,7 @@ class Parent:
 
     @classmethod
     def of_environment(cls, environ):
-        """Return the Parent by the environment of a job, or None outside of a job.
-
-        Raises:
-            OSError: the parent does not answer
-            ValueError: FLUX_JOB_ID is not a job id
-        """
+        """The Parent by the environment of a job, or None outside of one; OSError if it does not answer, ValueError for a wrong id."""
         uri, job = environ.get("FLUX_URI", ""), environ.get("FLUX_JOB_ID")
         if not job or not uri.startswith("local://"):
             return None

@@ -132,10 +132,7 @@ def kill_descendants(spare=()):
 
 
 def own_children():
-    """Return the pids of this process's children, as a set.
-
-    A shell that ran ``exec flux start`` may have left some: they are not the instance's.
-    """
+    """The pids of this process's children: a shell that ran ``exec flux start`` may have left some."""
     return set(_children().get(os.getpid(), ()))
 
 

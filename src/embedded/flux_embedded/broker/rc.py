@@ -5,10 +5,7 @@ What ``flux modprobe rc1`` and ``rc3`` are in a real instance, in the instance's
 """
 
 import errno
-import json
 
-from flux_embedded.services.resource.fake import fake_resources
-from flux_engine.formats import eventlog
 from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.levels import LOG_ERR
 
@@ -19,53 +16,20 @@ JOBS = ("job-manager", "job-ingest", "job-info", "job-list", "job-exec", "cron")
 UNLOAD_TIMEOUT = 10.0
 
 
-class StartError(Exception):
-    """A step failed; the text goes to the log."""
+def load(h, ctx, name, *args):
+    """Load a module with its arguments and the configured ones; OSError if that fails."""
+    args = [*args, *lookup_path(ctx.config, f"modules.{name}.args", [])]
+    try:
+        h.rpc("module.load", {"path": name, "args": args}).get()
+    except OSError as exc:
+        raise OSError(exc.errno, f"load {name}: {exc.strerror}") from None
 
 
-class Startup:
-    """Loads modules; its caller is a task of the kernel and may block.
-
-    Args:
-        h (Flux): handle of that task
-        ctx (BrokerContext): the broker
-    """
-
-    def __init__(self, h, ctx):
-        self.h = h
-        self.ctx = ctx
-
-    def load(self, name, *args):
-        """Load a module with its arguments and the configured ones; StartError if that fails."""
-        args = [*args, *lookup_path(self.ctx.config, f"modules.{name}.args", [])]
-        try:
-            self.h.rpc("module.load", {"path": name, "args": list(args)}).get()
-        except OSError as exc:
-            raise StartError(f"load {name}: {exc.strerror}") from None
-
-    def put(self, key, text):
-        """Write a key to the KVS."""
-        self.h.rpc("kvs.commit", {"ops": [["put", key, text]]}).get()
-
-    def put_resources(self, R):
-        """Write R to the KVS, where the resource service reads it."""
-        self.put("resource.R", json.dumps(R, separators=(",", ":")))
-
-    def run(self):
-        """Load the services, on the configured resources or this host's, and the scheduler."""
-        for name in KVS:
-            self.load(name)
-        context = {"version": 1, "core_version": self.ctx.attrs.get("version")}
-        self.put("admin.eventlog", eventlog.encode(self.ctx.time(), "start", context))
-        try:
-            R = fake_resources(self.ctx.config)
-        except ValueError as exc:
-            raise StartError(str(exc)) from None
-        if R is not None:
-            self.put_resources(R)
-        scheduler = lookup_path(self.ctx.config, "modules.alternatives.sched", "sched-simple")
-        for name in ("resource", *JOBS, scheduler):
-            self.load(name)
+def load_all(h, ctx):
+    """Load the services, and the scheduler."""
+    scheduler = lookup_path(ctx.config, "modules.alternatives.sched", "sched-simple")
+    for name in (*KVS, "resource", *JOBS, scheduler):
+        load(h, ctx, name)
 
 
 def unload(h, ctx, names):
@@ -83,7 +47,6 @@ def wind_down(h):
     """Stop scheduling, end the running jobs and wait until nothing runs; services may be missing."""
     for topic, payload in (
         ("job-manager.queue-start", {"start": False, "all": True}),
-        ("resource.acquire-mute", {}),
         (
             "job-manager.raiseall",
             {

@@ -18,13 +18,7 @@ MAX_BACKLOG = 1 << 28
 
 
 class Client(Endpoint):
-    """A program connected to the socket.
-
-    Args:
-        kernel (Kernel): the kernel
-        sock (socket): its connection
-        server (SocketServer): the server that accepted it
-    """
+    """A program connected to the socket of a SocketServer."""
 
     def __init__(self, kernel, sock, server):
         super().__init__(kernel, f"client-{sock.fileno()}")
@@ -163,18 +157,7 @@ class Client(Endpoint):
 
 
 class SocketServer:
-    """Listens on a UNIX socket for programs of the instance owner.
-
-    Args:
-        ctx (BrokerContext): the broker
-        path (str): of the socket; a UNIX socket's path has about 100 bytes at most
-
-    Attributes:
-        clients (set of Client): the connected clients
-
-    Raises:
-        OSError: the socket cannot be made
-    """
+    """Listens on a UNIX socket at `path`, of about 100 bytes at most, for programs of the instance owner; `clients` are connected."""
 
     def __init__(self, ctx, path):
         self.ctx = ctx

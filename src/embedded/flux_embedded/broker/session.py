@@ -50,15 +50,7 @@ CLEANUP_TIMEOUT = 30.0
 
 
 class Session:
-    """An instance that runs a command, from start to end.
-
-    Args:
-        options (StartOptions): its options (see `start`)
-
-    Attributes:
-        instance (Instance): the instance
-        exit_code (int): the exit code of ``flux start``
-    """
+    """An instance that runs a command, from start to end, by the options of `start.parse`."""
 
     def __init__(self, options):
         self.options = options
@@ -74,6 +66,7 @@ class Session:
         self.h = Flux(self.conductor)
         self.server = None
         self.rundir = None
+        self.keeps_rundir = bool(options.attrs.get("rundir"))  # the user's own
         self.strangers = own_children()
         self.command = None  # the Command that runs now
         self.noted = None  # the first fatal signal: number, and real time
@@ -82,11 +75,7 @@ class Session:
         self._report_at = LONGEST_TURN
 
     def run(self):
-        """Run it to its end; returns the exit code.
-
-        Raises:
-            OSError: no run directory or socket could be made
-        """
+        """Run it to its end, and return the exit code; OSError if no run directory or socket could be made."""
         adopt_orphans()
         undo = [self.kernel.add_signal(number, self._signalled) for number in FATAL_SIGNALS]
         for number in FATAL_SIGNALS:
@@ -133,8 +122,7 @@ class Session:
         attrs.define("local-uri", "local://" + os.path.join(self.rundir, "local-0"))
 
     def _remove_rundir(self):
-        given = self.options.rundir_given
-        if self.rundir is None or given or not self.ctx.attrs.is_true("rundir-cleanup"):
+        if self.rundir is None or self.keeps_rundir:
             return
         for _ in range(20):
             shutil.rmtree(self.rundir, ignore_errors=True)
@@ -211,8 +199,7 @@ class Session:
         self.done = True
 
     def _conduct(self):
-        startup = rc.Startup(self.h, self.ctx)
-        started = self._rc1(startup)
+        started = self._rc1()
         if started and self.stopping is None:
             self.instance.bring_up(self.h)
             if self.options.parent is not None:
@@ -222,7 +209,7 @@ class Session:
         self._rc3(started)
         self._end_leftovers()
 
-    def _rc1(self, startup):
+    def _rc1(self):
         """Load modules; returns whether that worked."""
         path = self.ctx.attrs.get("broker.rc1_path")
         if path != RC1:
@@ -234,10 +221,9 @@ class Session:
             return not code
         began = self.ctx.time()
         try:
-            startup.run()
-        except (rc.StartError, OSError) as exc:
-            text = exc.strerror if isinstance(exc, OSError) else str(exc)
-            self.ctx.log(LOG_ERR, f"rc1.0: {text}")
+            rc.load_all(self.h, self.ctx)
+        except OSError as exc:
+            self.ctx.log(LOG_ERR, f"rc1.0: {exc.strerror}")
             seconds = fsd.encode(self.ctx.time() - began)
             self.ctx.log(LOG_ERR, f"rc1.0: {RC1} Exited (rc=1) {seconds}")
             self.exit_code = 1

@@ -1,174 +1,92 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux start``: its options, and the start of an instance with them."""
 
-import getopt
+import argparse
 import os
-import sys
 
 from flux_embedded.broker.attrs import AttrTable
+from flux_engine.command.errors import CommandError
+from flux_engine.command.options import Parser
 from flux_engine.formats import config, hostlist, rset
 
-USAGE = """\
-Usage: flux-start [OPTIONS] command ...
-  -c, --config-path=PATH     Read configuration from TOML file PATH, or all TOML files of directory PATH
-      --conf=KEY=VAL|FILE    Set a key of the configuration (VAL is TOML, or a string), or read FILE
-  -S, --setattr=ATTR=VAL     Set a broker attribute
-  -s, --test-size=N          Play N broker ranks
-      --test-hosts=HOSTLIST  Names of their hosts
-      --virtual-time         Run on the virtual clock: jobs are simulated
-  -h, --help                 Display this message
-"""
-
-_LONG = ["config-path=", "conf=", "setattr=", "test-size=", "test-hosts=", "virtual-time", "help"]
+MAX_SIZE = 1 << 20
 
 
-class UsageError(Exception):
-    """The command line is wrong; the text is printed."""
-
-
-class StartOptions:
-    """The options of an instance.
-
-    Attributes:
-        size (int): broker ranks; hosts (list of str or None): the host of each
-        config (dict): the configuration
-        attrs (AttrTable): attributes set at start
-        command (list of str): the command to run; empty for an interactive shell
-        virtual_time (bool)
-        test (bool): a size was given: the instance does not take over a job's resources
-        parent (Parent or None): the instance in which this one is a job
-        job_R (dict or None): that job's resources
-        rundir_given (bool): the run directory was given by the user, and is kept
-    """
-
-    def __init__(self):
-        self.size = 1
-        self.hosts = None
-        self.config = {}
-        self.attrs = AttrTable()
-        self.command = []
-        self.virtual_time = False
-        self.test = False
-        self.parent = None
-        self.job_R = None
-        self.rundir_given = False
+def make_parser():
+    parser = Parser("flux-start", status=1)
+    several = {"action": "append", "default": []}
+    parser.add_argument(
+        "-c",
+        "--config-path",
+        metavar="PATH",
+        **several,
+        help="configuration: a TOML file or directory",
+    )
+    parser.add_argument(
+        "--conf",
+        metavar="KEY=VAL|FILE",
+        **several,
+        help="a key of it (VAL is TOML, or text), or a file",
+    )
+    parser.add_argument("-S", "--setattr", metavar="ATTR=VAL", **several, help="a broker attribute")
+    parser.add_argument("-s", "--test-size", metavar="N", type=int, help="play N broker ranks")
+    parser.add_argument("--test-hosts", metavar="HOSTLIST", help="names of their hosts")
+    parser.flag("--virtual-time", text="run on the virtual clock: jobs are simulated")
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, help="run in the instance; default: a shell"
+    )
+    return parser
 
 
 def parse(argv):
-    """Return the StartOptions of a command line.
-
-    Raises:
-        UsageError: wrong usage
-        config.ConfigError: a configuration cannot be read
-    """
-    options = StartOptions()
-    try:
-        pairs, options.command = getopt.getopt(argv, "c:S:s:h", _LONG)
-    except getopt.GetoptError as exc:
-        raise UsageError(
-            f"flux-start: {exc}\nTry `flux-start --help' for more information."
-        ) from None
-    hosts = None
-    paths = []
-    for name, value in pairs:
-        if name in ("-h", "--help"):
-            raise UsageError(None)
-        if name in ("-s", "--test-size"):
-            options.size = _size(value)
-            options.test = True
-        elif name == "--test-hosts":
-            hosts = value
-        elif name in ("-c", "--config-path"):
-            paths.append(value)
-            _configure(options, config.load_path, value, "--config-path")
-        elif name == "--conf":
-            _configure(options, config.parse_setting, value, name)
-        elif name in ("-S", "--setattr"):
-            _set_attribute(options, value)
-        elif name == "--virtual-time":
-            options.virtual_time = True
-    if hosts is not None:
-        options.hosts = _hosts(hosts, options.size)
-    if paths:
-        options.attrs.define("config.path", ":".join(paths))
-    return options
-
-
-def _configure(options, read, value, name):
-    """Merge the configuration that an option gives into the others."""
-    try:
-        options.config = config.merge(options.config, read(value))
-    except config.ConfigError as exc:
-        raise config.ConfigError(f"{name}: {exc}") from None
-
-
-def _size(text):
-    try:
-        size = int(text)
-    except ValueError:
-        size = 0
-    if not 1 <= size <= 1 << 20:
-        raise UsageError("flux-start: --test-size argument must be > 0")
-    return size
-
-
-def _hosts(text, size):
-    try:
-        names = hostlist.decode(text)
-    except ValueError as exc:
-        raise UsageError(f"flux-start: --test-hosts: {exc}") from None
-    if len(names) != size:
-        raise UsageError("flux-start: --test-hosts hostlist has incorrect size")
-    return names
-
-
-def _set_attribute(options, text):
-    name, equals, value = text.partition("=")
-    try:
+    """The options, with ``size``, ``hosts``, ``config``, ``attrs`` (AttrTable), ``parent`` and ``job_R`` made of them."""
+    options = make_parser().parse_args(argv)
+    if options.command[:1] == ["--"]:
+        del options.command[0]
+    options.size = 1 if options.test_size is None else options.test_size
+    if not 1 <= options.size <= MAX_SIZE:
+        raise CommandError("--test-size argument must be > 0")
+    options.hosts = None
+    if options.test_hosts is not None:
+        options.hosts = hostlist.decode(options.test_hosts)
+        if len(options.hosts) != options.size:
+            raise CommandError("--test-hosts hostlist has incorrect size")
+    options.config = {}
+    for read, texts in (
+        (config.load_path, options.config_path),
+        (config.parse_setting, options.conf),
+    ):
+        for text in texts:
+            options.config = config.merge(options.config, read(text))
+    options.attrs = AttrTable()
+    for text in options.setattr:
+        name, equals, value = text.partition("=")
         options.attrs.set_at_start(name, value if equals else "1")
-    except ValueError as exc:
-        raise UsageError(f"flux-broker: {exc}") from None
-    except OSError as exc:
-        raise UsageError(f"flux-broker: {name}: {exc.strerror}") from None
-    if name == "rundir":
-        options.rundir_given = True
+    if options.config_path:
+        options.attrs.define("config.path", ":".join(options.config_path))
+    options.parent = options.job_R = None
+    return options
 
 
 def main(argv):
     """Run ``flux start`` with these arguments; returns the exit code."""
-    try:
-        options = parse(argv)
-    except UsageError as exc:
-        if exc.args[0] is None:
-            print(USAGE, end="", file=sys.stderr)
-            return 0
-        print(exc, file=sys.stderr)
-        return 1
-    except config.ConfigError as exc:
-        print(f"flux-start: {exc}", file=sys.stderr)
-        return 1
+    options = parse(argv)
     from flux_embedded.broker.session import Session
 
-    try:
-        if not _join_job(options, os.environ):
-            return 0
-        return Session(options).run()
-    except (OSError, ValueError) as exc:
-        where = f"{exc.filename}: " if getattr(exc, "filename", None) else ""
-        print(f"flux-start: {where}{getattr(exc, 'strerror', None) or exc}", file=sys.stderr)
-        return 1
+    if not _join_job(options, os.environ):
+        return 0
+    return Session(options).run()
 
 
 def _join_job(options, environ):
-    """Take over the resources of the job this is a task of, if it is one.
+    """Take over the resources of the job this is a task of, if it is one; returns whether to start an instance.
 
-    Returns whether to start an instance: one process plays all ranks, so only the first of a job's
-    tasks does.
+    One process plays all ranks, so only the first of a job's tasks starts one.
 
     Raises:
-        OSError, ValueError: the enclosing instance does not return the job's resources
+        OSError: the enclosing instance does not return the job's resources
     """
-    if options.test or "FLUX_JOB_ID" not in environ:
+    if options.test_size is not None or "FLUX_JOB_ID" not in environ:
         return True
     from flux_embedded.broker.parent import Parent
 

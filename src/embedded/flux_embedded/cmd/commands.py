@@ -12,12 +12,7 @@ from typing import NamedTuple, Optional
 
 
 class Command(NamedTuple):
-    """One line of the table.
-
-    Args:
-        where: ``module:function``
-        doc: its line in help; None: not shown.
-    """
+    """One line of the table: ``module:function``, and the text in help (None: not shown)."""
 
     where: str
     doc: Optional[str] = None

@@ -145,7 +145,7 @@ class Call:
         self.options = options
         self.argv = argv
         #: whether the reader of standard output or error has closed it
-        self.is_deaf = False
+        self.output_closed = False
         #: path of the report, once written
         self.report = None
 
@@ -155,7 +155,7 @@ class Call:
         try:
             print(text, file=stream, flush=True)
         except BrokenPipeError:
-            self.is_deaf = True
+            self.output_closed = True
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
     def say(self, text=""):
@@ -203,7 +203,7 @@ class Call:
             return 130
         if errors:
             return 1
-        return 141 if self.is_deaf else 0
+        return 141 if self.output_closed else 0
 
     # -- before ----------------------------------------------------------------------------------------------
 

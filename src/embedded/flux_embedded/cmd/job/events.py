@@ -50,12 +50,7 @@ def _matcher(text):
 
 
 def _events(id, path, timeout):
-    """Yield the events of one of a job's logs up to the last.
-
-    Raises:
-        FileNotFoundError: there is no such job or log
-        TimeoutError: it had not ended after `timeout` seconds
-    """
+    """Yield the events of one of a job's logs up to the last; FileNotFoundError without one, TimeoutError after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     future = event_watch_async(flux.Flux(), id, path)
     while True:

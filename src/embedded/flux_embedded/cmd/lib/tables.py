@@ -5,13 +5,7 @@ from flux.util import OutputFormat, UtilConfig
 
 
 class Formats(UtilConfig):
-    """The named formats of a command: those built in, and those of the user's configuration.
-
-    Args:
-        name (str): the command, such as ``flux-jobs``
-        formats (dict): name -> (description, format)
-        subcommand (str): of a command that has some
-    """
+    """The named formats of a command such as ``flux-jobs``: {name: (description, format)}, and the user's configured ones."""
 
     def __init__(self, name, formats, subcommand=None):
         table = {

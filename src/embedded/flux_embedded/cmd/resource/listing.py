@@ -47,11 +47,7 @@ DRAIN_HEADINGS = {
 
 
 def queue_ranks(rset, config, names):
-    """The ranks of a resource set that belong to queues.
-
-    Raises:
-        CommandError: there is no such queue
-    """
+    """The ranks of a resource set that belong to queues."""
     queues = config.get("queues", {})
     ranks = IDset()
     for name in names:
@@ -95,11 +91,7 @@ class Row:
 
 
 def rows_of(state, rset, fields, requires):
-    """Split the resources of a state into rows that differ in the columns `fields`.
-
-    Args:
-        requires (dict): the properties that each queue requires, {name: set}
-    """
+    """Split the resources of a state into rows that differ in the columns `fields`; `requires` has the properties of each queue."""
     by_property = "properties" in fields or "propertiesx" in fields
     by_queue = "queue" in fields and bool(requires)
     if not rset.ranks and by_queue:

@@ -43,7 +43,14 @@ class ExecJob:
         self.alarm = None
 
     def set_alarm(self, when, function):
+        """Call ``function()`` at a time, instead of the one set before."""
+        self.cancel_alarm()
         self.alarm = Alarm(self.service, when, function)
+
+    def cancel_alarm(self):
+        if self.alarm is not None:
+            self.alarm.cancel()
+            self.alarm = None
 
     def answer(self, kind, data):
         """Send one response to the start request (RFC 32)."""

@@ -8,13 +8,7 @@ from flux_engine.formats.jobspec import count_resources, count_tasks
 
 
 class Placed(NamedTuple):
-    """One task.
-
-    Attributes:
-        rank: its number in the job
-        node: index of its node in R; broker_rank
-        local_id: its number on the node
-    """
+    """One task: its number in the job, the index of its node in R, the broker rank, and its number on the node."""
 
     rank: int
     node: int
@@ -72,11 +66,7 @@ ONE_EACH = {"type": "node"}
 
 
 def shell_options(jobspec):
-    """The shell options of a jobspec.
-
-    Raises:
-        ValueError: one of them requests an unsupported placement of tasks
-    """
+    """The shell options of a jobspec; ValueError if one of them requests an unsupported placement of tasks."""
     shell = jobspec["attributes"]["system"].get("shell") or {}
     options = shell.get("options") or {}
     by_node = options.get("per-resource")

@@ -33,29 +33,17 @@ class LocalJob(base.ExecJob):
         self._output = None
         self._over = False
         self._ending = False
-        self._alarms = {}  # purpose -> base.Alarm
         self._directory = None
         self._templates = None
 
     def start(self):
-        # The environment is only in the submitted jobspec.
-        lookup = {"id": self.id, "keys": ["jobspec", "J"], "flags": 3}
         self.service.append(self.id, "exec.eventlog", ("init", None), ("starting", None))
-        self.service.rpc("job-info.lookup", lookup).then(self._launch)
-
-    # -- starting ------------------------------------------------------------------------------------
-
-    def _launch(self, future):
-        if self._over:
-            return
-        if self._ending:
-            # Cancelled before there was anything to kill.
-            self._end(None)
-            return
+        jobspec = self.jobspec
         try:
-            jobspec = future.body["jobspec"]
             system = jobspec["attributes"]["system"]
-            submitted = json.loads(future.body["J"])["attributes"].get("system") or {}
+            # The environment is only in the submitted jobspec.
+            J = self.service.ctx.kvs.value(f"{jobid.kvs_dir(self.id)}.J")
+            submitted = json.loads(J)["attributes"].get("system") or {}
             environment = submitted.get("environment") or {}
             command = jobspec["tasks"][0]["command"]
             options = layout.shell_options(jobspec)
@@ -98,19 +86,9 @@ class LocalJob(base.ExecJob):
 
     def _watch_time(self):
         """Wait for the end of the job's time."""
-        self._cancel_alarms("expire")
+        self.cancel_alarm()
         if self.expiration:
-            self._set_alarm("expire", self.expiration, self._expire)
-
-    def _set_alarm(self, what, when, function):
-        self._alarms[what] = base.Alarm(self.service, when, function)
-
-    def _cancel_alarms(self, *which):
-        """Cancel these alarms, or all."""
-        for what in which or tuple(self._alarms):
-            alarm = self._alarms.pop(what, None)
-            if alarm is not None:
-                alarm.cancel()
+            self.set_alarm(self.expiration, self._expire)
 
     def _shell_events(self):
         init = {"leader-rank": self._tasks[0].broker_rank, "size": 1 + self._tasks[-1].node}
@@ -217,7 +195,7 @@ class LocalJob(base.ExecJob):
         self.kill(signum)
         if self._procs:
             when = self.service.kernel.time + self.service.kill_timeout
-            self._set_alarm("kill", when, lambda: self.kill(signal.SIGKILL))
+            self.set_alarm(when, lambda: self.kill(signal.SIGKILL))
 
     # -- ending --------------------------------------------------------------------------------------
 
@@ -226,7 +204,7 @@ class LocalJob(base.ExecJob):
         if self._over:
             return
         self._over = True
-        self._cancel_alarms()
+        self.cancel_alarm()
         if self._output is not None:
             self._output.close()
         if self._directory is not None:
@@ -242,15 +220,13 @@ class LocalJob(base.ExecJob):
             )
         else:
             self.service.append(self.id, "exec.eventlog", ("done", None))
-        # The output is in the KVS before the end of the job is announced.
-        self.service.flush()
         if status is not None:
             self.answer("finish", {"status": status})
         self.release()
 
     def abandon(self):
         self._over = True
-        self._cancel_alarms()
+        self.cancel_alarm()
         for process in self._procs.values():
             process.abandon()
         if self._directory is not None:

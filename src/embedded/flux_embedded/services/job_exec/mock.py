@@ -45,15 +45,12 @@ class MockJob(base.ExecJob):
 
     def _wind(self):
         """Set the alarm for the end of the job, or of its time, whichever is earlier."""
-        if self.alarm is not None:
-            self.alarm.cancel()
+        self.cancel_alarm()
         expiration = self.expiration
         if expiration and expiration < self._end:
             self.set_alarm(expiration, self._expire)
         elif self._end != float("inf"):
             self.set_alarm(self._end, self._ran)
-        else:
-            self.alarm = None
 
     def set_expiration(self, expiration):
         self.expiration = expiration
@@ -78,8 +75,7 @@ class MockJob(base.ExecJob):
         if self._over:
             return
         self._over = True
-        if self.alarm is not None:
-            self.alarm.cancel()
+        self.cancel_alarm()
         if status is not None:
             status = int(status)
             self.service.append(
@@ -89,5 +85,4 @@ class MockJob(base.ExecJob):
         self.release()
 
     def abandon(self):
-        if self.alarm is not None:
-            self.alarm.cancel()
+        self.cancel_alarm()

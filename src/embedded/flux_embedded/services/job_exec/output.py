@@ -20,15 +20,7 @@ HEADER = {
 
 
 class Output:
-    """The output of one job.
-
-    Args:
-        service: has ``append``
-        id (int): the job
-        options (dict): ``attributes.system.shell.options``
-        tasks: list of layout.Placed
-        templates: shell.Templates
-    """
+    """The output of one job, whose `options` are ``attributes.system.shell.options``."""
 
     def __init__(self, service, id, options, tasks, templates):
         self.service = service
@@ -50,11 +42,7 @@ class Output:
             self._where["stderr"] = self._where["stdout"]
 
     def open(self, directory):
-        """Open the files; relative names begin in directory.
-
-        Raises:
-            OSError: a file cannot be opened
-        """
+        """Open the files; relative names begin in directory. OSError if one cannot be opened."""
         self._directory = directory
         for stream, where in self._where.items():
             for task in self._tasks:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Scripts that run once for each rank of a job: housekeeping."""
+"""Scripts that run once for each rank of a job: housekeeping, and those of the example plugin ``perilog.py``."""
 
 import errno
 

@@ -33,12 +33,7 @@ _CONFIG = {"kill-timeout?": fsd.parse}
 
 
 class JobExec(Service):
-    """The execution service.
-
-    Attributes:
-        jobs (dict): id -> MockJob or LocalJob
-        kill_timeout (float): seconds
-    """
+    """The execution service; `jobs` has a MockJob or LocalJob for each id."""
 
     name = "job-exec"
 
@@ -46,7 +41,6 @@ class JobExec(Service):
         super().__init__(ctx, *args)
         self.jobs = {}
         self.scripts = Scripts(self)
-        self._lines = {}
         self._configure(ctx.config)
 
     def begin(self):
@@ -59,11 +53,6 @@ class JobExec(Service):
         for job in list(self.jobs.values()):
             job.abandon()
         self.scripts.abandon()
-        if self._lines:
-            lines, self._lines = self._lines, {}
-            self.notify(
-                "kvs.commit", {"ops": [["append", key, text] for key, text in lines.items()]}
-            )
 
     def _configure(self, config):
         table = form.check_table(config.get("exec"), _CONFIG, "exec")
@@ -173,23 +162,8 @@ class JobExec(Service):
         self.jobs.pop(job.id, None)
 
     def append(self, id, path, *events):
-        """Append (name, context) events to a log under the job's directory, with the next commit."""
+        """Append (name, context) events to a log under the job's directory."""
         now = self.kernel.time
         text = "".join([eventlog.encode(now, name, context) for name, context in events])
         key = f"{jobid.kvs_dir(id)}.guest.{path}"
-        if not self._lines:
-            self.defer(self.flush)
-        self._lines[key] = self._lines.get(key, "") + text
-
-    def flush(self):
-        """Commit the events collected by `append`."""
-        if self._lines:
-            lines, self._lines = self._lines, {}
-            ops = [["append", key, text] for key, text in lines.items()]
-            self.rpc("kvs.commit", {"ops": ops}).then(self._committed)
-
-    def _committed(self, future):
-        try:
-            future.body  # noqa: B018  raises if the commit failed
-        except OSError as exc:
-            self.log(LOG_ERR, f"job output or exec eventlog lost: {exc.strerror}")
+        self.ctx.kvs.commit([["append", key, text]])

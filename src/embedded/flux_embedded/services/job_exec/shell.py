@@ -14,16 +14,10 @@ _TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
 
 
 class Directory:
-    """The directory of one job, from before the start of its first task until after the end of its last.
+    """The directory of one job, with its files, from before its first task until after its last.
 
-    Args:
-        rundir (str): its parent directory; None: that of temporary files, under a unique name
-        name (str): its name in rundir
-        files (dict): name -> entry of ``attributes.system.files``
-
-    Raises:
-        OSError: it cannot be made
-        ValueError: an entry is malformed, or leads out of the directory
+    It is `name` in `rundir`, or a unique one for temporary files without a `rundir`. `files` has the entries of
+    ``attributes.system.files``; ValueError if one is malformed, or leads out of the directory.
     """
 
     def __init__(self, rundir, name, files):
@@ -63,13 +57,7 @@ class Directory:
 
 
 class Templates:
-    """The ``{{name}}`` of one job's command, environment and file names; unknown ones are not replaced.
-
-    Args:
-        id (int): the job
-        name (str): its name
-        tmpdir (str): its directory
-    """
+    """The ``{{name}}`` of one job's command, environment and file names; unknown ones are not replaced."""
 
     def __init__(self, id, name, tmpdir):
         self._values = {

@@ -19,17 +19,13 @@ Other users than the owner see their own jobs only (EPERM).
 import errno
 import json
 
-from flux_embedded.services.job_info.watch import (
-    UPDATE_EVENT,
-    EventlogWatch,
-    apply_updates,
-    may_see,
-)
-from flux_engine.formats import eventlog, jobid
+from flux_engine.formats import eventlog, jobid, rset
+from flux_engine.formats.dotted import update_paths
 from flux_engine.kernel.service import Service, request
 
 JSON_DECODE, CURRENT = 1, 2
 WAITCREATE = 1
+UPDATE_EVENT = {"R": "resource-update", "jobspec": "jobspec-update"}
 
 
 class JobInfo(Service):
@@ -41,70 +37,131 @@ class JobInfo(Service):
         super().__init__(ctx, *args)
         self._watches = {}
 
-    # -- lookup ------------------------------------------------------------------------------------
-
     @request("lookup", guest=True, form={"id": int, "keys": [str], "flags": int})
     def lookup(self, msg):
         id, keys, flags = msg.body["id"], msg.body["keys"], msg.body["flags"]
-        if not 0 <= id <= jobid.MAX_ID:
-            raise OSError(errno.ENOENT, "invalid job id or key")
-        where = jobid.kvs_dir(id)
-        current = flags & CURRENT and not UPDATE_EVENT.keys().isdisjoint(keys)
-        wanted = [f"{where}.{key}" for key in keys]
-        log = f"{where}.eventlog"
-        if (current or msg.is_guest or not keys) and log not in wanted:
-            wanted.append(log)
-        self.rpc("kvs.lookup", {"keys": wanted}).then(self._fetched, msg, id, keys, flags)
-
-    def _fetched(self, future, msg, id, keys, flags):
-        where = jobid.kvs_dir(id)
         try:
-            values = future.body["values"]
-        except OSError as exc:
-            if exc.errno in (errno.ENOENT, errno.EISDIR, errno.ENOTDIR):
-                self.respond_error(msg, errno.ENOENT, "invalid job id or key")
-            else:
-                self.respond_error(msg, exc.errno, exc.strerror)
-            return
-        log = values.get(f"{where}.eventlog")
-        if msg.is_guest and not may_see(msg, log):
-            self.respond_error(msg, errno.EPERM, "access is restricted to job/instance owner")
-            return
+            where = jobid.kvs_dir(id)
+            values = {key: self.ctx.kvs.value(f"{where}.{key}") for key in ("eventlog", *keys)}
+        except (OSError, ValueError):
+            raise OSError(errno.ENOENT, "invalid job id or key") from None
+        log = values["eventlog"]
+        if msg.is_guest and not _may_see(msg, log):
+            raise OSError(errno.EPERM, "access is restricted to job/instance owner")
         answer = {"id": id}
         for key in keys:
-            text = values[f"{where}.{key}"]
+            answer[key] = values[key]
             if key in UPDATE_EVENT and flags & (JSON_DECODE | CURRENT):
-                obj = json.loads(text)
+                obj = json.loads(values[key])
                 if flags & CURRENT and UPDATE_EVENT[key] in log:
                     obj = apply_updates(key, obj, eventlog.parse(log))
-                    text = json.dumps(obj)
-                answer[key] = obj if flags & JSON_DECODE else text
-            else:
-                answer[key] = text
+                answer[key] = obj if flags & JSON_DECODE else json.dumps(obj)
         self.respond(msg, answer)
-
-    # -- watching ------------------------------------------------------------------------------------
 
     @request(
         "eventlog-watch", guest=True, streaming=True, form={"id": int, "path": str, "flags": int}
     )
     def eventlog_watch(self, msg):
-        body = msg.body
-        waitcreate = bool(body["flags"] & WAITCREATE)
-        watch = EventlogWatch(self, msg, body["id"], body["path"], waitcreate)
-        self._watches[watch.msg.sender, watch.msg.matchtag] = watch
-        watch.begin()
+        watch = EventlogWatch(self, msg)
+        self._watches[msg.sender, msg.matchtag] = watch
+        watch.look()
 
     @request("eventlog-watch-cancel", guest=True, form={"matchtag": int})
     def _watch_cancel(self, msg):
-        watch = self._watches.get((msg.sender, (msg.body or {}).get("matchtag")))
+        watch = self._watches.get((msg.sender, msg.body["matchtag"]))
         if watch is not None:
             watch.end(errno.ENODATA)
 
     def forget(self, watch):
-        self._watches.pop((watch.msg.sender, watch.msg.matchtag), None)
+        del self._watches[watch.msg.sender, watch.msg.matchtag]
 
     @request("disconnect", guest=True)
     def _disconnect(self, msg):
         for watch in [w for (sender, _), w in self._watches.items() if sender is msg.sender]:
             watch.drop()
+
+
+class EventlogWatch:
+    """A stream of ``eventlog-watch``. The main eventlog tells whether the job exists, its owner, and its end."""
+
+    def __init__(self, service, msg):
+        self.service = service
+        self.msg = msg
+        self._kvs = service.ctx.kvs
+        path, where = msg.body["path"], jobid.kvs_dir(msg.body["id"])
+        self._main = f"{where}.eventlog"
+        self._key = f"{where}.{'guest.exec.eventlog' if path == 'exec' else path}"
+        self._sent = 0
+        self._over = False
+        self._kvs.find(self._key)  # raises for an invalid path
+        for key in {self._main, self._key}:
+            self._kvs.watch(key, self._changed)
+
+    def _changed(self):
+        self.service.task.post(self.look)
+
+    def look(self):
+        """Send the events that are new."""
+        if self._over:
+            return
+        main, text = self._text(self._main), self._text(self._key)
+        if main is None:
+            self.end(errno.ENOENT)
+            return
+        if self.msg.is_guest and not _may_see(self.msg, main):
+            self.end(errno.EPERM)
+            return
+        waitcreate = self.msg.body["flags"] & WAITCREATE
+        if text is None and not waitcreate:
+            self.end(errno.ENOENT)
+            return
+        new, self._sent = (text or "")[self._sent :], len(text or "")
+        for line in eventlog.split(new):
+            self.service.respond(self.msg, {"event": line})
+        # Execution writes nothing after "done", which comes before the job's own end.
+        if _has(main, "clean") or (
+            self._key.endswith(".guest.exec.eventlog") and _has(new, "done")
+        ):
+            self.end(errno.ENODATA)
+
+    def _text(self, key):
+        value = self._kvs.find(key)
+        return value if type(value) is str else None
+
+    def end(self, errnum):
+        """Send the final answer."""
+        self.drop()
+        self.service.respond_error(self.msg, errnum)
+
+    def drop(self):
+        """No more answers."""
+        self._over = True
+        for key in {self._main, self._key}:
+            self._kvs.unwatch(key, self._changed)
+        self.service.forget(self)
+
+
+def apply_updates(key, obj, events):
+    """R or jobspec `obj` with the updates of `events` (RFC 21)."""
+    for event in events:
+        context = event.get("context", {})
+        if event["name"] != UPDATE_EVENT[key]:
+            continue
+        if key == "jobspec":
+            obj = update_paths(obj, context)
+        elif "expiration" in context:
+            obj = rset.with_expiration(obj, context["expiration"])
+    return obj
+
+
+def _has(text, name):
+    """Whether an eventlog text has an event `name`."""
+    needle = f'"name":"{name}"'
+    return needle in text and any(
+        json.loads(line)["name"] == name for line in eventlog.split(text) if needle in line
+    )
+
+
+def _may_see(msg, text):
+    """Whether a guest may see the job whose eventlog is `text`."""
+    return json.loads(text.split("\n", 1)[0])["context"]["userid"] == msg.userid

@@ -66,11 +66,7 @@ def _constrained(constraints, requires):
 
 
 def with_system(jobspec):
-    """`jobspec` with an object ``attributes.system``, also if the validator is disabled.
-
-    Raises:
-        OSError: EINVAL, it cannot be a jobspec
-    """
+    """`jobspec` with an object ``attributes.system``, also if the validator is disabled; EINVAL if it cannot be one."""
     if not isinstance(jobspec, dict):
         raise OSError(errno.EINVAL, "jobspec: expected an object")
     attributes = jobspec.get("attributes")

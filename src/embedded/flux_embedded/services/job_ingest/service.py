@@ -10,7 +10,7 @@ config-reload            the new configuration
 
 A job is checked (`flux.job.JobspecV1`), completed (defaults of ``policy.jobspec``, constraint of its queue,
 RFC 33), written to the KVS (``jobspec``, and ``J`` with the environment) with its ``submit`` event and then shown to the job manager, which may still
-refuse it: then it is removed again. Jobs that arrive together are committed together.
+refuse it: then it is removed again.
 
 Module argument: ``disable-validator``. Configuration: ``ingest.validator.disable``, ``ingest.validator.plugins`` (of
 jobspec, the default, and feasibility). The feasibility check asks ``feasibility.check`` and is skipped while there is no scheduler.
@@ -45,11 +45,7 @@ _encode = jsontext.encoder(ensure_ascii=False)
 
 
 def validate(jobspec):
-    """Check a jobspec of version 1, as flux-core's default validator does.
-
-    Raises:
-        ValueError: the first error found
-    """
+    """Check a jobspec of version 1, as flux-core's default validator does; ValueError has the first error found."""
     if jobspec.keys() != JobspecV1.top_level_keys:
         raise ValueError(
             f"jobspec: expected the keys {', '.join(sorted(JobspecV1.top_level_keys))}"
@@ -86,12 +82,6 @@ class IdGenerator:
         else:
             self._ms, self._seq = self._ms + 1, 0
         return self._ms << 24 | self._generator << 10 | self._seq
-
-
-class Submission:
-    """One submission in progress: the request, and its jobspec as texts and as an object."""
-
-    __slots__ = ("msg", "jobspec", "text", "original", "urgency", "flags", "id", "t_submit")
 
 
 class JobIngest(Service):
@@ -142,128 +132,87 @@ class JobIngest(Service):
 
     @request("submit", guest=True, form=FORM)
     def submit(self, msg):
-        job = Submission()
-        job.msg = msg
-        body = msg.body
-        given = body["jobspec"]
-        job.urgency = body.get("urgency", URGENCY_DEFAULT)
-        job.flags = body.get("flags", 0)
-        self._check_flags(job)
+        given, flags = msg.body["jobspec"], msg.body.get("flags", 0)
+        urgency = msg.body.get("urgency", URGENCY_DEFAULT)
+        _check(msg.is_guest, urgency, flags)
         try:
             jobspec = spec.decode(given) if isinstance(given, str) else given
-            if self._validate and not job.flags & FLAG_NOVALIDATE:
+            if self._validate and not flags & FLAG_NOVALIDATE:
                 validate(jobspec)
         except ValueError as exc:
             raise OSError(errno.EPERM, str(exc)) from None
         complete = self._completion.complete(with_system(jobspec))
         # The environment is large, and only execution reads it: it stays in J.
-        job.jobspec = spec.without_environment(complete)
-        job.text = _encode(job.jobspec)
-        job.original = given if isinstance(given, str) else _encode(complete)
-        if self._check_feasibility and not job.flags & FLAG_NOVALIDATE:
-            self.rpc("feasibility.check", {"jobspec": job.jobspec}).then(self._feasible, job)
+        jobspec = spec.without_environment(complete)
+        original = given if isinstance(given, str) else _encode(complete)
+        job = {"userid": msg.userid, "urgency": urgency, "flags": flags, "jobspec": jobspec}
+        if self._check_feasibility and not flags & FLAG_NOVALIDATE:
+            asked = self.rpc("feasibility.check", {"jobspec": jobspec})
+            asked.then(self._feasible, msg, job, original)
         else:
-            self._queue(job)
+            self._queue(msg, job, original)
 
-    @staticmethod
-    def _check_flags(job):
-        guest = job.msg.is_guest
-        if job.flags & ~KNOWN_FLAGS:
-            raise OSError(errno.EPROTO, "invalid job flags")
-        if guest and job.flags & FLAG_NOVALIDATE:
-            raise OSError(
-                errno.EPERM, "only the instance owner can submit with FLUX_JOB_NOVALIDATE"
-            )
-        if not URGENCY_MIN <= job.urgency <= URGENCY_MAX:
-            raise OSError(errno.EINVAL, f"urgency range is [{URGENCY_MIN}:{URGENCY_MAX}]")
-        if guest and job.urgency > URGENCY_DEFAULT:
-            raise OSError(errno.EINVAL, "only the instance owner can submit with urgency >16")
-        if guest and job.flags & FLAG_WAITABLE:
-            raise OSError(errno.EINVAL, "only the instance owner can submit with FLUX_JOB_WAITABLE")
-
-    def _feasible(self, future, job):
+    def _feasible(self, future, msg, job, original):
         try:
             future.get()
         except OSError as exc:
             if exc.errno not in (errno.ENOSYS, errno.EHOSTUNREACH):
-                self.respond_error(job.msg, exc.errno, exc.strerror)
+                self.respond_error(msg, exc.errno, exc.strerror)
                 return
-        self._queue(job)
+        self._queue(msg, job, original)
 
     # -- batches -------------------------------------------------------------------------------------
 
-    def _queue(self, job):
-        now = self.kernel.time
-        job.t_submit = now
-        job.id = self._ids.next(now)
+    def _queue(self, msg, job, original):
+        """Store a job, and show it to the job manager with the others of this turn."""
+        job["t_submit"] = now = self.kernel.time
+        job["id"] = self._ids.next(now)
+        where = jobid.kvs_dir(job["id"])
+        context = {key: job[key] for key in ("userid", "urgency", "flags")}
+        event = eventlog.encode(now, "submit", {**context, "version": 1})
+        self.ctx.kvs.commit(
+            [
+                ["put", where + ".J", original],
+                ["put", where + ".jobspec", _encode(job["jobspec"])],
+                ["put", where + ".eventlog", event],
+            ]
+        )
         if not self._batch:
             self.defer(self._flush)
-        self._batch.append(job)
+        self._batch.append((msg, job))
 
     def _flush(self):
         batch, self._batch = self._batch, []
-        ops = []
-        for job in batch:
-            where = jobid.kvs_dir(job.id)
-            context = {
-                "userid": job.msg.userid,
-                "urgency": job.urgency,
-                "flags": job.flags,
-                "version": 1,
-            }
-            ops.append(["put", where + ".J", job.original])
-            ops.append(["put", where + ".jobspec", job.text])
-            ops.append(
-                ["put", where + ".eventlog", eventlog.encode(job.t_submit, "submit", context)]
-            )
-        self.rpc("kvs.commit", {"ops": ops}).then(self._committed, batch)
-
-    def _committed(self, future, batch):
-        try:
-            future.body  # noqa: B018  raises if the commit failed
-        except OSError as exc:
-            self._fail(batch, exc.errno, f"error committing job to the KVS: {exc.strerror}")
-            return
-        jobs = [
-            {
-                "id": job.id,
-                "userid": job.msg.userid,
-                "urgency": job.urgency,
-                "flags": job.flags,
-                "t_submit": job.t_submit,
-                "jobspec": job.jobspec,
-            }
-            for job in batch
-        ]
+        jobs = [job for _, job in batch]
         self.rpc("job-manager.submit", {"jobs": jobs}).then(self._announced, batch)
 
     def _announced(self, future, batch):
         try:
             errors = dict(future.body["errors"])
         except OSError as exc:
-            self._remove(batch)
-            self._fail(batch, exc.errno, exc.strerror)
+            for msg, job in batch:
+                self._refuse(msg, job, exc.errno, exc.strerror)
             return
-        for job in batch:
-            if job.id in errors:
-                self.respond_error(job.msg, errno.EINVAL, errors[job.id])
+        for msg, job in batch:
+            if job["id"] in errors:
+                self._refuse(msg, job, errno.EINVAL, errors[job["id"]])
             else:
-                self.respond(job.msg, {"id": job.id})
-        if errors:
-            self._remove([job for job in batch if job.id in errors])
+                self.respond(msg, {"id": job["id"]})
 
-    def _fail(self, batch, errnum, text):
-        for job in batch:
-            self.respond_error(job.msg, errnum, text)
+    def _refuse(self, msg, job, errnum, text):
+        self.ctx.kvs.commit([["unlink", jobid.kvs_dir(job["id"])]])
+        self.respond_error(msg, errnum, text)
 
-    def _remove(self, jobs):
-        """Remove the stored data of refused jobs."""
-        ops = [["unlink", jobid.kvs_dir(job.id)] for job in jobs]
 
-        def removed(future):
-            try:
-                future.get()
-            except OSError as exc:
-                self.log(LOG_ERR, f"data of refused jobs stays in the KVS: {exc.strerror}")
-
-        self.rpc("kvs.commit", {"ops": ops}).then(removed)
+def _check(is_guest, urgency, flags):
+    """Check the flags and the urgency of a submission; OSError says why they are refused."""
+    if flags & ~KNOWN_FLAGS:
+        raise OSError(errno.EPROTO, "invalid job flags")
+    if is_guest and flags & FLAG_NOVALIDATE:
+        raise OSError(errno.EPERM, "only the instance owner can submit with FLUX_JOB_NOVALIDATE")
+    if not URGENCY_MIN <= urgency <= URGENCY_MAX:
+        raise OSError(errno.EINVAL, f"urgency range is [{URGENCY_MIN}:{URGENCY_MAX}]")
+    if is_guest and urgency > URGENCY_DEFAULT:
+        raise OSError(errno.EINVAL, "only the instance owner can submit with urgency >16")
+    if is_guest and flags & FLAG_WAITABLE:
+        raise OSError(errno.EINVAL, "only the instance owner can submit with FLUX_JOB_WAITABLE")

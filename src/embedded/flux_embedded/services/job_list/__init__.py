@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The list of jobs: service ``job-list`` (RFC 43).
 
-`service` has the methods, `entry` one job and its attributes, `filter` the constraints of a query.
+`service` has the methods, `attributes` those of a job, `filter` the constraints of a query.
 """

@@ -3,28 +3,20 @@
 
 import errno
 
+from flux_embedded.services.job_list.attributes import name_of
 from flux_engine.formats import states
 from flux_engine.formats.form import check
 from flux_engine.formats.quote import quote
 
 ANY_USER = 0xFFFFFFFF
-EVERY_STATE = 127
 STATE_MASKS = {"new": states.NEW, "n": states.NEW, **states.MASKS}
 MAX_DEPTH = 64
 
 
 def compile_constraint(constraint, parents):
-    """Compile a constraint object.
+    """Compile a constraint object to a predicate of a `Job`; OSError (EPROTO) has its error.
 
-    Args:
-        constraint (dict): the constraint
-        parents (dict): name of a virtual queue -> that of its parent: a query for the parent matches the jobs of both
-
-    Returns:
-        (predicate of an `Entry`, mask of the states that can match)
-
-    Raises:
-        OSError: EPROTO, with the error
+    `parents` has the parent of each virtual queue: a query for the parent matches the jobs of both.
     """
     try:
         return _object(constraint, parents, 0)
@@ -38,15 +30,17 @@ def _object(constraint, parents, depth):
         raise ValueError("a constraint has one operator")
     if depth > MAX_DEPTH:
         raise ValueError("nested too deeply")
-    parts = [_operator(name, values, parents, depth) for name, values in constraint.items()]
-    return _and(parts)
+    tests = [_operator(name, values, parents, depth) for name, values in constraint.items()]
+    return lambda job: all(test(job) for test in tests)
 
 
 def _operator(name, values, parents, depth):
     check(values, list, name)
     if name in ("and", "or"):
-        parts = [_object(value, parents, depth + 1) for value in values]
-        return _and(parts) if name == "and" else _or(parts)
+        tests = [_object(value, parents, depth + 1) for value in values]
+        if name == "and" or not tests:  # an empty list matches all (RFC 31)
+            return lambda job: all(test(job) for test in tests)
+        return lambda job: any(test(job) for test in tests)
     if name == "queue":
         return _queue(values, parents)
     function = _LEAVES.get(name)
@@ -55,42 +49,21 @@ def _operator(name, values, parents, depth):
     return function(values)
 
 
-def _and(parts):
-    mask = EVERY_STATE
-    for _, part in parts:
-        mask &= part
-    tests = [test for test, _ in parts]
-    if len(tests) == 1:
-        return tests[0], mask
-    return (lambda job: all(test(job) for test in tests)), mask
-
-
-def _or(parts):
-    mask = 0
-    for _, part in parts:
-        mask |= part
-    tests = [test for test, _ in parts]
-    # An empty list matches all (RFC 31).
-    if not tests:
-        return (lambda job: True), EVERY_STATE
-    return (lambda job: any(test(job) for test in tests)), mask
-
-
 def _userid(values):
     check(values, [int], "userid")
     wanted = set(values)
-    return (lambda job: ANY_USER in wanted or job.userid in wanted), EVERY_STATE
+    return lambda job: ANY_USER in wanted or job.userid in wanted
 
 
 def _name(values):
     check(values, [str], "name")
-    return (lambda job: job.name in values), EVERY_STATE
+    return lambda job: name_of(job) in values
 
 
 def _queue(values, parents):
     check(values, [str], "queue")
     wanted = {*values, *(child for child, parent in parents.items() if parent in values)}
-    return (lambda job: job.queue_name in wanted), EVERY_STATE
+    return lambda job: job.queue_name in wanted
 
 
 def _mask_of(values, names):
@@ -106,12 +79,12 @@ def _mask_of(values, names):
 
 def _states(values):
     mask = _mask_of(values, STATE_MASKS)
-    return (lambda job: bool(job.state & mask)), mask
+    return lambda job: bool(job.state & mask)
 
 
 def _results(values):
     mask = _mask_of(values, states.RESULT_MASKS)
-    return (lambda job: job.state == states.INACTIVE and bool(job.result & mask)), states.INACTIVE
+    return lambda job: job.state == states.INACTIVE and bool(job.result & mask)
 
 
 _LEAVES = {

@@ -16,11 +16,7 @@ ANY_USER = 0xFFFFFFFF
 
 
 def permit(msg, userid, what):
-    """Check permission: the instance owner may act on all jobs, guests on their own.
-
-    Raises:
-        OSError: EPERM, ``guests WHAT their own jobs``
-    """
+    """Check that the sender is the owner, or acts on a job of its own; OSError (EPERM, ``guests WHAT their own jobs``) if not."""
     if msg.is_guest and msg.userid != userid:
         raise OSError(errno.EPERM, f"guests {what} their own jobs")
 
@@ -36,11 +32,7 @@ class Actions:
         self.execution = execution
 
     def find(self, id, errnum=errno.ENOENT, unknown="unknown job id"):
-        """The active job `id`.
-
-        Raises:
-            OSError: `errnum`, it is inactive or unknown
-        """
+        """The active job `id`; OSError with `errnum` if it is inactive or unknown."""
         job = self.jobs.active.get(id)
         if job is None:
             raise OSError(errnum, "job is inactive" if id in self.jobs.inactive else unknown)
@@ -116,11 +108,7 @@ class Actions:
 
 
 def _exception_of(body):
-    """(severity, type, note) of a request.
-
-    Raises:
-        OSError: EPROTO
-    """
+    """(severity, type, note) of a request; OSError (EPROTO) if they are wrong."""
     severity, kind = body["severity"], body["type"]
     if not 0 <= severity <= 7:
         raise OSError(errno.EPROTO, "invalid exception severity")

@@ -5,20 +5,17 @@ An event posted to a job that is idle is processed at once, with all that follow
 to a job in the middle of that (also from a plugin's callback) waits its turn in the job's queue.
 
 Changes of the KVS are collected and committed together; messages caused by an event are kept in
-`outbox` until the commit of that event is complete. So no action is visible before the event that
-announces it, and a failing KVS delays the instance rather than leaving gaps in eventlogs.
+`outbox` until then. So no action is visible before the event that announces it.
 """
 
 from collections import deque
 
 from flux_engine.formats import eventlog
-from flux_engine.formats.levels import LOG_ERR
 from flux_engine.formats.states import NEW
 from flux_engine.kernel.message import OWNER
 
 #: Maximum nesting of jobs processed within the processing of another; beyond it, they are put off to the end.
 MAX_NESTING = 40
-RETRY_MIN, RETRY_MAX = 0.1, 5.0
 
 
 class Events:
@@ -26,7 +23,6 @@ class Events:
 
     Args:
         service (Service): the job manager, to send with
-        journal (Journals): receives all events once they are committed
 
     Attributes:
         outbox (list): (function, *args) to call once everything posted so far is committed
@@ -34,9 +30,9 @@ class Events:
             have the same number
     """
 
-    def __init__(self, service, journal):
+    def __init__(self, service):
         self.service = service
-        self.journals = journal
+        self.readers = []  # requests for the journal
         self.jobtap = self.life = self.sched = None
         self.puts = []
         self.lines = {}
@@ -46,8 +42,6 @@ class Events:
         self.cascade = 0
         self._catching_up = False
         self._deferred = deque()
-        self._inflight = None
-        self._retry = RETRY_MIN
         self._scheduled = False
         self._late = {}  # job id -> fatal exceptions that wait for its validation
 
@@ -135,7 +129,6 @@ class Events:
 
     def record(self, job, event):
         """Put an event that was applied into the eventlog and the journal."""
-        job.seq += 1
         context = event.get("context")
         line = eventlog.encode(event["timestamp"], event["name"], context)
         lines = self.lines.get(job.eventlog)
@@ -147,11 +140,8 @@ class Events:
 
     def journal_event(self, job, event):
         """Send an event to the journal's readers, also one that is in no eventlog (annotations)."""
-        entry = {"id": job.id, "seq": job.seq, "event": event}
-        name = event["name"]
-        if name == "submit":
-            entry["jobspec"] = job.jobspec
-        elif name == "alloc":
+        entry = {"id": job.id, "event": event}
+        if event["name"] == "alloc":
             entry["R"] = job.R
         self.journal.append(entry)
         if not self._scheduled:
@@ -164,6 +154,13 @@ class Events:
         self.journal_event(job, event)
         if job.subscribers:
             self.jobtap.job_event(job, event)
+
+    def follow(self, msg):
+        """``journal-batches``: ``{"events": [{"id", "event", "R"?}, ...]}`` for the events of each commit; R with ``alloc``.
+
+        ``annotations`` is in no eventlog: it has the job's annotations whenever these changed.
+        """
+        self.readers.append(msg)
 
     # -- messages that wait for the commit -------------------------------------------------------
 
@@ -182,51 +179,20 @@ class Events:
     # -- committing ------------------------------------------------------------------------------
 
     def flush(self):
-        """Commit the posted events; those posted until the answer comes form the next commit."""
+        """Commit the posted events, and send what waited for that."""
         self._scheduled = False
-        if self._inflight is not None:
-            return
         self.sched.pump()
-        outbox, journal, lines = self.outbox, self.journal, self.lines
-        if not (outbox or journal or lines or self.puts):
-            return
-        ops = self.puts
-        for key, text in lines.items():
-            ops.append(["append", key, text[0] if len(text) == 1 else "".join(text)])
-        self.outbox, self.journal, self.lines, self.puts = [], [], {}, []
-        if not ops:
-            self._deliver(outbox, journal)
-            return
-        self._inflight = (ops, outbox, journal)
-        self._commit()
-
-    def close(self):
-        """The job manager ends: commit the posted events, without their consequences."""
-        ops = self.puts + [["append", key, "".join(text)] for key, text in self.lines.items()]
-        self.puts, self.lines, self.outbox, self.journal = [], {}, [], []
-        if ops:
-            self.service.notify("kvs.commit", {"ops": ops})
-
-    def _commit(self):
-        self.service.rpc("kvs.commit", {"ops": self._inflight[0]}).then(self._committed)
-
-    def _committed(self, future):
-        try:
-            future.body  # noqa: B018  raises if the commit failed
-        except OSError as exc:
-            self.service.log(LOG_ERR, f"eventlog commit failed, will try again: {exc.strerror}")
-            delay, self._retry = self._retry, min(self._retry * 2, RETRY_MAX)
-            self.service.timer(delay, self._commit)
-            return
-        self._retry = RETRY_MIN
-        _, outbox, journal = self._inflight
-        self._inflight = None
-        self._deliver(outbox, journal)
-        # Events posted meanwhile, and by the calls above.
-        self.flush()
-
-    def _deliver(self, outbox, journal):
-        if journal:
-            self.journals.publish(journal)
+        self.commit()
+        outbox, journal = self.outbox, self.journal
+        self.outbox, self.journal = [], []
+        for msg in self.readers if journal else ():
+            self.service.respond(msg, {"events": journal})
         for function, args in outbox:
             function(*args)
+
+    def commit(self):
+        """Commit the posted events."""
+        ops = self.puts + [["append", key, "".join(text)] for key, text in self.lines.items()]
+        self.puts, self.lines = [], {}
+        if ops:
+            self.service.ctx.kvs.commit(ops)

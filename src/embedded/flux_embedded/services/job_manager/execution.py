@@ -11,11 +11,7 @@ from flux_engine.kernel.service import Malformed
 
 
 class Execution:
-    """The execution service and the jobs it runs.
-
-    Attributes:
-        provider (str): name of the execution service, None while there is none
-    """
+    """The execution service, whose name is `provider` (None while there is none), and the jobs it runs."""
 
     def __init__(self, service, jobs, events):
         self.service = service

@@ -36,12 +36,7 @@ _CONFIG = form.Table(
 
 
 class Housekeeping:
-    """Jobs in housekeeping.
-
-    Attributes:
-        visits (dict): job id -> Visit
-        is_configured (bool)
-    """
+    """Jobs in housekeeping, if it `is_configured`; `visits` has them: job id -> Visit."""
 
     def __init__(self, service, jobs, events, sched, waits):
         self.service = service
@@ -56,11 +51,7 @@ class Housekeeping:
         self._mock = 0
 
     def configure(self, config):
-        """Take ``job-manager.housekeeping`` of a configuration.
-
-        Raises:
-            OSError: EINVAL
-        """
+        """Take ``job-manager.housekeeping`` of a configuration; OSError (EINVAL) if it is wrong."""
         table = config.get("job-manager", {}).get("housekeeping")
         if table is None:
             self.is_configured = False
@@ -97,12 +88,8 @@ class Housekeeping:
     def holders(self, partial_ok=True):
         """The jobs that hold resources in the scheduler's view: active ones and those in housekeeping.
 
-        Args:
-            partial_ok (bool): the scheduler supports jobs that have given back a part of them (RFC 27); for one that
-                does not, housekeeping of such jobs ends here, and their nodes count as free
-
-        Raises:
-            OSError: ENOTSUP, the scheduler does not, and one of those jobs is still running
+        A scheduler may not support jobs that have given back a part of them (`partial_ok`, RFC 27): then housekeeping of such
+        jobs ends here, and their nodes count as free; if one is still running, OSError (ENOTSUP).
         """
         active = [job for job in self.jobs.active.values() if job.has_resources and not job.bypass]
         if not partial_ok:

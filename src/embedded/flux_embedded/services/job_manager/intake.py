@@ -8,63 +8,29 @@ In the KVS a job is a directory with jobspec, eventlog and R. Its eventlog is re
 go through (RFC 21).
 """
 
-import errno
 import json
 
 from flux.jobtap.errors import JobtapError, Rejected
+from flux_embedded.services.job_manager.job import Job
+from flux_embedded.services.kvs.tree import entries
 from flux_engine.formats import eventlog, rset
 from flux_engine.formats.jobspec import without_environment
 from flux_engine.formats.levels import LOG_ERR
 from flux_engine.formats.states import CLEANUP, DEPEND, INACTIVE, NEW, RUN
-from flux_engine.job_manager.job import Job
 from flux_engine.kernel.service import check_form
 
 #: One job of a request; the jobspec was checked by ingest.
 FORM = {"id": int, "userid": int, "urgency": int, "flags": int, "t_submit": float, "jobspec": dict}
-#: The request for all jobs.
-REQUEST = {"key": "job"}
 
 
-def directories(entries):
-    """{job id: {file name: text}} of a recursive listing of the directory ``job``."""
+def directories(jobs):
+    """{job id: {file name: text}} of the directory ``job``."""
     found = {}
-    for path, kind, value in entries:
+    for path, kind, value in entries(jobs, ""):
         parts = path.split(".", 4)
         if kind == "val" and len(parts) == 5 and parts[4] in ("eventlog", "jobspec", "R"):
             found.setdefault(int("".join(parts[:4]), 16), {})[parts[4]] = value
     return {id: files for id, files in found.items() if "eventlog" in files}
-
-
-def read_history(service, jobs, function, *args):
-    """Call ``function(entries, *args)`` with the journal entries of all jobs so far."""
-
-    def received(future):
-        try:
-            entries = future.body["entries"]
-        except OSError:
-            entries = []
-        history = []
-        for id, files in sorted(directories(entries).items()):
-            if "jobspec" in files:
-                history.extend(_entries(id, files))
-        for job in jobs.active.values():
-            if job.annotations:
-                event = {"timestamp": service.now(), "name": "annotations"}
-                event["context"] = {"annotations": job.annotations}
-                history.append({"id": job.id, "seq": job.seq, "event": event})
-        function(history, *args)
-
-    service.rpc("kvs.dir", REQUEST).then(received)
-
-
-def _entries(id, files):
-    for seq, event in enumerate(eventlog.parse(files["eventlog"]), 1):
-        entry = {"id": id, "seq": seq, "event": event}
-        if event["name"] == "submit":
-            entry["jobspec"] = without_environment(json.loads(files["jobspec"]))
-        elif event["name"] == "alloc" and "R" in files:
-            entry["R"] = rset.redacted(json.loads(files["R"]))
-        yield entry
 
 
 class Intake:
@@ -120,11 +86,6 @@ class Intake:
             self.jobtap.forget(job)
             self.jobtap.call(job, "job.destroy")
             return str(exc)
-        job.seq = 1
-        context = {"userid": job.userid, "urgency": job.urgency, "flags": job.flags, "version": 1}
-        self.events.journal_event(
-            job, {"timestamp": job.t_submit, "name": "submit", "context": context}
-        )
         self.events.post(job, "validate")
         for late in self.events.take_late(job):
             self.events.post(job, "exception", late)
@@ -134,15 +95,9 @@ class Intake:
     # -- existing ones ---------------------------------------------------------------------------
 
     def restart(self):
-        """Load all jobs and continue where the last job manager stopped; blocks."""
-        try:
-            entries = self.service.rpc("kvs.dir", REQUEST).body["entries"]
-        except OSError as exc:
-            if exc.errno not in (errno.ENOENT, errno.ENOSYS):
-                raise
-            return
+        """Load all jobs and continue where the last job manager stopped."""
         loaded = []
-        for id, files in sorted(directories(entries).items()):
+        for id, files in sorted(directories(self.service.ctx.kvs.find("job") or {}).items()):
             try:
                 job = self._load(id, files)
             except (ValueError, KeyError, TypeError) as exc:
@@ -174,7 +129,6 @@ class Intake:
             if event["name"] == "alloc" and R is not None:
                 job.R = rset.redacted(R)
             job.apply(event)
-            job.seq += 1
             final = final or (event["name"] == "release" and event["context"]["final"])
         job.start_pending = job.state in (RUN, CLEANUP) and job.was_posted("start") and not final
         return job

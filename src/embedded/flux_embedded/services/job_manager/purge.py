@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The purge of inactive jobs: here, in the KVS and, by an event ``job-purge-inactive``, in job-list."""
+"""The purge of inactive jobs, here and in the KVS."""
 
 import errno
 
@@ -13,15 +13,14 @@ class Purge:
         self.events = events
         self.jobtap = jobtap
         self.housekeeping = housekeeping
+        jobs.purged = 0
 
     def _purge(self, jobs):
         for job in jobs:
             del self.jobs.inactive[job.id]
             self.jobtap.call(job, "job.inactive-remove")
             self.events.puts.append(["unlink", job.eventlog[: -len(".eventlog")]])
-        self.events.send(
-            self.service.publish, "job-purge-inactive", {"jobs": [job.id for job in jobs]}
-        )
+        self.jobs.purged += len(jobs)
 
     def request(self, msg):
         """``purge``: remove the oldest jobs beyond a number, but those in housekeeping."""

@@ -23,7 +23,7 @@ alloc-query             -> ``{queue_length, alloc_pending, running}``
 resource-status         -> ``{allocated: R}``
 jobtap                  ``{load?: path, conf?, remove?: name, query_only?}`` -> ``{plugins: [name]}``
 jobtap-query            ``{name}`` -> ``{name, path, ...}``
-journal-batches (S)     see `journal`
+journal-batches (S)     see `Events.follow`
 purge                   ``{num_limit: N, force: bool}`` -> ``{count}``: the jobs beyond a number; without force it
                         only counts
 getinfo                 -> ``{max_jobid}``
@@ -45,7 +45,6 @@ from flux_embedded.services.job_manager.execution import Execution
 from flux_embedded.services.job_manager.housekeeping import Housekeeping
 from flux_embedded.services.job_manager.intake import Intake
 from flux_embedded.services.job_manager.jobtap.stack import Jobtap
-from flux_embedded.services.job_manager.journal import Journals
 from flux_embedded.services.job_manager.life import Life
 from flux_embedded.services.job_manager.purge import Purge
 from flux_embedded.services.job_manager.update import Update
@@ -62,12 +61,7 @@ QUEUES = {"all": bool, "name?": str, "reason?": str}
 
 
 class JobManager(Service):
-    """The job manager.
-
-    Attributes:
-        jobs (Jobs): all jobs
-        config (dict): the instance's configuration
-    """
+    """The job manager; `jobs` has all jobs."""
 
     name = "job-manager"
 
@@ -76,8 +70,7 @@ class JobManager(Service):
         self.config = ctx.config
         self.jobs = jobs = Jobs()
         self.queues = queues = Queues()
-        self.journals = Journals(self, jobs)
-        self.events = events = Events(self, self.journals)
+        self.events = events = Events(self)
         self.waits = Waits(self, jobs, events)
         self.execution = Execution(self, jobs, events)
         # Lambdas, since the parts they use are made further down.
@@ -123,7 +116,7 @@ class JobManager(Service):
         plugin = {"load?": str, "conf?": object, "remove?": str, "query_only?": bool}
         add("jobtap", self.jobtap.request, form=plugin)
         add("jobtap-query", self.jobtap.query)
-        add("journal-batches", self.journals.open, streaming=True)
+        add("journal-batches", events.follow, streaming=True)
         add("purge", self.purge.request, form={"num_limit": int, "force": bool})
 
     def begin(self):
@@ -133,11 +126,12 @@ class JobManager(Service):
         self.jobtap.load_builtins()
         self.jobtap.configure_plugins(self.config)
         self.intake.restart()
+        self.ctx.jobs = self.jobs
         # An execution service that was loaded before has to say hello again.
         self.publish("job-manager-start")
 
     def stop(self):
-        self.events.close()
+        self.events.commit()
 
     def _configure(self, config):
         self.queues.configure(config)
@@ -196,22 +190,14 @@ class JobManager(Service):
                 raise OSError(errno.ENOENT, f"unknown attr {name}")
             if name == "R" and job.R is None:
                 raise OSError(errno.ENOENT, "R is NULL")
-        found = {name: getattr(job, name) for name in names if name != "eventlog"}
-        if "eventlog" not in names:
+
+        def answer():
+            found = {name: getattr(job, name) for name in names}
+            if "eventlog" in found:
+                found["eventlog"] = eventlog.parse(self.ctx.kvs.find(job.eventlog) or "")
             self.respond(msg, found)
-            return
 
-        def answer(future):
-            try:
-                log = future.body["values"][job.eventlog]
-            except OSError as exc:
-                self.respond_error(msg, exc.errno, exc.strerror)
-            else:
-                self.respond(msg, {**found, "eventlog": eventlog.parse(log)})
-
-        # Events are in the KVS once they are committed.
-        lookup = {"keys": [job.eventlog]}
-        self.events.send(lambda: self.rpc("kvs.lookup", lookup).then(answer))
+        self.events.send(answer)  # events are in the KVS once they are committed
 
     @request("alloc-query", guest=True)
     def _alloc_query(self, msg):
@@ -270,4 +256,6 @@ class JobManager(Service):
         self.sched.disconnected(sender)
         self.execution.disconnected(sender)
         self.waits.disconnected(sender)
-        self.journals.disconnected(sender)
+        self.events.readers = [
+            reader for reader in self.events.readers if reader.sender is not sender
+        ]

@@ -59,11 +59,7 @@ class Update:
             self._ask_scheduler(msg, job, updates)
 
     def _ask_plugins(self, job, requested, cred):
-        """Ask the plugins to allow every key.
-
-        Returns:
-            (updates, all of them validated already, feasibility check wanted)
-        """
+        """Ask the plugins to allow every key; returns (updates, all of them validated already, feasibility check wanted)."""
         updates, validated, feasibility = dict(requested), True, False
         for key in requested:
             topic = f"job.update.{key}"

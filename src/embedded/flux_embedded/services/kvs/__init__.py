@@ -5,7 +5,7 @@ It is a tree of directories; a key is its path with ``.`` between the names (``j
 text.  Everything is kept in memory: it ends with the instance.  Commits are applied one after the other, each whole or not
 at all, in the order in which they arrived (RFC 16: commit order is visible order).
 
-All methods are for the instance owner only.  Keys are non-empty strings without empty components (EINVAL otherwise); ``.``
+`flux_embedded.broker.context.BrokerContext.kvs` is the tree, for services that read and watch it. All methods are for the instance owner only.  Keys are non-empty strings without empty components (EINVAL otherwise); ``.``
 alone is the root directory.
 
 ====================  ======================================================
@@ -25,21 +25,8 @@ commit                ``{ops: [OP, ...]}`` -> ``{rootseq}``, how many commits
 
                       Missing directories on the way are made; a value in
                       the way is replaced by a directory.
-lookup                ``{key}`` -> ``{value: TEXT}``, or ``{keys: [KEY, ...]}``
-                      -> ``{values: {KEY: TEXT}}``, all or an error.  Missing:
-                      ENOENT, a directory: EISDIR.
-dir                   ``{key?}`` -> ``{entries: [[PATH, TYPE, TEXT or null], ...]}``,
-                      all below the directory (default: the root) in order
-                      of name.  TYPE is ``val`` or ``dir``.  ENOTDIR on a
-                      value.
-watch (streaming)     ``{key, append?, waitcreate?}`` -> ``{value: TEXT}`` now
-                      and after every commit that changed the value.  With
-                      ``append`` later responses have only the text that was
-                      added.  ENOENT if the key is missing and ``waitcreate``
-                      is not set, and when it is unlinked; EISDIR when it is a
-                      directory.  Ends with ENODATA after ``watch-cancel``.
-watch-cancel          ``{matchtag}``, no response: ends that watch of the
-                      sender
+lookup                ``{key}`` -> ``{value: TEXT}``.  Missing: ENOENT, a
+                      directory: EISDIR.
 fault                 ``{fail_commits: N, errnum?, match?}`` -> nothing.  For
                       fault runs: the next N commits that touch a key which
                       contains ``match`` (default: any) fail with errnum

@@ -3,8 +3,7 @@
 
 import errno
 
-from flux_embedded.services.kvs.tree import Tree, entries, error
-from flux_embedded.services.kvs.watch import Watches
+from flux_embedded.services.kvs.tree import Tree, error
 from flux_engine.kernel.service import Malformed, Service, request
 
 
@@ -15,8 +14,7 @@ class Kvs(Service):
 
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
-        self.tree = Tree()
-        self.watches = Watches(self)
+        self.tree = ctx.kvs = Tree()
         self._fault = None
 
     @request("commit")
@@ -26,12 +24,13 @@ class Kvs(Service):
             ops = body["ops"]
             if self._fault is not None:
                 self._check_fault(ops)
-            touched = self.tree.commit(ops)
+            self.tree.commit(ops)
         except (KeyError, TypeError, AttributeError, IndexError) as exc:
             raise Malformed(f"kvs.commit: {exc!r}") from None
         self.respond(msg, {"rootseq": self.tree.commits})
-        if self.watches.watches:
-            self.watches.notify(touched)
+
+    def stop(self):
+        self.ctx.kvs = Tree()
 
     def _check_fault(self, ops):
         fault = self._fault
@@ -44,36 +43,7 @@ class Kvs(Service):
 
     @request("lookup")
     def lookup(self, msg):
-        body = msg.body or {}
-        if "keys" in body:
-            if type(body["keys"]) is not list:
-                raise Malformed("kvs.lookup: 'keys' must be an array")
-            answer = {"values": {key: self.tree.value(key) for key in body["keys"]}}
-        else:
-            answer = {"value": self.tree.value(body.get("key"))}
-        self.respond(msg, answer)
-
-    @request("dir")
-    def dir(self, msg):
-        body = msg.body or {}
-        directory = self.tree.find(body.get("key") or ".")
-        if directory is None:
-            raise error(errno.ENOENT)
-        if type(directory) is not dict:
-            raise error(errno.ENOTDIR)
-        self.respond(msg, {"entries": list(entries(directory, ""))})
-
-    @request("watch", streaming=True)
-    def watch(self, msg):
-        self.watches.add(msg)
-
-    @request("watch-cancel")
-    def watch_cancel(self, msg):
-        self.watches.cancel(msg)
-
-    @request("disconnect", guest=True)
-    def disconnect(self, msg):
-        self.watches.disconnect(msg.sender)
+        self.respond(msg, {"value": self.tree.value((msg.body or {}).get("key"))})
 
     @request("fault", form={"fail_commits": int, "errnum?": int, "match?": str})
     def fault(self, msg):

@@ -22,6 +22,7 @@ class Tree:
     def __init__(self):
         self.root = {}
         self.commits = 0
+        self._watchers = {}  # key -> functions
         self._apply = {
             "put": self._put,
             "append": self._append,
@@ -56,23 +57,39 @@ class Tree:
             raise error(errno.EISDIR)
         return value
 
+    # -- watching --------------------------------------------------------------------------------
+
+    def watch(self, key, function):
+        """Call ``function()`` after each commit that changed the value of `key`."""
+        self._watchers.setdefault(key, []).append(function)
+
+    def unwatch(self, key, function):
+        """Undo `watch`."""
+        self._watchers[key].remove(function)
+        if not self._watchers[key]:
+            del self._watchers[key]
+
+    def _tell(self, touched):
+        """Call the watchers of the keys that a commit has changed."""
+        for key, below in touched:
+            functions = list(self._watchers.get(key, ()))
+            if below:
+                inside = [name for name in self._watchers if name.startswith(key + ".")]
+                functions += [function for name in inside for function in self._watchers[name]]
+            for function in functions:
+                function()
+
     # -- writing ---------------------------------------------------------------------------------
 
     def commit(self, ops):
-        """Apply all operations or, if one fails, none.
-
-        Args:
-            ops (list): as in the payload of a commit
-
-        Returns:
-            list: (key, whether keys below it changed too) for each change, in order
+        """Apply all operations, as in the payload of a commit, or, if one fails, none.
 
         Raises:
             OSError: an operation failed
             TypeError, KeyError, IndexError: it is malformed
         """
         undo = []
-        touched = []
+        touched = []  # (key, whether keys below it changed too) of each change
         try:
             for op in ops:
                 self._apply[op[0]](undo, touched, *op[1:])
@@ -86,7 +103,8 @@ class Tree:
                     where[name] = old
             raise
         self.commits += 1
-        return touched
+        if self._watchers:
+            self._tell(touched)
 
     def _parent(self, undo, touched, key):
         """The (directory, name) for a write to `key`; missing directories are made."""

@@ -9,7 +9,6 @@ method                 payload -> response
 acquire (S)            -> ``{resources: R, up: IDSET}``, then what changes: ``up``, ``down``,
                        ``shrink``, ``property-add``, ``property-remove``, ``expiration``. One holder
                        at a time (EBUSY); its disconnect ends the stream
-acquire-mute           -> nothing: nothing more is sent (at shutdown)
 drain                  ``{targets, reason?}`` -> nothing; EEXIST if one is drained already, with a reason
 undrain                ``{targets}`` -> nothing; EEXIST if one is not drained
 offline, online        ``{targets}`` -> nothing: as if their brokers had gone, came back. A

@@ -37,14 +37,7 @@ _TABLE = form.Table(
 
 
 def fake_resources(config):
-    """Make R from the ``[fake-resources]`` table.
-
-    Arguments: config (dict), the whole configuration.
-    Returns R (RFC 20), or None if there is no such table.
-
-    Raises:
-        ValueError: a key is missing or wrong, or the amender failed; the text names it
-    """
+    """R of the table ``[fake-resources]``, or None without one; ValueError if a key is missing or wrong, or the amender failed."""
     if "fake-resources" not in config:
         return None
     table = config["fake-resources"]

@@ -19,11 +19,7 @@ _DRAIN = {"targets": str, "reason?": str}
 
 
 class Resource(Service):
-    """``resource``: inventory, availability, and the scheduler's view of both.
-
-    Module arguments: ``noverify`` leaves out the check that a rank runs on the host the inventory
-    gives it.
-    """
+    """``resource``; with the argument ``noverify`` it does not check that a rank runs on the host the inventory gives it."""
 
     name = "resource"
 
@@ -37,7 +33,6 @@ class Resource(Service):
         self.state = ResourceState(ctx.kernel.size)
         self.acquired = ctx.acquired = AcquireStream(self)
         self.shrinks = True  # a rank that goes offline is gone for good
-        self.has_kvs = "kvs" in ctx.kernel.services
 
     # -- start ---------------------------------------------------------------------------------
 
@@ -45,7 +40,7 @@ class Resource(Service):
         R, method = self._find_R()
         try:
             self.state.define(Inventory(R), self.ctx.config)
-            former = eventlog.parse(self._lookup("resource.eventlog") or "")
+            former = eventlog.parse(self.ctx.kvs.find("resource.eventlog") or "")
         except ValueError as exc:
             raise OSError(errno.EINVAL, self._complain(f"{method}: {exc}")) from None
         self.shrinks = method != "configuration"
@@ -64,11 +59,11 @@ class Resource(Service):
             R = sources.from_config(self.ctx.config)
             if R is not None:
                 return R, "configuration"
-            text = self._lookup("resource.R")
+            text = self.ctx.kvs.find("resource.R")
             if text is not None:
                 return json.loads(text), "kvs"
             R = fake_resources(self.ctx.config)
-            if R is not None:  # if the start script has not put it into the KVS
+            if R is not None:
                 return R, "dynamic-discovery"
         except ValueError as exc:
             raise OSError(errno.EINVAL, self._complain(str(exc))) from None
@@ -81,26 +76,10 @@ class Resource(Service):
         self.log(LOG_ERR, text)
         return text
 
-    def _lookup(self, key):
-        if not self.has_kvs:
-            return None
-        try:
-            return self.rpc("kvs.lookup", {"key": key}).body["value"]
-        except FileNotFoundError:
-            return None
-
     def _record(self, name, context, ops=()):
         """Put an event into the eventlog, after other operations on the KVS."""
-        if self.has_kvs:
-            line = eventlog.encode(self.now(), name, context)
-            ops = [*ops, ["append", "resource.eventlog", line]]
-            self.rpc("kvs.commit", {"ops": ops}).then(self._stored)
-
-    def _stored(self, future):
-        try:
-            future.get()
-        except OSError as exc:
-            self.log(LOG_ERR, f"resource.eventlog: {exc.strerror}")
+        line = eventlog.encode(self.now(), name, context)
+        self.ctx.kvs.commit([*ops, ["append", "resource.eventlog", line]])
 
     def _replay(self, event):
         """Restore a drain from the eventlog of a former run of the service."""
@@ -161,11 +140,6 @@ class Resource(Service):
     def acquire(self, msg):
         view = self.state.view
         self.acquired.open(msg, view.R, view.ranks, self.state.up)
-
-    @request("acquire-mute")
-    def acquire_mute(self, msg):
-        self.acquired.muted = True
-        self.respond(msg)
 
     @request("disconnect", guest=True)
     def disconnect(self, msg):

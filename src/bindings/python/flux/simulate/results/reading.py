@@ -140,13 +140,13 @@ def _json(directory, name):
 
 
 #: A directory with two of these files is taken for a result, complete or not.
-OURS = {"summary.json", "jobs.csv", "schedule.json"}
+RESULT_FILES = {"summary.json", "jobs.csv", "schedule.json"}
 
 
 def directories(base):
     """Yield the directories below `base` with results, complete or not."""
     for where, _, names in sorted(os.walk(base)):
-        if len(OURS.intersection(names)) >= 2:
+        if len(RESULT_FILES.intersection(names)) >= 2:
             yield where
 
 

@@ -7,9 +7,8 @@ from types import MappingProxyType
 
 from _flux import module
 from flux.jobtap import perilogs, validation
-from flux.jobtap.callback_args import CallbackArgs
+from flux.jobtap.callbacks import CallbackArgs, freeze
 from flux.jobtap.errors import FAILURES, brief
-from flux.jobtap.frozen_json import freeze
 from flux.jobtap.perilogs import Perilog, Perilogs
 from flux.jobtap.plugin import Plugin, service_name
 from flux.jobtap.plugin_handle import PluginHandle, PluginRPC, drop_future
@@ -62,12 +61,7 @@ def _drop_future(future):
 
 
 class Builtin(Plugin):
-    """A rule of the job manager's own, with access to its jobs and queues.
-
-    Attributes:
-        jobs (Jobs): all jobs
-        queues (Queues): the queues
-    """
+    """A rule of the job manager's own, with access to its `jobs`, its `queues` and the `kvs` (Tree)."""
 
     _check_event = staticmethod(validation.event)
 
@@ -75,6 +69,7 @@ class Builtin(Plugin):
         super().__init__(host, name, "builtin", {}, handle=host.service.h)
         self.jobs = host.jobs
         self.queues = host.queues
+        self.kvs = host.service.ctx.kvs
 
 
 class State:
@@ -97,11 +92,7 @@ class State:
 
 
 class Host:
-    """The job manager as its plugins see it.
-
-    Attributes:
-        states (dict): Plugin -> State, for all that are loaded
-    """
+    """The job manager as its plugins see it; `states` has the State of each Plugin that is loaded."""
 
     def __init__(self, jobtap, service, jobs, events, queues):
         self.jobtap = jobtap
@@ -404,12 +395,7 @@ def jobspec_of(job):
 
 
 class JobSource:
-    """The args of a job, copied on access.
-
-    Args:
-        job (Job): the job
-        more (dict): further args of the topic; copied too
-    """
+    """The args of a job, and `more` for the topic, copied on access."""
 
     __slots__ = ("job", "more")
 
@@ -419,22 +405,8 @@ class JobSource:
 
     def raw(self):
         """The args for the job manager's own rules, not copied."""
-        job = self.job
-        args = {
-            "jobspec": jobspec_of(job),
-            "id": job.id,
-            "state": job.state,
-            "userid": job.userid,
-            "urgency": job.urgency,
-            "priority": job.priority,
-            "t_submit": job.t_submit,
-        }
-        if job.R is not None:
-            args["R"] = job.R
-        if job.end_event is not None:
-            args["end_event"] = job.end_event
-        args.update(self.more)
-        return MappingProxyType(args)
+        args = {name: getattr(self.job, name) for name in self.keys() if name not in self.more}
+        return MappingProxyType({**args, "jobspec": jobspec_of(self.job), **self.more})
 
     def fetch(self, key):
         if key in self.more:
@@ -446,12 +418,8 @@ class JobSource:
             if job.frozen is None or job.frozen[0] is not jobspec:
                 job.frozen = (jobspec, freeze(jobspec))
             return job.frozen[1]
-        if key in ("id", "state", "userid", "urgency", "priority", "t_submit"):
-            return getattr(job, key)
-        if key in ("R", "end_event"):
-            value = getattr(job, key)
-            if value is not None:
-                return freeze(value)
+        if key in self.keys():
+            return freeze(getattr(job, key))
         raise KeyError(key)
 
     def keys(self):

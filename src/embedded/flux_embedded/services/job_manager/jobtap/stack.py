@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from types import MappingProxyType
 
 from flux.jobtap import plugin_file, process_guard, validation
-from flux.jobtap.callback_args import CallbackArgs
+from flux.jobtap.callbacks import CallbackArgs, FrozenDict, freeze, read_answer
 from flux.jobtap.errors import (
     FAILURES,
     R_WITHOUT_BYPASS,
@@ -25,8 +25,6 @@ from flux.jobtap.errors import (
     describe_for_log,
     trace,
 )
-from flux.jobtap.frozen_json import FrozenDict, freeze
-from flux.jobtap.handlers import read_answer
 from flux.jobtap.validation import PRIORITY_UNAVAIL
 from flux_embedded.services.job_manager.jobtap.host import Builtin, Host, JobSource
 from flux_engine import paths
@@ -287,11 +285,7 @@ class Jobtap:
     # -- jobs coming and going ---------------------------------------------------------------------
 
     def introduce(self, job):
-        """Show a new job to the plugins.
-
-        Raises:
-            Rejected: one of them rejects it
-        """
+        """Show a new job to the plugins; Rejected if one of them rejects it."""
         if self.handlers("job.create"):
             self.call_rejecting(job, "job.create")
         if self.handlers("job.validate"):
@@ -300,11 +294,7 @@ class Jobtap:
         self.announce_dependencies(job)
 
     def announce_dependencies(self, job, plugin=None):
-        """Show the job's dependencies to the plugins, or one of them (job.dependency.SCHEME).
-
-        Raises:
-            Rejected: a dependency of an unknown scheme, or an invalid one
-        """
+        """Show the job's dependencies to the plugins, or one of them; Rejected if one is unknown or invalid."""
         for dependency in _dependencies(job):
             scheme = dependency["scheme"]
             topic = f"job.dependency.{scheme}"
@@ -322,11 +312,7 @@ class Jobtap:
             self.call_rejecting(job, topic, dependency=dependency)
 
     def call_rejecting(self, job, topic, **more):
-        """Call handlers until one refuses.
-
-        Raises:
-            Rejected: one of them does
-        """
+        """Call handlers until one refuses; Rejected if one does."""
         try:
             return self.call_or_raise(job, topic, JobSource(job, more))
         except Rejected:
@@ -364,11 +350,7 @@ class Jobtap:
             self.load(name, {})
 
     def load(self, path, args):
-        """Load the plugin file `path`, or the builtin plugin of that name; returns its `Plugin`.
-
-        Raises:
-            OSError: with the text ``flux jobtap`` shows
-        """
+        """Load the plugin file `path`, or the builtin plugin of that name; OSError has the text ``flux jobtap`` shows."""
         builtin = self._builtins.get(path)
         if builtin is not None:
             name, full = path, "builtin"
@@ -393,11 +375,7 @@ class Jobtap:
         return nullcontext() if isinstance(plugin, Builtin) else self.guest(plugin)
 
     def add(self, plugin, init):
-        """Add a plugin: call its ``init(plugin)``, show it the configuration and the existing jobs.
-
-        Raises:
-            OSError: it fails, or refuses the configuration; the text gives the reason
-        """
+        """Add a plugin: call its ``init(plugin)``, show it the configuration and the jobs; OSError if it fails or refuses."""
         self.plugins.append(plugin)
         try:
             with self._entered(plugin):
@@ -442,11 +420,7 @@ class Jobtap:
             self._call_each(job, topic, JobSource(job, {}), mine)
 
     def remove(self, pattern):
-        """Remove the plugins that match a name, ``all`` or a glob; builtins only if it begins with a dot.
-
-        Raises:
-            OSError: ENOENT, no plugin matches
-        """
+        """Remove the plugins that match a name, ``all`` or a glob, builtins only by one with a dot; ENOENT if none does."""
         if pattern == "all":
             matches = [plugin for plugin in self.plugins if not plugin.name.startswith(".")]
         else:
@@ -492,11 +466,7 @@ class Jobtap:
                 read_answer(answer, "conf.update", plugin.name)
 
     def check_config(self, config):
-        """Show a proposed configuration to all plugins (conf.update).
-
-        Raises:
-            OSError: EINVAL, one of them refuses it
-        """
+        """Show a proposed configuration to all plugins (conf.update); OSError (EINVAL) if one refuses it."""
         for plugin in list(self.plugins):
             try:
                 self._conf_update(plugin, config)
@@ -510,11 +480,7 @@ class Jobtap:
                 raise OSError(errno.EINVAL, text) from exc
 
     def configure_plugins(self, config):
-        """Load and remove plugins as ``job-manager.plugins`` lists them.
-
-        Raises:
-            OSError: a plugin cannot be loaded
-        """
+        """Load and remove plugins as ``job-manager.plugins`` lists them; OSError if that fails."""
         table = form.check_table(config.get("job-manager"), {"plugins?": [dict]}, "job-manager")
         for entry in table.get("plugins", ()):
             if "remove" in entry:
@@ -589,19 +555,10 @@ def _release(views):
 
 
 def _find(path, search_path):
-    """Locate a plugin, a Python file.
+    """Locate a plugin, a Python file, by a path or by a name in `search_path` and the examples; OSError (ENOENT) without one.
 
-    ``NAME.so`` stands for ``NAME.py``, so that scripts written for compiled plugins of that name work.
-
-    Args:
-        path (str): a path, or a name to search for
-        search_path (iterable of str): directories to search before the examples that come with the instance
-
-    Returns:
-        (name in listings, full path)
-
-    Raises:
-        OSError: ENOENT
+    ``NAME.so`` stands for ``NAME.py``, so that scripts written for compiled plugins of that name work. Returns (name in
+    listings, full path).
     """
     name = os.path.basename(path)
     where = [""] if os.sep in path else [*search_path, os.getcwd(), EXAMPLES]

@@ -19,7 +19,6 @@ BUILTINS = (
     (".limit-job-size", limits.job_size_init),
     (".limit-duration", limits.duration_init),
     (".dependency-after", dependencies.after_init),
-    (".dependency-singleton", dependencies.singleton_init),
     (".begin-time", dependencies.begin_time_init),
     (".validate-duration", limits.lifetime_init),
     (".update-duration", updates.duration_init),

@@ -3,14 +3,11 @@
 
 - ``.dependency-after``: afterstart, afterany, afterok and afternotok. A job that never got resources satisfies only
   ``afterany``.
-- ``.dependency-singleton``: one job of a name and user at a time, in order: a job waits until all earlier ones of the same
-  user and the same ``attributes.system.job.name`` are inactive.
 - ``.begin-time``: a job waits for a time; the value is seconds since the epoch.
 """
 
 from flux.jobtap import CURRENT_JOB
 from flux_engine.formats import jobid
-from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.states import COMPLETED, INACTIVE
 
 #: scheme -> prefix of the description in the eventlog
@@ -20,8 +17,6 @@ KINDS = {
     "afterok": "after-success",
     "afternotok": "after-failure",
 }
-#: The attribute with a job's name, for singletons.
-NAME = "attributes.system.job.name"
 
 
 # -- .dependency-after ------------------------------------------------------------------------------------
@@ -125,50 +120,6 @@ def never(p, entry, reason):
         p.raise_exception(dependent, "dependency", 0, f"dependency {description} {reason}")
     except OSError:
         pass
-
-
-# -- .dependency-singleton --------------------------------------------------------------------------------
-
-
-def singleton_init(p):
-    p.waiting = {}  # dependent -> (set of earlier jobs, description)
-    p.add_handler("job.dependency.singleton", singleton)
-    p.add_handler("job.event.clean", singleton_ended)
-
-
-def singleton(p, topic, args):
-    name = lookup_path(args["jobspec"], NAME)
-    if not name:
-        p.reject_job("singleton: the job has no name (--job-name)")
-    earlier = {
-        job.id
-        for job in p.jobs.active.values()
-        if job.id < args["id"]
-        and job.userid == args["userid"]
-        and lookup_path(job.jobspec, NAME) == name
-    }
-    description = "singleton"
-    try:
-        p.dependency_add(CURRENT_JOB, description)
-    except FileExistsError:
-        pass
-    if not earlier:
-        met(p, args["id"], description)
-        return
-    p.waiting[args["id"]] = (earlier, description)
-    for id in earlier:
-        p.job_subscribe(id)
-
-
-def singleton_ended(p, topic, args):
-    gone = args["id"]
-    p.waiting.pop(gone, None)
-    for dependent, (earlier, description) in list(p.waiting.items()):
-        if gone in earlier:
-            earlier.discard(gone)
-            if not earlier:
-                del p.waiting[dependent]
-                met(p, dependent, description)
 
 
 # -- .begin-time ------------------------------------------------------------------------------------------

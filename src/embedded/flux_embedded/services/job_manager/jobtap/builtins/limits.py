@@ -4,13 +4,11 @@
 ``.validate-duration``: no job may be longer than the instance's remaining time.
 """
 
-import errno
 import json
 
 from flux_engine.formats import fsd, policy
 from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.jobspec import count_resources
-from flux_engine.kernel.handle import RPC_STREAMING
 
 UNLIMITED = -1
 
@@ -93,27 +91,19 @@ duration_init = _init("duration", duration_validate)
 
 
 def lifetime_init(p):
-    p.expiration = 0.0
+    p.R, p.expiration = None, 0.0
     p.add_handler("job.validate", lifetime_validate)
-    # The instance's expiration is that of resource.R.
-    request = {"key": "resource.R", "waitcreate": True}
-    p.handle.rpc_object("kvs.watch", request, RPC_STREAMING).then(lifetime_changed, p)
-
-
-def lifetime_changed(future, p):
-    try:
-        R = json.loads(future.body["value"])
-        p.expiration = float(R["execution"].get("expiration") or 0.0)
-    except OSError as exc:
-        if exc.errno == errno.ENOENT:
-            p.expiration = 0.0
-        return
-    except (ValueError, KeyError, TypeError):
-        p.expiration = 0.0
-    future.reset()
 
 
 def lifetime_validate(p, topic, args):
+    # The instance's expiration is that of resource.R.
+    R = p.kvs.find("resource.R")
+    if R is not p.R:
+        p.R = R
+        try:
+            p.expiration = float(json.loads(R)["execution"].get("expiration") or 0.0)
+        except (ValueError, KeyError, TypeError):
+            p.expiration = 0.0
     if not p.expiration:
         return
     duration = args["jobspec"]["attributes"]["system"].get("duration", 0)
