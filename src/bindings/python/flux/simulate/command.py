@@ -209,21 +209,15 @@ class Call:
 
     def _cases(self):
         """Return ([Case], configuration)."""
-        from flux.simulate.trace import Case, read_config, read_R
+        from flux.simulate.trace import Case, machine_of
 
         options = self.options
-        config = read_config(options.conf) if options.conf else {}
         if options.live:
             from flux.simulate.live import probe, workload_of
-            from flux.simulate.machine import Machine
-            from flux_engine.resource import sources
+            from flux_engine.formats.config import load_path
 
-            machine = read_R(options.R) if options.R else None
-            R = sources.from_config(config)
-            if R is not None:
-                if machine is not None:
-                    raise OptionError("--R and the resource.config of --conf: give one of them")
-                machine = Machine(R, options.conf)
+            config = load_path(options.conf) if options.conf else {}
+            machine = machine_of(options.R, config, options.conf)
             workload = workload_of(probe(), machine, options.unit)
             # Ranks excluded in the instance stay excluded.
             return [Case(workload, None, {}, drawn=options.seed)], {**workload.config, **config}

@@ -2,7 +2,6 @@
 """`Trace`: recorded or synthetic jobs, their machine, and the options that a study varies."""
 
 import itertools
-import json
 import os
 from dataclasses import dataclass
 from typing import Optional
@@ -10,6 +9,8 @@ from typing import Optional
 from flux.simulate.machine import Machine
 from flux.simulate.workload.build import Options, Workload, build
 from flux.simulate.workload.record import OptionError
+from flux_engine.formats.config import load_path
+from flux_engine.resource import sources
 
 #: Name of the included trace.
 SAMPLE = "sample"
@@ -26,31 +27,21 @@ def sample_path():
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "sample.swf")
 
 
-def read_config(path):
-    """Read a TOML configuration into a dict. Raises ValueError if the file cannot be read."""
-    from flux_engine.formats.config import parse_toml
-
+def machine_of(R, config, source):
+    """Return the `Machine` of a resource set (RFC 20) or its file, or of the configuration `source`; None if neither has
+    one. Raises ValueError if it cannot be read, OptionError if there are two."""
+    configured = sources.from_config(config)
+    if R is None:
+        return None if configured is None else Machine(configured, source)
+    if configured is not None:
+        raise OptionError("R and the resource.config of the configuration: give one of them")
+    if not isinstance(R, str):
+        return Machine(R, "as given")
+    content = sources.read_json(R, "R")
     try:
-        with open(path, encoding="utf-8") as stream:
-            return parse_toml(stream.read(), path)
-    except (OSError, UnicodeDecodeError) as exc:
-        raise ValueError(f"{path}: {getattr(exc, 'strerror', None) or 'not text'}") from None
-
-
-def read_R(path):
-    """Read a file with a resource set (RFC 20) into a `Machine`. Raises ValueError if the file
-    cannot be read, or is not a resource set."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            R = json.load(stream)
-    except OSError as exc:
-        raise ValueError(f"{path}: {exc.strerror}") from None
-    except ValueError as exc:
-        raise ValueError(f"{path}: not JSON: {exc}") from None
-    try:
-        return Machine(R, path)
+        return Machine(content, R)
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise ValueError(f"{path}: no resource set: {exc}") from None
+        raise ValueError(f"{R}: no resource set: {exc}") from None
 
 
 @dataclass
@@ -148,7 +139,7 @@ class Trace:
         if bool(files) == bool(model):
             raise OptionError("give files of a trace, or a model")
         self.files = [self._file(one) for one in files]
-        self.config = read_config(config) if isinstance(config, str) else config or {}
+        self.config = load_path(config) if isinstance(config, str) else config or {}
         if memory_per_node is not None:
             amounts = {**self.config.get("amounts", {}), "memory": memory_per_node}
             self.config = {**self.config, "amounts": amounts}
@@ -193,14 +184,7 @@ class Trace:
     @property
     def machine(self):
         """The `Machine` of R or the configuration, or None: taken from the trace."""
-        from flux_engine.resource import sources
-
-        R = sources.from_config(self.config)
-        if self.R is None:
-            return None if R is None else Machine(R, self._config_name)
-        if R is not None:
-            raise OptionError("R and the resource.config of the configuration: give one of them")
-        return read_R(self.R) if isinstance(self.R, str) else Machine(self.R, "as given")
+        return machine_of(self.R, self.config, self._config_name)
 
     @property
     def is_model(self):
