@@ -86,16 +86,6 @@ test_expect_success EMBEDDED 'flux resource topology shows who holds what' '
 	grep "^tp3 (rank 3): 8 cores, 4 GPUs; all free" topology &&
 	grep "socket 1 .*cores 4-7 " topology
 '
-test_expect_success EMBEDDED 'and draws it' '
-	flux resource topology --svg=picture.svg &&
-	grep "<svg " picture.svg &&
-	grep "<title>gpu 3: " picture.svg
-'
-test_expect_success EMBEDDED 'the same from R in a file' '
-	flux job info $id4 R >R.json &&
-	flux resource topology R.json >topology &&
-	grep "^tp\[1-2\] (ranks 1-2): 8 cores; all free" topology
-'
 test_expect_success 'a whole socket, by name' '
 	flux cancel --all &&
 	flux queue idle -t 20 &&

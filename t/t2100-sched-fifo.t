@@ -65,10 +65,6 @@ test_expect_success 'priority decides' '
 	flux jobs -no {state} $second >state &&
 	grep SCHED state
 '
-test_expect_success 'what was annotated while pending is gone' '
-	test -z "$(shown $third t_estimate)" &&
-	test -z "$(shown $third reason_pending)"
-'
 test_expect_success 'a pending job can be cancelled' '
 	flux cancel $second &&
 	flux job wait-event -t 20 $second clean &&

@@ -68,17 +68,6 @@ test_expect_success 'a new limit of a running job moves the reservation' '
 	test_wait_until "test \"\$(flux jobs -no {annotations.sched.t_estimate} $head)\" != $before" &&
 	flux cancel $run && flux job wait-event -t 20 $head clean
 '
-# Only an instance of ours changes properties while a scheduler holds the resources.
-flux resource property add -h >/dev/null 2>&1 && test_set_prereq PROPERTY
-test_expect_success PROPERTY 'a property that is added lets a job run, one that is taken away does not' '
-	flux resource property add fast 2 &&
-	id=$(flux submit --requires=fast -N1 true) && started $id &&
-	test "$(flux jobs -no {ranks} $id)" = 2 &&
-	flux job wait-event -t 20 $id clean &&
-	flux resource property remove fast 2 &&
-	id=$(flux submit --requires=fast true) &&
-	flux job wait-event -t 20 -f json $id exception | jq -e ".context.type == \"alloc\""
-'
 test_expect_success 'a node that leaves for good: who cannot do without it is told' '
 	head=$(flux submit -N4 -t 1m sleep 300) && started $head &&
 	wide=$(flux submit -N4 -t 1m true) &&

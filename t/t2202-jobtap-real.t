@@ -120,81 +120,6 @@ test_expect_success 'flux jobtap load NAME.py, by the command of ours' '
 	test_must_fail flux jobtap load nosuch.py 2>err && grep "nosuch.py not found" err &&
 	flux jobtap load alloc-bypass.so && flux jobtap remove alloc-bypass.so
 '
-test_expect_success 'whatever a callback raises is logged with its line, and the job goes on' '
-	plugin raises <<-EOT &&
-	import asyncio
-	KINDS = [ValueError("boom"), KeyboardInterrupt(), SystemExit(1), GeneratorExit(), asyncio.CancelledError()]
-	def plugin_init(p):
-	    p.n = 0
-	    p.add_handler("job.state.*", boom)
-	    p.add_handler("job.new", boom)
-	def boom(p, topic, args):
-	    p.n += 1
-	    raise KINDS[p.n % 5]
-	EOT
-	flux dmesg -C &&
-	jobtap load $(pwd)/raises.so &&
-	flux run true && jobtap remove raises.so &&
-	for name in "ValueError: boom" KeyboardInterrupt SystemExit GeneratorExit CancelledError; do
-	    logged "jobtap: raises.py: job\..*$name.*(raises.py:9 in boom)" || return 1
-	done
-'
-test_expect_success 'and goes to the user where the topic can fail' '
-	plugin picky <<-EOT &&
-	def plugin_init(p):
-	    p.add_handler("job.validate", lambda p, topic, args: p.how(p))
-	    p.service_register("set", set)
-	def set(p, msg):
-	    p.how = {"value": lambda p: [][0], "kbd": kbd, "false": lambda p: False,
-	             "minus": lambda p: -1, "text": lambda p: p.reject_job("no jobs today")}[msg.payload["how"]]
-	    p.handle.respond(msg)
-	def kbd(p):
-	    raise KeyboardInterrupt
-	EOT
-	cat >how.py <<-EOT &&
-	import flux, sys
-	flux.Flux().rpc("job-manager.picky.set", {"how": sys.argv[1]}).get()
-	EOT
-	jobtap load $(pwd)/picky.so &&
-	for case in "value:picky.py: job.validate: IndexError" "kbd:picky.py: job.validate: KeyboardInterrupt" \
-	    "false:rejected by job-manager plugin .picky.py" "minus:rejected by job-manager plugin .picky.py" \
-	    "text:no jobs today"; do
-	    flux python how.py ${case%%:*} && test_must_fail flux submit true 2>err && grep "${case#*:}" err || return 1
-	done &&
-	jobtap remove picky.so && flux run true
-'
-test_expect_success 'signals, blocking on the job manager, and ending the process are refused at once' '
-	plugin forbidden <<-EOT &&
-	import os, signal, flux, flux.job
-	def plugin_init(p):
-	    p.add_handler("job.validate", validate)
-	def tries(p):
-	    yield "signal", lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN)
-	    yield "wakeup", lambda: signal.set_wakeup_fd(-1)
-	    yield "exit", lambda: os._exit(1)
-	    yield "exec", lambda: os.execv("/bin/true", ["true"])
-	    yield "get", lambda: p.handle.rpc("job-manager.getinfo").get()
-	    yield "wait_for", lambda: p.handle.rpc("job-manager.getinfo").wait_for(1)
-	    yield "other handle", lambda: flux.Flux().rpc("job-manager.getinfo").get()
-	    yield "reactor", lambda: p.handle.reactor_run()
-	    yield "other reactor", lambda: flux.Flux().reactor_run()
-	    yield "stop", lambda: p.handle.reactor_stop_error()
-	    yield "watcher", lambda: p.handle.signal_watcher_create(15, print)
-	    yield "status", lambda: p.handle.rpc("resource.sched-status").get()
-	def validate(p, topic, args):
-	    for name, attempt in tries(p):
-	        try:
-	            attempt()
-	        except OSError as exc:
-	            p.handle.log(6, f"forbidden: {name}: {exc.strerror}")
-	        else:
-	            p.reject_job(f"{name} was allowed")
-	    p.handle.rpc("kvs.ping", {"seq": 1, "pad": ""}).get()
-	EOT
-	flux dmesg -C &&
-	jobtap load $(pwd)/forbidden.so && flux run true && jobtap remove forbidden.so &&
-	test $(flux dmesg | grep -c "forbidden: ") = 12
-'
 test_expect_success 'a child process that comes back from a callback is ended' '
 	plugin forks <<-EOT &&
 	import os
@@ -296,26 +221,14 @@ test_expect_success 'removal ends timers, services, subscriptions and futures, a
 	flux dmesg >log && test_must_fail grep "gone:" log &&
 	jobtap load $(pwd)/after.so && jobtap remove after.so
 '
-test_expect_success 'args are read-only at every depth, and good after the callback' '
+test_expect_success 'args are good after the callback' '
 	plugin frozen <<-EOT &&
-	import copy, json
+	import json
 	def plugin_init(p):
 	    p.kept = []
-	    p.add_handler("job.validate", validate)
+	    p.add_handler("job.validate", lambda p, topic, args: p.kept.append(args))
 	    p.add_handler("job.state.sched", lambda p, topic, args: p.kept and json.dumps(dict(p.kept[0])) and None)
 	    p.add_handler("plugin.query", lambda p, topic, args: {"kept": [dict(a) for a in p.kept]})
-	def validate(p, topic, args):
-	    p.kept.append(args)
-	    system = args["jobspec"]["attributes"]["system"]
-	    for attempt in (lambda: args.__setitem__("id", 1), lambda: system.update(x=1), lambda: system.pop("duration"),
-	                    lambda: args["jobspec"]["resources"].append(1), lambda: args["jobspec"].setdefault("x", 1)):
-	        try:
-	            attempt()
-	        except (TypeError, AttributeError):
-	            pass
-	        else:
-	            p.reject_job("args can be changed")
-	    copy.deepcopy(args["jobspec"])["attributes"]["system"]["duration"] = 5
 	EOT
 	jobtap load $(pwd)/frozen.so && id=$(flux submit true) && flux job wait-event $id clean &&
 	jobtap query frozen.so | jq -e ".kept[0].id == $(flux job id $id)" && jobtap remove frozen.so

@@ -41,6 +41,12 @@ test_expect_success 'updates by request and by a service' '
 	rpc job-manager.same.rename "{\"id\": $(flux job id $id)}" &&
 	flux job urgency $id default && eventlog $id >updated && both updated
 '
+test_expect_success 'the other functions, and calls that are refused' '
+	cp "$SHARNESS_TEST_SRCDIR/jobtap/api.py" . && flux jobtap load api.py &&
+	id=$(flux submit --setattr=mode=api true) && flux job wait-event -t 30 $id depend &&
+	rpc job-manager.api.release "{\"id\": $(flux job id $id)}" && eventlog $id >api && both api &&
+	test_wait_until "flux dmesg | grep \"api: value freed\"" && flux jobtap remove api.$so
+'
 test_expect_success 'a canceled job' '
 	id=$(flux submit --urgency=hold true) && flux cancel $id && eventlog $id >canceled && both canceled
 '

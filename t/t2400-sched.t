@@ -34,11 +34,6 @@ test_expect_success 'a blocked job is explained' '
 	grep "it could start now with 1 node" explain &&
 	grep "starts about .* (promised)" explain
 '
-test_expect_success 'the reason is the one that flux jobs shows' '
-	flux jobs -no "{annotations.sched.reason_pending}" $head >annotated &&
-	flux sched explain --json $head | jq -r ".jobs[0].reason" >said &&
-	test_cmp annotated said
-'
 test_expect_success 'a job that the scheduler has not been given is explained as well' '
 	after=$(flux submit -N1 -t 1m --dependency=afterany:$head true) &&
 	held=$(flux submit -N1 -t 1m --urgency=hold true) &&
@@ -76,14 +71,6 @@ test_expect_success 'stats, and top once' '
 	flux sched top --once >top && cat top &&
 	grep "3 allocated *1 free" top &&
 	flux cancel $head $run && flux queue idle --timeout=20
-'
-test_expect_success 'a dry run tells which jobs are in the way, and changes nothing' '
-	run=$(flux submit -N1 --exclusive -t 10m sleep 300) && started $run &&
-	flux sched reserve dat --start=+5m --duration=1h --nodes=4 --dry-run >dry && cat dry &&
-	grep "would be reserved: 4 nodes" dry &&
-	grep "in the way: $(flux job id --to=f58 $run) on 1 node" dry &&
-	test $(flux sched reservations -n | wc -l) = 0 &&
-	flux cancel $run && flux queue idle --timeout=20
 '
 test_expect_success 'a job that would run into a window waits, and is told why' '
 	flux sched reserve dat --start=+5m --duration=1h --nodes=4 >made && cat made &&

@@ -74,21 +74,6 @@ test_expect_success 'a reservation for the parent takes jobs of the child, not t
 	test "$(flux jobs -no {result} $id)" = FAILED &&
 	flux sched unreserve parents && flux sched unreserve childs
 '
-test_expect_success 'flux queue list names the parent, and shows when the child waits for it' '
-	flux queue list | head -1 | grep PARENT &&
-	test "$(flux queue list -q quick -no {parent})" = batch &&
-	test "$(flux queue list -q batch -no {parent})" = "" &&
-	flux queue stop --quiet batch &&
-	test "$(flux queue list -q quick -no "{scheduling} {started.ascii}")" = "stopped (parent) p" &&
-	test "$(flux queue list -q batch -no "{scheduling} {started.ascii}")" = "stopped n" &&
-	flux queue start --quiet batch &&
-	test "$(flux queue list -q quick -no "{scheduling} {started.ascii}")" = "started y"
-'
-test_expect_success 'flux resource list shows a child only when it is asked for' '
-	flux resource list -s up -no "{queue}" >queues &&
-	! grep quick queues && grep batch queues &&
-	test "$(flux resource list -s up -no "{queue} {ranks}" -q quick)" = "quick 0-1"
-'
 test_expect_success 'it is removed' '
 	flux module remove sched-backfill
 '

@@ -17,7 +17,7 @@ from watch import Watch
 
 from flux.scheduler.testing import make_R
 from flux_embedded.broker.instance import Instance
-from flux_engine.kernel import VirtualClock
+from flux_engine.kernel.clock import VirtualClock
 
 #: Seconds of virtual time within which the jobs of any history must end.
 LONG_ENOUGH = 100000.0

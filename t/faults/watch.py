@@ -25,6 +25,7 @@ from eventlog_rules import Violation
 from history import CONSTRAINTS, SHAPES, matches
 
 from flux.job import JobID
+from flux_engine.job_manager.sched import merge_annotations
 
 #: A scheduler decides, commits R and answers; messages that reach it within this number of turns of
 #: the loop after the decision are too late to matter.
@@ -324,13 +325,16 @@ class Watch:
         for jobid in list(self.preempted):
             self._served(jobid, None)
 
+    def _annotate(self, jobid, annotations):
+        self.annotations[jobid] = merge_annotations(self.annotations.get(jobid, {}), annotations)
+        self._told_latest(jobid)
+
     def _answer(self, body):
         jobid = body["id"]
         if jobid not in self.pending:
             raise Violation(f"an answer for job {jobid}, which has no request: {body}")
         if body["type"] == 1:
-            merge(self.annotations.setdefault(jobid, {}), body["annotations"])
-            self._told_latest(jobid)
+            self._annotate(jobid, body["annotations"])
             estimate = self._promised(jobid)
             if estimate is not None:
                 self.estimates.setdefault(jobid, estimate)
@@ -340,8 +344,7 @@ class Watch:
             return
         request = self.pending.pop(jobid)
         if body["type"] == 0:
-            merge(self.annotations.setdefault(jobid, {}), body.get("annotations", {}))
-            self._told_latest(jobid)
+            self._annotate(jobid, body.get("annotations", {}))
             self._success(request, body["R"])
         elif body["type"] == 2:
             self._served(jobid, None)
@@ -559,20 +562,3 @@ class Watch:
             elif other.rank_in_queue() < one.rank_in_queue():
                 return False  # its resources may be kept for it, or it must start first
         return True
-
-
-def merge(target, new):
-    """Annotations as RFC 27 merges them: null removes, objects merge, all else replaces."""
-    for key, value in new.items():
-        if value is None:
-            target.pop(key, None)
-        elif isinstance(value, dict):
-            inner = target.get(key)
-            inner = inner if isinstance(inner, dict) else {}
-            merge(inner, value)
-            if inner:
-                target[key] = inner
-            else:
-                target.pop(key, None)
-        else:
-            target[key] = value

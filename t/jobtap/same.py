@@ -21,6 +21,7 @@ def plugin_init(p):
         ("job.event.*", event),
         ("job.update", update),
         ("job.update.attributes.system.same", update_key),
+        ("same.answer", answer),
     ):
         p.add_handler(topic, callback)
     p.service_register("open", open_gate)
@@ -106,6 +107,10 @@ def update_key(p, topic, args):
     if args["value"] == "no":
         return -1
     return {"updates": {"attributes.system.too": args["value"]}, "validated": True}
+
+
+def answer(p, topic, args):
+    return {"answer": args["id"]}
 
 
 def rename(p, msg):

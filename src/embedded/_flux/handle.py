@@ -9,8 +9,10 @@ import sys
 
 from _flux import ffi as _ffi
 from _flux.function import failure, function
-from flux_engine.kernel import Kernel, VirtualClock, current
+from flux_engine.kernel import current
+from flux_engine.kernel.clock import VirtualClock
 from flux_engine.kernel.handle import Flux
+from flux_engine.kernel.kernel import Kernel
 from flux_engine.kernel.message import Message
 from flux_engine.kernel.task import Task
 

@@ -74,15 +74,15 @@ def flux_timer_watcher_create(r, after, repeat, cb, arg):
     return watchers.TimerWatcher(r, _calling(r, cb, arg), after, repeat)
 
 
-def _make_loop_watcher(cls):
-    return lambda r, cb, arg: cls(r, _calling(r, cb, arg))
+def _make_loop_watcher(kind):
+    return lambda r, cb, arg: watchers.LoopWatcher(kind, r, _calling(r, cb, arg))
 
 
 functions(
     {
-        f"flux_watcher_t *flux_{cls.kind}_watcher_create (flux_reactor_t *r, flux_watcher_f cb, void *arg)":
-            _make_loop_watcher(cls)
-        for cls in (watchers.PrepareWatcher, watchers.CheckWatcher, watchers.IdleWatcher)
+        f"flux_watcher_t *flux_{kind}_watcher_create (flux_reactor_t *r, flux_watcher_f cb, void *arg)":
+            _make_loop_watcher(kind)
+        for kind in ("prepare", "check", "idle")
     },
     null="arg",
 )  # fmt: skip

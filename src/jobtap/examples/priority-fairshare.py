@@ -40,11 +40,8 @@ def plugin_init(p):
 
 
 def read_shares(path):
-    """The weights in a file; {} without one.
-
-    Raises:
-        JobtapError: the file cannot be read, or is not an object of numbers above 0
-    """
+    """The weights in a file; {} without one. Raises JobtapError if the file cannot be read, or is
+    not an object of numbers above 0."""
     if path is None:
         return {}
     try:

@@ -42,11 +42,8 @@ def plugin_init(p):
 
 
 def read_shares(p):
-    """Read the file of shares if it has changed.
-
-    Raises:
-        JobtapError: it cannot be read, or is not an object of numbers
-    """
+    """Read the file of shares if it has changed. Raises JobtapError if it cannot be read, or is not
+    an object of numbers."""
     path = p.args.get("shares")
     if path is None:
         return

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The broker module sched-simple; the policy is `flux.scheduler.policies.simple`."""
+"""The broker module sched-simple; the policy is `flux.scheduler.policies.fifo`."""
 
-from flux.scheduler.policies.simple import Simple
+from flux.scheduler.policies.fifo import Simple
 
 
 def mod_main(h, *args):

@@ -3,8 +3,9 @@
 
 from _flux.module import module_handle
 from flux_embedded.broker.instance import Instance
-from flux_engine.kernel import Task, VirtualClock
+from flux_engine.kernel.clock import VirtualClock
 from flux_engine.kernel.handle import Flux
+from flux_engine.kernel.task import Task
 
 
 def make(*services, **options):

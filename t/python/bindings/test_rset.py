@@ -41,7 +41,7 @@ class TestRSet:
     @pytest.mark.parametrize(
         "robj, text",
         [
-            ([], "expected an object"),
+            ([], "R must be an object"),
             ({}, "version"),
             ({"version": 1}, "execution"),
             ({"version": 1, "execution": {}}, "R_lite"),

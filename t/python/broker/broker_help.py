@@ -6,8 +6,9 @@ import textwrap
 import pytest
 
 from flux_embedded.broker.instance import Instance
-from flux_engine.kernel import Task, VirtualClock
+from flux_engine.kernel.clock import VirtualClock
 from flux_engine.kernel.handle import Flux
+from flux_engine.kernel.task import Task
 
 GOOD = """
     from flux.brokermod import BrokerModule, request_handler

@@ -9,7 +9,7 @@ import pytest
 
 from flux.scheduler.testing import jobspec
 from flux_embedded.broker.instance import Instance
-from flux_engine.kernel import VirtualClock
+from flux_engine.kernel.clock import VirtualClock
 
 JOBSPEC = jobspec(duration=100.0)
 

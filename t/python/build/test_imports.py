@@ -292,7 +292,7 @@ def test_schedulers_and_pools_do_without_the_engine(overlay):
     assert rooms == {("simulate",), ("scheduler", "testing"), ("scheduler", "command")}
 
 
-def test_tests_of_a_scheduler_need_no_greenlets(overlay):
+def test_tests_of_a_scheduler_need_no_greenlets(overlay, host):
     """The Python of a real Flux has none."""
     names = {
         name.rpartition(".")[0]
@@ -300,7 +300,7 @@ def test_tests_of_a_scheduler_need_no_greenlets(overlay):
         if path.parts[:2] == ("scheduler", "testing")
     }
     code = "import sys; sys.modules['greenlet'] = None\n"
-    run_in_fresh_python(code + "\n".join(f"import {name}" for name in sorted(names)), overlay)
+    run_in_fresh_python(code + "\n".join(f"import {name}" for name in sorted(names)), overlay, host)
 
 
 def test_commands_do_not_import_the_simulator(embedded):

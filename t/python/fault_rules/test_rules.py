@@ -16,7 +16,7 @@ from books import Books, resources_of  # noqa: E402
 from check_instance import holdings, overlaps  # noqa: E402
 from eventlog_rules import Violation, check  # noqa: E402
 from site_rules import SiteRules  # noqa: E402
-from watch import Watch, merge  # noqa: E402
+from watch import Watch  # noqa: E402
 
 from flux.resource.Rv1Pool import Rv1Pool  # noqa: E402
 from flux.scheduler.site_policy.limits import LimitRule  # noqa: E402
@@ -121,6 +121,8 @@ def test_time_must_not_run_backwards():
         make_R("1,0", "0-3", hosts="n[0-1]"),
         make_R("0-1", "0-3", starttime=5, expiration=4),
         {"version": 2, "execution": {}},
+        {"version": 1},
+        {"version": 1, "execution": {"R_lite": []}},
     ],
 )
 def test_illegal_R_is_caught(R):
@@ -147,23 +149,6 @@ def test_books_catch_what_is_given_twice_or_not_held():
     books.allocate(3, make_R("0-1", "0-3"))
     with pytest.raises(Violation, match="leaves"):
         books.free(3, make_R("0", "0-3"), True)
-
-
-@pytest.mark.parametrize(
-    "shape, fits",
-    [
-        ({"nodes": 2, "slots": 1, "cores": 4, "gpus": 0}, False),
-        ({"nodes": 2, "slots": 1, "cores": 2, "gpus": 0}, True),
-        ({"nodes": 0, "slots": 3, "cores": 2, "gpus": 0}, True),
-        ({"nodes": 0, "slots": 4, "cores": 2, "gpus": 0}, False),
-        ({"nodes": 1, "slots": 1, "cores": 1, "gpus": 0, "exclusive": True}, True),
-        ({"nodes": 2, "slots": 1, "cores": 1, "gpus": 0, "exclusive": True}, False),
-    ],
-)
-def test_fits(shape, fits):
-    books = Books(make_R("0-1", "0-3"))
-    books.allocate(1, make_R("0", "0-1"))
-    assert books.fits(shape, {0, 1}) is fits
 
 
 class Message:
@@ -345,12 +330,6 @@ def test_a_second_finish_of_a_cancelled_job_is_legal():
         check([event for event in events if event["name"] != "exception"])
 
 
-@pytest.mark.parametrize("R", [{"version": 1}, {"version": 1, "execution": {"R_lite": []}}])
-def test_R_without_execution_is_caught(R):
-    with pytest.raises(Violation, match="R of job 3: no execution"):
-        resources_of(R, "R of job 3")
-
-
 def test_calm_histories_are_told_from_others():
     assert history.is_calm(history.make(3, 60, calm=True))
     assert not history.is_calm(history.make(3, 60))
@@ -362,20 +341,6 @@ def test_overlaps_of_recorded_jobs_are_caught():
     assert overlaps(holdings([first])) is None
     with pytest.raises(Violation, match="was held by jobs 1 and 2"):
         overlaps(holdings([first, (2, log(*NORMAL[:6]), R)]))
-
-
-def test_merge_of_annotations():
-    target = {}
-    for new, expected in [
-        ({"sched": {"t_estimate": 100.5, "reason_pending": "nodes"}}, None),
-        (
-            {"sched": {"t_estimate": 90.0}},
-            {"sched": {"t_estimate": 90.0, "reason_pending": "nodes"}},
-        ),
-        ({"sched": {"t_estimate": None, "reason_pending": None}, "user": {"x": {"y": None}}}, {}),
-    ]:
-        merge(target, new)
-        assert expected is None or target == expected
 
 
 def test_the_same_seed_gives_the_same_history_and_shrinking_keeps_the_cause():
@@ -473,13 +438,6 @@ STRAGGLER = "straggler-of-housekeeping-and-a-new-queue.json"
 def run_straggler(scheduler, pool="rv1"):
     with open(os.path.join(os.path.dirname(faults.__file__), "cases", STRAGGLER)) as file:
         return faults.run_history(json.load(file)["history"], scheduler, pool)
-
-
-@pytest.mark.parametrize("pool", faults.POOLS)
-@pytest.mark.parametrize("scheduler", ["sched-fifo", "sched-simple", "sched-backfill"])
-def test_a_straggler_of_housekeeping_is_given_to_nobody_after_a_reload(scheduler, pool):
-    """The history of core#7794."""
-    assert run_straggler(scheduler, pool) is None
 
 
 def test_a_straggler_that_is_given_away_is_found(monkeypatch):

@@ -181,15 +181,6 @@ def test_reattach_after_a_new_hello(inst):
 # -- real processes ---------------------------------------------------------------------------------------
 
 
-def test_output(real):
-    id = run_job_to_end(real, "echo out; echo err >&2; printf partial")
-    assert output(real, id) == ["out\npartial"] and output(real, id, "stderr") == ["err\n"]
-    log = real.eventlog(id, "guest.output")
-    assert log[0]["name"] == "header" and log[0]["context"]["version"] == 1
-    ends = [event["context"]["stream"] for event in log if event["context"].get("eof")]
-    assert sorted(ends) == ["stderr", "stdout"]
-
-
 def test_output_that_is_no_text(real):
     id = run_job_to_end(real, "printf '\\377\\376'")
     [event] = [event for event in real.eventlog(id, "guest.output") if "data" in event["context"]]
@@ -226,12 +217,6 @@ def test_exec_eventlog(real):
     assert events[4]["context"]["exitcode"] == 3 and events[4]["context"]["wait_status"] == 768
     assert events[5]["context"] == {"rank": 0, "wait_status": 768}
     assert events[6]["context"] == {"status": 768}
-
-
-def test_status_is_the_greatest(real):
-    id = real.submit(tasks(3, command=["sh", "-c", "exit $FLUX_TASK_RANK"]))
-    wait(real, id)
-    assert status(real, id) == [2 << 8]
 
 
 def test_output_file(real, tmp_path):
@@ -371,3 +356,24 @@ def test_unload_kills_what_runs(real, tmp_path):
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert real.state(id) == RUN
+
+
+@pytest.mark.parametrize("kind", ["cancel", "x"])
+def test_a_fatal_exception_ends_what_runs(real, kind):
+    id = real.submit(jobspec(command=["sleep", "30"]))
+    wait(real, id, "start")
+    real.rpc("job-manager.raise", {"id": id, "type": kind, "severity": 0})
+    wait(real, id)
+    assert status(real, id) == [143 << 8]
+
+
+def test_a_job_that_runs_out_of_time_is_ended(real):
+    def auto(body):
+        now = real.sched.now()
+        return make_R(starttime=now, expiration=now + 0.2)
+
+    real.sched.auto = auto
+    id = real.submit(jobspec(command=["sleep", "30"], duration=0.2))
+    wait(real, id)
+    [context] = [event["context"] for event in real.eventlog(id) if event["name"] == "exception"]
+    assert context["type"] == "timeout" and status(real, id) == [142 << 8]

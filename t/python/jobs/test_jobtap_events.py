@@ -139,6 +139,9 @@ def test_failure_runs_down_a_chain_of_dependencies(inst):
     assert inst.events(chain[-1])[-2:] == ["exception", "clean"]
 
 
+# -- order on the outside -------------------------------------------------------------------------------
+
+
 def test_hold_releases_in_order(inst):
     """While a job's events are held they are queued; on release all are processed before control returns."""
     id = inst.submit()

@@ -21,3 +21,21 @@ def test_a_child_that_comes_back_is_ended(monkeypatch, error, status):
             process_guard.end_child()
         os._exit(77)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == status
+
+
+def test_a_child_with_plugins_of_its_own_goes_on(monkeypatch):
+    """As a run of ``flux simulate --engine=instance`` does below a program that has had an instance."""
+
+    class Host:
+        def is_running_plugin(self):
+            return False
+
+    monkeypatch.setattr(process_guard, "_job_manager", process_guard._job_manager)
+    there, own = Host(), Host()
+    process_guard.install(there)
+    pid = os.fork()
+    if not pid:
+        process_guard.install(own)
+        process_guard.end_child()
+        os._exit(77)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 77

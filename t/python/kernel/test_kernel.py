@@ -13,10 +13,13 @@ import time
 
 import pytest
 
-from flux_engine.kernel import Kernel, RealClock, Task, VirtualClock, message, watchers
+from flux_engine.kernel import message, watchers
+from flux_engine.kernel.clock import RealClock, VirtualClock
 from flux_engine.kernel.future import Future
 from flux_engine.kernel.handle import RPC_NORESPONSE, RPC_STREAMING, Flux
+from flux_engine.kernel.kernel import Kernel
 from flux_engine.kernel.service import Service, request
+from flux_engine.kernel.task import Task
 from flux_engine.kernel.watchdog import Watchdog, place
 
 
@@ -322,7 +325,7 @@ def test_idle_watcher_runs_once_a_turn_with_messages_in_between(h):
             watcher.stop()
             h.reactor_stop()
 
-    watchers.IdleWatcher(h.task, idle).start()
+    watchers.LoopWatcher("idle", h.task, idle).start()
     h.rpc("echo.say").then(lambda future: order.append("answer"))
     h.reactor_run()
     assert order.count("idle") == 3

@@ -56,6 +56,13 @@ class Both:
         assert all(answer == answers[0] for answer in answers), (method, number, args, answers)
         return answers[0]
 
+    def row(self, row, *args):
+        answers = [
+            one.first_to_start([(n and self.numbers[n][at], *rest) for n, *rest in row], *args)
+            for at, one in enumerate(self.each)
+        ]
+        assert all(answer == answers[0] for answer in answers), (row, args, answers)
+
     def make(self, method, *args):
         answers = [getattr(one, method)(*args) for one in self.each]
         assert len({answer is None for answer in answers}) == 1, (method, args, answers)
@@ -109,12 +116,10 @@ def test_both_give_the_same_answers(built, seed):
             when = both.ask("earliest", demand, length, after, now, may_move)
             early = after if rng.random() < 0.5 else now + rng.choice([0, 10, 30])
             both.ask("can_book", demand, early, early + length, now)
-            least = tuple(demand.count * need for need in demand.each)
-            least = None if demand.whole or rng.random() < 0.3 else least
-            span = now, now + length, rng.random() < 0.7
-            both.ask("can_start", None, demand, least, *span)
-            if promises:
-                both.of("can_start", rng.choice(promises), demand, least, *span)
+            row = [(rng.choice([None, *promises]), demand, now + length)]
+            row += [(one, a_demand(rng, totals), now + a_length(rng)) for one in promises]
+            rng.shuffle(row)
+            both.row(row, now, rng.random() < 0.7)
             start = rng.choice([early, when])
             if start < math.inf:
                 number = both.make("book", demand, start, start + length, now, may_move)
@@ -127,8 +132,7 @@ def test_both_give_the_same_answers(built, seed):
             both.of("overdrawn", number, now)
         both.ask("room", demand, now + 10, now + 30)
         both.ask("booked", now + 5, now + 45)
-        amounts = (rng.randint(0, 12), rng.randint(0, 4))
-        both.ask("enough_until", amounts, now)
+        both.ask("enough_until", a_demand(rng, totals), now)
 
 
 @pytest.mark.parametrize("seed", seeds(8, 20))
@@ -143,31 +147,3 @@ def test_what_is_booked_is_never_overdrawn(seed):
         if start < math.inf:
             booked.append(here.book(demand, start, start + length, NOW, True))
             assert not any(here.overdrawn(number, NOW) for number in booked)
-
-
-def test_promises_give_way_where_they_find_other_ranks():
-    # Rank 0 has GPUs: the promise without need for them moves to rank 1.
-    here = PlainAvailability({0: (4, 1), 1: (4, 0)})
-    job = here.create(-math.inf, NOW + 10)
-    here.take(job, 0b10, (4, 0))
-    here.enter(job)
-    plain = here.book(Demand(1, (4, 0), True, False, 0b11), NOW, NOW + 100, NOW, True)
-    assert here.ranks_of(plain) == 0b01
-    gpus = Demand(1, (4, 1), True, False, 0b11)
-    assert here.earliest(gpus, 50.0, NOW, NOW, False) == NOW + 100
-    assert not here.can_book(gpus, NOW, NOW + 50, NOW)  # the plain one could not begin in time
-    here.leave(plain)
-    here.drop(plain)
-    plain = here.book(Demand(1, (4, 0), True, False, 0b01), NOW + 20, NOW + 120, NOW, True)
-    here.leave(plain)
-    here.drop(plain)
-    plain = here.book(Demand(1, (4, 0), True, False, 0b11), NOW + 20, NOW + 120, NOW, True)
-    assert here.ranks_of(plain) == 0b10  # the rank that fewest others want
-
-
-def test_no_promise_moves_in_time():
-    here = PlainAvailability({0: (4,)})
-    first = here.book(Demand(1, (4,), True, False, 1), NOW + 10, NOW + 20, NOW, True)
-    assert here.earliest(Demand(1, (4,), True, False, 1), 30.0, NOW, NOW, True) == NOW + 20
-    assert here.earliest(Demand(1, (4,), True, False, 1), 10.0, NOW, NOW, True) == NOW
-    assert here.ranks_of(first) == 1

@@ -143,3 +143,54 @@ def test_promises_are_kept_over_a_long_time(changes, promises):
     started = play(changes, promises)
     assert len(started) > 5
     assert all(start <= latest for _, start, latest in started)
+
+
+def ask(pool, slots, cores, gpus, duration):
+    return pool.parse_resource_request(jobspec(slots, cores, gpus, duration=duration))
+
+
+def test_a_late_start_breaks_the_promise_that_follows():
+    pool = make_pool(1)
+    plan = pool.plan()
+    pool.alloc(1, ask(pool, 1, 15, 4, 10.0))
+    plan.reserve(2, ask(pool, 1, 15, 4, 20.0), NOW + 10)
+    plan.reserve(3, ask(pool, 1, 15, 4, 20.0), NOW + 30)
+    assert not plan.is_counted
+    assert plan.stale() == []
+    pool.now = NOW + 15  # job 1 has ended late
+    pool.free(1)
+    plan.alloc(2, ask(pool, 1, 15, 4, 20.0))
+    assert plan.stale() == [3]
+    with pytest.raises(InsufficientResources, match="cannot be kept"):
+        plan.advance(3)
+
+
+@pytest.mark.parametrize("others, frozen, start", [(31, False, 0), (32, False, 90), (0, True, 90)])
+def test_promises_move_for_a_new_one_unless_there_are_many(others, frozen, start):
+    """With more than MAX_PROMISES, or in a copy, none moves to other ranks."""
+    pool = ResourcePool(R_of({0: (set(range(16)), {0}), 1: (set(range(16)), set())}))
+    pool.clock = lambda: NOW
+    plan = pool.plan()
+    plain, gpus = ask(pool, 1, 16, 0, 50.0), ask(pool, 1, 15, 1, 60.0)
+    assert plan.earliest(gpus) == NOW
+    plan.reserve(1, plain, NOW + 35)
+    plan.reserve(2, plain, NOW + 40)
+    assert (plan.ranks_of(1), plan.ranks_of(2)) == (0b10, 0b01)
+    plan.cancel(1)
+    for jobid in range(1000, 1000 + others):
+        plan.reserve(jobid, ask(pool, 1, 1, 0, 1.0), NOW + jobid)
+    assert len(plan.promises()) == 1 + others
+    plan = plan.copy() if frozen else plan
+    assert plan.earliest(gpus) == NOW + start
+
+
+def test_only_part_of_a_promise_is_lent():
+    """A job that is to end when a promise begins starts only within the units of that promise."""
+    pool = make_pool(1)
+    plan = pool.plan()
+    pool.alloc(1, ask(pool, 1, 14, 0, 10.0))
+    plan.reserve(2, ask(pool, 1, 15, 1, 20.0), NOW + 10)
+    with pytest.raises(InsufficientResources):
+        plan.alloc_within(3, ask(pool, 1, 1, 2, 5.0), 2, [])
+    plan.alloc_within(3, ask(pool, 1, 1, 1, 5.0), 2, [])
+    assert plan.contains(2, 3)

@@ -8,7 +8,7 @@ import pytest
 
 from flux.resource import InsufficientResources, ResourcePool
 from flux.resource.pool import groups as groups_module
-from flux.resource.pool.groups import Groups, Whole, Within, fewest
+from flux.resource.pool.groups import GroupBinding, Groups, Whole, fewest
 from flux.resource.pool.masks import members, popcount
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.testing import jobspec
@@ -55,7 +55,7 @@ def test_what_is_chosen_is_as_asked_for_and_in_the_fewest_groups(seed):
     segment = chance.choice((1, 1, 2, 3))
     most = chance.choice((None, 1, 2))
     count = segment * chance.randint(1, 6)
-    within = Within(groups, segment, most)
+    within = GroupBinding(groups, segment, most)
     chosen = within.choose([(1, free)], ResourceCount.parse(count), free)
     least = possible(groups.masks, free, count, segment, most)
     assert (chosen != 0) == (least is not None)
@@ -90,15 +90,15 @@ def test_a_range_takes_what_is_together():
     pool = ResourcePool(R(8, 4))
     racks = racks_of(8, 4)
     pool.alloc(1, request_of(pool, nodes=1, slots=4, constraints={"ranks": ["0"]}))
-    got = pool.alloc(2, request_of(pool, Within(racks), nodes="2-8", slots=4))
+    got = pool.alloc(2, request_of(pool, GroupBinding(racks), nodes="2-8", slots=4))
     assert members(got.ranks) == [4, 5, 6, 7]
-    got = pool.alloc(3, request_of(pool, Within(racks), nodes="2+", slots=4))
+    got = pool.alloc(3, request_of(pool, GroupBinding(racks), nodes="2+", slots=4))
     assert members(got.ranks) == [1, 2, 3]
 
 
 def test_what_it_says_when_it_does_not_fit():
     pool = ResourcePool(R(8, 4))
-    request = request_of(pool, Within(racks_of(8, 4)), nodes=4, slots=4)
+    request = request_of(pool, GroupBinding(racks_of(8, 4)), nodes=4, slots=4)
     for jobid, rank in ((1, 0), (2, 4)):
         pool.alloc(jobid, request_of(pool, nodes=1, slots=4, constraints={"ranks": [str(rank)]}))
     assert pool.explain(request)["reason"] == (
@@ -115,7 +115,7 @@ def test_what_it_says_when_it_does_not_fit():
 def test_a_plan_finds_the_first_rack_that_comes_free(promised):
     pool = ResourcePool(R(8, 4))
     pool.clock = lambda: 1000.0
-    request = request_of(pool, Within(racks_of(8, 4)), nodes=4, slots=4, duration=100)
+    request = request_of(pool, GroupBinding(racks_of(8, 4)), nodes=4, slots=4, duration=100)
     for jobid, rank, length in ((1, 0, 500), (2, 4, 300), (3, 5, 200)):
         only = {"ranks": [str(rank)]}
         pool.alloc(jobid, request_of(pool, nodes=1, slots=4, constraints=only, duration=length))
@@ -138,7 +138,7 @@ def test_the_promise_is_kept_whatever_is_started_beside_it():
         now = [1000.0]
         pool = ResourcePool(R(12, 2))
         pool.clock = lambda now=now: now[0]
-        within = Within(racks_of(12, 4))
+        within = GroupBinding(racks_of(12, 4))
         pool.pack_by([within.groups])
         plan = pool.plan()
         ends = {}
@@ -202,7 +202,7 @@ def large():
 
 def test_a_start_counts_each_group_once(counts):
     pool, racks = large()
-    request = request_of(pool, Within(racks), nodes=20, slots=4, duration=100)
+    request = request_of(pool, GroupBinding(racks), nodes=20, slots=4, duration=100)
     pool.check_feasibility(request)
     counts[0] = 0
     pool.alloc(1, request)
@@ -236,7 +236,7 @@ def test_a_search_counts_groups_only_where_enough_is_free(counts):
             jobid,
             request_of(pool, nodes=19, slots=4, constraints={"ranks": ranks}, duration=jobid),
         )
-    request = request_of(pool, Within(racks), nodes=20, slots=4, duration=100)
+    request = request_of(pool, GroupBinding(racks), nodes=20, slots=4, duration=100)
     pool.check_feasibility(request)
     counts[0] = 0
     plan = pool.plan()
@@ -244,14 +244,14 @@ def test_a_search_counts_groups_only_where_enough_is_free(counts):
     assert counts[0] <= 3 * GROUPS
 
 
+# -- nodes that are no job's -----------------------------------------------------------------------
+
+
 def test_without_groups_nothing_is_counted(counts):
     pool, _ = large()
     pool.alloc(1, request_of(pool, nodes=7, slots=4))
     pool.alloc(2, request_of(pool, slots=3))
     assert counts[0] == 0
-
-
-# -- nodes that are no job's -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -283,16 +283,6 @@ def test_chosen_nodes_are_in_as_few_groups_as_can_be(seed):
         if found:
             fewest_blocks = possible(blocks.masks, ranks, popcount(found), 1, None)
             assert len(blocks.names_of(found)) == fewest_blocks
-
-
-def test_a_whole_group_is_begun_last_and_the_fullest_is_taken_first():
-    pool = ResourcePool(R(16, 4))
-    pool.pack_by([racks_of(16, 4)])
-    assert pool.choose_nodes(0xFFF8, 1, 0xFFF8) == 0x0008
-    assert pool.choose_nodes(0xFFF8, 2, 0xFFF8) == 0x0030
-    assert pool.choose_nodes(0xFFFC, 2, 0xFFF0) == 0x000C
-    # All of the second rack are free, but a window is to have some: it counts as begun.
-    assert pool.choose_nodes(0xFF70, 3, 0xFF00) == 0x0070
 
 
 def test_nodes_are_chosen_beside_others():

@@ -63,17 +63,6 @@ def test_a_gpu_brings_its_cores(option, keys, cores, gpus):
     pool.check()
 
 
-def test_the_smallest_share_counts_where_nodes_differ():
-    lite = (
-        {"rank": "0", "children": {"core": "0-15", "gpu": "0-1"}},
-        {"rank": "1", "children": {"core": "0-7", "gpu": "0-3"}},
-        {"rank": "2", "children": {"core": "0-1"}},
-    )
-    pool = pool_of(*lite, cores_per_gpu="share")
-    assert ask(pool, gpus=1).slot_size == 2
-    assert pool_of(lite[2], cores_per_gpu="share").alloc(1, ask(pool, cores=2)).dumps()
-
-
 def test_system_cores_are_given_to_nobody():
     pool = pool_of(system_cores="0,4")
     alloc = pool.alloc(1, ask(pool, nodes=1, exclusive=True))
@@ -123,21 +112,3 @@ def test_a_scheduler_takes_them_as_arguments(policy):
     assert [job.state for job in jobs] == ["running"] * 4 + ["pending"]
     held = jobs[0].R["execution"]["R_lite"][0]["children"]
     assert held == {"core": "0-2", "gpu": "0"}
-
-
-@pytest.mark.parametrize(
-    "argument, said",
-    [
-        ("pool-cores-per-gpu=9", "rank 0 has 8 cores for each GPU"),
-        (
-            "pool-core-per-gpu=1",
-            "unknown argument 'pool-core-per-gpu': ResourcePool has pool-amounts, pool-cores-per-gpu, pool-system-cores",
-        ),
-    ],
-)
-def test_a_wrong_argument_keeps_it_from_loading(argument, said):
-    instance = FakeInstance(
-        R=make_R(ranks="0", cores="0-7", gpus="0", hosts="n0"), check_errors=False
-    )
-    with pytest.raises(ValueError, match=said):
-        instance.load(Fifo, argument)

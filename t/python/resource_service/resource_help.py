@@ -6,8 +6,9 @@ import pytest
 
 from flux.scheduler.testing import make_R
 from flux_embedded.broker.instance import Instance
-from flux_engine.kernel import Task, VirtualClock
+from flux_engine.kernel.clock import VirtualClock
 from flux_engine.kernel.handle import Flux
+from flux_engine.kernel.task import Task
 
 
 def vm_R(ranks="0-3", cores="0-1", hosts="vm,vm,vm,vm", **more):

@@ -85,8 +85,8 @@ def test_sched_status(make):
 
 
 def test_sched_status_asks_the_job_manager(four):
-    from flux_engine.kernel import Task
     from flux_engine.kernel.handle import Flux
+    from flux_engine.kernel.task import Task
 
     manager = Flux(Task(four.instance.kernel, "fake"))
     manager.task.post = lambda msg: manager.respond(msg, {"allocated": vm_R("0", "1", "vm")})
@@ -122,10 +122,10 @@ def test_reload_forgets_what_is_not_there_any_more(four):
 @pytest.mark.parametrize(
     "R, text",
     [
-        ({}, "Object item not found: version"),
-        ({"version": 2}, "version: expected 1, got 2"),
-        (vm_R(hosts="a"), "execution.nodelist: 1 hosts for 4 ranks"),
-        (vm_R(ranks="3-1"), "execution.R_lite[0].rank: "),
+        ({}, "R.version is missing"),
+        ({"version": 2}, "R.version: expected 1, got 2"),
+        (vm_R(hosts="a"), "R.execution.nodelist: 1 hosts for 4 ranks"),
+        (vm_R(ranks="3-1"), "R.execution.R_lite[0].rank: "),
     ],
 )
 def test_reload_of_nonsense(four, R, text):

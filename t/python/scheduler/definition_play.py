@@ -14,7 +14,7 @@ from typing import NamedTuple
 from peers import R, Simulation, jobspec
 
 from flux.resource.plan.availability import Demand, Use
-from flux.resource.pool.groups import Groups, Within
+from flux.resource.pool.groups import GroupBinding, Groups
 from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import members, popcount, take
 from flux.resource.ResourcePool import ResourcePool
@@ -269,7 +269,7 @@ class Player:
         """The `Job` of an arrival; None: it never fits."""
         system = arrival.spec["attributes"]["system"]
         request = self.pool.parse_resource_request(arrival.spec)
-        within = system.get("placement") and Within(self.racks, most=1)
+        within = system.get("placement") and GroupBinding(self.racks, most=1)
         if within:
             request = request.with_shape(request.shape.replace(within=within))
         shape = request.shape

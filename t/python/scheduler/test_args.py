@@ -134,12 +134,6 @@ def test_queue_depth(args, ready):
     assert rig.manager.ready_request == ready
 
 
-@pytest.mark.parametrize("level", ["debug", "DEBUG", "Debug"])
-def test_log_level_in_any_case(level):
-    rig = Rig(R(1, 1), "sched-fifo", "log-level=" + level)
-    assert "log-level=debug" in rig.logged(6)[0]
-
-
 def test_log_level_keeps_the_ready_line_back():
     rig = Rig(R(1, 1), "sched-fifo", "log-level=warning")
     assert rig.logged() == []
@@ -199,18 +193,6 @@ def test_arguments_of_subclasses(cls, args):
     with pytest.raises(ValueError) as caught:
         Rig(R(1, 1)).load(cls, *args, "typo=1")
     assert str(caught.value) == UNKNOWN.format("typo=1")
-
-
-def test_a_value_error_of_a_subclass_is_logged_too():
-    class Picky(Scheduler):
-        def __init__(self, h, *args):
-            super().__init__(h, *args)
-            raise ValueError("colour='x': expected red or blue")
-
-    rig = Rig(R(1, 1))
-    with pytest.raises(ValueError):
-        rig.load(Picky)
-    assert rig.logged(ERR) == ["colour='x': expected red or blue"]
 
 
 def test_a_bad_class_attribute_is_told_like_a_bad_argument():

@@ -17,7 +17,8 @@ from flux.simulate.run import Settings, simulate
 from flux.simulate.workload.build import Options, build
 from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.instance import Instance
-from flux_engine.kernel import VirtualClock, reactor, watchdog
+from flux_engine.kernel import reactor, watchdog
+from flux_engine.kernel.clock import VirtualClock
 
 MODULE = """
 import sys, time

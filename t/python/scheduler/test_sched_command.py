@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux.scheduler.command import cli, context, formatting
+from flux.scheduler.command import cli, formatting, subcommand
 from flux.scheduler.command.prometheus import exposition
 from flux.scheduler.command.top import TopView, state_bar
 
@@ -53,7 +53,7 @@ def flux_sched(monkeypatch, capsys):
 
     def flux_sched(argv, **answers):
         handle = Handle(**answers)
-        monkeypatch.setattr(context.flux, "Flux", lambda: handle)
+        monkeypatch.setattr(subcommand.flux, "Flux", lambda: handle)
         flux_sched.code = cli.main(argv)
         flux_sched.asked = handle.asked
         captured = capsys.readouterr()

@@ -6,9 +6,10 @@ from each_policy import IN_ORDER, POLICIES
 from peers import R, Rig, jobspec, part_of
 
 from flux.idset import IDset
+from flux.resource import ResourcePool
 from flux.resource.request import ResourceRequest
 from flux.resource.Rv1Pool import Rv1Pool
-from flux.scheduler.policies import Backfill
+from flux.scheduler.policies import Backfill, Fifo, Simple
 from flux.scheduler.site_policy.sharing import whole_nodes
 
 
@@ -67,17 +68,6 @@ def test_the_jobs_on_a_node_are_one_users(policy, args):
         rig.settle()
     assert 10 in rig.started()
     rig.check()
-
-
-@POLICIES
-def test_what_a_job_is_told_that_waits_for_strangers(policy, args):
-    rig = load(policy, args, USER, rig=Rig(R(2, 4)))
-    rig.alloc(1, spec(1), userid=7)
-    rig.alloc(2, spec(4), userid=8)
-    rig.settle()
-    rig.alloc(3, spec(1), userid=9)
-    assert rig.started() == [1, 2]
-    assert rig.reason(3) == "1 node has room but is another user's"
 
 
 @POLICIES
@@ -204,6 +194,29 @@ def test_a_rule_that_comes_later_leaves_what_runs_and_mixes_no_more(policy, args
     rig.check()
 
 
+class Unplanned(ResourcePool):
+    """A pool that cannot plan: it offers claimed nodes, and a job that takes none of them is deferred."""
+
+    def can(self, operation):
+        return operation != "plan" and super().can(operation)
+
+
+@pytest.mark.parametrize("base", [Fifo, Simple])
+def test_without_a_plan_a_job_is_asked_for_again_when_nodes_come_back(base):
+    policy = type("Policy", (base,), {"pool_class": Unplanned})
+    rig = load(policy, (), USER, rig=Rig(R(2, 4), up="0"))
+    for jobid, userid in ((1, 7), (2, 7), (3, 8), (4, 9)):
+        rig.alloc(jobid, spec(1), userid=userid)
+    assert rig.started() == [1, 2]
+    rig.free(1)
+    assert rig.started() == [1, 2], "a stranger is there still"
+    rig.free(2)
+    assert rig.started() == [1, 2, 3]
+    rig.resource.update(up="1")
+    assert rig.started() == [1, 2, 3, 4] and rig.ranks(4) == {1}
+    rig.check()
+
+
 # -- in the plan -----------------------------------------------------------------------------------
 
 POOLS = pytest.mark.parametrize("tree", [False, True], ids=["Rv1Pool", "TreePool"])
@@ -259,34 +272,6 @@ def test_a_stranger_does_not_start_beside_a_promise(policy, args):
     rig.free(1)
     assert rig.started() == [1, 2]
     rig.check()
-
-
-def test_two_of_one_user_are_promised_the_same_node():
-    rig = load(Backfill, ("promises=unlimited",), USER, rig=Rig(R(1, 4)))
-    rig.alloc(1, spec(1, duration=100), userid=7)
-    rig.settle()
-    for jobid, userid in ((2, 8), (3, 8), (4, 9)):
-        rig.alloc(jobid, spec(2, duration=50), userid=userid)
-    assert [rig.estimate(jobid) for jobid in (2, 3, 4)] == [
-        (100, "promised"),
-        (100, "promised"),
-        (150, "promised"),
-    ]
-    rig.free(1)
-    assert rig.started() == [1, 2, 3]
-    rig.check()
-
-
-def test_a_running_stranger_gets_more_time():
-    rig = load(Backfill, (), USER, rig=Rig(R(1, 4)))
-    rig.alloc(1, spec(1, duration=100), userid=7)
-    rig.alloc(2, spec(1, duration=100), userid=8)
-    rig.wait(2)
-    assert rig.estimate(2) == (100, "promised")
-    rig.expire(1, rig.now + 300)
-    rig.wait(120)
-    assert rig.started() == [1]
-    assert rig.estimate(2) == (302, "promised")
 
 
 def test_what_waits_for_strangers_without_an_end():
@@ -350,35 +335,10 @@ def sockets(count, **keys):
     return {**asked, "resources": [slot]}
 
 
-@pytest.mark.parametrize("count, nodes", [(1, 1), (2, 1), (3, 2), (5, 3)])
-def test_containers_where_nodes_are_given_as_a_whole(count, nodes):
-    rig = load(Backfill, (), {"all": {"mode": "node"}}, rig=Rig(machine(True, 4)))
-    rig.alloc(1, sockets(count), userid=7)
-    assert len(rig.ranks(1)) == nodes and cores(rig, 1) == 4 * nodes
-    assert rig.success(1)["R"]["execution"]["nslots"] == count
-    rig.free(1)
-    rig.check()
-
-
 def test_more_containers_than_there_are_nodes_for():
     rig = load(Backfill, (), {"all": {"mode": "node"}}, rig=Rig(machine(True, 2)))
     rig.alloc(1, sockets(5), userid=7)
     assert "exclusive 'socket' container" in rig.denied(1)
-
-
-@IN_ORDER
-def test_containers_on_claimed_nodes(policy, args):
-    rig = load(policy, args, USER, rig=Rig(machine(True, 1)))
-    rig.alloc(1, sockets(1, duration=50), userid=7)
-    rig.settle()
-    rig.alloc(2, sockets(1, duration=50), userid=8)
-    assert rig.started() == [1] and rig.estimate(2) == (50, "promised")
-    rig.alloc(3, sockets(1, duration=20), userid=7)
-    assert rig.started() == [1, 3]
-    rig.free(3)
-    rig.free(1)
-    assert rig.started() == [1, 3, 2]
-    rig.check()
 
 
 def test_jobs_of_others_start_where_one_finds_only_claimed_nodes():

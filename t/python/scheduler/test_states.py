@@ -11,8 +11,6 @@ from peers import R, Rig, jobspec
 from flux.scheduler.policies import Backfill
 from flux.scheduler.queue import PendingQueue
 from flux.scheduler.requests import AllocRequest, Requests
-from flux.scheduler.reservations.reservation import Reservation
-from flux.scheduler.reservations.state import ReservationState
 from flux.scheduler.states import JOB, REQUEST, WINDOW, IllegalMove, StateTable
 
 TABLES = pytest.mark.parametrize("table", [REQUEST, JOB, WINDOW], ids=lambda table: table.name)
@@ -33,7 +31,6 @@ def test_only_what_the_table_has_happens(table):
     events = {event for moves in table.moves.values() for event in moves}
     for state, moves in table.moves.items():
         for event in events:
-            assert table.allows(state, event) == (event in moves)
             if event in moves:
                 assert table.after(state, event) == moves[event]
             else:
@@ -46,7 +43,6 @@ def test_an_unknown_state_or_event():
     table = StateTable("lamp", "off", {"off": {"press": "on"}, "on": {}}, {"off": "", "on": ""})
     assert table.after("off", "press") == "on"
     for state, event in (("off", "pull"), ("broken", "press")):
-        assert not table.allows(state, event)
         with pytest.raises(IllegalMove):
             table.after(state, event)
 
@@ -111,24 +107,6 @@ def test_a_job_that_runs_is_not_queued():
     requests.open(types.SimpleNamespace(), Message(), 7)
     assert requests.state_of(7) == "queued"
     requests._check()
-
-
-def test_a_window_begins_once():
-    now = 1_700_000_000.0
-    entry = {"name": "dat", "start": now, "duration": 60, "nodes": 1, "zone": "UTC", "every": "1d"}
-    reservation = Reservation.from_dict(entry, now)
-    state = ReservationState(reservation, configured=False)
-    state.window = reservation.window_at(now)
-    state.begin()
-    assert state.active
-    with pytest.raises(IllegalMove, match="begin while active"):
-        state.begin()
-    state.plan_next(reservation.window_after(state.window))
-    assert not state.active
-    state.plan_next(None)
-    assert state.state == "over"
-    with pytest.raises(IllegalMove):
-        state.plan_next(None)
 
 
 def test_the_states_of_a_job_as_the_scheduler_sees_them():

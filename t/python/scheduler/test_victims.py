@@ -115,26 +115,6 @@ def pool_of(tree):
 
 
 @pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
-def test_a_trial_leaves_the_pool_as_it_was(tree):
-    pool = pool_of(tree)
-    pool.clock = lambda: NOW
-    for jobid in range(8):
-        request = pool.parse_resource_request(jobspec(slots=2, duration=100))
-        pool.alloc(jobid + 1, request)
-    plan = pool.plan()
-    before = pool.job_end_times(), pool.idle_ranks, pool.generation
-    wanted = pool.parse_resource_request(jobspec(slots=4, nodes=1, duration=100))
-    trial = PoolTrial(plan, -1, wanted, 0.0, ())
-    candidates = [Candidate(jobid, 0, 1, NOW - 10 * jobid) for jobid, _ in pool.job_end_times()]
-    chosen = choose(candidates, trial, NOW)
-    assert len(chosen) == 2
-    held = {pool.held_ranks(one.jobid) for one in chosen}
-    assert held == {trial.offer()}
-    assert (pool.job_end_times(), pool.idle_ranks, pool.generation) == before
-    pool.check()
-
-
-@pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
 def test_a_trial_keeps_promises_but_those_that_yield(tree):
     pool = pool_of(tree)
     pool.clock = lambda: NOW

@@ -40,18 +40,6 @@ RANKED = {
     "bounded-wfp3-72h-class": ("promise=all", "rank=wfp3", "within=72h", "predict=class"),
 }
 
-#: Conversions of a trace's units: (function from a number to a machine, function from a number to a
-#: shape).
-UNITS = {
-    "nodes of one core": (uniform, lambda size: Shape(size, 1)),
-    "exclusive nodes": (lambda n: uniform(n, 4, 1), lambda size: Shape(size, 1, exclusive=True)),
-    "all cores of nodes": (lambda n: uniform(n, 4), lambda size: Shape(size, 2, 2)),
-    "slots of all cores": (lambda n: uniform(n, 4), lambda size: Shape(0, size, 4)),
-    "cores": (lambda n: uniform(n // 8, 8), lambda size: Shape(0, size, 1)),
-    "cores of one node": (lambda n: uniform(1, n), lambda size: Shape(0, size, 1)),
-    "slots on nodes of one core": (uniform, lambda size: Shape(0, size, 1)),
-}
-
 
 class Starts(Observer):
     """An observer that records the starts of jobs; None: refused."""
@@ -77,7 +65,6 @@ def play(
     module,
     args=(),
     grain="batch",
-    units="nodes of one core",
     observer=None,
     users=None,
     **options,
@@ -91,18 +78,16 @@ def play(
         module (str): one of src/modules, or a file
         args (list of str): its arguments
         grain (str): as for `LeanEngine`
-        units (str): one of UNITS
         observer: records the starts, instead of a `Starts`
     """
-    machine, shape = UNITS[units]
     users = users or {}
     jobs = [
-        Job(id, submit, run, limit, shape(size), size, user=users.get(id))
+        Job(id, submit, run, limit, Shape(size, 1), size, user=users.get(id))
         for id, submit, run, limit, size in rows
     ]
     starts = observer or Starts()
     path = module if "/" in module else str(TOP / "src" / "modules" / module / f"{module}.py")
-    engine = LeanEngine(machine(procs), jobs, path, args, starts, epoch=0.0, grain=grain, **options)
+    engine = LeanEngine(uniform(procs), jobs, path, args, starts, epoch=0.0, grain=grain, **options)
     engine.run()
     assert not engine.log.lines, engine.log.lines[:3]
     return starts.start

@@ -161,20 +161,6 @@ def test_jobs_for_a_queue_that_is_not_configured(tmp_path, engine):
     assert re.search(r"sched-backfill +1 +3 ", flux(*call).stdout)
 
 
-def test_both_engines_refuse_it_as_an_instance_does():
-    from test_engines import simulate_policy, uniform, workload
-
-    from flux.simulate.job import Job, Shape
-
-    jobs = [Job("1", 0.0, 5, 9, Shape(1, 1), 1, queue=name) for name in ("day", "noon", None)]
-    for engine in ("lean", "instance"):
-        work = workload(jobs, uniform(1), "node")
-        outcome, _ = simulate_policy(
-            work, "sched-fifo", engine=engine, config={"queues": {"day": {}}}
-        )
-        assert outcome.notes == {1: "Invalid queue 'noon' specified", 2: "no queue specified"}
-
-
 WHO = """
 from flux.scheduler import Scheduler
 

@@ -8,7 +8,7 @@ from shared import seeds
 from test_tree_plan import SHAPES, Clock, first_time, parse
 from tree_help import topo_R
 
-from flux.resource.pool.groups import Groups, Within
+from flux.resource.pool.groups import GroupBinding, Groups
 from flux.resource.pool.masks import members
 from flux.resource.TreePool import TreePool
 
@@ -25,7 +25,7 @@ def make_pool(nodes=4):
 
 def together(pool, shape, duration=0, **more):
     request = parse(pool, shape, duration)
-    return request.with_shape(request.shape.replace(within=Within(RACKS, **more)))
+    return request.with_shape(request.shape.replace(within=GroupBinding(RACKS, **more)))
 
 
 def test_sockets_of_one_rack():

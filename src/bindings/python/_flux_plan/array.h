@@ -32,4 +32,15 @@ static inline int reserve (void *array, size_t *room, size_t wanted, size_t each
     return 0;
 }
 
+/* fmin() and fmax(), of numbers: these are library calls, which also handle NaN. */
+static inline double first_of (double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static inline double last_of (double a, double b)
+{
+    return a > b ? a : b;
+}
+
 #endif

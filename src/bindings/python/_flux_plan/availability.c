@@ -22,18 +22,24 @@
 #define MAX_MOVED 16
 #define MAX_TRIES 4
 
+/* A step of a line: the amounts that are left from a time on. */
+struct step {
+    double time;    /* that of the first is minus infinity */
+    size_t marks;   /* the number of uses that begin or end with it */
+    int64_t free[]; /* one of each kind */
+};
+
 /* The amounts left of a rank over time.  Copies share a line until one changes it.  A search reads
- * all lines, so each is one piece of memory.
+ * all lines, so the steps are one piece of memory.
  */
 struct line {
-    size_t count, room; /* steps */
-    double *times;      /* when each begins; that of the first is minus infinity */
-    int64_t *free;      /* the amounts left, the kinds of each step in a row */
-    size_t *marks;      /* the number of uses that begin or end with each */
+    size_t size;        /* of a step */
+    size_t count, room; /* of steps */
     size_t sharers;     /* beside the first */
+    size_t pinned;      /* uses that begin later and may not be moved */
     size_t promises, promises_room;
     struct promised *promised; /* the promises here that may be moved, by their starts */
-    double steps[];            /* times, free and marks */
+    char steps[];
 };
 
 /* A promise on a rank: what a query of the rank reads of its use. */
@@ -45,6 +51,7 @@ struct promised {
 
 struct part {
     size_t rank;
+    bool taken; /* from promises, in a trial */
     int64_t amounts[MAX_KINDS];
 };
 
@@ -64,7 +71,9 @@ struct wish {
 };
 
 struct use {
-    bool exists, entered, waits; /* waits: it is in the queue of book() */
+    bool entered;
+    bool away;  /* a question leaves it out */
+    bool waits; /* it is in the queue of a trial */
     double start, end;
     uint64_t sequence;  /* grows with each use */
     struct wish *wish;  /* NULL: it stays where it is */
@@ -81,11 +90,10 @@ struct availability {
     size_t unused_count;
     size_t movable; /* promises that are entered and may be moved */
     uint64_t sequence;
-    size_t *taken; /* ranks that book() has taken from promises */
-    bool *is_taken;
-    size_t taken_count, taken_room;
+    struct trial *trial;
     unsigned char *up;
-    struct line *sum; /* the total that the ranks of `up` have left, if known */
+    int64_t least[MAX_KINDS]; /* of each amount, that a rank of `up` has in total */
+    struct line *sum;         /* the total that the ranks of `up` have left, if known */
     bool summed;
     int64_t *scratch; /* units at each step of a line */
     size_t scratch_room;
@@ -110,17 +118,22 @@ static bool is_behind (const struct availability *all,
                && all->uses[promised->number].sequence > order.sequence);
 }
 
-static bool has (const unsigned char *ranks, size_t length, size_t rank)
+static bool has (const unsigned char *ranks, size_t rank)
 {
-    return rank / 8 < length && (ranks[rank / 8] >> (rank % 8) & 1);
+    return ranks[rank / 8] >> (rank % 8) & 1;
 }
 
 /* -- lines -- */
 
-/* A line with room for some steps, and none yet. */
-static struct line *line_create (size_t kinds, size_t room)
+static struct step *step_of (const struct line *line, size_t at)
 {
-    size_t size = sizeof (double) + kinds * sizeof (int64_t) + sizeof (size_t);
+    return (struct step *)(line->steps + at * line->size);
+}
+
+/* A line with room for some steps, and the first, of some amounts. */
+static struct line *line_create (size_t kinds, size_t room, const int64_t *amounts)
+{
+    size_t size = sizeof (struct step) + kinds * sizeof (int64_t);
     struct line *line;
 
     if (room > (SIZE_MAX - sizeof (*line)) / size)
@@ -128,40 +141,26 @@ static struct line *line_create (size_t kinds, size_t room)
     line = calloc (1, sizeof (*line) + room * size);
     if (!line)
         return NULL;
+    line->size = size;
     line->room = room;
-    line->times = line->steps;
-    line->free = (int64_t *)(line->times + room);
-    line->marks = (size_t *)(line->free + room * kinds);
+    line->count = 1;
+    step_of (line, 0)->time = -INFINITY;
+    memcpy (step_of (line, 0)->free, amounts, kinds * sizeof (int64_t));
     return line;
 }
 
-static void line_copy_steps (struct line *line, const struct line *from, size_t kinds)
+/* A copy of a line with room for some steps, to which its promises are yet to be given. */
+static struct line *line_copy (const struct line *from, size_t room)
 {
-    line->count = from->count;
-    memcpy (line->times, from->times, from->count * sizeof (double));
-    memcpy (line->marks, from->marks, from->count * sizeof (size_t));
-    memcpy (line->free, from->free, from->count * kinds * sizeof (int64_t));
-}
+    struct line *line;
 
-/* Make room for a number of steps in a line, which may be reallocated. */
-static int line_reserve (struct line **slot, size_t kinds, size_t wanted)
-{
-    struct line *old = *slot, *line;
-
-    if (old && wanted <= old->room)
-        return 0;
-    line = line_create (kinds, 2 * wanted);
-    if (!line)
-        return -1;
-    if (old) {
-        line_copy_steps (line, old, kinds);
-        line->promises = old->promises;
-        line->promises_room = old->promises_room;
-        line->promised = old->promised;
-        free (old);
-    }
-    *slot = line;
-    return 0;
+    if (room > (SIZE_MAX - sizeof (*line)) / from->size
+        || !(line = malloc (sizeof (*line) + room * from->size)))
+        return NULL;
+    memcpy (line, from, sizeof (*line) + from->count * from->size);
+    line->room = room;
+    line->sharers = 0;
+    return line;
 }
 
 /* The place of the step that a time is in. */
@@ -169,9 +168,11 @@ static size_t step_at (const struct line *line, double time)
 {
     size_t low = 0, high = line->count;
 
+    if (high < 2 || time < step_of (line, 1)->time) /* as most are that are now */
+        return 0;
     while (high - low > 1) {
         size_t middle = (low + high) / 2;
-        if (line->times[middle] <= time)
+        if (step_of (line, middle)->time <= time)
             low = middle;
         else
             high = middle;
@@ -179,37 +180,31 @@ static size_t step_at (const struct line *line, double time)
     return low;
 }
 
+/* Move the steps from a place on by one. */
+static void line_shift (struct line *line, size_t from, size_t to)
+{
+    memmove (step_of (line, to), step_of (line, from), (line->count - from) * line->size);
+    line->count += to - from;
+}
+
 /* The place of the step that begins at a time, which is made if there is none; there is room. */
-static size_t step_from (struct line *line, size_t kinds, double time)
+static size_t step_from (struct line *line, double time)
 {
     size_t at = step_at (line, time);
 
-    if (line->times[at] == time)
+    if (step_of (line, at)->time == time)
         return at;
-    at++;
-    memmove (line->times + at + 1, line->times + at, (line->count - at) * sizeof (double));
-    memmove (line->marks + at + 1, line->marks + at, (line->count - at) * sizeof (size_t));
-    memmove (line->free + (at + 1) * kinds,
-             line->free + at * kinds,
-             (line->count - at) * kinds * sizeof (int64_t));
-    line->times[at] = time;
-    line->marks[at] = 0;
-    memcpy (line->free + at * kinds, line->free + (at - 1) * kinds, kinds * sizeof (int64_t));
-    line->count++;
+    line_shift (line, at, at + 1); /* the one before is as it was */
+    step_of (line, ++at)->time = time;
+    step_of (line, at)->marks = 0;
     return at;
 }
 
 /* One use fewer begins or ends with a step, which is dropped with the last of them. */
-static void line_unmark (struct line *line, size_t kinds, size_t at)
+static void line_unmark (struct line *line, size_t at)
 {
-    if (at == 0 || --line->marks[at])
-        return;
-    memmove (line->times + at, line->times + at + 1, (line->count - at - 1) * sizeof (double));
-    memmove (line->marks + at, line->marks + at + 1, (line->count - at - 1) * sizeof (size_t));
-    memmove (line->free + at * kinds,
-             line->free + (at + 1) * kinds,
-             (line->count - at - 1) * kinds * sizeof (int64_t));
-    line->count--;
+    if (at > 0 && --step_of (line, at)->marks == 0)
+        line_shift (line, at + 1, at);
 }
 
 /* Enter (sign 1) or take out (-1) a use of amounts for a span. */
@@ -221,26 +216,30 @@ static int line_change (struct line **slot,
                         int sign)
 {
     size_t first, last, at, kind;
-    struct line *line;
+    struct line *line = *slot;
 
     if (!(start < end))
         return 0;
-    if (line_reserve (slot, kinds, (*slot)->count + 2) < 0)
-        return -1;
-    line = *slot;
-    first = step_from (line, kinds, start);
-    last = end < INFINITY ? step_from (line, kinds, end) : line->count;
+    if (line->count + 2 > line->room) {
+        line = line_copy (line, 2 * (line->count + 2));
+        if (!line)
+            return -1;
+        free (*slot);
+        *slot = line;
+    }
+    first = step_from (line, start);
+    last = end < INFINITY ? step_from (line, end) : line->count;
     for (at = first; at < last; at++)
         for (kind = 0; kind < kinds; kind++)
-            line->free[at * kinds + kind] -= sign * amounts[kind];
+            step_of (line, at)->free[kind] -= sign * amounts[kind];
     if (sign > 0) {
-        line->marks[first]++;
+        step_of (line, first)->marks++;
         if (last < line->count)
-            line->marks[last]++;
+            step_of (line, last)->marks++;
     } else {
         if (last < line->count)
-            line_unmark (line, kinds, last);
-        line_unmark (line, kinds, first);
+            line_unmark (line, last);
+        line_unmark (line, first);
     }
     return 0;
 }
@@ -260,19 +259,16 @@ static struct line *own_line (struct availability *all, size_t rank)
 
     if (!line->sharers)
         return line;
-    copy = line_create (all->kinds, line->count + 2);
+    copy = line_copy (line, line->count + 2);
     if (!copy)
         return NULL;
-    line_copy_steps (copy, line, all->kinds);
-    if (line->promises) {
-        copy->promised = malloc (line->promises * sizeof (struct promised));
-        if (!copy->promised) {
-            free (copy);
-            return NULL;
-        }
-        memcpy (copy->promised, line->promised, line->promises * sizeof (struct promised));
-        copy->promises = copy->promises_room = line->promises;
+    copy->promises_room = line->promises;
+    copy->promised = malloc (line->promises * sizeof (struct promised) + 1);
+    if (!copy->promised) {
+        free (copy);
+        return NULL;
     }
+    memcpy (copy->promised, line->promised, line->promises * sizeof (struct promised));
     line_release (line);
     return all->lines[rank] = copy;
 }
@@ -289,524 +285,6 @@ static void wish_release (struct wish *wish)
 {
     if (wish && !wish->sharers--)
         free (wish);
-}
-
-/* -- creation and destruction -- */
-
-struct availability *availability_create (size_t ranks,
-                                          size_t kinds,
-                                          const int64_t *totals,
-                                          const unsigned char *up)
-{
-    struct availability *all;
-    size_t rank;
-
-    if (kinds == 0 || kinds > MAX_KINDS || ranks > SIZE_MAX / 64)
-        return NULL;
-    all = calloc (1, sizeof (*all));
-    if (!all)
-        return NULL;
-    all->ranks = ranks;
-    all->kinds = kinds;
-    all->totals = malloc ((ranks * kinds + 1) * sizeof (int64_t));
-    all->lines = calloc (ranks + 1, sizeof (struct line *));
-    all->is_taken = calloc (ranks + 1, sizeof (bool));
-    all->up = malloc (ranks / 8 + 1);
-    if (!all->totals || !all->lines || !all->is_taken || !all->up) {
-        availability_destroy (all);
-        return NULL;
-    }
-    memcpy (all->up, up, ranks / 8 + 1);
-    memcpy (all->totals, totals, ranks * kinds * sizeof (int64_t));
-    for (rank = 0; rank < ranks; rank++) {
-        struct line *line = all->lines[rank] = line_create (kinds, 2);
-        if (!line) {
-            availability_destroy (all);
-            return NULL;
-        }
-        line->count = 1;
-        line->times[0] = -INFINITY;
-        line->marks[0] = 0;
-        memcpy (line->free, totals + rank * kinds, kinds * sizeof (int64_t));
-    }
-    return all;
-}
-
-void availability_destroy (struct availability *all)
-{
-    size_t at;
-
-    if (!all)
-        return;
-    for (at = 0; all->lines && at < all->ranks; at++)
-        line_release (all->lines[at]);
-    for (at = 0; at < all->count; at++) {
-        place_release (all->uses[at].place);
-        wish_release (all->uses[at].wish);
-    }
-    line_release (all->sum);
-    free (all->lines);
-    free (all->totals);
-    free (all->uses);
-    free (all->unused);
-    free (all->up);
-    free (all->scratch);
-    free (all->taken);
-    free (all->is_taken);
-    free (all);
-}
-
-static struct wish *wish_create (const struct demand *demand, size_t kinds)
-{
-    struct wish *wish = malloc (sizeof (*wish) + demand->length);
-
-    if (!wish)
-        return NULL;
-    wish->sharers = 0;
-    wish->demand = *demand;
-    memcpy (wish->each, demand->each, kinds * sizeof (int64_t));
-    memcpy (wish->ranks, demand->ranks, demand->length);
-    wish->demand.each = wish->each;
-    wish->demand.ranks = wish->ranks;
-    return wish;
-}
-
-struct availability *availability_copy (const struct availability *from)
-{
-    struct availability *all = calloc (1, sizeof (*all));
-    size_t at;
-
-    if (!all)
-        return NULL;
-    all->ranks = from->ranks;
-    all->kinds = from->kinds;
-    all->movable = from->movable;
-    all->sequence = from->sequence;
-    all->totals = malloc ((from->ranks * from->kinds + 1) * sizeof (int64_t));
-    all->lines = calloc (from->ranks + 1, sizeof (struct line *));
-    all->is_taken = calloc (from->ranks + 1, sizeof (bool));
-    all->uses = malloc ((from->count + 1) * sizeof (struct use));
-    all->unused = malloc ((from->count + 1) * sizeof (int64_t));
-    all->up = malloc (from->ranks / 8 + 1);
-    if (!all->totals || !all->lines || !all->is_taken || !all->uses || !all->unused || !all->up) {
-        availability_destroy (all);
-        return NULL;
-    }
-    memcpy (all->up, from->up, from->ranks / 8 + 1);
-    memcpy (all->totals, from->totals, from->ranks * from->kinds * sizeof (int64_t));
-    if (from->count) { /* else there are no arrays yet */
-        memcpy (all->unused, from->unused, from->unused_count * sizeof (int64_t));
-        memcpy (all->uses, from->uses, from->count * sizeof (struct use));
-    }
-    all->unused_count = from->unused_count;
-    all->count = from->count;
-    all->room = from->count + 1;
-    for (at = 0; at < from->ranks; at++) {
-        all->lines[at] = from->lines[at];
-        all->lines[at]->sharers++;
-    }
-    for (at = 0; at < from->count; at++) {
-        if (all->uses[at].place)
-            all->uses[at].place->sharers++;
-        if (all->uses[at].wish)
-            all->uses[at].wish->sharers++;
-    }
-    return all;
-}
-
-/* -- uses -- */
-
-int64_t availability_use (struct availability *all,
-                          double start,
-                          double end,
-                          const struct demand *demand)
-{
-    struct use *use;
-    int64_t number;
-
-    if (all->unused_count) {
-        number = all->unused[--all->unused_count];
-    } else {
-        size_t room = all->room;
-
-        if (reserve (&all->uses, &room, all->count + 1, sizeof (struct use)) < 0
-            || reserve (&all->unused, &all->room, all->count + 1, sizeof (int64_t)) < 0)
-            return -1;
-        number = (int64_t)all->count++;
-    }
-    use = all->uses + number;
-    memset (use, 0, sizeof (*use));
-    use->exists = true;
-    use->start = start;
-    use->end = end;
-    use->sequence = ++all->sequence;
-    use->place = calloc (1, sizeof (struct place));
-    if (demand)
-        use->wish = wish_create (demand, all->kinds);
-    if (!use->place || (demand && !use->wish)) {
-        availability_drop (all, number);
-        return -1;
-    }
-    return number;
-}
-
-int availability_take_one (struct availability *all,
-                           int64_t number,
-                           size_t rank,
-                           const int64_t *amounts)
-{
-    struct place *place = all->uses[number].place;
-    struct part *part;
-
-    if (rank >= all->ranks)
-        return 0;
-    if (reserve (&place->parts, &place->room, place->count + 1, sizeof (struct part)) < 0)
-        return -1;
-    part = place->parts + place->count++;
-    part->rank = rank;
-    memcpy (part->amounts, amounts, all->kinds * sizeof (int64_t));
-    return 0;
-}
-
-int availability_take (struct availability *all,
-                       int64_t number,
-                       const unsigned char *ranks,
-                       size_t length,
-                       const int64_t *amounts)
-{
-    size_t byte, bit;
-
-    for (byte = 0; byte < length; byte++)
-        for (bit = 0; ranks[byte] >> bit; bit++)
-            if (ranks[byte] >> bit & 1
-                && availability_take_one (all, number, byte * 8 + bit, amounts) < 0)
-                return -1;
-    return 0;
-}
-
-/* Find the amounts that a use takes of the ranks of `up`; return whether it is on any. */
-static bool sum_of (const struct availability *all, const struct use *use, int64_t *sum)
-{
-    bool any = false;
-    size_t at, kind;
-
-    memset (sum, 0, MAX_KINDS * sizeof (int64_t));
-    for (at = 0; at < use->place->count; at++)
-        if (has (all->up, all->ranks / 8 + 1, use->place->parts[at].rank)) {
-            any = true;
-            for (kind = 0; kind < all->kinds; kind++)
-                sum[kind] += use->place->parts[at].amounts[kind];
-        }
-    return any;
-}
-
-/* Let a use count (sign 1), or count no more (-1).  `again`: until it is entered on other ranks, which leaves
- * the sum as it is unless ranks differ.
- */
-static int change (struct availability *all, int64_t number, int sign, bool again)
-{
-    struct use *use = all->uses + number;
-    int64_t sum[MAX_KINDS];
-    size_t at, place;
-
-    again = again && !use->wish->demand.whole;
-    if (all->summed && !again && sum_of (all, use, sum)
-        && line_change (&all->sum, all->kinds, use->start, use->end, sum, sign) < 0)
-        return -1;
-    for (at = 0; at < use->place->count; at++) {
-        struct part *part = use->place->parts + at;
-        struct line *line = own_line (all, part->rank);
-
-        if (!line
-            || line_change (all->lines + part->rank,
-                            all->kinds,
-                            use->start,
-                            use->end,
-                            part->amounts,
-                            sign)
-                   < 0)
-            return -1;
-        line = all->lines[part->rank];
-        if (!use->wish)
-            continue;
-        if (sign > 0) {
-            if (reserve (&line->promised,
-                         &line->promises_room,
-                         line->promises + 1,
-                         sizeof (struct promised)) < 0)
-                return -1;
-            place = line->promises++;
-            for (; place && line->promised[place - 1].start > use->start; place--)
-                line->promised[place] = line->promised[place - 1];
-            line->promised[place] = (struct promised){number, use->start, use->end, part->amounts};
-        } else {
-            for (place = 0; place < line->promises && line->promised[place].number != number;)
-                place++;
-            if (place < line->promises)
-                memmove (line->promised + place,
-                         line->promised + place + 1,
-                         (--line->promises - place) * sizeof (struct promised));
-        }
-    }
-    use->entered = sign > 0;
-    if (use->wish)
-        all->movable += sign;
-    return 0;
-}
-
-int availability_enter (struct availability *all, int64_t number)
-{
-    return all->uses[number].entered ? 0 : change (all, number, 1, false);
-}
-
-int availability_leave (struct availability *all, int64_t number)
-{
-    return all->uses[number].entered ? change (all, number, -1, false) : 0;
-}
-
-void availability_drop (struct availability *all, int64_t number)
-{
-    struct use *use = all->uses + number;
-
-    place_release (use->place);
-    wish_release (use->wish);
-    memset (use, 0, sizeof (*use));
-    all->unused[all->unused_count++] = number;
-}
-
-int availability_pin (struct availability *all, int64_t number)
-{
-    struct use *use = all->uses + number;
-    bool entered = use->entered;
-
-    if (availability_leave (all, number) < 0)
-        return -1;
-    wish_release (use->wish);
-    use->wish = NULL;
-    return entered ? availability_enter (all, number) : 0;
-}
-
-size_t availability_parts (const struct availability *all, int64_t number)
-{
-    return all->uses[number].place->count;
-}
-
-void availability_amounts_of (const struct availability *all,
-                              int64_t number,
-                              int64_t *ranks,
-                              int64_t *amounts)
-{
-    const struct place *place = all->uses[number].place;
-    size_t at;
-
-    for (at = 0; at < place->count; at++) {
-        ranks[at] = (int64_t)place->parts[at].rank;
-        memcpy (amounts + at * all->kinds,
-                place->parts[at].amounts,
-                all->kinds * sizeof (int64_t));
-    }
-}
-
-static void mark (unsigned char *ranks, size_t rank)
-{
-    ranks[rank / 8] |= 1 << (rank % 8);
-}
-
-void availability_ranks_of (const struct availability *all, int64_t number, unsigned char *ranks)
-{
-    const struct place *place = all->uses[number].place;
-    size_t at;
-
-    for (at = 0; at < place->count; at++)
-        mark (ranks, place->parts[at].rank);
-}
-
-/* -- questions -- */
-
-/* The amounts of a rank that uses leave at a step of its line, without the promises that are behind
- * a place in the order.
- */
-static void free_at (const struct availability *all,
-                     size_t rank,
-                     size_t step,
-                     double time,
-                     struct order order,
-                     int64_t *left)
-{
-    const struct line *line = all->lines[rank];
-    size_t at, kind;
-
-    memcpy (left, line->free + step * all->kinds, all->kinds * sizeof (int64_t));
-    if (order.start == INFINITY)
-        return;
-    for (at = 0; at < line->promises && line->promised[at].start <= time; at++) {
-        const struct promised *one = line->promised + at;
-
-        if (time < one->end && is_behind (all, one, order))
-            for (kind = 0; kind < all->kinds; kind++)
-                left[kind] += one->amounts[kind];
-    }
-}
-
-static int64_t units_in (const struct availability *all,
-                         const int64_t *each,
-                         const int64_t *left,
-                         int64_t units)
-{
-    size_t kind;
-
-    for (kind = 0; kind < all->kinds; kind++)
-        if (each[kind]) {
-            if (left[kind] < each[kind])
-                return 0;
-            if (units > 1 && left[kind] / each[kind] < units)
-                units = left[kind] / each[kind];
-        }
-    return units;
-}
-
-/* The amounts of one unit on a rank; NULL: the rank can have none. */
-static const int64_t *unit_on (const struct availability *all,
-                               const struct demand *demand,
-                               size_t rank)
-{
-    const int64_t *total = all->totals + rank * all->kinds;
-    size_t kind;
-
-    for (kind = 0; kind < all->kinds; kind++)
-        if (total[kind] < demand->each[kind])
-            return NULL;
-    return demand->whole ? total : demand->each;
-}
-
-static int64_t most_units (const struct demand *demand)
-{
-    return demand->per_node || demand->whole ? 1 : demand->count;
-}
-
-static int64_t units_on (const struct availability *all,
-                         size_t rank,
-                         const struct demand *demand,
-                         double start,
-                         double end,
-                         struct order order)
-{
-    const struct line *line = all->lines[rank];
-    const int64_t *each = unit_on (all, demand, rank);
-    int64_t left[MAX_KINDS], units = most_units (demand);
-    size_t step;
-
-    if (!each)
-        return 0;
-    if (!line->promises)
-        order = LAST;
-    for (step = step_at (line, start); units && step < line->count; step++) {
-        double time = line->times[step] > start ? line->times[step] : start;
-
-        if (time >= end && time > start)
-            break;
-        if (order.start == INFINITY) {
-            units = units_in (all, each, line->free + step * all->kinds, units);
-        } else {
-            free_at (all, rank, step, time, order, left);
-            units = units_in (all, each, left, units);
-        }
-    }
-    return units;
-}
-
-/* Go on to the next rank of a mask; the number of ranks: there is none. */
-static size_t next_rank (const struct availability *all, const struct demand *demand, size_t rank)
-{
-    while (rank < all->ranks && rank / 8 < demand->length) {
-        unsigned char byte = demand->ranks[rank / 8] >> (rank % 8);
-
-        if (!byte) {
-            rank = (rank / 8 + 1) * 8;
-            continue;
-        }
-        while (!(byte & 1)) {
-            byte >>= 1;
-            rank++;
-        }
-        return rank < all->ranks ? rank : all->ranks;
-    }
-    return all->ranks;
-}
-
-int64_t availability_room (const struct availability *all,
-                           const struct demand *demand,
-                           double start,
-                           double end,
-                           unsigned char *ranks)
-{
-    int64_t sum = 0;
-    size_t rank;
-
-    for (rank = next_rank (all, demand, 0); rank < all->ranks;
-         rank = next_rank (all, demand, rank + 1)) {
-        int64_t units = units_on (all, rank, demand, start, end, LAST);
-
-        if (units && ranks)
-            mark (ranks, rank);
-        sum += units;
-    }
-    return sum;
-}
-
-/* Whether a demand fits beside the uses up to a place in the order. */
-static bool fits (const struct availability *all,
-                  const struct demand *demand,
-                  double start,
-                  double end,
-                  struct order order)
-{
-    int64_t sum = 0;
-    size_t rank;
-
-    for (rank = next_rank (all, demand, 0); rank < all->ranks;
-         rank = next_rank (all, demand, rank + 1)) {
-        sum += units_on (all, rank, demand, start, end, order);
-        if (sum >= demand->count)
-            return true;
-    }
-    return sum >= demand->count;
-}
-
-bool availability_overdrawn (const struct availability *all, int64_t number, double since)
-{
-    const struct use *use = all->uses + number;
-    double start = use->start > since ? use->start : since;
-    size_t at, step, kind;
-
-    for (at = 0; at < use->place->count; at++) {
-        const struct line *line = all->lines[use->place->parts[at].rank];
-
-        for (step = step_at (line, start); step < line->count; step++) {
-            if (line->times[step] > start && line->times[step] >= use->end)
-                break;
-            for (kind = 0; kind < all->kinds; kind++)
-                if (line->free[step * all->kinds + kind] < 0)
-                    return true;
-        }
-    }
-    return false;
-}
-
-void availability_booked (const struct availability *all,
-                          double start,
-                          double end,
-                          unsigned char *ranks)
-{
-    size_t at, part;
-
-    for (at = 0; at < all->count; at++) {
-        const struct use *use = all->uses + at;
-
-        if (use->entered && use->start > -INFINITY && use->start < end && start < use->end)
-            for (part = 0; part < use->place->count; part++)
-                mark (ranks, use->place->parts[part].rank);
-    }
 }
 
 /* -- heaps: the least of many, one after the other -- */
@@ -888,6 +366,597 @@ static struct item heap_pop (struct heap *heap)
     return first;
 }
 
+/* -- trials: promises on other ranks, while all lines stay as they are -- */
+
+/* A rank on which a promise has room, with its sort key. */
+struct candidate {
+    int64_t key[MAX_KINDS + 2];
+    size_t rank;
+    int64_t units, clear; /* clear: those beside all uses, which come first */
+};
+
+/* A part of a promise that a trial puts on its rank. */
+struct laid {
+    const struct part *part;
+    double start, end;
+    size_t next; /* the number of another on the rank, from 1 on; 0: none */
+};
+
+/* A promise that a trial moves, and its new place. */
+struct moved {
+    int64_t number;
+    struct place *place;
+};
+
+struct trial {
+    struct {
+        size_t laid; /* the number of the last part, from 1 on */
+        size_t away; /* the number of promises on it that are left out */
+        bool taken;  /* from promises */
+    } *ranks;
+    struct laid *laid;
+    size_t laid_count, laid_room;
+    struct moved moved[MAX_MOVED];
+    size_t moved_count;
+    struct heap waiting; /* promises on ranks that were taken, in their order */
+    struct candidate *candidates;
+    size_t candidate_count, candidate_room;
+    struct heap best; /* 2n: the clear units of candidate n; 2n + 1: its others */
+};
+
+static void trial_destroy (struct trial *trial)
+{
+    if (!trial)
+        return;
+    free (trial->ranks);
+    free (trial->laid);
+    free (trial->waiting.items);
+    free (trial->candidates);
+    free (trial->best.items);
+    free (trial);
+}
+
+/* -- creation and destruction -- */
+
+struct availability *availability_create (size_t ranks,
+                                          size_t kinds,
+                                          const int64_t *totals,
+                                          const unsigned char *up)
+{
+    struct availability *all;
+    size_t rank, kind;
+    bool first = true;
+
+    if (kinds == 0 || kinds > MAX_KINDS || ranks > SIZE_MAX / 64)
+        return NULL;
+    all = calloc (1, sizeof (*all));
+    if (!all)
+        return NULL;
+    all->ranks = ranks;
+    all->kinds = kinds;
+    all->totals = malloc ((ranks * kinds + 1) * sizeof (int64_t));
+    all->lines = calloc (ranks + 1, sizeof (struct line *));
+    all->up = malloc (ranks / 8 + 1);
+    if (!all->totals || !all->lines || !all->up) {
+        availability_destroy (all);
+        return NULL;
+    }
+    memcpy (all->up, up, ranks / 8 + 1);
+    memcpy (all->totals, totals, ranks * kinds * sizeof (int64_t));
+    for (rank = 0; rank < ranks; rank++) {
+        const int64_t *total = totals + rank * kinds;
+        struct line *line = all->lines[rank] = line_create (kinds, 2, total);
+        if (!line) {
+            availability_destroy (all);
+            return NULL;
+        }
+        if (!has (up, rank))
+            continue;
+        for (kind = 0; kind < kinds; kind++)
+            if (first || total[kind] < all->least[kind])
+                all->least[kind] = total[kind];
+        first = false;
+    }
+    return all;
+}
+
+void availability_destroy (struct availability *all)
+{
+    size_t at;
+
+    if (!all)
+        return;
+    for (at = 0; all->lines && at < all->ranks; at++)
+        line_release (all->lines[at]);
+    for (at = 0; at < all->count; at++) {
+        place_release (all->uses[at].place);
+        wish_release (all->uses[at].wish);
+    }
+    line_release (all->sum);
+    free (all->lines);
+    free (all->totals);
+    free (all->uses);
+    free (all->unused);
+    free (all->up);
+    free (all->scratch);
+    trial_destroy (all->trial);
+    free (all);
+}
+
+static struct wish *wish_create (const struct availability *all, const struct demand *demand)
+{
+    struct wish *wish = malloc (sizeof (*wish) + all->ranks / 8 + 1);
+
+    if (!wish)
+        return NULL;
+    wish->sharers = 0;
+    wish->demand = *demand;
+    memcpy (wish->each, demand->each, all->kinds * sizeof (int64_t));
+    memcpy (wish->ranks, demand->ranks, all->ranks / 8 + 1);
+    wish->demand.each = wish->each;
+    wish->demand.ranks = wish->ranks;
+    return wish;
+}
+
+struct availability *availability_copy (const struct availability *from)
+{
+    struct availability *all = calloc (1, sizeof (*all));
+    size_t at;
+
+    if (!all)
+        return NULL;
+    all->ranks = from->ranks;
+    all->kinds = from->kinds;
+    all->movable = from->movable;
+    all->sequence = from->sequence;
+    all->totals = malloc ((from->ranks * from->kinds + 1) * sizeof (int64_t));
+    all->lines = calloc (from->ranks + 1, sizeof (struct line *));
+    all->uses = malloc ((from->count + 1) * sizeof (struct use));
+    all->unused = malloc ((from->count + 1) * sizeof (int64_t));
+    all->up = malloc (from->ranks / 8 + 1);
+    if (!all->totals || !all->lines || !all->uses || !all->unused || !all->up) {
+        availability_destroy (all);
+        return NULL;
+    }
+    memcpy (all->up, from->up, from->ranks / 8 + 1);
+    memcpy (all->least, from->least, sizeof (all->least));
+    memcpy (all->totals, from->totals, from->ranks * from->kinds * sizeof (int64_t));
+    if (from->count) { /* else there are no arrays yet */
+        memcpy (all->unused, from->unused, from->unused_count * sizeof (int64_t));
+        memcpy (all->uses, from->uses, from->count * sizeof (struct use));
+    }
+    all->unused_count = from->unused_count;
+    all->count = from->count;
+    all->room = from->count + 1;
+    for (at = 0; at < from->ranks; at++) {
+        all->lines[at] = from->lines[at];
+        all->lines[at]->sharers++;
+    }
+    for (at = 0; at < from->count; at++) {
+        if (all->uses[at].place)
+            all->uses[at].place->sharers++;
+        if (all->uses[at].wish)
+            all->uses[at].wish->sharers++;
+    }
+    return all;
+}
+
+/* -- uses -- */
+
+int64_t availability_use (struct availability *all,
+                          double start,
+                          double end,
+                          const struct demand *demand)
+{
+    struct use *use;
+    int64_t number;
+
+    if (all->unused_count) {
+        number = all->unused[--all->unused_count];
+    } else {
+        size_t room = all->room;
+
+        if (reserve (&all->uses, &room, all->count + 1, sizeof (struct use)) < 0
+            || reserve (&all->unused, &all->room, all->count + 1, sizeof (int64_t)) < 0)
+            return -1;
+        number = (int64_t)all->count++;
+    }
+    use = all->uses + number;
+    memset (use, 0, sizeof (*use));
+    use->start = start;
+    use->end = end;
+    use->sequence = ++all->sequence;
+    use->place = calloc (1, sizeof (struct place));
+    if (demand)
+        use->wish = wish_create (all, demand);
+    if (!use->place || (demand && !use->wish)) {
+        availability_drop (all, number);
+        return -1;
+    }
+    return number;
+}
+
+/* A new part of a place, on a rank and without amounts; NULL: no memory. */
+static struct part *add_part (struct place *place, size_t rank)
+{
+    struct part *part;
+
+    if (reserve (&place->parts, &place->room, place->count + 1, sizeof (struct part)) < 0)
+        return NULL;
+    part = place->parts + place->count++;
+    memset (part, 0, sizeof (*part));
+    part->rank = rank;
+    return part;
+}
+
+int availability_take (struct availability *all,
+                       int64_t number,
+                       const unsigned char *ranks,
+                       const int64_t *amounts)
+{
+    size_t byte, bit;
+
+    for (byte = 0; byte < all->ranks / 8 + 1; byte++)
+        for (bit = 0; ranks[byte] >> bit; bit++) {
+            struct part *part;
+
+            if (!(ranks[byte] >> bit & 1) || byte * 8 + bit >= all->ranks)
+                continue;
+            if (!(part = add_part (all->uses[number].place, byte * 8 + bit)))
+                return -1;
+            memcpy (part->amounts, amounts, all->kinds * sizeof (int64_t));
+        }
+    return 0;
+}
+
+/* Find the amounts that a use takes of the ranks of `up`; return whether it is on any. */
+static bool sum_of (const struct availability *all, const struct use *use, int64_t *sum)
+{
+    bool any = false;
+    size_t at, kind;
+
+    memset (sum, 0, MAX_KINDS * sizeof (int64_t));
+    for (at = 0; at < use->place->count; at++)
+        if (has (all->up, use->place->parts[at].rank)) {
+            any = true;
+            for (kind = 0; kind < all->kinds; kind++)
+                sum[kind] += use->place->parts[at].amounts[kind];
+        }
+    return any;
+}
+
+/* Let a use count (sign 1), or count no more (-1).  `again`: until it is entered on other ranks, which leaves
+ * the sum as it is unless ranks differ.
+ */
+static int change (struct availability *all, int64_t number, int sign, bool again)
+{
+    struct use *use = all->uses + number;
+    int64_t sum[MAX_KINDS];
+    size_t at, place;
+
+    again = again && !use->wish->demand.whole;
+    if (all->summed && !again && sum_of (all, use, sum)
+        && line_change (&all->sum, all->kinds, use->start, use->end, sum, sign) < 0)
+        return -1;
+    for (at = 0; at < use->place->count; at++) {
+        struct part *part = use->place->parts + at;
+        struct line *line = own_line (all, part->rank);
+
+        if (!line
+            || line_change (all->lines + part->rank,
+                            all->kinds,
+                            use->start,
+                            use->end,
+                            part->amounts,
+                            sign)
+                   < 0)
+            return -1;
+        line = all->lines[part->rank];
+        if (!use->wish) {
+            line->pinned += use->start > -INFINITY ? sign : 0;
+            continue;
+        }
+        if (sign > 0) {
+            if (reserve (&line->promised,
+                         &line->promises_room,
+                         line->promises + 1,
+                         sizeof (struct promised)) < 0)
+                return -1;
+            place = line->promises++;
+            for (; place && line->promised[place - 1].start > use->start; place--)
+                line->promised[place] = line->promised[place - 1];
+            line->promised[place] = (struct promised){number, use->start, use->end, part->amounts};
+        } else {
+            for (place = 0; place < line->promises && line->promised[place].number != number;)
+                place++;
+            if (place < line->promises)
+                memmove (line->promised + place,
+                         line->promised + place + 1,
+                         (--line->promises - place) * sizeof (struct promised));
+        }
+    }
+    use->entered = sign > 0;
+    if (use->wish)
+        all->movable += sign;
+    return 0;
+}
+
+int availability_enter (struct availability *all, int64_t number)
+{
+    return all->uses[number].entered ? 0 : change (all, number, 1, false);
+}
+
+int availability_leave (struct availability *all, int64_t number)
+{
+    return all->uses[number].entered ? change (all, number, -1, false) : 0;
+}
+
+void availability_drop (struct availability *all, int64_t number)
+{
+    struct use *use = all->uses + number;
+
+    place_release (use->place);
+    wish_release (use->wish);
+    memset (use, 0, sizeof (*use));
+    all->unused[all->unused_count++] = number;
+}
+
+int availability_pin (struct availability *all, int64_t number)
+{
+    struct use *use = all->uses + number;
+    bool entered = use->entered;
+
+    if (availability_leave (all, number) < 0)
+        return -1;
+    wish_release (use->wish);
+    use->wish = NULL;
+    return entered ? availability_enter (all, number) : 0;
+}
+
+size_t availability_amounts_of (const struct availability *all,
+                                int64_t number,
+                                int64_t *ranks,
+                                int64_t *amounts)
+{
+    const struct place *place = all->uses[number].place;
+    size_t at;
+
+    for (at = 0; ranks && at < place->count; at++) {
+        ranks[at] = (int64_t)place->parts[at].rank;
+        memcpy (amounts + at * all->kinds,
+                place->parts[at].amounts,
+                all->kinds * sizeof (int64_t));
+    }
+    return place->count;
+}
+
+static void mark (unsigned char *ranks, size_t rank)
+{
+    ranks[rank / 8] |= 1 << (rank % 8);
+}
+
+void availability_ranks_of (const struct availability *all, int64_t number, unsigned char *ranks)
+{
+    const struct place *place = all->uses[number].place;
+    size_t at;
+
+    for (at = 0; at < place->count; at++)
+        mark (ranks, place->parts[at].rank);
+}
+
+/* -- questions -- */
+
+/* The amounts of a rank that uses leave at a step of its line, without the promises that are behind
+ * a place in the order, or left out, and beside those that a trial puts there; in the buffer, unless they
+ * are those of the step.
+ */
+static const int64_t *free_at (const struct availability *all,
+                               size_t rank,
+                               size_t step,
+                               double time,
+                               struct order order,
+                               int64_t *buffer)
+{
+    const struct line *line = all->lines[rank];
+    const struct trial *trial = all->trial;
+    const int64_t *left = step_of (line, step)->free;
+    size_t at, kind;
+
+    if (order.start < INFINITY || (trial && trial->ranks[rank].away))
+        for (at = 0; at < line->promises && line->promised[at].start <= time; at++) {
+            const struct promised *one = line->promised + at;
+
+            if (time < one->end && (is_behind (all, one, order) || all->uses[one->number].away)) {
+                for (kind = 0; kind < all->kinds; kind++)
+                    buffer[kind] = left[kind] + one->amounts[kind];
+                left = buffer;
+            }
+        }
+    if (trial && order.start > -INFINITY)
+        for (at = trial->ranks[rank].laid; at; at = trial->laid[at - 1].next) {
+            const struct laid *one = trial->laid + at - 1;
+
+            if (one->start <= time && time < one->end) {
+                for (kind = 0; kind < all->kinds; kind++)
+                    buffer[kind] = left[kind] - one->part->amounts[kind];
+                left = buffer;
+            }
+        }
+    return left;
+}
+
+static int64_t units_in (const struct availability *all,
+                         const int64_t *each,
+                         const int64_t *left,
+                         int64_t units)
+{
+    size_t kind;
+
+    for (kind = 0; kind < all->kinds; kind++)
+        if (each[kind]) {
+            if (left[kind] < each[kind])
+                return 0;
+            if (units > 1 && left[kind] / each[kind] < units)
+                units = left[kind] / each[kind];
+        }
+    return units;
+}
+
+/* The amounts of one unit on a rank; NULL: the rank can have none. */
+static const int64_t *unit_on (const struct availability *all,
+                               const struct demand *demand,
+                               size_t rank)
+{
+    const int64_t *total = all->totals + rank * all->kinds;
+    size_t kind;
+
+    for (kind = 0; kind < all->kinds; kind++)
+        if (total[kind] < demand->each[kind])
+            return NULL;
+    return demand->whole ? total : demand->each;
+}
+
+static int64_t most_units (const struct demand *demand)
+{
+    return demand->per_node || demand->whole ? 1 : demand->count;
+}
+
+/* Find the least amounts of a rank that uses leave at some moment of a span, each kind for itself and without
+ * the promises behind a place in the order; false if these are less than a need.
+ */
+static bool has_room (const struct availability *all,
+                      size_t rank,
+                      double start,
+                      double end,
+                      struct order order,
+                      const int64_t *need,
+                      int64_t *least)
+{
+    const struct line *line = all->lines[rank];
+    size_t first = step_at (line, start), step, kind;
+    /* The other uses have begun by then, and only end. */
+    bool grows = !line->pinned && (order.start <= start || !line->promises);
+    int64_t buffer[MAX_KINDS];
+
+    for (step = first; step < line->count; step++) {
+        const int64_t *left;
+        double time = step > first ? step_of (line, step)->time : start;
+
+        if (step > first && (grows || time >= end))
+            break;
+        left = free_at (all, rank, step, time, order, buffer);
+        for (kind = 0; kind < all->kinds; kind++) {
+            if (left[kind] < need[kind])
+                return false;
+            if (step == first || left[kind] < least[kind])
+                least[kind] = left[kind];
+        }
+    }
+    return true;
+}
+
+static int64_t units_on (const struct availability *all,
+                         size_t rank,
+                         const struct demand *demand,
+                         double start,
+                         double end,
+                         struct order order)
+{
+    const int64_t *each = unit_on (all, demand, rank);
+    int64_t left[MAX_KINDS];
+
+    if (!each || !has_room (all, rank, start, end, order, each, left))
+        return 0;
+    return units_in (all, each, left, most_units (demand));
+}
+
+/* Go on to the next rank of a mask; the number of ranks: there is none. */
+static size_t next_rank (const struct availability *all, const struct demand *demand, size_t rank)
+{
+    while (rank < all->ranks) {
+        unsigned char byte = demand->ranks[rank / 8] >> (rank % 8);
+
+        if (!byte) {
+            rank = (rank / 8 + 1) * 8;
+            continue;
+        }
+        while (!(byte & 1)) {
+            byte >>= 1;
+            rank++;
+        }
+        break;
+    }
+    return rank < all->ranks ? rank : all->ranks;
+}
+
+int64_t availability_room (const struct availability *all,
+                           const struct demand *demand,
+                           double start,
+                           double end,
+                           unsigned char *ranks)
+{
+    int64_t sum = 0;
+    size_t rank;
+
+    for (rank = next_rank (all, demand, 0); rank < all->ranks;
+         rank = next_rank (all, demand, rank + 1)) {
+        int64_t units = units_on (all, rank, demand, start, end, LAST);
+
+        if (units && ranks)
+            mark (ranks, rank);
+        sum += units;
+    }
+    return sum;
+}
+
+/* Whether a demand fits beside the uses up to a place in the order. */
+static bool fits (const struct availability *all,
+                  const struct demand *demand,
+                  double start,
+                  double end,
+                  struct order order)
+{
+    int64_t sum = 0;
+    size_t rank;
+
+    for (rank = next_rank (all, demand, 0); rank < all->ranks;
+         rank = next_rank (all, demand, rank + 1)) {
+        sum += units_on (all, rank, demand, start, end, order);
+        if (sum >= demand->count)
+            return true;
+    }
+    return sum >= demand->count;
+}
+
+bool availability_overdrawn (const struct availability *all, int64_t number, double since)
+{
+    const struct use *use = all->uses + number;
+    int64_t least[MAX_KINDS], none[MAX_KINDS] = {0};
+    size_t at;
+
+    since = use->start > since ? use->start : since;
+    for (at = 0; at < use->place->count; at++)
+        if (!has_room (all, use->place->parts[at].rank, since, use->end, LAST, none, least))
+            return true;
+    return false;
+}
+
+void availability_booked (const struct availability *all,
+                          double start,
+                          double end,
+                          unsigned char *ranks)
+{
+    size_t at, part;
+
+    for (at = 0; at < all->count; at++) {
+        const struct use *use = all->uses + at;
+
+        if (use->entered && use->start > -INFINITY && use->start < end && start < use->end)
+            for (part = 0; part < use->place->count; part++)
+                mark (ranks, use->place->parts[part].rank);
+    }
+}
+
 /* -- searching -- */
 
 /* Append the changes of the units that a rank can hold for a length of time, by their start, from a
@@ -904,7 +973,7 @@ static int append_changes (struct availability *all,
 {
     const struct line *line = all->lines[rank];
     const int64_t *each = unit_on (all, demand, rank);
-    int64_t *units, left[MAX_KINDS], now = 0;
+    int64_t *units, buffer[MAX_KINDS], now = 0;
     size_t first = step_at (line, after), low, high, step;
 
     if (!each)
@@ -915,12 +984,14 @@ static int append_changes (struct availability *all,
     if (!line->promises)
         order = LAST;
     for (step = first; step < line->count; step++) {
-        free_at (all, rank, step, line->times[step] > after ? line->times[step] : after, order, left);
+        double time = last_of (step_of (line, step)->time, after);
+        const int64_t *left = free_at (all, rank, step, time, order, buffer);
+
         units[step] = units_in (all, each, left, most_units (demand));
     }
     /* The span covers the steps from low to high, not included. */
     low = first;
-    for (high = first + 1; high < line->count && line->times[high] < after + length;)
+    for (high = first + 1; high < line->count && step_of (line, high)->time < after + length;)
         high++;
     for (;;) {
         double rise, fall;
@@ -929,16 +1000,16 @@ static int append_changes (struct availability *all,
         for (step = low + 1; step < high; step++)
             if (units[step] < least)
                 least = units[step];
-        rise = low == first ? after : line->times[low];
+        rise = low == first ? after : step_of (line, low)->time;
         if (least != now) {
             if (least < now) /* a span may still begin then, but no later */
-                rise = nextafter (line->times[high - 1] - length, INFINITY);
+                rise = nextafter (step_of (line, high - 1)->time - length, INFINITY);
             if (heap_append (heap, rise, least - now) < 0)
                 return -1;
             now = least;
         }
-        rise = low + 1 < line->count ? line->times[low + 1] : INFINITY;
-        fall = high < line->count ? line->times[high] - length : INFINITY;
+        rise = low + 1 < line->count ? step_of (line, low + 1)->time : INFINITY;
+        fall = high < line->count ? step_of (line, high)->time - length : INFINITY;
         if (rise == INFINITY && fall == INFINITY)
             return 0;
         if (rise <= fall) {
@@ -1033,201 +1104,19 @@ double availability_earliest (struct availability *all,
 
 /* -- promises -- */
 
-/* A rank on which a promise has room, with its sort key. */
-struct candidate {
-    int64_t key[MAX_KINDS + 2];
-    size_t rank;
-    int64_t units;
-};
-
-struct candidates {
-    size_t count, room;
-    struct candidate *all;
-    struct heap heap; /* of their places */
-};
-
 static bool candidate_before (const void *context, int64_t a, int64_t b)
 {
-    const struct candidates *candidates = context;
-    const struct candidate *one = candidates->all + a, *other = candidates->all + b;
+    const struct trial *trial = context;
+    const struct candidate *one = trial->candidates + a / 2, *other = trial->candidates + b / 2;
     size_t at;
 
+    if (a % 2 != b % 2)
+        return b % 2;
     for (at = 0; at < MAX_KINDS + 2; at++)
         if (one->key[at] != other->key[at])
             return one->key[at] < other->key[at];
     return one->rank > other->rank;
 }
-
-/* Append the ranks on which a promise has room, beside the uses up to a place in the order.  `given`: by
- * rank, the units that it has already.
- */
-static int append_candidates (struct availability *all,
-                              const struct use *use,
-                              const struct demand *demand,
-                              double now,
-                              struct order order,
-                              const int64_t *given,
-                              struct candidates *candidates)
-{
-    int64_t left[MAX_KINDS];
-    size_t rank, kind;
-
-    for (rank = next_rank (all, demand, 0); rank < all->ranks;
-         rank = next_rank (all, demand, rank + 1)) {
-        const struct line *line = all->lines[rank];
-        const int64_t *total = all->totals + rank * all->kinds, *each;
-        int64_t units = units_on (all, rank, demand, use->start, use->end, order);
-        struct candidate *one;
-        bool busy = false;
-
-        if (given)
-            units -= given[rank];
-        if (units <= 0)
-            continue;
-        if (reserve (&candidates->all, &candidates->room, candidates->count + 1, sizeof (*one)) < 0)
-            return -1;
-        if (heap_append (&candidates->heap, 0, (int64_t)candidates->count) < 0)
-            return -1;
-        one = candidates->all + candidates->count++;
-        memset (one, 0, sizeof (*one));
-        one->rank = rank;
-        one->units = units;
-        each = demand->whole ? total : demand->each;
-        free_at (all, rank, step_at (line, now), now, JOBS, left);
-        for (kind = 0; kind < all->kinds; kind++) {
-            busy = busy || left[kind] < each[kind];
-            if (!demand->each[kind])
-                one->key[0] += total[kind];
-        }
-        one->key[1] = !busy;
-        free_at (all, rank, step_at (line, use->start), use->start, JOBS, left);
-        for (kind = 0; kind < all->kinds; kind++)
-            if (demand->each[kind])
-                one->key[2 + all->kinds - 1 - kind] = left[kind];
-    }
-    return 0;
-}
-
-/* Remember that a rank is taken from promises. */
-static int take_from_promises (struct availability *all, size_t rank)
-{
-    if (all->is_taken[rank])
-        return 0;
-    if (reserve (&all->taken, &all->taken_room, all->taken_count + 1, sizeof (size_t)) < 0)
-        return -1;
-    all->taken[all->taken_count++] = rank;
-    all->is_taken[rank] = true;
-    return 0;
-}
-
-/* Give a promise, which is not entered, ranks beside the uses up to its place in the order, where it fits.
- * Without memory -1.
- */
-static int find_place (struct availability *all,
-                       int64_t number,
-                       double now,
-                       struct order order,
-                       bool may_move)
-{
-    struct use *use = all->uses + number;
-    const struct demand *demand = &use->wish->demand;
-    struct place *place = use->place;
-    struct candidates candidates = {0};
-    int64_t left = demand->count, *given = NULL, amounts[MAX_KINDS];
-    int pass, result = -1;
-    size_t kind;
-
-    for (pass = 0; pass < (may_move ? 2 : 1) && left; pass++) {
-        candidates.count = candidates.heap.count = 0;
-        candidates.heap.before = candidate_before;
-        candidates.heap.context = &candidates;
-        if (pass) {
-            size_t at;
-
-            given = calloc (all->ranks + 1, sizeof (int64_t));
-            if (!given)
-                goto done;
-            for (at = 0; at < place->count; at++)
-                given[place->parts[at].rank] = place->parts[at].amounts[MAX_KINDS - 1];
-        }
-        if (append_candidates (all, use, demand, now, pass ? order : LAST, given, &candidates) < 0)
-            goto done;
-        heap_make (&candidates.heap);
-        while (left && candidates.heap.count) {
-            const struct candidate *one = candidates.all + heap_pop (&candidates.heap).value;
-            size_t rank = one->rank, at;
-            int64_t units = one->units < left ? one->units : left;
-
-            left -= units;
-            if (pass && take_from_promises (all, rank) < 0)
-                goto done;
-            if (given && given[rank]) {
-                for (at = 0; place->parts[at].rank != rank;)
-                    at++;
-                place->parts[at].amounts[MAX_KINDS - 1] += units;
-                continue;
-            }
-            memset (amounts, 0, sizeof (amounts));
-            if (availability_take_one (all, number, rank, amounts) < 0)
-                goto done;
-            place->parts[place->count - 1].amounts[MAX_KINDS - 1] = units;
-        }
-    }
-    result = 0;
-    for (size_t at = 0; at < place->count; at++) {
-        struct part *part = place->parts + at;
-        int64_t units = part->amounts[MAX_KINDS - 1];
-
-        for (kind = 0; kind < all->kinds; kind++)
-            part->amounts[kind] = demand->whole ? all->totals[part->rank * all->kinds + kind]
-                                                : units * demand->each[kind];
-    }
-done:
-    free (candidates.heap.items);
-    free (candidates.all);
-    free (given);
-    return result;
-}
-
-/* Whether a promise has room beside the uses up to a place in the order on those of its ranks that were
- * taken from promises.
- */
-static bool holds (const struct availability *all, const struct use *use, struct order order)
-{
-    int64_t left[MAX_KINDS];
-    size_t at, step, kind;
-
-    for (at = 0; at < use->place->count; at++) {
-        const struct part *part = use->place->parts + at;
-        const struct line *line = all->lines[part->rank];
-
-        if (!all->is_taken[part->rank])
-            continue;
-        for (step = step_at (line, use->start); step < line->count; step++) {
-            double time = line->times[step] > use->start ? line->times[step] : use->start;
-
-            if (time >= use->end && time > use->start)
-                break;
-            free_at (all, part->rank, step, time, order, left);
-            for (kind = 0; kind < all->kinds; kind++)
-                if (left[kind] < part->amounts[kind])
-                    return false;
-        }
-    }
-    return true;
-}
-
-/* A promise that was moved, and its previous place. */
-struct moved {
-    int64_t number;
-    struct place *place;
-};
-
-struct settlement {
-    struct moved moved[MAX_MOVED];
-    size_t count;
-    struct heap waiting; /* promises on ranks that were touched, in their order */
-};
 
 static bool earlier_in_order (const void *context, int64_t a, int64_t b)
 {
@@ -1236,135 +1125,285 @@ static bool earlier_in_order (const void *context, int64_t a, int64_t b)
     return all->uses[a].sequence < all->uses[b].sequence;
 }
 
-/* Queue the promises on the ranks of a use that are behind it in the order. */
-static int await (struct availability *all, struct settlement *settlement, const struct use *use)
+/* Make what trials need, before the first. */
+static int begin_trials (struct availability *all)
 {
-    struct order order = {use->start, use->sequence};
+    struct trial *trial = all->trial;
+
+    if (trial)
+        return 0;
+    all->trial = trial = calloc (1, sizeof (*trial));
+    if (!trial)
+        return -1;
+    trial->waiting = (struct heap){.before = earlier_in_order, .context = all};
+    trial->best = (struct heap){.before = candidate_before, .context = trial};
+    trial->ranks = calloc (all->ranks + 1, sizeof (*trial->ranks));
+    if (trial->ranks)
+        return 0;
+    free (trial);
+    all->trial = NULL;
+    return -1;
+}
+
+/* Leave a promise that may be moved out of all questions, or count it again. */
+static void leave_out (struct availability *all, struct use *use, bool out)
+{
+    use->away = out;
+    for (size_t at = 0; at < use->place->count; at++)
+        all->trial->ranks[use->place->parts[at].rank].away += out ? 1 : -1;
+}
+
+/* Find the sort key of a candidate; see Availability._preference(). */
+static void prefer (const struct availability *all,
+                    const struct demand *demand,
+                    double start,
+                    double now,
+                    struct candidate *one)
+{
+    const int64_t *total = all->totals + one->rank * all->kinds;
+    const int64_t *each = demand->whole ? total : demand->each;
+    const struct line *line = all->lines[one->rank];
+    int64_t buffer[MAX_KINDS];
+    const int64_t *left = free_at (all, one->rank, step_at (line, now), now, JOBS, buffer);
+    size_t kind;
+
+    memset (one->key, 0, sizeof (one->key));
+    one->key[1] = 1;
+    for (kind = 0; kind < all->kinds; kind++) {
+        if (left[kind] < each[kind])
+            one->key[1] = 0;
+        if (!demand->each[kind])
+            one->key[0] += total[kind];
+    }
+    if (start != now)
+        left = free_at (all, one->rank, step_at (line, start), start, JOBS, buffer);
+    for (kind = 0; kind < all->kinds; kind++)
+        if (demand->each[kind])
+            one->key[2 + all->kinds - 1 - kind] = left[kind];
+}
+
+/* Find ranks for a promise beside the uses up to its place in the order: those with clear room first.
+ * Returns whether there are enough; -1: no memory.
+ */
+static int find_place (struct availability *all,
+                       const struct demand *demand,
+                       double start,
+                       double end,
+                       double now,
+                       struct order order,
+                       bool may_move,
+                       struct place *place)
+{
+    struct trial *trial = all->trial;
+    int64_t left = demand->count;
+    size_t rank, at, kind;
+
+    trial->candidate_count = trial->best.count = 0;
+    for (rank = next_rank (all, demand, 0); rank < all->ranks;
+         rank = next_rank (all, demand, rank + 1)) {
+        int64_t units = units_on (all, rank, demand, start, end, may_move ? order : LAST);
+
+        if (!units)
+            continue;
+        if (reserve (&trial->candidates,
+                     &trial->candidate_room,
+                     trial->candidate_count + 1,
+                     sizeof (struct candidate)) < 0)
+            return -1;
+        trial->candidates[trial->candidate_count++]
+            = (struct candidate){.rank = rank, .units = units, .clear = units};
+        left -= units;
+    }
+    if (left > 0)
+        return 0;
+    for (at = 0; at < trial->candidate_count; at++) {
+        struct candidate *one = trial->candidates + at;
+
+        if (may_move)
+            one->clear = units_on (all, one->rank, demand, start, end, LAST);
+        prefer (all, demand, start, now, one);
+        if ((one->clear && heap_append (&trial->best, 0, 2 * at) < 0)
+            || (one->units > one->clear && heap_append (&trial->best, 0, 2 * at + 1) < 0))
+            return -1;
+    }
+    heap_make (&trial->best);
+    for (left = demand->count; left;) {
+        int64_t value = heap_pop (&trial->best).value;
+        const struct candidate *one = trial->candidates + value / 2;
+        const int64_t *total = all->totals + one->rank * all->kinds;
+        int64_t units = value % 2 ? one->units - one->clear : one->clear;
+        struct part *part = place->parts;
+
+        if (units > left)
+            units = left;
+        left -= units;
+        if (value % 2 && one->clear)
+            while (part->rank != one->rank)
+                part++;
+        else if (!(part = add_part (place, one->rank)))
+            return -1;
+        part->taken = value % 2;
+        for (kind = 0; kind < all->kinds; kind++)
+            part->amounts[kind] += demand->whole ? total[kind] : units * demand->each[kind];
+    }
+    return 1;
+}
+
+/* Put a promise on ranks, and queue the promises behind its place in the order that it takes them from. */
+static int lay (struct availability *all,
+                const struct place *place,
+                struct order order,
+                double end)
+{
+    struct trial *trial = all->trial;
     size_t at, index;
 
-    for (at = 0; at < use->place->count; at++) {
-        size_t rank = use->place->parts[at].rank;
-        const struct line *line = all->lines[rank];
+    if (reserve (&trial->laid,
+                 &trial->laid_room,
+                 trial->laid_count + place->count,
+                 sizeof (struct laid)) < 0)
+        return -1;
+    for (at = 0; at < place->count; at++) {
+        const struct part *part = place->parts + at;
+        const struct line *line = all->lines[part->rank];
 
-        if (!all->is_taken[rank])
+        trial->laid[trial->laid_count]
+            = (struct laid){part, order.start, end, trial->ranks[part->rank].laid};
+        trial->ranks[part->rank].laid = ++trial->laid_count;
+        trial->ranks[part->rank].taken |= part->taken;
+        if (!trial->ranks[part->rank].taken)
             continue;
-        for (index = 0; index < line->promises && line->promised[index].start < use->end; index++) {
-            struct use *other = all->uses + line->promised[index].number;
+        for (index = 0; index < line->promises && line->promised[index].start < end; index++) {
+            const struct promised *one = line->promised + index;
+            struct use *other = all->uses + one->number;
 
-            if (other->waits || other == use || !is_behind (all, line->promised + index, order))
+            if (other->waits || other->away || !is_behind (all, one, order))
                 continue;
-            other->waits = true;
-            if (heap_append (&settlement->waiting, other->start, line->promised[index].number) < 0)
+            if (heap_append (&trial->waiting, other->start, one->number) < 0)
                 return -1;
-            heap_rise (&settlement->waiting, settlement->waiting.count - 1);
+            other->waits = true;
+            heap_rise (&trial->waiting, trial->waiting.count - 1);
         }
     }
     return 0;
 }
 
-/* Place the queued promises again; return whether all have ranks, or -1: no memory. */
-static int settle (struct availability *all, struct settlement *settlement, double now)
+/* Whether a promise has room beside the uses up to a place in the order on those of its ranks that were
+ * taken from promises.
+ */
+static bool holds (const struct availability *all, const struct use *use, struct order order)
 {
-    while (settlement->waiting.count) {
-        int64_t number = heap_pop (&settlement->waiting).value;
+    int64_t least[MAX_KINDS];
+    size_t at;
+
+    for (at = 0; at < use->place->count; at++) {
+        const struct part *part = use->place->parts + at;
+
+        if (all->trial->ranks[part->rank].taken
+            && !has_room (all, part->rank, use->start, use->end, order, part->amounts, least))
+            return false;
+    }
+    return true;
+}
+
+/* Place the queued promises again; return whether all have ranks, or -1: no memory. */
+static int settle (struct availability *all, double now)
+{
+    struct trial *trial = all->trial;
+
+    while (trial->waiting.count) {
+        int64_t number = heap_pop (&trial->waiting).value;
         struct use *use = all->uses + number;
         struct order order = {use->start, use->sequence - 1}; /* itself it leaves out */
-        struct moved *moved;
+        struct place *place;
+        int placed;
 
         use->waits = false;
         if (holds (all, use, order))
             continue;
-        if (settlement->count == MAX_MOVED
-            || !fits (all, &use->wish->demand, use->start, use->end, order))
+        if (trial->moved_count == MAX_MOVED)
             return 0;
-        if (change (all, number, -1, true) < 0)
+        if (!(place = calloc (1, sizeof (*place))))
             return -1;
-        moved = settlement->moved + settlement->count++;
-        moved->number = number;
-        moved->place = use->place;
-        use->place = calloc (1, sizeof (struct place));
-        if (!use->place || find_place (all, number, now, order, true) < 0
-            || change (all, number, 1, true) < 0 || await (all, settlement, use) < 0)
-            return -1;
+        leave_out (all, use, true);
+        trial->moved[trial->moved_count++] = (struct moved){number, place};
+        placed = find_place (all, &use->wish->demand, use->start, use->end, now, order, true, place);
+        order.sequence = use->sequence;
+        if (placed > 0 && lay (all, place, order, use->end) < 0)
+            placed = -1;
+        if (placed <= 0)
+            return placed;
     }
     return 1;
 }
 
-/* Undo the moves, or (`keep`) forget the previous places. */
-static int finish (struct availability *all, struct settlement *settlement, bool keep)
+/* End a trial; with `keep`, the promises that it moved are moved. */
+static int finish (struct availability *all, bool keep)
 {
+    struct trial *trial = all->trial;
     int result = 0;
 
-    while (all->taken_count)
-        all->is_taken[all->taken[--all->taken_count]] = false;
-    while (settlement->waiting.count)
-        all->uses[heap_pop (&settlement->waiting).value].waits = false;
-    free (settlement->waiting.items);
-    if (!keep)
-        for (size_t at = settlement->count; at--;) {
-            int64_t number = settlement->moved[at].number;
-            if (all->uses[number].entered && change (all, number, -1, true) < 0)
+    while (trial->laid_count) {
+        size_t rank = trial->laid[--trial->laid_count].part->rank;
+
+        trial->ranks[rank].laid = 0;
+        trial->ranks[rank].taken = false;
+    }
+    while (trial->waiting.count)
+        all->uses[trial->waiting.items[--trial->waiting.count].value].waits = false;
+    while (trial->moved_count) {
+        struct moved *moved = trial->moved + --trial->moved_count;
+        struct use *use = all->uses + moved->number;
+        struct place *before = use->place;
+
+        leave_out (all, use, false);
+        if (keep) {
+            if (change (all, moved->number, -1, true) < 0)
+                result = -1;
+            use->place = moved->place;
+            moved->place = before;
+            if (change (all, moved->number, 1, true) < 0)
                 result = -1;
         }
-    while (settlement->count--) {
-        struct moved *moved = settlement->moved + settlement->count;
-        struct use *use = all->uses + moved->number;
-
-        if (keep) {
-            place_release (moved->place);
-            continue;
-        }
-        place_release (use->place);
-        use->place = moved->place;
-        if (change (all, moved->number, 1, true) < 0)
-            result = -1;
+        place_release (moved->place);
     }
     return result;
 }
 
-static int64_t book (struct availability *all,
-                     const struct demand *demand,
-                     double start,
-                     double end,
-                     double now,
-                     bool may_move,
-                     bool keep)
+/* Bind a promise (its number is returned); without number, only whether there is a way. */
+static int book (struct availability *all,
+                 const struct demand *demand,
+                 double start,
+                 double end,
+                 double now,
+                 bool may_move,
+                 int64_t *number)
 {
-    struct settlement settlement = {.waiting = {.before = earlier_in_order, .context = all}};
-    struct order order = {start, 0};
-    struct use *use;
-    int64_t number;
-    int placed;
+    struct order order = {start, 0}; /* before those that begin with it */
+    struct place *place = calloc (1, sizeof (*place));
+    int placed = -1;
 
+    if (!place || begin_trials (all) < 0)
+        goto done;
     may_move = may_move && all->movable;
-    if (!fits (all, demand, start, end, may_move ? order : LAST))
-        return -2;
-    number = availability_use (all, start, end, demand);
-    if (number < 0)
-        return -1;
-    use = all->uses + number;
-    placed = find_place (all, number, now, order, may_move);
-    if (placed == 0)
-        placed = change (all, number, 1, !keep);
-    if (placed == 0 && may_move) {
-        uint64_t sequence = use->sequence;
-
-        use->sequence = 0; /* before those that begin with it */
-        placed = await (all, &settlement, use);
-        if (placed == 0)
-            placed = settle (all, &settlement, now);
-        use->sequence = sequence;
-    } else if (placed == 0) {
-        placed = 1;
+    placed = find_place (all, demand, start, end, now, order, may_move, place);
+    if (placed > 0 && may_move)
+        placed = lay (all, place, order, end) < 0 ? -1 : settle (all, now);
+    if (finish (all, number && placed > 0) < 0)
+        placed = -1;
+    if (placed > 0 && number) {
+        *number = availability_use (all, start, end, demand);
+        if (*number < 0) {
+            placed = -1;
+            goto done;
+        }
+        place_release (all->uses[*number].place);
+        all->uses[*number].place = place;
+        return change (all, *number, 1, false) < 0 ? -1 : 1;
     }
-    if (finish (all, &settlement, keep && placed > 0) < 0)
-        placed = -1;
-    if (keep && placed > 0)
-        return number;
-    if (use->entered && change (all, number, -1, !keep) < 0)
-        placed = -1;
-    availability_drop (all, number);
-    return placed < 0 ? -1 : placed ? number : -2;
+done:
+    place_release (place);
+    return placed;
 }
 
 int64_t availability_book (struct availability *all,
@@ -1374,7 +1413,10 @@ int64_t availability_book (struct availability *all,
                            double now,
                            bool may_move)
 {
-    return book (all, demand, start, end, now, may_move, true);
+    int64_t number;
+    int placed = book (all, demand, start, end, now, may_move, &number);
+
+    return placed > 0 ? number : placed == 0 ? -2 : -1;
 }
 
 int availability_can_book (struct availability *all,
@@ -1383,9 +1425,7 @@ int availability_can_book (struct availability *all,
                            double end,
                            double now)
 {
-    int64_t number = book (all, demand, start, end, now, true, false);
-
-    return number == -1 ? -1 : number >= 0;
+    return book (all, demand, start, end, now, true, NULL);
 }
 
 /* -- all ranks together -- */
@@ -1393,22 +1433,19 @@ int availability_can_book (struct availability *all,
 static int sum_up (struct availability *all)
 {
     struct heap heap = {0};
+    int64_t amounts[MAX_KINDS] = {0};
     struct line *sum;
-    int64_t amounts[MAX_KINDS];
+    struct step *step;
     size_t at, rank, kind;
     int result = -1;
 
-    if (line_reserve (&all->sum, all->kinds, 2 * all->count + 2) < 0)
-        return -1;
-    sum = all->sum;
-    sum->count = 1;
-    sum->times[0] = -INFINITY;
-    sum->marks[0] = 0;
-    memset (sum->free, 0, all->kinds * sizeof (int64_t));
     for (rank = 0; rank < all->ranks; rank++)
-        if (has (all->up, all->ranks / 8 + 1, rank))
-            for (kind = 0; kind < all->kinds; kind++)
-                sum->free[kind] += all->totals[rank * all->kinds + kind];
+        for (kind = 0; kind < all->kinds && has (all->up, rank); kind++)
+            amounts[kind] += all->totals[rank * all->kinds + kind];
+    line_release (all->sum);
+    all->sum = sum = line_create (all->kinds, 2 * all->count + 2, amounts);
+    if (!sum)
+        return -1;
     /* Of use number n, 2n is its start, and 2n + 1 its end. */
     for (at = 0; at < all->count; at++) {
         const struct use *use = all->uses + at;
@@ -1419,24 +1456,20 @@ static int sum_up (struct availability *all)
             goto done;
     }
     heap_make (&heap);
-    while (heap.count) {
+    for (step = step_of (sum, 0); heap.count; step->marks++) {
         struct item item = heap_pop (&heap);
-        int64_t *left;
 
         if (item.time == INFINITY)
             break;
-        if (item.time > sum->times[sum->count - 1]) {
-            memcpy (sum->free + sum->count * all->kinds,
-                    sum->free + (sum->count - 1) * all->kinds,
-                    all->kinds * sizeof (int64_t));
-            sum->marks[sum->count] = 0;
-            sum->times[sum->count++] = item.time;
+        if (item.time > step->time) {
+            memcpy (step_of (sum, sum->count), step, sum->size);
+            step = step_of (sum, sum->count++);
+            step->time = item.time;
+            step->marks = 0;
         }
-        sum->marks[sum->count - 1]++;
         sum_of (all, all->uses + item.value / 2, amounts);
-        left = sum->free + (sum->count - 1) * all->kinds;
         for (kind = 0; kind < all->kinds; kind++)
-            left[kind] += item.value % 2 ? amounts[kind] : -amounts[kind];
+            step->free[kind] += item.value % 2 ? amounts[kind] : -amounts[kind];
     }
     all->summed = true;
     result = 0;
@@ -1445,43 +1478,56 @@ done:
     return result;
 }
 
-double availability_enough_until (struct availability *all, const int64_t *amounts, double since)
+double availability_enough_until (struct availability *all,
+                                  const struct demand *demand,
+                                  double since)
 {
-    size_t step, kind;
+    const int64_t *each = demand->whole ? all->least : demand->each;
+    size_t at, kind;
 
     if (!all->summed && sum_up (all) < 0)
         return -INFINITY;
-    for (step = step_at (all->sum, since); step < all->sum->count; step++)
+    for (at = step_at (all->sum, since); at < all->sum->count; at++) {
+        const struct step *step = step_of (all->sum, at);
+
         for (kind = 0; kind < all->kinds; kind++)
-            if (all->sum->free[step * all->kinds + kind] < amounts[kind])
-                return all->sum->times[step] > since ? all->sum->times[step] : since;
+            if (step->free[kind] < demand->count * each[kind])
+                return last_of (step->time, since);
+    }
     return INFINITY;
 }
 
-int availability_can_start (struct availability *all,
-                            int64_t number,
-                            const struct demand *demand,
-                            const int64_t *least,
-                            double now,
-                            double end,
-                            bool may_move)
+int64_t availability_first_to_start (struct availability *all,
+                                     size_t count,
+                                     const int64_t *numbers,
+                                     const struct demand *const *demands,
+                                     const double *ends,
+                                     double now,
+                                     bool may_move)
 {
-    bool own = number >= 0 && all->uses[number].entered;
-    double until = INFINITY;
-    int result = 0;
+    size_t at;
 
-    if (own && availability_leave (all, number) < 0)
+    if (begin_trials (all) < 0)
         return -1;
-    if (least)
-        until = availability_enough_until (all, least, now);
-    if (until >= end) {
-        result = fits (all, demand, now, end, LAST);
-        if (!result && may_move)
-            result = availability_can_book (all, demand, now, end, now);
-    } else if (until == -INFINITY) {
-        result = -1;
+    for (at = 0; at < count; at++) {
+        struct use *use = numbers[at] < 0 ? NULL : all->uses + numbers[at];
+        bool movable = use && use->entered && use->wish;
+        bool pinned = use && use->entered && !use->wish;
+        int can;
+
+        if (pinned && availability_leave (all, numbers[at]) < 0)
+            return -1;
+        if (movable)
+            leave_out (all, use, true);
+        can = fits (all, demands[at], now, ends[at], LAST);
+        if (!can && may_move)
+            can = availability_can_book (all, demands[at], now, ends[at], now);
+        if (movable)
+            leave_out (all, use, false);
+        if ((pinned && availability_enter (all, numbers[at]) < 0) || can < 0)
+            return -1;
+        if (can)
+            break;
     }
-    if (own && availability_enter (all, number) < 0)
-        return -1;
-    return result;
+    return at;
 }

@@ -113,8 +113,8 @@ size_t promises_due (const struct promises *promises, double now, int64_t *jobid
 uint64_t promises_searches (const struct promises *promises);
 
 /* Room on ranks over time, as flux.resource.plan.availability.Availability: the result of a
- * function is documented there, at the method of its name.  Masks of ranks are bytes, the lowest
- * rank first.
+ * function is documented there, at the method of its name.  Masks of ranks are ranks / 8 + 1 bytes,
+ * the lowest rank first.
  */
 struct availability;
 
@@ -124,14 +124,12 @@ struct demand {
     bool per_node;
     bool whole;
     const unsigned char *ranks;
-    size_t length; /* of ranks, in bytes */
 };
 
 /* ranks, kinds: their numbers; totals: the amounts of each rank, one rank after the other; those of
- * a rank that does not exist are 0.
+ * a rank that does not exist are 0; up: mask of the ranks for availability_enough_until(), which
+ * exist; those of demands are among them.
  */
-/* up: mask of the ranks for availability_enough_until(), ranks / 8 + 1 bytes; those of demands are among
- * them */
 struct availability *availability_create (size_t ranks,
                                           size_t kinds,
                                           const int64_t *totals,
@@ -151,23 +149,17 @@ int64_t availability_use (struct availability *all,
 int availability_take (struct availability *all,
                        int64_t number,
                        const unsigned char *ranks,
-                       size_t length,
                        const int64_t *amounts);
-int availability_take_one (struct availability *all,
-                           int64_t number,
-                           size_t rank,
-                           const int64_t *amounts);
 int availability_enter (struct availability *all, int64_t number);
 int availability_leave (struct availability *all, int64_t number);
 void availability_drop (struct availability *all, int64_t number);
 int availability_pin (struct availability *all, int64_t number);
 
-size_t availability_parts (const struct availability *all, int64_t number);
-/* ranks, amounts: room for availability_parts() of them */
-void availability_amounts_of (const struct availability *all,
-                              int64_t number,
-                              int64_t *ranks,
-                              int64_t *amounts);
+/* Returns the number of ranks; ranks, amounts: room for these, or NULL. */
+size_t availability_amounts_of (const struct availability *all,
+                                int64_t number,
+                                int64_t *ranks,
+                                int64_t *amounts);
 void availability_ranks_of (const struct availability *all, int64_t number, unsigned char *ranks);
 
 int64_t availability_room (const struct availability *all,
@@ -198,12 +190,14 @@ int availability_can_book (struct availability *all,
                            double start,
                            double end,
                            double now);
-double availability_enough_until (struct availability *all, const int64_t *amounts, double since);
-/* least: see PlainAvailability.can_start, or NULL; number: -1 for none */
-int availability_can_start (struct availability *all,
-                            int64_t number,
-                            const struct demand *demand,
-                            const int64_t *least,
-                            double now,
-                            double end,
-                            bool may_move);
+double availability_enough_until (struct availability *all,
+                                  const struct demand *demand,
+                                  double since);
+/* numbers: -1 for none.  Returns -1 if there is no memory. */
+int64_t availability_first_to_start (struct availability *all,
+                                     size_t count,
+                                     const int64_t *numbers,
+                                     const struct demand *const *demands,
+                                     const double *ends,
+                                     double now,
+                                     bool may_move);

@@ -122,17 +122,6 @@ struct promises {
     uint64_t searches;
 };
 
-/* fmin() and fmax(), of numbers: these are library calls, which also handle NaN. */
-static inline double first_of (double a, double b)
-{
-    return a < b ? a : b;
-}
-
-static inline double last_of (double a, double b)
-{
-    return a > b ? a : b;
-}
-
 /* -- the table ------------------------------------------------------------ */
 
 static size_t home_of (const struct promises *promises, int64_t jobid)

@@ -29,8 +29,9 @@ from flux_embedded.broker.registry import PERMANENT
 from flux_engine import paths
 from flux_engine.formats import idset
 from flux_engine.formats.config import check
-from flux_engine.kernel import Kernel, Task
 from flux_engine.kernel.handle import RPC_NORESPONSE, Flux
+from flux_engine.kernel.kernel import Kernel
+from flux_engine.kernel.task import Task
 from flux_engine.modules import defaults
 from flux_engine.modules.modpath import search_path
 

@@ -28,9 +28,11 @@ from flux_embedded.broker.registry import PERMANENT
 from flux_embedded.broker.server import SocketServer
 from flux_engine.formats import fsd
 from flux_engine.formats.levels import LOG_CRIT, LOG_ERR, LOG_INFO
-from flux_engine.kernel import RealClock, Task, VirtualClock, collector
+from flux_engine.kernel import collector
+from flux_engine.kernel.clock import RealClock, VirtualClock
 from flux_engine.kernel.future import Future
 from flux_engine.kernel.handle import Flux
+from flux_engine.kernel.task import Task
 from flux_engine.kernel.watchdog import LONGEST_TURN, Watchdog, place
 from flux_engine.modules.pymodule import print_traceback
 

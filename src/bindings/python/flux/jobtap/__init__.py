@@ -11,12 +11,10 @@ Used by both job managers:
 =======================  ========================================================================
 ``plugin.py``            `Plugin`: the API
 ``validation.py``        checks of all values that plugins pass to the job manager
-``handlers.py``          selection of the callback for a topic, and its return value
-``callback_args.py``     the arguments of a callback; ``frozen_json.py``: values in them
+``callbacks.py``         selection of the callback for a topic, its arguments and return value
 ``plugin_resources.py``  timers, other watchers and futures: they end with the plugin
 ``perilogs.py``          open prologs and epilogs of a plugin
-``plugin_file.py``       runs a plugin file
-``owned_file.py``        reads a file of code, if only the instance owner can have written it
+``plugin_file.py``       runs a file of code, if only the instance owner can have written it
 ``process_guard.py``     keeps plugins from handling signals or ending the process
 ``errors.py``            exceptions, and their texts for users and for the log
 =======================  ========================================================================

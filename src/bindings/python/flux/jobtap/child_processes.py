@@ -105,14 +105,8 @@ class Popen(subprocess.Popen[Any]):
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until the command has ended, and return its exit status.
-
-        Args:
-            timeout (float): maximum wait in seconds; None: no limit
-
-        Raises:
-            subprocess.TimeoutExpired: the command is still running
-        """
+        """Wait until the command has ended, `timeout` seconds at most, and return its exit status.
+        Raises subprocess.TimeoutExpired if the command is still running."""
         while self.returncode is None and self._status is not None:
             if not select.select([self._status], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0.0)

@@ -52,13 +52,8 @@ def refusal(topic: str, name: str) -> str:
 
 def describe(exc: BaseException, where: str | None = None) -> str:
     """Return an exception as one line: its text and, unless it was raised for users, its type and
-    source line.
-
-    Args:
-        exc: the exception
-        where (str): path of the plugin: the last line of the traceback in this file is shown, else
-            the last line
-    """
+    source line: the last line of the traceback in the plugin's file (`where`), else the last
+    line."""
     if isinstance(exc, SyntaxError):
         line = f", line {exc.lineno}" if exc.lineno else ""
         return f"{type(exc).__name__}: {exc.msg} ({os.path.basename(exc.filename or '?')}{line})"
@@ -81,14 +76,8 @@ def _at(frame: traceback.FrameSummary) -> str:
 
 def describe_for_log(exc: BaseException, where: str | None, callback: Any = None) -> str:
     """Return an exception as one line for the log: as `describe`, but always with a line of the
-    plugin, if there is one.
-
-    Args:
-        exc: the exception
-        where (str): path of the plugin
-        callback: the callback. Its first line is shown if the exception concerns its return value:
-            the traceback then has none of its lines
-    """
+    plugin, if there is one. If the exception concerns the callback's return value, the traceback
+    has no line of it, and its first line is shown."""
     text = describe(exc, where)
     frames = traceback.extract_tb(exc.__traceback__)
     own = [frame for frame in frames if frame.filename == where]

@@ -30,7 +30,7 @@ from flux.jobtap import (
     thread_guard,
     validation,
 )
-from flux.jobtap.callback_args import CallbackArgs
+from flux.jobtap.callbacks import CallbackArgs, FrozenDict, FrozenList, read_answer
 from flux.jobtap.errors import (
     FAILURES,
     R_WITHOUT_BYPASS,
@@ -41,8 +41,6 @@ from flux.jobtap.errors import (
     describe_for_log,
     trace,
 )
-from flux.jobtap.frozen_json import FrozenDict, FrozenList
-from flux.jobtap.handlers import read_answer
 from flux.jobtap.perilogs import Perilog, Perilogs
 from flux.jobtap.plugin import Plugin, service_name
 from flux.jobtap.plugin_handle import PluginHandle, drop_future
@@ -64,16 +62,12 @@ set_types(FrozenDict, FrozenList)
 
 
 class ArgsSource:
-    """The arguments of a callback in C.
-
-    Args:
-        pointer (int): address of the ``flux_plugin_arg_t``
-    """
+    """The arguments of a callback in C."""
 
     __slots__ = ("pointer", "_keys")
 
     def __init__(self, pointer: Any) -> None:
-        self.pointer = pointer
+        self.pointer = pointer  # address of the ``flux_plugin_arg_t``
 
     def fetch(self, key: str) -> Any:
         return fetch(self.pointer, key)
@@ -98,27 +92,17 @@ class UpdateArgsSource(ArgsSource):
 
 
 class RunningCallback:
-    """A running callback, and its answer to C.
-
-    Args:
-        host (PluginHost): the host of its plugin
-        topic (str): the topic of the call
-        args: its ``flux_plugin_arg_t``
-
-    Attributes:
-        args: as given
-        updates (dict): the jobspec updates that it requested
-        dependencies (dict): (job, description) -> whether it is open, for those that it added or
-            removed. C processes these events only after the callback has returned
-    """
+    """A running callback, and its answer to C."""
 
     __slots__ = ("host", "topic", "args", "updates", "dependencies")
 
     def __init__(self, host: PluginHost, topic: str, args: Any) -> None:
         self.host = host
         self.topic = topic
-        self.args = args
-        self.updates: dict[str, Any] = {}
+        self.args = args  # its ``flux_plugin_arg_t``
+        self.updates: dict[str, Any] = {}  # the jobspec updates that it requested
+        #: (job, description) -> whether it is open, for those that it added or removed. C processes
+        #: these events only after the callback has returned
         self.dependencies: dict[tuple[int, str], bool] = {}
 
     def run(self, callback: Callable[..., Any]) -> int:
@@ -202,16 +186,11 @@ class RunningCallback:
 
 
 class PluginHost:
-    """A loaded plugin, and the job manager's functions for it.
-
-    Args:
-        p: the ``flux_plugin_t`` of the plugin
-        key (int): the number that identifies the plugin in C
-    """
+    """A loaded plugin, and the job manager's functions for it."""
 
     def __init__(self, p: Any, key: int) -> None:
-        self.p = p
-        self.key = key
+        self.p = p  # the ``flux_plugin_t`` of the plugin
+        self.key = key  # the number that identifies the plugin in C
         self.plugin: Any = None  # a Plugin, until it is unloaded
         self.error: str | None = None
         #: the name in messages: the plugin's, or its file's before there is a plugin
@@ -677,15 +656,8 @@ def _error(text: str) -> OSError:
 
 
 def _check(rc: int, texts: dict[int, str] | None = None) -> None:
-    """Check the return value of a C function.
-
-    Args:
-        rc (int): negative for an error
-        texts (dict): errno -> text; default: the system's text
-
-    Raises:
-        OSError: the function failed
-    """
+    """Raise OSError if a C function has failed (`rc` below 0), with the text for its errno from
+    `texts` or the system."""
     if rc < 0:
         number = ffi.errno or errno.EINVAL
         raise OSError(number, (texts or {}).get(number) or os.strerror(number))

@@ -21,35 +21,24 @@ FAILED = 1 << 8
 
 
 class Perilog(NamedTuple):
-    """An open prolog or epilog.
-
-    Attributes:
-        id (int): the job
-        kind (str): ``prolog`` or ``epilog``
-        description (str): its description in the job's eventlog
-        if_removed (int): wait status to report if the plugin is removed
-    """
+    """An open prolog or epilog."""
 
     id: int
-    kind: str
-    description: str
-    if_removed: int
+    kind: str  # ``prolog`` or ``epilog``
+    description: str  # its description in the job's eventlog
+    if_removed: int  # wait status to report if the plugin is removed
 
 
 class Perilogs:
-    """The open prologs and epilogs of one plugin.
-
-    Args:
-        finish: ``finish(perilog, status, note)`` finishes one in the plugin's place; `note` is the
-            text of an accompanying job exception, or None
-        log: ``log(text)`` writes a line to the log
-    """
+    """The open prologs and epilogs of one plugin."""
 
     def __init__(
         self, finish: Callable[[Perilog, int, str | None], object], log: Callable[[str], object]
     ) -> None:
+        #: ``finish(perilog, status, note)`` finishes one in the plugin's place; `note` is the text
+        #: of an accompanying job exception, or None
         self._finish = finish
-        self._log = log
+        self._log = log  # ``log(text)`` writes a line to the log
         self._open: list[Perilog] = []
         # started by the running functions of the plugin, innermost last
         self._started: list[list[Perilog]] = []
@@ -84,12 +73,8 @@ class Perilogs:
         self._started.pop()
 
     def fail(self, what: str) -> None:
-        """End a call that has raised: finish the prologs and epilogs that it started, since it may
-        not have arranged for their end.
-
-        Args:
-            what (str): plugin and topic, for the log
-        """
+        """End a call (plugin and topic, for the log) that has raised: finish the prologs and
+        epilogs that it started, since it may not have arranged for their end."""
         started = self._started.pop()
         left = [perilog for perilog in started if perilog in self._open]
         self._end(left, f"{what} failed", lambda perilog: FAILED)
@@ -135,16 +120,8 @@ class Perilogs:
 
 
 def check_room(open_now: int, id: int, kind: str) -> None:
-    """Check that a job may have one more.
-
-    Args:
-        open_now (int): number open for it
-        id (int): the job
-        kind (str): ``prolog`` or ``epilog``
-
-    Raises:
-        OSError: EOVERFLOW: it may not
-    """
+    """Check that a job with `open_now` open prologs or epilogs may have one more. Raises OSError
+    (EOVERFLOW) if it may not."""
     if open_now >= MAX_OPEN:
         raise OSError(
             errno.EOVERFLOW,

@@ -9,9 +9,8 @@ from threading import get_ident
 from typing import Any, NoReturn
 
 from flux.jobtap import validation
-from flux.jobtap.callback_args import CallbackArgs
+from flux.jobtap.callbacks import CallbackArgs, Handlers
 from flux.jobtap.errors import JobtapError, Rejected
-from flux.jobtap.handlers import Handlers
 from flux.jobtap.perilogs import FAILED
 from flux.jobtap.plugin_resources import WRONG_THREAD
 from flux.jobtap.validation import CURRENT_JOB, PRIORITY_UNAVAIL

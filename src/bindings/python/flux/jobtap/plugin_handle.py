@@ -21,12 +21,8 @@ class PluginRPC(plugin_resources.plugin_rpc_class(flux.rpc.RPC)):
 
 
 class PluginHandle(plugin_resources.plugin_handle_class(flux.core.handle.Flux)):
-    """The job manager's handle, for one plugin.
-
-    Args:
-        pointer (int): address of the ``flux_t``
-        resources (PluginResources): owner of its watchers and futures
-    """
+    """The job manager's handle (a ``flux_t`` at address `pointer`), for one plugin; `resources` own
+    its watchers and futures."""
 
     _handle: Any
 

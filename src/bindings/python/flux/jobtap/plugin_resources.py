@@ -46,17 +46,8 @@ class PostCounts:
         self._counts: dict[int, list[int]] = {}  # job -> [events, rare events] in this turn
 
     def count(self, turn: Any, name: str, event: str, id: int) -> None:
-        """Count an event.
-
-        Args:
-            turn: a value that differs between turns of the reactor
-            name (str): the plugin
-            event (str): name of the event
-            id (int): the job
-
-        Raises:
-            OSError: ELOOP: the maximum is exceeded: the plugin seems to post without end
-        """
+        """Count an event that a plugin posts in a turn. Raises OSError (ELOOP) if the maximum is
+        exceeded: the plugin seems to post without end."""
         if turn != self._turn:
             self._turn = turn
             self._counts.clear()
@@ -93,12 +84,8 @@ class NoAnswer(TimeoutError):
 
 
 def no_answer(topic: str, seconds: float) -> OSError:
-    """Return the error for a plugin that waited in vain inside a callback.
-
-    Args:
-        topic (str): topic of the request; empty if unknown
-        seconds (float): duration of the wait
-    """
+    """Return the error for a plugin that waited in vain inside a callback; `topic` is empty if
+    unknown."""
     unit = "second" if seconds == 1 else "seconds"
     return NoAnswer(
         errno.ETIMEDOUT,
@@ -109,17 +96,7 @@ def no_answer(topic: str, seconds: float) -> OSError:
 
 
 class PluginResources:
-    """The watchers and futures of one plugin.
-
-    Args:
-        name (str): the plugin
-        report: ``report(where, exc)`` logs a callback's exception
-        enter: ``enter()`` returns a context manager for the call of a callback
-
-    Attributes:
-        name (str): the plugin
-        ended (bool): whether the plugin was removed
-    """
+    """The watchers and futures of one plugin."""
 
     def __init__(
         self,
@@ -128,19 +105,16 @@ class PluginResources:
         enter: Callable[[], Any] = nullcontext,
     ) -> None:
         self.name = name
-        self._report = report
-        self._enter = enter
+        self._report = report  # ``report(where, exc)`` logs a callback's exception
+        self._enter = enter  # ``enter()`` returns a context manager for the call of a callback
         self._watchers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._futures: weakref.WeakSet[Any] = weakref.WeakSet()
         self._thread = get_ident()
-        self.ended = False
+        self.ended = False  # whether the plugin was removed
 
     def check(self) -> None:
-        """Check that the plugin may make a call now.
-
-        Raises:
-            OSError: EINVAL: the plugin was removed. EPERM: this is not the job manager's thread
-        """
+        """Check that the plugin may make a call now. Raises OSError (EINVAL) if it was removed,
+        (EPERM) if this is not the job manager's thread."""
         if self.ended:
             raise OSError(errno.EINVAL, f"plugin {self.name} was removed")
         if get_ident() != self._thread:
@@ -149,13 +123,8 @@ class PluginResources:
     def guarded(
         self, callback: Callable[..., Any] | None, where: str
     ) -> Callable[..., None] | None:
-        """Wrap a callback: its exceptions are logged, and it is not called after the plugin's
-        removal.
-
-        Args:
-            callback: the plugin's function, or None
-            where (str): the purpose of the callback, for the log
-        """
+        """Wrap a callback: its exceptions are logged with its purpose (`where`), and it is not
+        called after the plugin's removal."""
         if callback is None:
             return None
 
@@ -184,11 +153,8 @@ class PluginResources:
         return future
 
     def end(self, drop_future: Callable[[Any], Any]) -> None:
-        """Destroy all watchers and futures: the plugin is removed.
-
-        Args:
-            drop_future: ``drop_future(future)`` destroys a future
-        """
+        """Destroy all watchers and, with ``drop_future(future)``, futures: the plugin is
+        removed."""
         self.ended = True
         for watcher in list(self._watchers):
             watcher.destroy()
@@ -198,14 +164,7 @@ class PluginResources:
 
 
 def refuse_to_wait(topic: str) -> None:
-    """Raise an error if waiting for this answer would deadlock the job manager.
-
-    Args:
-        topic (str): the topic of the request
-
-    Raises:
-        OSError: EDEADLK: the job manager would wait for itself
-    """
+    """Raise OSError (EDEADLK) if the job manager would wait for itself for this answer."""
     if waits_for_job_manager(topic):
         raise OSError(
             errno.EDEADLK,
@@ -215,23 +174,13 @@ def refuse_to_wait(topic: str) -> None:
 
 
 def wait_limit(timeout: float) -> float:
-    """Return the seconds that `wait_for` waits inside a callback.
-
-    Args:
-        timeout (float): argument of `wait_for`; negative: no limit given
-
-    Returns:
-        float: seconds
-    """
+    """Return the seconds that `wait_for` waits inside a callback; a negative argument means no
+    limit given."""
     return MAX_WAIT if timeout < 0 else timeout
 
 
 def plugin_rpc_class(base: Any) -> Any:
-    """Derive the class of a plugin's RPCs from the host's.
-
-    Args:
-        base (type): ``flux.rpc.RPC`` of the host
-    """
+    """Derive the class of a plugin's RPCs from the host's ``flux.rpc.RPC``."""
 
     class PluginRPC(base):  # type: ignore[misc]
         """An RPC sent by a plugin. `get` raises OSError: EDEADLK if the answer could never come,
@@ -274,14 +223,8 @@ def plugin_rpc_class(base: Any) -> Any:
 
 
 def plugin_handle_class(base: Any) -> Any:
-    """Derive the class of a plugin's handle from the host's.
-
-    Args:
-        base (type): ``flux.core.handle.Flux`` of the host
-
-    Returns:
-        type: the class; instances need an attribute ``plugin_resources``
-    """
+    """Derive the class of a plugin's handle from the host's ``flux.core.handle.Flux``. Instances
+    need an attribute ``plugin_resources``."""
 
     class PluginHandle(base):  # type: ignore[misc]
         """The job manager's handle, for one plugin."""

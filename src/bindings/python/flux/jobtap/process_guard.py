@@ -34,24 +34,24 @@ _job_manager = os.getpid()
 def install(host: Any) -> None:
     """Let the functions refuse while ``host.is_running_plugin()`` is true.
 
-    This applies in this process only: a child process forked by a plugin may call them.
+    This applies in this process only: a child process forked by a plugin may call them. A child process with a host of
+    its own is a job manager itself.
 
     Args:
         host: weakly referenced
     """
     global _job_manager
-    if not _hosts:
-        home = _job_manager = os.getpid()
-        for module, name in _FORBIDDEN:
-            function = getattr(module, name)
-            if not hasattr(function, "guards"):
-                setattr(module, name, _guarded(function, f"{module.__name__}.{name}", home))
+    _job_manager = os.getpid()
+    for module, name in _FORBIDDEN:
+        function = getattr(module, name)
+        if not hasattr(function, "guards"):
+            setattr(module, name, _guarded(function, f"{module.__name__}.{name}"))
     _hosts.add(host)
 
 
-def _guarded(function: Callable[..., Any], what: str, home: int) -> Callable[..., Any]:
+def _guarded(function: Callable[..., Any], what: str) -> Callable[..., Any]:
     def refuse_plugins(*args: Any, **kwargs: Any) -> Any:
-        if os.getpid() == home and any(host.is_running_plugin() for host in _hosts):
+        if os.getpid() == _job_manager and any(host.is_running_plugin() for host in _hosts):
             raise OSError(errno.EPERM, f"{what}: a plugin may not do that inside the job manager")
         return function(*args, **kwargs)
 

@@ -104,11 +104,8 @@ def _limit_waiting() -> None:
 
 def _refuse_to_block(report: Callable[[BaseException], None]) -> None:
     """Let every handle refuse to wait for the job manager, or to run a reactor, in the job
-    manager's thread.
-
-    Args:
-        report: called with an exception that left a callback, instead of ending the reactor
-    """
+    manager's thread. An exception that left a callback is passed to `report`, instead of ending the
+    reactor."""
     get_str, wait_for, init = (
         flux.rpc.RPC.get_str,
         flux.future.Future.wait_for,
@@ -190,11 +187,8 @@ _plugin_process = PluginProcess()  # process_guard references it weakly
 
 
 def install(report: Callable[[BaseException], None]) -> None:
-    """Install all guards in this process, and `child_processes.Popen`.
-
-    Args:
-        report: called with an exception that left a callback of unknown origin
-    """
+    """Install all guards in this process, and `child_processes.Popen`. `report` is called with an
+    exception that left a callback of unknown origin."""
     _refuse_to_block(report)
     _limit_waiting()
     process_guard.install(_plugin_process)

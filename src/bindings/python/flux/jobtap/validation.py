@@ -3,7 +3,8 @@
 jobspec updates.
 
 The values go into eventlogs and messages, so they must be JSON that C code accepts too, and no
-event may leave a job in a state that the job manager cannot handle.
+event may leave a job in a state that the job manager cannot handle. A bad value raises OSError
+(EINVAL), with a text that names the argument (`what`).
 """
 
 from __future__ import annotations
@@ -65,11 +66,7 @@ def _invalid(text: str) -> OSError:
 
 
 def job_id(value: Any) -> int:
-    """Check a job id; CURRENT_JOB is allowed.
-
-    Raises:
-        OSError: EINVAL: it is not a job id
-    """
+    """Check a job id; CURRENT_JOB is allowed."""
     if isinstance(value, int) and not isinstance(value, bool):
         if value in (CURRENT_JOB, C_CURRENT_JOB):
             return CURRENT_JOB
@@ -79,16 +76,8 @@ def job_id(value: Any) -> int:
 
 
 def plain(value: Any, what: str) -> Any:
-    """Copy a value through JSON: the plugin cannot change it later.
-
-    Args:
-        value: the plugin's argument
-        what (str): its name, for the error
-
-    Raises:
-        OSError: EINVAL: not representable in JSON or in C: integers of more than 64 bits, lone
-            surrogates, NUL
-    """
+    """Copy a value through JSON: the plugin cannot change it later. Integers of more than 64 bits,
+    lone surrogates and NUL are bad values: C cannot represent them."""
     try:
         text = json.dumps(value, allow_nan=False)
         copy = json.loads(text)
@@ -123,15 +112,7 @@ def _check_text(value: str) -> None:
 
 
 def text(value: Any, what: str) -> str:
-    """Check a string that is passed to C.
-
-    Args:
-        value: the plugin's argument
-        what (str): its name, for the error
-
-    Raises:
-        OSError: EINVAL: it is not a string, or not representable in C
-    """
+    """Check a string that is passed to C."""
     if type(value) is not str:
         raise _invalid(f"{what}={value!r}: expected a string")
     try:
@@ -142,11 +123,7 @@ def text(value: Any, what: str) -> str:
 
 
 def word(value: Any, what: str) -> str:
-    """Check a string that must be non-empty and without white space. See `text`.
-
-    Raises:
-        OSError: EINVAL: it is not such a string
-    """
+    """Check a string that must be non-empty and without white space; see `text`."""
     checked = text(value, what)
     if not checked or any(c.isspace() for c in checked):
         raise _invalid(f"{what}={value!r}: expected one word")
@@ -154,44 +131,28 @@ def word(value: Any, what: str) -> str:
 
 
 def severity(value: Any) -> int:
-    """Check the severity of an exception, 0 to 7.
-
-    Raises:
-        OSError: EINVAL: it is not a severity
-    """
+    """Check the severity of an exception, 0 to 7."""
     if type(value) is not int or not 0 <= value <= 7:
         raise _invalid(f"severity={value!r}: expected 0 to 7")
     return value
 
 
 def exception_type(value: Any, what: str) -> str:
-    """Check the type of an exception.
-
-    Raises:
-        OSError: EINVAL: it is not one word, or is reserved to the job manager
-    """
+    """Check the type of an exception: one word, not reserved to the job manager."""
     if word(value, what) == _RESERVED_EXCEPTION:
         raise _invalid(f"{what}={value!r}: reserved to the job manager")
     return str(value)
 
 
 def wait_status(value: Any, what: str) -> int:
-    """Check the wait status of a prolog or an epilog.
-
-    Raises:
-        OSError: EINVAL: it is not an integer of 32 bits
-    """
+    """Check the wait status of a prolog or an epilog: 32 bits."""
     if type(value) is not int or not -(1 << 31) <= value < 1 << 31:
         raise _invalid(f"{what}={value!r}: expected an integer")
     return value
 
 
 def priority(value: Any) -> int:
-    """Check a priority; PRIORITY_UNAVAIL is allowed.
-
-    Raises:
-        OSError: EINVAL: it is not a priority
-    """
+    """Check a priority; PRIORITY_UNAVAIL is allowed."""
     if not is_priority(value):
         raise _invalid(f"{value!r} is not a priority")
     return int(value)
@@ -203,29 +164,15 @@ def is_priority(value: Any) -> bool:
 
 
 def flag(value: Any) -> str:
-    """Check the name of a job flag.
-
-    Raises:
-        OSError: EINVAL: unknown flag, or reserved
-    """
+    """Check the name of a job flag."""
     if value not in FLAGS:
         raise _invalid(f"job_set_flag: {value!r}: expected one of {', '.join(FLAGS)}")
     return str(value)
 
 
 def updates(value: Any, what: str) -> dict[str, Any]:
-    """Check the updates of a jobspec-update event (RFC 21).
-
-    Args:
-        value: the plugin's argument
-        what (str): its name, for the error
-
-    Returns:
-        dict: a copy: dotted path -> new value
-
-    Raises:
-        OSError: EINVAL: it is not such a dict, or the result would not be a jobspec
-    """
+    """Check the updates of a jobspec-update event (RFC 21). Return a copy: dotted path -> new
+    value."""
     value = plain(value, what)
     if type(value) is not dict or not value:
         raise _invalid(f"{what}: updates must be an object with at least one key")
@@ -268,12 +215,8 @@ def _check_system(system: dict[str, Any], prefix: str, path: str) -> None:
 
 
 def plugin_event(name: Any, context: Any) -> dict[str, Any] | None:
-    """Check an event to be posted by a plugin; see `event`.
-
-    Raises:
-        OSError: as `event`; EINVAL also for events reserved for the job manager, which could leave
-            resources allocated forever
-    """
+    """Check an event to be posted by a plugin; see `event`. Those reserved for the job manager could
+    leave resources allocated forever."""
     checked = event(name, context)
     if name in _NOT_POSTED_BY_PLUGINS:
         raise _invalid(f"event {name}: only the job manager posts it")
@@ -285,20 +228,8 @@ def plugin_event(name: Any, context: Any) -> dict[str, Any] | None:
 
 
 def event(name: Any, context: Any) -> dict[str, Any] | None:
-    """Check an event to be posted.
-
-    Args:
-        name: the name of the event
-        context: its context, or None
-
-    Returns:
-        dict: a copy of the context; None if it is empty
-
-    Raises:
-        OSError: EINVAL: it has no name, its context is not a JSON object, a value is out of range,
-            or the event is reserved for the job manager. EPROTO: the context lacks a key required
-            by RFC 21
-    """
+    """Check an event to be posted. Return a copy of its context, or None if that is empty. A context
+    without a key required by RFC 21 raises OSError (EPROTO)."""
     if type(name) is not str or not name:
         raise _invalid("event_post: the event has no name")
     word(name, "event_post: name")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.pool.constraint import Terms
-    from flux.resource.pool.groups import Within
+    from flux.resource.pool.groups import GroupBinding
 
 #: Maximum number of vertices of a resource graph, over all levels. The graphs of sites have a dozen
 #: levels at most, from the cluster to a core.
@@ -244,7 +244,7 @@ class Shape:
         nodes_per_slot (ResourceCount or None): nodes in one slot.
         container_level (str or None): containers that a slot takes whole (``socket``).
         containers_per_slot (int): number of these.
-        within (Within or None): the groups of ranks that it is bound to (`pool.groups`).
+        within (GroupBinding or None): the groups of ranks that it is bound to (`pool.groups`).
         slot_amounts (tuple): steps of each of the pool's amounts per slot (`pool.amounts`); empty
             if the request has none.
         node_amounts (tuple): the same per node, beside those of its slots.
@@ -267,7 +267,7 @@ class Shape:
     exclusive: bool = _usually(False)
     container_level: str | None = _usually(None)
     containers_per_slot: int = _usually(1)
-    within: Within | None = _usually(None)
+    within: GroupBinding | None = _usually(None)
     slot_amounts: tuple[int, ...] = _usually(())
     node_amounts: tuple[int, ...] = _usually(())
     match: Any = field(init=False)

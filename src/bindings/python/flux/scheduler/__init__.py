@@ -42,11 +42,11 @@ Others:
 ``walk``
     the order in which a pass examines a backlog; jobs in queue order, at any length, and the groups
     of them for which there is room
-``checkpoint``, ``history``, ``run_time_service``
-    state kept across reloads; run times of jobs and their sources
+``checkpoint``, ``history``
+    state kept across reloads; run times of jobs
 ``messages``, ``options``, ``pools``
-    reading of messages, module arguments, selection of the pool's class, and the pool's answers on
-    requests
+    reading of messages and answers with errors, module arguments and a site's files, selection of
+    the pool's class, and the pool's answers on requests
 ``odds_service``
     likely starts of pending jobs: their calibration and their answers
 ``misspelled``
@@ -75,6 +75,6 @@ from flux.scheduler.base import Scheduler
 from flux.scheduler.pools import _pool_class_from_uri, _pool_class_from_writer  # noqa: F401  (named in the guide)
 from flux.scheduler.requests import PendingJob
 from flux.scheduler.requests import AllocRequest
-from flux.scheduler.site_code import import_beside
+from flux.scheduler.options import import_beside
 
 __all__ = ["AllocRequest", "PendingJob", "Scheduler", "import_beside"]

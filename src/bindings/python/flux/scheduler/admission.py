@@ -81,7 +81,19 @@ class Cause(NamedTuple):
 
 
 class Admission(Protocol):
-    """The interface of `flux.scheduler.admission_control.AdmissionControl` to rules."""
+    """The interface of `flux.scheduler.admission_control.AdmissionControl` to rules.
+
+    Attributes:
+        kept_for (dict): job id -> rule whose `AdmissionRule.allocate` may find resources that other
+            jobs cannot have. Such a job that may start but fits nowhere is deferred with the reason
+            `AdmissionRule.why`
+        own_ends (dict): id of a starting or running job whose resources are kept beyond its end ->
+            this end, seconds since the epoch; 0: none. The value at its start becomes the
+            expiration of its R
+    """
+
+    kept_for: dict[int, AdmissionRule]
+    own_ends: dict[int, float]
 
     def update(self) -> None:
         """`AdmissionRule.engaged` or `AdmissionRule.attributes` of a rule changed."""
@@ -138,8 +150,8 @@ class AdmissionRule:
     source: str | None = None
 
     #: Whether this rule may have an effect at present. While false, `check`, `allocate`,
-    #: `second_look`, `end_of`, `why`, `start` and `free` are not called; while no rule is engaged,
-    #: no rule's `extended` is called. So an unused rule costs nothing; a rule that counts jobs is
+    #: `second_look`, `why`, `start` and `free` are not called; while no rule is engaged, no rule's
+    #: `extended` is called. So an unused rule costs nothing; a rule that counts jobs is
     #: engaged while it has any. After a change the rule calls ``host.admission.update()``, or uses
     #: ``engage()``.
     engaged = True
@@ -156,9 +168,6 @@ class AdmissionRule:
     #: Whether `allocate` may have resources to give at present. While false for all rules, jobs
     #: without room in the pool are not examined.
     adds = True
-
-    #: Whether this rule may pin promises, and so needs `promise_stays`.
-    pins_promises = False
 
     def __init__(self, host: AdmissionHost) -> None:
         self.host = host
@@ -217,13 +226,6 @@ class AdmissionRule:
         """
         return None
 
-    def kept_jobs(self) -> Iterable[int]:
-        """Return the ids of jobs for which `allocate` may find resources that others cannot have. A
-        kept job that may start but fits nowhere is deferred with the reason `why`. Passes in order
-        of job ranks, which examine only jobs that fit the generally free resources, try these jobs
-        last."""
-        return ()
-
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
         """Return None if `job` may start on this allocation, else the reason; the allocation is
         then freed.
@@ -244,12 +246,6 @@ class AdmissionRule:
         """Whether this rule is certain to let `job` start at its promised time. If not, the time is
         shown as planned."""
         return True
-
-    def promise_stays(self, job: PendingJob) -> bool:
-        """Whether a promise to `job` must keep its time even if an earlier one is possible, because
-        this rule depends on it. While `pins_promises` is true, called first for each job with a
-        promise."""
-        return False
 
     def why(self, job: PendingJob) -> str | None:
         """Return why this rule keeps a job waiting, in a sentence, or None."""
@@ -286,10 +282,9 @@ class AdmissionRule:
             final (bool): whether the job has freed all
         """
 
-    def extended(self, jobid: int, expiration: float) -> bool:
-        """Called when the end of a running job changes (seconds since the epoch; 0: none). Return
-        True if the rule has updated the pool; otherwise the caller does."""
-        return False
+    def extended(self, jobid: int, expiration: float) -> None:
+        """Called when the end of a running job has changed (seconds since the epoch; 0: none), in
+        the pool too."""
 
     # -- the start, resources and plans ------------------------------------------------------------
 
@@ -313,11 +308,6 @@ class AdmissionRule:
         None: the plan is void."""
 
     # -- answers -----------------------------------------------------------------------------------
-
-    def end_of(self, jobid: int, end: float) -> float:
-        """Return the end of a starting or running job; `end` (seconds since the epoch; 0: unknown)
-        is its end in the pool. The value at its start becomes the expiration of its R."""
-        return end
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
         """Return entries to add to the answer of ``sched.explain`` about `job`.

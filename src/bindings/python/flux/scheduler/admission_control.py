@@ -44,7 +44,6 @@ class AdmissionControl:
     """The rules of a scheduler, and the jobs that they deferred.
 
     Args:
-        requests (Requests): the states of jobs
         report: ``report(text, trace=True)`` logs and counts the exception being handled
 
     Attributes:
@@ -52,12 +51,20 @@ class AdmissionControl:
         engaged (bool): whether any rule is engaged
         taking_away (set): names of the rules with `AdmissionRule.only_takes_away`
         deferred (DeferredJobs): the deferred jobs
+        kept_for, own_ends: see `flux.scheduler.admission.Admission`
+        pins: a rule's record of promises that must keep their times even if earlier ones are
+            possible: true while there are any; ``stays(job)`` whether that to a job is one, asked
+            first for each job with a promise
     """
+
+    pins: Any = None
 
     def __init__(self, requests: Requests, report: Callable[..., None]) -> None:
         self._report = report
         self.deferred = DeferredJobs(requests, self.family_of)
         self.rules: list[AdmissionRule] = []
+        self.kept_for: dict[int, AdmissionRule] = {}
+        self.own_ends: dict[int, float] = {}
         #: ids of the pending jobs that a rule was told of
         self._told: set[int] = set()
         self.update()
@@ -96,11 +103,8 @@ class AdmissionControl:
         self._checking = self._engaged_with(AdmissionRule.check)
         self._giving = self._engaged_with(AdmissionRule.allocate)
         self._looking = self._engaged_with(AdmissionRule.second_look)
-        self._keeping = self._engaged_with(AdmissionRule.kept_jobs)
-        self._timing = self._engaged_with(AdmissionRule.end_of)
         self._starting = self._engaged_with(AdmissionRule.start)
         self._doubting = self._engaged_with(AdmissionRule.keeps_promise)
-        self._pinning = self._engaged_with(AdmissionRule.promise_stays)
         #: method of `AdmissionRule` -> overriding methods, each with the subject of its error
         #: reports
         self._tellings: dict[Callable[..., Any], list[tuple[str, Callable[..., Any]]]] = {}
@@ -121,18 +125,9 @@ class AdmissionControl:
     # -- one job -----------------------------------------------------------------------------------
 
     def queued(self, job: PendingJob, jobspec: Any) -> Hashable:
-        """Tell the rules of a new request, except rules whose attributes the job lacks.
-
-        Args:
-            job (PendingJob): the job
-            jobspec (dict): its jobspec (RFC 14)
-
-        Returns:
-            the rules' part of the job's signature; None if no rule distinguishes the job
-
-        Raises:
-            ValueError: the job can never run
-        """
+        """Tell the rules of a new request, except rules whose attributes the job lacks. Return
+        their part of the job's signature; None if no rule distinguishes the job. Raises ValueError
+        if the job can never run."""
         try:
             if self._names.isdisjoint(jobspec["attributes"]["system"]) and not self._asks_always:
                 return None
@@ -141,11 +136,8 @@ class AdmissionControl:
         return self.tell_of_pending(job, SystemAttributes.of(jobspec), self.rules)
 
     def as_queued(self, request: Any, jobspec: Any) -> Any:
-        """Return the request of a job that is not submitted, changed as the rules would.
-
-        Raises:
-            ValueError: such a job can never run
-        """
+        """Return the request of a job that is not submitted, changed as the rules would. Raises
+        ValueError if such a job can never run."""
         attributes = SystemAttributes.of(jobspec)
         for rule in self.rules:
             if rule.attributes is None or attributes.names_any(rule.attributes):
@@ -179,42 +171,31 @@ class AdmissionControl:
         return family
 
     def check(self, job: PendingJob) -> None:
-        """Raise an exception if `job` may not start now.
-
-        Raises:
-            JobDeferred: a rule keeps it from starting
-            InfeasibleRequest: it may never start
-        """
+        """Raise JobDeferred if a rule keeps `job` from starting now, InfeasibleRequest if it may
+        never start."""
         for rule in self._checking:
-            deferral = rule.check(job)
+            try:
+                deferral = rule.check(job)
+            except InsufficientResources:
+                self.part(job)  # it waits for its resources, not in the queue
+                raise
             if deferral is not None:
                 raise JobDeferred(rule, deferral)
 
     @property
     def asks_each(self) -> bool:
         """Whether even a job without room in the pool must be examined: a rule may find room for
-        it, defer it, or change its end."""
+        it, or defer it."""
         for rule in self._giving:
             if rule.adds and not rule.only_takes_away:
                 return True
-        return bool(self._timing) or self.keeps_resources
-
-    @property
-    def keeps_resources(self) -> bool:
-        """Whether a rule keeps resources for a job (`AdmissionRule.kept_jobs`)."""
-        return any(True for rule in self._keeping for _ in rule.kept_jobs())
-
-    def kept_jobs(self) -> list[int]:
-        """Return the ids of the jobs for which rules keep resources."""
-        return [jobid for rule in self._keeping for jobid in rule.kept_jobs()]
+        return bool(self.kept_for)
 
     def allocate(self, job: PendingJob, plan: Plan | None, pool: ResourcePool) -> ResourcePool:
         """Allocate resources to a job that may start now: those that a rule keeps for it, else any.
 
         Args:
-            job (PendingJob): the job
             plan (Plan): the plan through which jobs are started; None if the pool cannot plan
-            pool (ResourcePool): the scheduler's pool
 
         Raises:
             JobDeferred: it does not fit, or not as a rule requires
@@ -258,13 +239,10 @@ class AdmissionControl:
 
     def part(self, job: PendingJob) -> None:
         """Raise an exception if a rule keeps resources for a job that may start but does not fit.
-
-        Raises:
-            JobDeferred: a rule keeps resources for it elsewhere
-        """
-        for rule in self._keeping:
-            if job.jobid in rule.kept_jobs():
-                raise JobDeferred(rule, Deferral(rule.why(job) or "")) from None
+        Raises JobDeferred if a rule keeps resources for it elsewhere."""
+        rule = self.kept_for.get(job.jobid)
+        if rule is not None:
+            raise JobDeferred(rule, Deferral(rule.why(job) or "")) from None
 
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> JobDeferred | None:
         """Return why a job may not start on allocation `jobid` of a pool, or None."""
@@ -286,18 +264,6 @@ class AdmissionControl:
             if not rule.keeps_promise(job):
                 return False
         return True
-
-    @property
-    def pins_promises(self) -> bool:
-        """Whether a rule may pin promises to their times."""
-        for rule in self._pinning:
-            if rule.pins_promises:
-                return True
-        return False
-
-    def promise_stays(self, job: PendingJob) -> bool:
-        """Whether a rule pins a promise to `job` to its time."""
-        return any(rule.pins_promises and rule.promise_stays(job) for rule in self._pinning)
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any]:
         """Tell the rules that a job starts. Return their annotations."""
@@ -333,11 +299,8 @@ class AdmissionControl:
 
     def tell(self, method: Callable[..., Any], *args: Any) -> None:
         """Call a method of every rule; `AdmissionRule.free` only of engaged rules: a rule that
-        counts jobs is engaged.
-
-        Args:
-            method: a method of `AdmissionRule`, such as ``AdmissionRule.free``
-        """
+        counts jobs is engaged. `method`: a method of `AdmissionRule`, such as
+        ``AdmissionRule.free``."""
         tellings = self._tellings.get(method)
         if tellings is None:
             name = method.__name__
@@ -351,17 +314,6 @@ class AdmissionControl:
                 told(*args)
             except Exception:
                 self._report(what, trace=True)
-
-    def end_of(self, jobid: int, end: float) -> float:
-        """Return a running job's end according to the rules; `end` is its end in the pool."""
-        for rule in self._timing:
-            end = rule.end_of(jobid, end)
-        return end
-
-    @property
-    def sets_ends(self) -> bool:
-        """Whether a rule may change a running job's end from the pool's."""
-        return bool(self._timing)
 
     # -- deferred jobs -----------------------------------------------------------------------------
 

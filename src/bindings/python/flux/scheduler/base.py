@@ -25,8 +25,8 @@ Then every message is handled alike:
    before the answer is sent (`Committer`).
 
 The collaborators are independent of policies: `requests.Requests` and `queue.PendingQueue` for
-jobs, `passes.Passes` and `passes.Quiescence` for passes, `host.Committer`, `host.Clock`,
-`host.ErrorReporter` and `hello.Hello` for the host, `pools` for the pool.
+jobs, `passes.Passes` and `passes.Quiescence` for passes, `host.Host` and `hello.Hello` for the host,
+`pools` for the pool.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import hello, host, messages
 from flux.scheduler.attributes import printable
 from flux.scheduler.checkpoint import Checkpoint, Checkpoints
+from flux.scheduler.messages import Responder, served_by
 from flux.scheduler.misspelled import misspelled, overridden
 from flux.scheduler.options import checking_arguments, parse_depth, take_options
 from flux.scheduler.passes import Pace, Passes, Quiescence
@@ -57,7 +58,6 @@ from flux.scheduler.pools import (
 )
 from flux.scheduler.queue import ComparableOrder, PendingQueue
 from flux.scheduler.requests import AllocRequest, PendingJob, Requests, RunningJob
-from flux.scheduler.responder import Responder, served_by
 
 #: Collections of Python's middle generation between two full ones. A full one visits every pending
 #: job, 100 ms for about ten thousand, and frees nothing: jobs leave no cycles.
@@ -68,14 +68,8 @@ def _event(
     topic: str, read: Callable[[Any, Any], Sequence[Any] | None], method: str
 ) -> Callable[[Any, Any], None]:
     """Return the handler of a message without an answer, which triggers a pass. A message that
-    cannot be served is reported and dropped.
-
-    Args:
-        topic (str): topic of the message
-        read: ``read(scheduler, msg)`` returns the arguments of the method, or None to ignore the
-            message
-        method (str): name of a method of the scheduler
-    """
+    cannot be served is reported and dropped. ``read(scheduler, msg)`` returns the arguments of the
+    scheduler's `method`, or None to ignore the message."""
     name = topic.rpartition(".")[2]
 
     @request_handler(topic, prefix=False)
@@ -186,17 +180,15 @@ class Scheduler(BrokerModule):
         if when_empty is None:
             when_empty = type(self).alloc is not Scheduler.alloc
         looks_ahead = type(self).forecast is not Scheduler.forecast
-        self._errors = host.ErrorReporter(self.log)
-        self._host = host.HostCapabilities(h)
+        self._host = host.Host(h, self.log, self.stop)
+        self._errors, self._commits = self._host.errors, self._host.commits
         # the host has already parsed objects
         limits = None
         if not self._host.takes_objects:
             limits = messages.SizeLimits(self.jobspec_bytes, self.jobspec_values)
-        self._responder = Responder(h, self._errors, limits)
-        self._clock = host.Clock(h)
+        self._responder = Responder(self._host, limits)
         #: returns the time of the current reactor turn, in seconds since the epoch
-        self.now = self._clock.now
-        self._timers = host.Timers(h, self._clock, self._errors)
+        self.now = self._host.now
         self._backlog = self._queue_class()
         ordered = type(self).order is not Scheduler.order
         self._requests = Requests(
@@ -206,28 +198,21 @@ class Scheduler(BrokerModule):
             f"{job.name} keeps its place in the queue: {error}"
         )
         self._requests.will_not_run = self._give_back
-        keep = host.NullCommitter if self._host.takes_objects else host.Committer
-        self._commits = keep(h, self.log, self.now, self.stop)
-        self._checkpoints = Checkpoints(h, self._commits, self.call_at, self.now, self._errors)
+        self._checkpoints = Checkpoints(self._host)
         self._passes = Passes(
-            h,
+            self._host,
             self._requests,
-            self._clock,
-            self._host.stopwatch,
             Pace(self.SCHED_EWMA_ALPHA, self.SCHED_DELAY_MAX),
-            self._errors,
             schedule=lambda: self.schedule(),
             look_ahead=self.forecast if looks_ahead and self._host.wants_forecast else None,
             start=self.start_schedule,
             when_empty=when_empty,
         )
         self._quiescence = Quiescence(
-            h,
+            self._host,
             self._passes,
-            self._commits,
             lambda: self._requests.running,
             limit=lambda: None if self.queue_depth == "unlimited" else int(self.queue_depth),
-            errors=self._errors,
         )
 
     # -- the interface for policies ----------------------------------------------------------------
@@ -238,16 +223,10 @@ class Scheduler(BrokerModule):
     )
 
     def call_at(self, when: float, function: Callable[[], Any] | None = None) -> host.Timer:
-        """Call a function, or begin a pass, at a given time.
-
-        Args:
-            when (float): seconds since the epoch; a past time means at once
-            function: called without arguments; None: begin a pass. Exceptions are logged
-
-        Returns:
-            Timer: its ``cancel()`` undoes this
-        """
-        return self._timers.call_at(when, function or self._request_schedule)
+        """Call a function without arguments, or (None) begin a pass, at a given time in seconds
+        since the epoch; a past time means at once. Exceptions are logged. ``cancel()`` of the
+        result undoes this."""
+        return self._host.call_at(when, function or self._request_schedule)
 
     # -- override points ---------------------------------------------------------------------------
 
@@ -258,17 +237,12 @@ class Scheduler(BrokerModule):
         """Annotate pending jobs; called after passes. May be a generator."""
 
     def order(self, job: PendingJob) -> Any:
-        """Return the sort key of a job; the lowest is considered first.
+        """Return the sort key of a job, a number or any value that compares with the keys of other
+        jobs; the lowest is considered first.
 
         The queue, passes, estimates and reasons follow it; among equals the lower job id goes
         first. The default order is by priority. Called when a job arrives and when its priority
         changes; if the key depends on anything else, call `reorder` when that changes.
-
-        Args:
-            job (PendingJob): the job
-
-        Returns:
-            a number, or any value that compares with the keys of other jobs
         """
         return -job.priority
 
@@ -278,15 +252,8 @@ class Scheduler(BrokerModule):
         self._backlog.reorder()
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
-        """Mark a job's resources allocated; called at the start for each job that holds resources.
-
-        Args:
-            jobid (int): the job id
-            priority (int): its priority
-            userid (int): the submitting user
-            t_submit (float): time of submission, seconds since the epoch
-            R (ResourcePool): its resources
-        """
+        """Mark a job's resources `R` allocated; called at the start for each job that holds
+        resources. `t_submit` is its submission in seconds since the epoch."""
         self.resources.register_alloc(jobid, R)
 
     def alloc(
@@ -298,16 +265,8 @@ class Scheduler(BrokerModule):
         t_submit: float,
         jobspec: Any,
     ) -> None:
-        """Add a job to ``_queue``; called when the job manager requests its resources.
-
-        Args:
-            request (AllocRequest): the request to answer
-            jobid (int): the job id
-            priority (int): its priority
-            userid (int): the submitting user
-            t_submit (float): time of submission, seconds since the epoch
-            jobspec (dict): its jobspec (RFC 14)
-        """
+        """Add a job to ``_queue``; called when the job manager requests its resources. `t_submit`
+        is its submission in seconds since the epoch, `jobspec` a dict (RFC 14)."""
         try:
             resource_request = self._parser.parse(jobspec, request.read_jobspec)
         except ValueError as exc:
@@ -329,32 +288,19 @@ class Scheduler(BrokerModule):
         self._backlog.push(job)
 
     def free(self, jobid: int, R: Any, final: bool = False) -> None:
-        """Return freed resources to the pool; called when a job frees resources.
-
-        Args:
-            jobid (int): the job id
-            R (ResourcePool): the freed resources: all of the job's, or those of some ranks
-            final (bool): whether this is the job's final free
-        """
+        """Return freed resources `R` to the pool: all of the job's, or those of some ranks; called
+        when a job frees resources, `final` the last time."""
         self.resources.free(jobid, R, final=final)
 
     def cancel(self, jobid: int) -> None:
-        """Take a job out of ``_queue``; called when its request is withdrawn.
-
-        Args:
-            jobid (int): the job id
-        """
+        """Take a job out of ``_queue``; called when its request is withdrawn."""
         request = self._requests.get(jobid)
         if request is not None:
             self._requests.take_out(request)
             request.cancel()
 
     def prioritize(self, jobs: list[list[int]]) -> None:
-        """Sort ``_queue``; called when priorities change.
-
-        Args:
-            jobs (list): of [jobid, priority]
-        """
+        """Sort ``_queue``; called when priorities change, with a list of [jobid, priority]."""
         find = self._requests.job_of
         moves = {}
         for jobid, priority in jobs:
@@ -364,15 +310,8 @@ class Scheduler(BrokerModule):
         self._backlog.move_all(moves)
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
-        """Accept a running job's new end and update the pool.
-
-        An override responds to `msg`, with ``self.handle.respond(msg, None)`` or an error.
-
-        Args:
-            msg (Message): the request
-            jobid (int): the job id
-            expiration (float): its new end, seconds since the epoch; 0: none
-        """
+        """Accept a running job's new end (seconds since the epoch; 0: none) and update the pool. An
+        override responds to `msg`, with ``self.handle.respond(msg, None)`` or an error."""
         if self._requests.is_running(jobid):
             self._end_moved(jobid, expiration)
         self.handle.respond(msg, None)
@@ -390,12 +329,8 @@ class Scheduler(BrokerModule):
         fit."""
 
     def feasibility_check(self, msg: Any, jobspec: Any) -> None:
-        """Check whether a job could ever run, and respond to `msg` (RFC 27).
-
-        Args:
-            msg (Message): the request
-            jobspec (dict): the jobspec (RFC 14)
-        """
+        """Check whether a job with a jobspec (RFC 14) could ever run, and respond to `msg` (RFC
+        27)."""
         try:
             self.resources.check_feasibility(self._parser.parse_unsubmitted(jobspec))
         except (ValueError, OSError) as exc:
@@ -449,13 +384,7 @@ class Scheduler(BrokerModule):
     def alloc_success(
         self, msg: Any, R: dict[str, Any], annotations: dict[str, Any] | None = None
     ) -> None:
-        """Store R, then send it as the answer.
-
-        Args:
-            msg (Message): the sched.alloc request
-            R (dict): the resources (RFC 20)
-            annotations (dict): annotations to attach
-        """
+        """Store R (RFC 20), then send it and annotations as the answer to a sched.alloc request."""
         jobid = self._requests.jobid_of(msg)
         answer: Any
         if self._host.takes_objects:
@@ -477,24 +406,14 @@ class Scheduler(BrokerModule):
         self._commits.put(host.r_key(jobid), text, stored)
 
     def alloc_annotate(self, msg: Any, annotations: dict[str, Any]) -> None:
-        """Send an annotation update for a pending job.
-
-        Args:
-            msg (Message): the sched.alloc request
-            annotations (dict): merged with those of the job
-        """
+        """Send annotations, to be merged with those of the job, for a sched.alloc request."""
         jobid = self._requests.jobid_of(msg)
         self.handle.respond(
             msg, {"id": jobid, "type": messages.ANNOTATE, "annotations": annotations}
         )
 
     def alloc_deny(self, msg: Any, note: str | None = None) -> None:
-        """Deny the job: it will never run.
-
-        Args:
-            msg (Message): the sched.alloc request
-            note (str): the reason, for the user
-        """
+        """Answer a sched.alloc request: the job will never run, for the reason `note`."""
         answer: dict[str, Any] = {"id": self._requests.jobid_of(msg), "type": messages.DENY}
         if note is None:
             self.log.warning(f"{host.name_of(answer['id'])}: denied, and its user is not told why")
@@ -504,11 +423,7 @@ class Scheduler(BrokerModule):
         self.handle.respond(msg, answer)
 
     def alloc_cancel(self, msg: Any) -> None:
-        """Confirm that a request is withdrawn.
-
-        Args:
-            msg (Message): the sched.alloc request
-        """
+        """Confirm that a sched.alloc request is withdrawn."""
         answer: Any = {"id": self._requests.jobid_of(msg), "type": messages.CANCEL}
         if not self._host.takes_objects:  # as text, which is faster: there may be many at once
             answer = f'{{"id": {answer["id"]}, "type": {messages.CANCEL}}}'
@@ -594,7 +509,7 @@ class Scheduler(BrokerModule):
         if not acquisition.at_once():
             self.set_running()
             self._runs = True
-        first = acquisition.first()
+        first = acquisition.next()
         pool = self.resources = self._make_pool(first["resources"])
         self._parser = RequestParser(pool)
         pool.mark_down("all")
@@ -605,7 +520,7 @@ class Scheduler(BrokerModule):
             self.set_running()
             self._runs = True
         jobs = hello.running_jobs(handle, self.hello_partial_ok)
-        found = hello.Hello(handle, pool, self.hello, self._errors)
+        found = hello.Hello(self._host, pool, self.hello)
         found.take_over(jobs)
         for jobid in found.jobs:
             self._requests.move(jobid, "hello")
@@ -634,10 +549,7 @@ class Scheduler(BrokerModule):
 
     def _before_ready(self, jobs: list[RunningJob]) -> bool:
         """Hook of the library: the running jobs are in the pool, and no request has arrived yet.
-
-        Returns:
-            whether the job manager was queried about them: some may have ended since
-        """
+        Return whether the job manager was queried about them: some may have ended since."""
         return False
 
     def _make_pool(self, R: dict[str, Any]) -> ResourcePool:
@@ -717,7 +629,7 @@ class Scheduler(BrokerModule):
             return
         userid = request.userid = messages.userid_of(payload.get("userid", 0))
         t_submit = payload.get("t_submit")
-        self._clock.freeze()
+        self._host.clock.freeze()
         try:
             t_submit = messages.time_of(t_submit, self.now())
             try:
@@ -728,7 +640,7 @@ class Scheduler(BrokerModule):
                     self._errors.guard("deny", request.deny, f"scheduler error: {exc}")
             self._request_schedule()
         finally:
-            self._clock.thaw()
+            self._host.clock.thaw()
 
     _handle_cancel = _event("sched.cancel", _read_cancel, "cancel")
     _handle_prioritize = _event("sched.prioritize", _read_priorities, "prioritize")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable, TypeVar
 from flux.scheduler.host import get_key_direct
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import Committer, ErrorReporter, Timer
+    from flux.scheduler.host import Host, Timer
 
 Value = TypeVar("Value")
 
@@ -27,20 +27,10 @@ DAMAGES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErr
 
 
 def read_stored(handle: Any, key: str, parse: Callable[[Any], Value]) -> Value | None:
-    """Read the value of a KVS key.
-
-    Args:
-        handle: the Flux handle
-        key (str): the key
-        parse: converts the value (parsed JSON); raises any of `DAMAGES` for an unreadable value
-
-    Returns:
-        the result of `parse`; None if there is no such key, or no KVS
-
-    Raises:
-        OSError: the KVS does not answer
-        ValueError: the value is unreadable; the text names the key and how to remove it
-    """
+    """Return the value of a KVS key (parsed JSON), converted by `parse`, which raises any of
+    `DAMAGES` for an unreadable value; None if there is no such key, or no KVS. Raises OSError if
+    the KVS does not answer, ValueError if the value is unreadable; the text names the key and how
+    to remove it."""
     try:
         return parse(get_key_direct(handle, key))
     except FileNotFoundError:
@@ -72,36 +62,18 @@ class Checkpoint:
     """A value stored under a KVS key.
 
     Args:
-        handle: the Flux handle
-        key (str): the key
         interval (float): minimum time between writes, in seconds
         text: returns the value as JSON text, in parts; each is made in its own reactor turn, so
             that a large value delays no message
-        commits (Committer): writes to the KVS
-        call_at: ``call_at(when, function)`` calls a function at a time
-        now: returns the time, seconds since the epoch
-        errors (ErrorReporter): receives errors
     """
 
     def __init__(
-        self,
-        handle: Any,
-        key: str,
-        interval: float,
-        text: Callable[[], Iterator[str]],
-        commits: Committer,
-        call_at: Callable[[float, Callable[[], None]], Timer],
-        now: Callable[[], float],
-        errors: ErrorReporter,
+        self, host: Host, key: str, interval: float, text: Callable[[], Iterator[str]]
     ) -> None:
         self.key = key
-        self._handle = handle
+        self._host = host
         self._interval = interval
         self._text = text
-        self._commits = commits
-        self._call_at = call_at
-        self._now = now
-        self._errors = errors
         self._changed = False
         self._written_at = -interval
         self._timer: Timer | None = None  # the next write, or the next part of one
@@ -109,41 +81,43 @@ class Checkpoint:
     @property
     def stores(self) -> bool:
         """Whether there is a KVS; a simulation has none."""
-        return self._commits.stores
+        return self._host.commits.stores
 
     def read(self, parse: Callable[[Any], Value]) -> Value | None:
         """Return the stored value, converted as by `read_stored`; None if there is none, or it is
         unreadable, which is logged."""
-        if not self._commits.stores:
+        if not self._host.commits.stores:
             return None
         try:
-            return read_stored(self._handle, self.key, parse)
+            return read_stored(self._host.handle, self.key, parse)
         except (OSError, ValueError) as exc:
-            self._errors.report(str(exc) if isinstance(exc, ValueError) else f"{self.key}: {exc}")
+            self._host.errors.report(
+                str(exc) if isinstance(exc, ValueError) else f"{self.key}: {exc}"
+            )
             return None
 
     def changed(self) -> None:
         """Note that the value has changed since it was stored."""
-        if not self._commits.stores:
+        if not self._host.commits.stores:
             return
         self._changed = True
         if self._timer is None:
-            when = max(self._now(), self._written_at + self._interval)
-            self._timer = self._call_at(when, self._write)
+            when = max(self._host.now(), self._written_at + self._interval)
+            self._timer = self._host.call_at(when, self._write)
 
     def _write(self) -> None:
         self._changed = False
-        self._written_at = self._now()
+        self._written_at = self._host.now()
         self._make(self._text(), [])
 
     def _make(self, text: Iterator[str], made: list[str]) -> None:
         """Make the next part of the text; after the last, store it."""
         for part in text:
             made.append(part)
-            self._timer = self._call_at(self._now(), lambda: self._make(text, made))
+            self._timer = self._host.call_at(self._host.now(), lambda: self._make(text, made))
             return
         self._timer = None
-        self._commits.put(self.key, "".join(made), lambda: None)
+        self._host.commits.put(self.key, "".join(made), lambda: None)
         if self._changed:
             self.changed()
 
@@ -151,23 +125,14 @@ class Checkpoint:
         """Store the value now, and wait for that: the scheduler is ending."""
         if self._timer is not None:
             self._timer.cancel()
-            self._commits.put_now(self.key, "".join(self._text()))
+            self._host.commits.put_now(self.key, "".join(self._text()))
 
 
 class Checkpoints:
-    """The checkpoints of a scheduler. Arguments are those of `Checkpoint`."""
+    """The checkpoints of a scheduler."""
 
-    def __init__(
-        self,
-        handle: Any,
-        commits: Committer,
-        call_at: Callable[[float, Callable[[], None]], Timer],
-        now: Callable[[], float],
-        errors: ErrorReporter,
-    ) -> None:
-        self._host = (commits, call_at, now, errors)
-        self._handle = handle
-        self._errors = errors
+    def __init__(self, host: Host) -> None:
+        self._host = host
         self._all: list[tuple[Checkpoint, Callable[[Any], Any] | None]] = []
 
     def make(
@@ -177,24 +142,17 @@ class Checkpoints:
         text: Callable[[], Iterator[str]],
         load: Callable[[Any], Any] | None = None,
     ) -> Checkpoint:
-        """Return a checkpoint that is also stored when the scheduler ends.
-
-        Args:
-            key, interval, text: as for `Checkpoint`
-            load: called with the stored value once the scheduler has its pool; None: the caller
-                reads it
-        """
-        made = Checkpoint(self._handle, key, interval, text, *self._host)
+        """Return a checkpoint that is also stored when the scheduler ends. `load` is called with
+        the stored value once the scheduler has its pool; None: the caller reads it."""
+        made = Checkpoint(self._host, key, interval, text)
         self._all.append((made, load))
         return made
 
     def load(self) -> None:
-        """Load the stored values; called once there is a pool."""
         for one, load in self._all:
             if load is not None:
-                self._errors.guard(one.key, one.read, load)
+                self._host.errors.guard(one.key, one.read, load)
 
     def finish(self) -> None:
-        """Store all values; called when the scheduler ends."""
         for one, _ in self._all:
-            self._errors.guard(one.key, one.finish)
+            self._host.errors.guard(one.key, one.finish)

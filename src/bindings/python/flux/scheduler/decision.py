@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.pools import RequestFacts
     from flux.scheduler.queue import PendingQueue
-    from flux.scheduler.requests import PendingJob
+    from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.walk import JobGroup
 
 
@@ -36,31 +36,23 @@ ALL = -1
 JOBS_PER_TURN = 64
 
 
-class _Deferred(Protocol):
-    def __contains__(self, jobid: int) -> bool: ...
-
-    def come_back(self, job: PendingJob) -> None: ...
-
-
-class _Admission(Protocol):
-    @property
-    def deferred(self) -> _Deferred: ...
-
-
-class DecidedPolicy(Protocol):
-    """The interface of a `PolicyScheduler` for its decision."""
-
-    @property
-    def queue_order(self) -> QueueOrder: ...
-
-    @property
-    def admission(self) -> _Admission: ...
-
-    def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None: ...
-
-
 class PolicyView(Protocol):
     """The interface of a `PolicyScheduler` for its other parts."""
+
+    estimate_depth: int
+    reason_depth: int
+    facts: RequestFacts
+    planning: Planning
+    queue_order: QueueOrder
+    running: dict[int, RunningJob]
+    started_jobs: dict[str, int]
+    loaded_at: float
+
+    @property
+    def admission(self) -> Any: ...
+
+    @property
+    def by_queue(self) -> bool: ...
 
     @property
     def name(self) -> str: ...
@@ -79,20 +71,23 @@ class PolicyView(Protocol):
 
     def now(self) -> float: ...
 
+    def is_mature(self, job: PendingJob) -> bool: ...
+
     def pending(self, jobid: int) -> PendingJob | None: ...
 
     def pending_jobs(
         self, deferred: bool = True, most: int | None = None
     ) -> Iterator[PendingJob]: ...
 
+    def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None: ...
+
     def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None: ...
+
+    def stats_get(self) -> dict[str, Any]: ...
 
 
 class Decision:
     """The decision of a policy.
-
-    Args:
-        policy (PolicyScheduler): the scheduler
 
     Attributes:
         looks_past_heads (bool): whether a job may start before a waiting one ahead of it
@@ -109,7 +104,7 @@ class Decision:
     lets_in = 1
     keeps_times = False
 
-    def __init__(self, policy: DecidedPolicy) -> None:
+    def __init__(self, policy: PolicyView) -> None:
         self.policy = policy
         # job that was let in -> the group it came from
         self._came_with: WeakKeyDictionary[PendingJob, JobGroup] = WeakKeyDictionary()
@@ -207,13 +202,8 @@ class Decision:
 class Planning:
     """A scheduler's plan, with the resources that admission rules keep from jobs, and the promises.
 
-    Only the policy and admission rules may change it; others use copies.
-
-    Args:
-        scheduler (PolicyScheduler): the scheduler
-        stop: ends the scheduler
-        made: called with each new plan, while it is empty
-        void: called when the plan is void
+    Only the policy and admission rules may change it; others use copies. Each new plan is passed to
+    `made` while it is empty.
     """
 
     def __init__(
@@ -232,11 +222,8 @@ class Planning:
         self._missing: set[str] = set()  # operations that the pool lacks
 
     def pool_can(self, operation: str) -> bool:
-        """Return whether the pool has an optional operation.
-
-        Args:
-            operation (str): name of a method, such as ``"plan"``; a missing one is logged once
-        """
+        """Return whether the pool has an optional operation, a method such as ``"plan"``; a missing
+        one is logged once."""
         pool = self._scheduler.resources
         if pool.can(operation):
             return True
@@ -288,32 +275,13 @@ class Planning:
                 self.renew()
 
 
-class OrderSource(Protocol):
-    """The interface of a scheduler for `QueueOrder`."""
-
-    @property
-    def resources(self) -> ResourcePool: ...
-
-    decision: Decision
-    facts: RequestFacts
-
-    @property
-    def by_queue(self) -> bool: ...
-
-
 class QueueOrder:
-    """Determines which jobs wait for which, and their turns.
+    """Determines which jobs wait for which, and their turns."""
 
-    Args:
-        source (OrderSource): the scheduler
-        queue (PendingQueue): the pending jobs
-        events: returns a number that grows with every event
-    """
-
-    def __init__(self, source: OrderSource, queue: PendingQueue, events: Callable[[], int]) -> None:
+    def __init__(self, source: PolicyView, queue: PendingQueue, events: Callable[[], int]) -> None:
         self._source = source
         self._queue = queue
-        self._events = events
+        self._events = events  # returns a number that grows with every event
         #: the result of `heads`, and the state for which it was found
         self._heads: list[tuple[PendingJob, int]] = []
         self._found_of: Any = None

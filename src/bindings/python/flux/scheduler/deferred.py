@@ -15,25 +15,18 @@ if TYPE_CHECKING:
 
 
 class DeferredJobs:
-    """The deferred jobs, grouped by rule, key and signature.
-
-    Args:
-        requests (Requests): the states of jobs
-        family_of: maps a signature to the key by which jobs are refused together on a full machine
-
-    Attributes:
-        by_id (dict): job id -> deferred job, with its rule, deferral and group
-    """
+    """The deferred jobs, grouped by rule, key and signature."""
 
     def __init__(self, requests: Requests, family_of: Callable[[Any], Hashable]) -> None:
         self._requests = requests
+        #: maps a signature to the key by which jobs are refused together on a full machine
         self._family_of = family_of
+        #: job id -> deferred job, with its rule, deferral and group
         self.by_id: dict[int, tuple[PendingJob, AdmissionRule, Deferral, JobGroup]] = {}
         #: (rule, key) -> {signature: jobs deferred with these}
         self._waiting: dict[tuple[AdmissionRule, Hashable], dict[Any, JobGroup]] = {}
 
     def __len__(self) -> int:
-        """Return the number of deferred jobs."""
         return len(self.by_id)
 
     def __contains__(self, jobid: int) -> bool:
@@ -93,17 +86,9 @@ class DeferredJobs:
     def readmit(
         self, rule: AdmissionRule, key: Hashable = None, most: int | None = None
     ) -> list[PendingJob]:
-        """Take jobs deferred by a rule, to be queued again.
-
-        Args:
-            rule: the rule
-            key: only jobs deferred with this key; None: all of the rule
-            most: maximum number, the first in queue order; None: all
-
-        Returns:
-            the jobs, in queue order.  O(jobs deferred with `key`); with `most`, O(`most`) per
-            signature
-        """
+        """Take the first `most` jobs (None: all) that a rule deferred with a key (None: any), to be
+        queued again. Return them in queue order.  O(jobs deferred with `key`); with `most`,
+        O(`most`) per signature."""
         keys = (
             [(rule, key)] if key is not None else [one for one in self._waiting if one[0] is rule]
         )
@@ -119,7 +104,6 @@ class DeferredJobs:
         self._requests.readmit(job.jobid)
 
     def come_back(self, job: PendingJob) -> None:
-        """Queue a deferred job again."""
         self.take(job)
         self._requests.queue.push(job)
 

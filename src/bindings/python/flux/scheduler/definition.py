@@ -254,6 +254,11 @@ class Pass:
 
         for name, least in job.takes.items():
             most, of, planned, is_left = self.state.counters[name]
+            if planned:  # a start may be promised unless running jobs without a limit have them
+                endless = [one for one, use in self.state.running.items() if use.end == inf]
+                if sum(one.takes.get(name, 0) for one in [job, *endless]) > most:
+                    return True
+                continue
             used = self.used(name, {} if where is None else {job: Use(self.now, inf, None, where)})
             if where is None and of == RANKS and not job.demands[0].whole:
                 used = max(used, least)  # it may share ranks with others
@@ -261,7 +266,7 @@ class Pass:
                 used += least
             if is_left:
                 used += sum(one.takes.get(name, 0) for one in self.state.sure if left(one))
-            if used > most and not (planned and self.licences_from(job, self.now) < inf):
+            if used > most:
                 return True
         return False
 
@@ -321,6 +326,8 @@ class Pass:
         for within, self.inside, end in [] if job.is_aside else tries:
             found = self.place(job, end, within)
             inside, self.inside = self.inside, None
+            if found is None and within == -1:
+                break
             if found is None:
                 continue
             where, moves = found
@@ -341,8 +348,8 @@ class Pass:
         return self.is_set_aside(job)
 
     def preferred(self, job: Job) -> Iterable[int]:
-        """Yield masks of ranks to try in turn: those that its claim already has; all; and, if
-        different ranks are counted, those of the jobs counted with it."""
+        """Yield masks of ranks to try in turn: those that its claim already has; all; and, if its
+        place there is over a limit of ranks, those of the jobs counted with it."""
         running = self.state.running.items()
         if job.claim is not None:
             yield mask({rank for o, use in running if o.claim == job.claim for rank in use.where})
@@ -397,12 +404,23 @@ class Pass:
         """Return the resources to keep for a job that waits for jobs without a limit. If only one
         is in its way, that job's ranks; then ranks that stay free forever, from now or from when
         they suffice; then any. If possible they exclude jobs without a limit that it may not share
-        ranks with."""
-        state, demand, room, now = self.state, job.demands[0], self.room(job), self.now
-        idle = Availability(state.totals)
-        if job.claim is not None:
-            apart = self.demands(job, LAST, inf)[0]
-            demand = apart if idle.room(apart, now, inf)[0] >= apart.count else demand
+        ranks with. Of alternatives, the one that suffices forever from the earliest time is
+        chosen."""
+        state, room, now, idle = (
+            self.state,
+            self.room(job),
+            self.now,
+            Availability(self.state.totals),
+        )
+
+        def fit_idle(demands: list[Demand]) -> list[Demand]:
+            return [one for one in demands if idle.room(one, now, inf)[0] >= one.count]
+
+        def enough(demand: Demand) -> float:
+            return room.first(lambda time: [demand], inf, now, now, False)
+
+        apart = [] if job.claim is None else fit_idle(self.demands(job, LAST, inf))
+        demand = min(apart or fit_idle(list(job.demands)), key=enough)
         endless = [u.where for u in state.running.values() if u.end == inf]
         endless = [where for where in endless if mask(where) & demand.ranks]
         one = endless[0] if len(endless) == 1 else {}
@@ -421,8 +439,7 @@ class Pass:
 
         demand = keep(demand, mask(one))
         last = max([use.end for use in room.uses if use.end < inf], default=now)
-        enough = room.first(lambda time: [demand], inf, now, now, False)
-        for time in (now, min(enough, last)):
+        for time in (now, min(enough(demand), last)):
             demand = keep(demand, room.room(demand, time, inf)[1])
         keep(demand, -1)
         return kept
@@ -445,12 +462,11 @@ class Pass:
             return True
         return use.demand is not None and self.promise(job, use.start)
 
-    def has_come(self, job: Job) -> bool:
+    def has_come(self, job: Job, unknown: list[Job]) -> bool:
         """Let a promise move to an earlier time. Return whether its time has come, or is unknown.
         On ranks it moves only if its job can start now: moves between future times were found to
         lengthen waits."""
         state, now, use = self.state, self.now, self.state.promises[job]
-        unknown = self.take_out_open(job)
         if job not in state.open:
             if not self.is_kept(job):
                 self.promise_first(job, unknown)
@@ -458,7 +474,6 @@ class Pass:
                 when = self.earliest(job, now) if state.lines else now
                 if when < use.start:
                     self.promise(job, when)
-        self.put_back(unknown)
         if job in state.open or state.promises[job].start <= now:
             return True
         self.assure(job)
@@ -493,18 +508,6 @@ class Pass:
             self.drop(job)
             job.is_known = False
         self.freed = self.has_given_up = True
-
-    def take_out_open(self, job: Job) -> list[Job]:
-        """Remove open promises behind a job, which must not block it."""
-        jobs = [other for other in self.behind(job) if other in self.state.open]
-        for other in jobs:
-            self.drop(other)
-        return jobs
-
-    def put_back(self, jobs: list[Job]) -> None:
-        for job in jobs:
-            if job in self.state.pending:
-                self.promise(job, inf)
 
     def is_in_turn(self, job: Job) -> bool:
         """Whether it is a job's turn to be promised a start: fewer than N promised jobs ahead could
@@ -548,29 +551,37 @@ class Pass:
             self.start(job)
 
     def examine(self, job: Job) -> None:
-        """Start a job if it can start now; otherwise promise it a time, if it is its turn."""
+        """Start a job if it can start now; otherwise promise it a time, if it is its turn. Open
+        promises behind a promised job are removed meanwhile, and must not block it."""
         state = self.state
         job.is_known = True
-        if (job in state.promises and not self.has_come(job)) or self.start(job):
-            return
-        if job not in state.promises:
-            behind = self.behind(job)
-            if behind and not job.was_aside and self.is_in_turn(job):
-                self.revoke(behind)  # it goes first
-                if self.start(job):
-                    return
-        unknown = self.take_out_open(job) if job in state.promises else []
-        started = bool(unknown) and self.start(job)
+        unknown = self.behind(job) if job in state.promises else []
+        unknown = [other for other in unknown if other in state.open]
+        for other in unknown:
+            self.drop(other)
+        if (job not in state.promises or self.has_come(job, unknown)) and not self.start(job):
+            self.wait(job)
+        for other in unknown:
+            if other in state.pending:
+                self.promise(other, inf)
+
+    def wait(self, job: Job) -> None:
+        """Promise a job that cannot start now a time, if it is its turn."""
+        state = self.state
+        behind = [] if job in state.promises else self.behind(job)
+        if behind and not job.was_aside and self.is_in_turn(job):
+            self.revoke(behind)  # it goes first
+            if self.start(job):
+                return
         job.is_aside = job.is_aside or not job.is_possible
-        if started or self.is_set_aside(job):
-            pass
-        elif job in state.open or (job not in state.promises and self.is_in_turn(job)):
+        if self.is_set_aside(job):
+            return
+        if job in state.open or (job not in state.promises and self.is_in_turn(job)):
             was_open = self.drop(job) is not None
             when = self.earliest(job, self.now)
             self.promise(job, when)
             if was_open and when < inf:
                 self.freed = self.has_given_up = True  # resources that were kept from now on
-        self.put_back(unknown)
 
     def by_latest_starts(self) -> None:
         """Promise new jobs their latest starts, start jobs whose latest start has come, then others

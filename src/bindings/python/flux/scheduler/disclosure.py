@@ -11,17 +11,11 @@ from typing import Any, Dict, NamedTuple, Protocol
 
 
 class Fields(NamedTuple):
-    """The fields of an object in an answer, by permitted readers: names separated by spaces.
+    """The fields of an object in an answer, by permitted readers: names separated by spaces."""
 
-    Attributes:
-        everyone: for any user, even in private mode (``access.private-mode``)
-        guests: for any user, unless in private mode
-        owner: for the instance owner and admins, and the user that the object belongs to
-    """
-
-    everyone: str
-    guests: str = ""
-    owner: str = ""
+    everyone: str  # for any user, even in private mode (``access.private-mode``)
+    guests: str = ""  # for any user, unless in private mode
+    owner: str = ""  # for the instance owner and admins, and the user that the object belongs to
 
     def shown(self, private: bool) -> frozenset[str]:
         """Return the fields shown to a guest."""
@@ -89,13 +83,9 @@ class Reader(Protocol):
 
 
 class JobOwner(NamedTuple):
-    """Reader of the fields that Flux shows with a job in private mode.
+    """Reader of the fields that Flux shows with a job in private mode."""
 
-    Attributes:
-        userid (int or None): the job's user
-    """
-
-    userid: int | None
+    userid: int | None  # the job's user
 
     @property
     def private(self) -> bool:
@@ -106,12 +96,8 @@ class JobOwner(NamedTuple):
 
 
 class Owned(Dict[str, Any]):
-    """An object in an answer about one user's jobs: that user sees all of it.
-
-    Args:
-        fields (dict): the object
-        userid (int or None): the user; None if the jobs belong to several
-    """
+    """An object in an answer about one user's jobs, or several users' (`userid` None): that user
+    sees all of it."""
 
     def __init__(self, fields: dict[str, Any], userid: int | None) -> None:
         super().__init__(fields)
@@ -119,13 +105,8 @@ class Owned(Dict[str, Any]):
 
 
 def shown_to(reader: Reader, path: str, value: Any) -> Any:
-    """Return the part of an answer's value that a guest may see.
-
-    Args:
-        reader (Reader): the guest
-        path (str): path of the value, as in `FIELDS`
-        value: a JSON value; objects whose path is not in the table are shown whole
-    """
+    """Return the part of an answer's value that a guest may see. Objects whose `path`, as in
+    `FIELDS`, is not in the table are shown whole."""
     if path not in FIELDS or (isinstance(value, Owned) and reader.may_see(value.userid)):
         return value
     if isinstance(value, list):
@@ -180,13 +161,8 @@ class Reason(str):
 
 
 def behind(name: str, userid: int | None, prefix: str = "", suffix: str = "") -> Reason:
-    """Return the reason ``behind ƒ2``: a job waits for another by the order of the queue.
-
-    Args:
-        name (str): name of the other job
-        userid (int or None): user of the other job
-        prefix, suffix (str): added to the sentence
-    """
+    """Return the reason ``behind ƒ2``: a job waits for another by the order of the queue. `name`
+    and `userid` are the other job's."""
     return Reason(
         f"{prefix}behind {name}{suffix}",
         f"{prefix}waits for its turn",

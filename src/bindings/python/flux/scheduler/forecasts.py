@@ -20,10 +20,7 @@ from flux.scheduler.disclosure import JobOwner, Reason, is_private
 from flux.scheduler.projection.fork import ProjectionFailed, Projections
 
 if TYPE_CHECKING:
-    from flux.scheduler.admission_control import AdmissionControl
-    from flux.scheduler.decision import Planning
-    from flux.scheduler.host import Clock, ErrorReporter, InstanceConfig
-    from flux.scheduler.pools import RequestFacts
+    from flux.scheduler.host import Host
     from flux.scheduler.requests import PendingJob
 
 #: Minimum number of seconds between estimates of all jobs, and ratio of that time to the time that
@@ -64,43 +61,44 @@ class _Told:
         self.timed = False  # whether the job is in the heap of quiet jobs
 
 
-class Annotator:
-    """Sends estimates and reasons at the right time.
+class _WaitLimits(Protocol):
+    @property
+    def engaged(self) -> bool: ...
 
-    Args:
-        handle: the Flux handle
-        clock (Clock): the reactor's time
-        forecast: called when postponed annotations may be sent
-        errors (ErrorReporter): receives failures
-        wanted (bool): whether estimates and reasons have a reader
-    """
+    def promised(self, job: PendingJob, when: float | None) -> None: ...
+
+
+class Forecasts:
+    """Informs users of estimates, promises and reasons, at the right time."""
+
+    wait_limits: _WaitLimits  # is also told of promised starts; set before jobs arrive
 
     def __init__(
         self,
-        handle: Any,
-        clock: Clock,
+        host: Host,
+        policy: PolicyView,
+        projections: Projections,
         forecast: Callable[[], None],
-        errors: ErrorReporter,
-        wanted: bool,
     ) -> None:
-        self._clock = clock
-        self._forecast = forecast
-        self._errors = errors
-        self.is_wanted = wanted
+        self._policy = policy
+        self._projections = projections
+        self._config = host.config
+        self._clock = host.clock
+        self._forecast = forecast  # called when postponed annotations may be sent
+        self._errors = host.errors
+        #: whether annotations have a reader; in a simulation of starts they have none
+        self.are_read = host.wants_forecast
         self.told: dict[int, _Told] = {}  # by job id
         #: heap of (time, number, job): ends of quiet times. A job that requested again is there
         #: twice; the entries compare only within one order of the queue.
         self._quiet: list[tuple[float, int, PendingJob]] = []
         self._numbers = itertools.count()
-        self._timer = handle.timer_watcher_create(0.0, self._expired)
+        self._timer = host.handle.timer_watcher_create(0.0, self._expired)
         self._armed_for = math.inf
         #: when reasons were last found, and whether to find them when the timer expires
         self._reasons_at = -math.inf
         self._forecast_due = False
-
-    def __len__(self) -> int:
-        """Return the number of quiet jobs with annotations to send later."""
-        return len(self._quiet)
+        self._not_before = 0.0  # time of the next estimates
 
     def _of(self, job: PendingJob) -> _Told:
         told = self.told.get(job.jobid)
@@ -127,12 +125,12 @@ class Annotator:
             self._arm(when - now)
         return False
 
-    def estimate(self, job: PendingJob, when: float | None, kind: str | None) -> None:
-        """Send when a job is expected to start, now or after its quiet time; as `show_estimate`."""
+    def _estimate(self, job: PendingJob, when: float | None, kind: str | None) -> None:
+        """Send when a job is expected to start, now or after its quiet time."""
         if when is None and not self._has_estimate(job.jobid):
             return  # nothing to remove: most jobs of a deep queue never have an estimate
         told = self._of(job)
-        if not self.is_wanted:
+        if not self.are_read:
             # A simulation of starts reads the first promise of each job, to check that it was kept.
             if kind != "promised" or when is None or told.estimate is not None:
                 return
@@ -153,26 +151,11 @@ class Annotator:
             told.kind = sched["t_estimate_kind"] = kind
         self._tell(job, told, sched)
 
-    def reason(self, job: PendingJob, reason: str | None) -> bool:
-        """Send the reason of a job's wait, unless it is quiet; as `show_reason`. Return whether it
-        was sent."""
+    def show_odds(self, job: PendingJob, times: tuple[float, float] | None) -> None:
+        """Send when a job is likely to start, unless it is quiet: likely start and nine-of-ten
+        start, seconds since the epoch; None removes them."""
         told = self._of(job)
-        if reason == told.reason or not self.is_wanted or not self.is_mature(job):
-            return False
-        told.reason = reason
-        self._tell(job, told, {"reason_pending": reason})
-        return True
-
-    def odds(self, job: PendingJob, times: tuple[float, float] | None) -> None:
-        """Send when a job is likely to start, unless it is quiet.
-
-        Args:
-            job (PendingJob): the job
-            times (tuple): likely start and nine-of-ten start, seconds since the epoch; None removes
-                them
-        """
-        told = self._of(job)
-        if not self.is_wanted or times == told.odds or not self._differs(told.odds, times):
+        if not self.are_read or times == told.odds or not self._differs(told.odds, times):
             return
         if self.is_mature(job):
             told.odds = times
@@ -254,77 +237,21 @@ class Annotator:
                 told.timed = False
                 waits = True
                 if told.later is not None:
-                    self._errors.guard("estimate", self.estimate, job, *told.later)
+                    self._errors.guard("estimate", self._estimate, job, *told.later)
         self._armed_for = math.inf
         if quiet:
             self._arm(quiet[0][0] - now)
         if waits:
             self._forecast()
 
-
-class ForecastPolicy(PolicyView, Protocol):
-    """The interface of a `PolicyScheduler` for forecasts."""
-
-    estimate_depth: int
-    reason_depth: int
-    admission: AdmissionControl
-    facts: RequestFacts
-    planning: Planning
-
-
-class _WaitLimits(Protocol):
-    @property
-    def engaged(self) -> bool: ...
-
-    def promised(self, job: PendingJob, when: float | None) -> None: ...
-
-
-class Forecasts:
-    """Informs users of estimates, promises and reasons.
-
-    Args:
-        policy (PolicyScheduler): the scheduler
-        annotator (Annotator): sends annotations
-        projections (Projections): computes estimates
-        wait_limits (WaitLimits): also receives promised starts
-        config (InstanceConfig): determines whether users may see others' jobs
-    """
-
-    def __init__(
-        self,
-        policy: ForecastPolicy,
-        annotator: Annotator,
-        projections: Projections,
-        wait_limits: _WaitLimits,
-        config: InstanceConfig,
-    ) -> None:
-        self._policy = policy
-        self._annotator = annotator
-        self._projections = projections
-        self._not_before = 0.0
-        self._wait_limits = wait_limits
-        self._config = config
-
     # -- when jobs start ---------------------------------------------------------------------------
 
-    def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]:
-        """Return the expected start of a job as sent (seconds since the epoch), and its kind,
-        "promised" or "planned"; (None, None) if none was sent."""
-        return self._annotator.estimate_of(job)
-
     def show_estimate(self, job: PendingJob, when: float | None, kind: str | None = None) -> None:
-        """Annotate a job with its estimated start (seconds since the epoch); None removes the
-        annotation.
-
-        An annotation that is too early (`Annotator.is_mature`) is postponed.
-
-        Args:
-            job (PendingJob): the job
-            when (float): expected start, or None if unknown
-            kind (str): kind of the estimate, for ``sched.t_estimate_kind``: "promised" or "planned"
-        """
+        """Annotate a job with its estimated start (seconds since the epoch), now or after its quiet
+        time, and its kind (``sched.t_estimate_kind``), "promised" or "planned"; None removes the
+        annotation."""
         self._note_promise(job, when, kind)
-        self._annotator.estimate(job, when, kind)
+        self._estimate(job, when, kind)
 
     def promised(self, job: PendingJob, when: float | None, kind: str) -> None:
         """Send the promised start of a job (seconds since the epoch; None: unknown). If a
@@ -340,30 +267,24 @@ class Forecasts:
             self.show_estimate(job, when, kind)
 
     def _note_promise(self, job: PendingJob, when: float | None, kind: str | None) -> None:
-        if self._wait_limits.engaged:
-            self._wait_limits.promised(job, when if kind == "promised" else None)
-
-    @property
-    def are_read(self) -> bool:
-        """Whether annotations have a reader; in a simulation of starts they have none."""
-        return self._annotator.is_wanted
+        if self.wait_limits.engaged:
+            self.wait_limits.promised(job, when if kind == "promised" else None)
 
     @property
     def shows_changes(self) -> bool:
         """Whether changes of a job's estimate matter."""
-        return self.are_read or self._wait_limits.engaged
+        return self.are_read or self.wait_limits.engaged
 
     def estimates(self) -> Iterator[float | None]:
-        """See `PolicyScheduler.estimates`."""
-        policy, annotator = self._policy, self._annotator
+        policy = self._policy
         most = policy.estimate_depth
         if not most:
             return
         wait = self._not_before - policy.now()
         if wait > 0:
-            annotator.ask_for_forecast(wait)
+            self.ask_for_forecast(wait)
             return
-        if not any(annotator.is_mature(job) for job in policy.pending_jobs()):
+        if not any(self.is_mature(job) for job in policy.pending_jobs()):
             return
         rest = ESTIMATE_INTERVAL_S
         try:
@@ -381,7 +302,7 @@ class Forecasts:
             return
         finally:
             self._not_before = policy.now() + rest
-        for jobid in [*starts, *annotator.with_estimates()]:
+        for jobid in [*starts, *self.with_estimates()]:
             job = policy.pending(jobid)
             if job is not None:
                 self._show_projected(job, starts.get(jobid))
@@ -395,14 +316,19 @@ class Forecasts:
             self.show_estimate(job, promised, "promised")
         else:
             kind = "planned" if decision.looks_past_heads else None
-            self._annotator.estimate(job, when, kind)
+            self._estimate(job, when, kind)
 
     # -- reasons of waits --------------------------------------------------------------------------
 
     def show_reason(self, job: PendingJob, reason: str | None) -> bool:
         """Annotate a job with the reason of its wait; None removes it. For a job that is not mature
         a later forecast does. Return whether an annotation was sent."""
-        return self._annotator.reason(job, self.for_others(job, reason))
+        told, reason = self._of(job), self.for_others(job, reason)
+        if reason == told.reason or not self.are_read or not self.is_mature(job):
+            return False
+        told.reason = reason
+        self._tell(job, told, {"reason_pending": reason})
+        return True
 
     def for_others(self, job: PendingJob, reason: str | None) -> str | None:
         """Return a reason as Flux may show it with a job: to all users, or in private mode to its
@@ -415,14 +341,14 @@ class Forecasts:
         """Tell the first `PolicyScheduler.reason_depth` pending jobs why they wait; for `forecast`.
         A generator that yields after each job that took work."""
         policy, depth = self._policy, self._policy.reason_depth
-        if not policy.planning.pool_can("explain") or not self._annotator.wants_reasons():
+        if not policy.planning.pool_can("explain") or not self.wants_reasons():
             return
         for job in heapq.nsmallest(depth, policy.admission.deferred.in_order()):
             cause = policy.admission.why(job)
             self.show_reason(job, None if cause is None else cause.reason)
             yield
         for job in policy.pending_jobs(deferred=False, most=depth):
-            if not job.request.finalized and self._annotator.is_mature(job):
+            if not job.request.finalized and self.is_mature(job):
                 explained = policy.facts.explained()
                 if self.show_reason(job, policy.why(job)) or policy.facts.explained() != explained:
                     yield

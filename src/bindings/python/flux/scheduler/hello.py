@@ -14,17 +14,17 @@ from flux.constants import FLUX_RPC_STREAMING
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import messages
 from flux.scheduler.host import (
-    LOOKUPS_AT_ONCE,
     counted,
     get_key_direct,
     job_raise_async,
     kvs_dir,
+    looked_up,
     name_of,
 )
 from flux.scheduler.requests import RunningJob
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import ErrorReporter
+    from flux.scheduler.host import Host
 
 #: job-info.lookup flags: R as an object, with updates such as a new expiration applied (RFC 41).
 LOOKUP_DECODE = 1
@@ -32,14 +32,8 @@ LOOKUP_CURRENT = 2
 
 
 class Acquisition:
-    """The instance's resources, from the resource service (RFC 28).
-
-    Args:
-        handle: the Flux handle
-
-    Raises:
-        OSError: the request cannot be sent
-    """
+    """The instance's resources, from the resource service (RFC 28). Raises OSError if the request
+    cannot be sent."""
 
     #: Seconds in which a service that knows the resources answers, unless the machine is very busy.
     KNOWN_RESOURCES_WAIT_S = 0.25
@@ -59,21 +53,13 @@ class Acquisition:
             pass
         return bool(self.future.is_ready())
 
-    def first(self) -> dict[str, Any]:
-        """Wait for the first response and return it.
-
-        Raises:
-            OSError: there are no resources, or another scheduler has acquired them
-        """
-        return self._next()
-
     def then(self, changed: Callable[[dict[str, Any] | None, Exception | None], None]) -> None:
         """Have ``changed(update, error)`` called for each further response; `error` is an OSError
         for the final one, another exception if a response is unreadable."""
 
         def received(future: Any) -> None:
             try:
-                update = self._next()
+                update = self.next()
             except Exception as exc:
                 changed(None, exc)
             else:
@@ -81,7 +67,9 @@ class Acquisition:
 
         self.future.then(received)
 
-    def _next(self) -> dict[str, Any]:
+    def next(self) -> dict[str, Any]:
+        """Wait for the next response and return it. Raises OSError if there are no resources, or
+        another scheduler has acquired them."""
         try:
             response = self.future.get()
         except OSError:
@@ -96,17 +84,9 @@ class Acquisition:
 
 
 def running_jobs(handle: Any, partial_ok: bool) -> list[dict[str, Any]]:
-    """Ask the job manager for the jobs that hold resources.
-
-    Args:
-        partial_ok (bool): whether it may list jobs that have returned part of theirs
-
-    Returns:
-        list of dict: id, priority, userid, t_submit and, if part was returned, free (idset)
-
-    Raises:
-        OSError: the job manager refused
-    """
+    """Ask the job manager for the jobs that hold resources; `partial_ok`: also those that have
+    returned part of theirs. Return for each an id, priority, userid, t_submit and, if part was
+    returned, free (idset). Raises OSError if the job manager refused."""
     return list(_hello_responses(_say_hello(handle, partial_ok)))
 
 
@@ -130,22 +110,13 @@ def _hello_responses(future: Any) -> Iterator[dict[str, Any]]:
 def ready(
     handle: Any, queue_depth: Any, again: bool, partial_ok: bool
 ) -> tuple[list[dict[str, Any]], int]:
-    """Announce the maximum number of open requests.
+    """Announce the maximum number of open requests. Return the answer of `running_jobs` if hello
+    was said again (`again`), else [], and the number of pending jobs. Raises OSError if the job
+    manager refused.
 
     The job manager reports no frees between hello and ready. A scheduler that looks up jobs in
     between says hello again, to learn of them. Both requests are sent before either is answered, so
     that almost nothing can be freed between them.
-
-    Args:
-        queue_depth (int or str): a number, or "unlimited"
-        again (bool): whether to say hello again
-        partial_ok (bool): as for `running_jobs`
-
-    Returns:
-        the answer of `running_jobs` if hello was repeated, else []; the number of pending jobs
-
-    Raises:
-        OSError: the job manager refused
     """
     hello = _say_hello(handle, partial_ok) if again else None
     mode: dict[str, Any] = {"mode": "unlimited"}
@@ -159,37 +130,27 @@ def ready(
 def current_R(
     handle: Any, jobids: list[int]
 ) -> Iterator[tuple[int, dict[str, Any] | None, Exception | None]]:
-    """Look up the current R of jobs, with updates of expiration applied.
+    """Yield (jobid, R dict or None, the exception that made it unreadable or None) for jobs, with
+    updates of expiration applied."""
 
-    Args:
-        jobids (list of int): the jobs
+    def ask(jobid: int) -> Any:
+        asked = {"id": jobid, "keys": ["R"], "flags": LOOKUP_DECODE | LOOKUP_CURRENT}
+        return handle.rpc("job-info.lookup", asked)
 
-    Yields:
-        (jobid, R dict or None, None or the exception that made it unreadable)
-    """
-    for start in range(0, len(jobids), LOOKUPS_AT_ONCE):
-        some = jobids[start : start + LOOKUPS_AT_ONCE]
-        futures = [
-            handle.rpc(
-                "job-info.lookup",
-                {"id": jobid, "keys": ["R"], "flags": LOOKUP_DECODE | LOOKUP_CURRENT},
-            )
-            for jobid in some
-        ]
-        for jobid, future in zip(some, futures):
-            try:
-                R = future.get()["R"]
-                yield jobid, json.loads(R) if isinstance(R, str) else R, None
-            except OSError as exc:
-                if exc.errno != errno.ENOSYS:
-                    yield jobid, None, exc
-                    continue
-                try:
-                    yield jobid, _R_from_kvs(handle, jobid), None
-                except Exception as error:  # unreadable data only concerns that job
-                    yield jobid, None, error
-            except Exception as exc:
+    for jobid, future in looked_up(jobids, ask):
+        try:
+            R = future.get()["R"]
+            yield jobid, json.loads(R) if isinstance(R, str) else R, None
+        except OSError as exc:
+            if exc.errno != errno.ENOSYS:
                 yield jobid, None, exc
+                continue
+            try:
+                yield jobid, _R_from_kvs(handle, jobid), None
+            except Exception as error:  # unreadable data only concerns that job
+                yield jobid, None, error
+        except Exception as exc:
+            yield jobid, None, exc
 
 
 def _R_from_kvs(handle: Any, jobid: int) -> dict[str, Any]:
@@ -212,15 +173,10 @@ def _R_from_kvs(handle: Any, jobid: int) -> dict[str, Any]:
 
 
 class Departed(NamedTuple):
-    """A running job's resources on ranks that have left the pool.
+    """A running job's resources on ranks that have left the pool."""
 
-    Attributes:
-        ranks (str): the ranks, as an idset
-        R (dict): its resources there
-    """
-
-    ranks: str
-    R: dict[str, Any]
+    ranks: str  # the ranks, as an idset
+    R: dict[str, Any]  # its resources there
 
 
 class Hello:
@@ -229,26 +185,16 @@ class Hello:
     A job whose resources cannot be taken over gets a ``scheduler-restart`` exception: its resources
     must be returned rather than be allocated twice. Until then those known to the pool stay
     allocated. Other jobs are unaffected.
-
-    Args:
-        handle: the Flux handle
-        pool (ResourcePool): the scheduler's pool
-        enter: ``enter(jobid, priority, userid, t_submit, R)`` marks R as allocated
-        errors (ErrorReporter): receives failures
-
-    Attributes:
-        jobs (dict): job id -> job taken over (`RunningJob`)
-        lost (dict): job id -> resources on ranks that have left the pool (`Departed`)
     """
 
-    def __init__(
-        self, handle: Any, pool: ResourcePool, enter: Callable[..., None], errors: ErrorReporter
-    ) -> None:
-        self.handle = handle
+    def __init__(self, host: Host, pool: ResourcePool, enter: Callable[..., None]) -> None:
+        self.handle = host.handle
         self.pool = pool
-        self.enter = enter
-        self.errors = errors
-        self.jobs: dict[int, RunningJob] = {}
+        self.enter = enter  # ``enter(jobid, priority, userid, t_submit, R)`` marks R as allocated
+        self.errors = host.errors
+        self.now = host.now
+        self.jobs: dict[int, RunningJob] = {}  # job id -> job taken over (`RunningJob`)
+        #: job id -> resources on ranks that have left the pool (`Departed`)
         self.lost: dict[int, Departed] = {}
 
     def take_over(self, jobs: list[dict[str, Any]]) -> None:
@@ -256,7 +202,7 @@ class Hello:
         log = self.errors.log
         known = {}
         taken = 0
-        now = float(self.handle.reactor_now(self.handle.get_reactor()))
+        now = self.now()
         for entry in jobs:
             try:
                 job, wrong = messages.read_hello(entry, now)
@@ -294,14 +240,8 @@ class Hello:
             )
 
     def released(self, jobs: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any], bool]]:
-        """Yield the frees since the jobs were taken over.
-
-        Args:
-            jobs: the present answer of `running_jobs`
-
-        Yields:
-            job id, freed resources (an R object), whether that is the final free
-        """
+        """Yield the frees since the jobs were taken over, from the present answer of
+        `running_jobs`: job id, freed resources (an R object), whether that is the final free."""
         still = {job["id"]: job.get("free") for job in jobs if isinstance(job.get("id"), int)}
         for jobid, job in self.jobs.items():
             if jobid not in still:

@@ -31,9 +31,6 @@ class Clock:
     A reading costs some microseconds, and a pass needs one per job. So while a policy's code runs,
     between `freeze` and `thaw`, the first reading is kept: the reactor's time does not change
     during a callback.
-
-    Args:
-        handle: the Flux handle
     """
 
     def __init__(self, handle: Any) -> None:
@@ -62,37 +59,6 @@ class Clock:
         self._frozen_now = None
 
 
-class HostCapabilities:
-    """Features of the host beyond those of a broker, declared by embedded and simulated instances.
-
-    A handle's class declares them as attributes of these names. They are looked up on the class,
-    since instances may look up unknown names elsewhere, with other exceptions.
-
-    Args:
-        handle: the Flux handle
-
-    Attributes:
-        stopwatch: returns seconds from an arbitrary origin, to time code. A host with an artificial
-            clock has its own, so that the speed of the machine does not affect decisions
-        wants_forecast (bool): whether estimates and reasons have a reader; false in a simulation of
-            starts
-        takes_objects (bool): whether the job manager is in this process and takes R as an object,
-            so that R need not be in a KVS
-        runs_later (bool): whether a test runs the reactor after the module's ``run()`` has returned
-        has_virtual_time (bool): whether the host has its own stopwatch
-    """
-
-    def __init__(self, handle: Any) -> None:
-        host = type(handle)
-        self.stopwatch: Callable[[], float] = (
-            handle.stopwatch if hasattr(host, "stopwatch") else time.perf_counter
-        )
-        self.has_virtual_time = hasattr(host, "stopwatch")
-        self.wants_forecast = getattr(host, "wants_forecast", True) is not False
-        self.takes_objects = getattr(host, "takes_objects", False) is True
-        self.runs_later = getattr(host, "runs_later", False) is True
-
-
 #: Maximum delay of a relayed message in seconds. A wake-up costs the module 0.1 ms, and the broker
 #: about as much.
 RELAY_WAKE_S = 0.1
@@ -106,9 +72,6 @@ class RelayWaker:
     so the other may miss its edge: the rest of a message larger than the socket's buffer then stays
     in the broker until another message passes. About one in a hundred requests of 10 MB, which any
     guest may send, held up an idle module for 60 s.
-
-    Args:
-        handle: the Flux handle
     """
 
     def __init__(self, handle: Any) -> None:
@@ -145,15 +108,10 @@ class Timer:
 
 
 class Timers:
-    """Calls functions at given times of the reactor's clock, all with a single timer watcher.
-
-    Args:
-        handle: the Flux handle
-        clock (Clock): the reactor's time
-        errors (ErrorReporter): reports exceptions of functions
-    """
+    """Calls functions at given times of the reactor's clock, all with a single timer watcher."""
 
     def __init__(self, handle: Any, clock: Clock, errors: ErrorReporter) -> None:
+        self._handle = handle
         self._clock = clock
         self._errors = errors
         self._due: list[Timer] = []
@@ -161,19 +119,15 @@ class Timers:
         self._armed_for = math.inf
         self._watcher = handle.timer_watcher_create(0.0, self._fired)
 
-    def move(self, handle: Any) -> None:
-        """Continue with the reactor of another handle."""
-        self._watcher = handle.timer_watcher_create(0.0, self._fired)
+    def move(self) -> None:
+        """Continue with another reactor, of the same handle."""
+        self._watcher = self._handle.timer_watcher_create(0.0, self._fired)
         self._armed_for = math.inf
         self._arm()
 
     def call_at(self, when: float, function: Callable[[], Any]) -> Timer:
-        """Call a function once, at a given time or as soon afterwards as possible.
-
-        Args:
-            when (float): seconds since the epoch; a past time means at once
-            function: called without arguments; an exception is logged and counted
-        """
+        """Call a function once, at a given time (seconds since the epoch) or as soon afterwards as
+        possible. An exception is logged and counted."""
         timer = Timer(when, next(self._numbers), function)
         heapq.heappush(self._due, timer)
         self._arm()
@@ -202,11 +156,7 @@ class Timers:
 
 
 class InstanceConfig:
-    """The instance's configuration, read at the first access.
-
-    Args:
-        handle: the Flux handle
-    """
+    """The instance's configuration, read at the first access."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -222,7 +172,6 @@ class InstanceConfig:
         return self._config
 
     def replace(self, config: Any) -> None:
-        """Set the configuration after a reload."""
         self._config = config if isinstance(config, dict) else {}
 
 
@@ -238,26 +187,15 @@ class ErrorReporter:
 
     On a real broker a running module that fails brings down the instance. So exceptions caused by
     an override or a peer are caught where they concern only one job or message, and reported here.
-
-    Args:
-        log: a BrokerLogger
-
-    Attributes:
-        count (int): the number of errors
     """
 
     def __init__(self, log: Any) -> None:
         self.log = log
-        self.count = 0
+        self.count = 0  # the number of errors
 
     def report(self, text: str, error: BaseException | None = None, trace: bool = False) -> None:
-        """Log an error at ``err``, and count it.
-
-        Args:
-            text (str): the subject
-            error (Exception): exception to log with its traceback
-            trace (bool): whether to log the traceback of the exception being handled
-        """
+        """Log the subject `text` at ``err``, with the traceback of `error` or (`trace`) of the
+        exception being handled, and count it."""
         self.count += 1
         if error is not None:
             lines = traceback.format_exception(type(error), error, error.__traceback__)
@@ -270,11 +208,8 @@ class ErrorReporter:
         self.log.error(text)
 
     def guard(self, what: str, function: Callable[..., Any], *args: Any) -> bool:
-        """Call a function, and report an exception. Return whether it returned normally.
-
-        Args:
-            what (str): the subject of the report
-        """
+        """Call a function, and report an exception under the subject `what`. Return whether it
+        returned normally."""
         try:
             function(*args)
             return True
@@ -300,7 +235,6 @@ def kvs_dir(jobid: int) -> str:
 
 
 def r_key(jobid: int) -> str:
-    """Return the KVS key of a job's R."""
     return kvs_dir(jobid) + ".R"
 
 
@@ -311,25 +245,21 @@ def r_key(jobid: int) -> str:
 LOOKUPS_AT_ONCE = 512
 
 
+def looked_up(jobids: list[int], ask: Callable[[int], Any]) -> Iterator[tuple[int, Any]]:
+    """Yield each job id with its future from `ask`, with `LOOKUPS_AT_ONCE` of them in flight."""
+    for start in range(0, len(jobids), LOOKUPS_AT_ONCE):
+        some = jobids[start : start + LOOKUPS_AT_ONCE]
+        yield from zip(some, [ask(jobid) for jobid in some])
+
+
 def job_attributes(
     handle: Any, jobids: list[int], names: tuple[str, ...], log: Any
 ) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Look up jobs in the job manager, and wait for the answers.
-
-    Args:
-        handle: the Flux handle
-        jobids (list of int): the jobs
-        names: some of ``jobspec`` (with updates applied), ``R`` and ``eventlog`` (a list of events)
-        log: a BrokerLogger, for unreadable data
-
-    Yields:
-        (jobid, dict by name, or None if the job's data is unreadable)
-    """
-    for start in range(0, len(jobids), LOOKUPS_AT_ONCE):
-        some = jobids[start : start + LOOKUPS_AT_ONCE]
-        futures = [_getattr(handle, jobid, names) for jobid in some]
-        for jobid, future in zip(some, futures):
-            yield jobid, _attributes(future, jobid, names, log)
+    """Look up jobs in the job manager, and wait for the answers: some of ``jobspec`` (with updates
+    applied), ``R`` and ``eventlog`` (a list of events). Yield (jobid, dict by name, or None if the
+    job's data is unreadable)."""
+    for jobid, future in looked_up(jobids, lambda jobid: _getattr(handle, jobid, names)):
+        yield jobid, _attributes(future, jobid, names, log)
 
 
 def ask_job_attributes(
@@ -405,20 +335,11 @@ class Committer:
     Keys put during a commit join the next one: a burst of allocations costs a few commits, and
     nothing blocks on them.
 
-    Args:
-        handle: the Flux handle
-        log: a BrokerLogger
-        now: returns the time, seconds since the epoch
-        stop: ends the scheduler when the KVS has refused R for `KVS_TIMEOUT_S`; the next scheduler
-            serves the jobs
-
     Attributes:
-        written (int): number of successful commits
         accepted, stored (int): numbers of keys accepted and stored so far; keys are stored in order
-        stores (bool): whether keys can be read back
     """
 
-    stores = True
+    stores = True  # whether keys can be read back
 
     def __init__(
         self,
@@ -430,8 +351,10 @@ class Committer:
         self.handle = handle
         self.log = log
         self.now = now
+        #: ends the scheduler when the KVS has refused R for `KVS_TIMEOUT_S`; the next scheduler
+        #: serves the jobs
         self.stop = stop
-        self.written = 0
+        self.written = 0  # number of successful commits
         self.accepted = 0
         self.stored = 0
         self._raw = True  # whether the bindings store text unchanged
@@ -451,12 +374,7 @@ class Committer:
             done()
 
     def put(self, key: str, text: str, done: Callable[[], None]) -> None:
-        """Store `text` under `key`, then call ``done()``.
-
-        Args:
-            key (str): KVS key
-            text (str): JSON
-        """
+        """Store `text` (JSON) under `key`, then call ``done()``."""
         self.accepted += 1
         self._waiting.append((key, text, done))
         if not self._batch and not self._armed:
@@ -464,11 +382,8 @@ class Committer:
             self._arm(0.0)
 
     def put_now(self, key: str, text: str) -> None:
-        """Store `text` under `key`, and wait until it is stored.
-
-        Raises:
-            OSError: it was not stored, or not within `LAST_COMMIT_S`
-        """
+        """Store `text` under `key`, and wait until it is stored. Raises OSError if it was not
+        stored, or not within `LAST_COMMIT_S`."""
         self._store([(key, text)]).wait_for(LAST_COMMIT_S).get()
 
     def _arm(self, delay: float) -> None:
@@ -552,6 +467,40 @@ class NullCommitter(Committer):
         pass
 
 
+class Host:
+    """What the parts of a scheduler need of its host.
+
+    Features beyond those of a broker are declared by embedded and simulated instances: a handle's
+    class has attributes of these names. They are looked up on the class, since instances may look
+    up unknown names elsewhere, with other exceptions.
+    """
+
+    def __init__(self, handle: Any, log: Any, stop: Callable[[], None]) -> None:
+        self.handle = handle
+        kind = type(handle)
+        #: returns seconds from an arbitrary origin, to time code. A host with an artificial clock
+        #: has its own, so that the speed of the machine does not affect decisions
+        self.stopwatch: Callable[[], float] = (
+            handle.stopwatch if hasattr(kind, "stopwatch") else time.perf_counter
+        )
+        self.has_virtual_time = hasattr(kind, "stopwatch")  # whether the host has its own stopwatch
+        #: whether estimates and reasons have a reader; false in a simulation of starts
+        self.wants_forecast = getattr(kind, "wants_forecast", True) is not False
+        #: whether the job manager is in this process and takes R as an object, so that R need not
+        #: be in a KVS
+        self.takes_objects = getattr(kind, "takes_objects", False) is True
+        #: whether a test runs the reactor after the module's ``run()`` has returned
+        self.runs_later = getattr(kind, "runs_later", False) is True
+        self.errors = ErrorReporter(log)
+        self.clock = Clock(handle)
+        self.now = self.clock.now
+        self.timers = Timers(handle, self.clock, self.errors)
+        self.call_at = self.timers.call_at
+        self.config = InstanceConfig(handle)
+        keep = NullCommitter if self.takes_objects else Committer
+        self.commits = keep(handle, log, self.now, stop)
+
+
 # -- functions of the bindings that take a handle ------------------------------------------------
 #
 # Those of flux.kvs and flux.job need a handle of the bindings. Another kind of handle, as in
@@ -560,24 +509,16 @@ class NullCommitter(Committer):
 
 
 def get_key_direct(handle: Any, key: str) -> Any:
-    """Return the value of a KVS key.
-
-    Raises:
-        FileNotFoundError: the key does not exist
-        OSError: the KVS is unreadable
-    """
+    """Return the value of a KVS key. Raises FileNotFoundError if it does not exist, OSError if the
+    KVS is unreadable."""
     if hasattr(type(handle), "kvs_get"):
         return handle.kvs_get(key)
     return flux.kvs.get_key_direct(handle, key)
 
 
 def has_left(notice: Any, msg: Any) -> bool:
-    """Whether a request was sent by the client of a disconnect notice (RFC 6).
-
-    Args:
-        notice (Message): the request ``disconnect``
-        msg (Message): another request
-    """
+    """Whether the request `msg` was sent by the client of the request ``disconnect`` `notice` (RFC
+    6)."""
     if hasattr(type(msg), "sender"):
         return notice.sender is msg.sender
     from flux.core.inner import lib
@@ -606,13 +547,8 @@ def KVSTxn(handle: Any) -> Any:
 
 
 def job_raise_async(handle: Any, jobid: int, kind: str, severity: int, note: str) -> Any:
-    """Raise an exception on a job. Return a future.
-
-    Args:
-        kind (str): the exception's type, such as ``scheduler-restart``
-        severity (int): 0 ends the job
-        note (str): text for its owner
-    """
+    """Raise an exception on a job, of a type such as ``scheduler-restart``; severity 0 ends the
+    job. Return a future."""
     if hasattr(type(handle), "raise_job_exception"):
         return handle.raise_job_exception(jobid, kind, severity, note)
     return flux.job.job_raise_async(handle, jobid, kind, severity, note)

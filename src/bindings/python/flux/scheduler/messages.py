@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Reading and validating the job manager's messages (RFC 27).
+"""Reading and validating messages (RFC 27), and answering requests.
 
-Each function takes a message and raises an exception that names its fault: usually a ValueError,
-but nothing is assumed about peers' messages.
+A function that reads takes a message and raises an exception that names its fault: usually a
+ValueError, but nothing is assumed about peers' messages. `Responder` answers a request with the
+error, which does not propagate.
 """
 
 from __future__ import annotations
 
+import errno
 import math
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any, Callable
 
+from flux.brokermod import request_handler
+from flux.scheduler.attributes import printable
 from flux.scheduler.host import payload_size
 from flux.scheduler.pools import Unread, id_of_unread_payload
+
+if TYPE_CHECKING:
+    from flux.scheduler.host import Host
 
 #: Types of the responses to sched.alloc.
 SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
@@ -35,12 +42,8 @@ def sees_all(msg: Any) -> bool:
 
 
 def object_of(msg: Any) -> dict[str, Any]:
-    """Return the payload of a message, an object; {} if there is none.
-
-    Raises:
-        ValueError: the payload is not an object
-        RecursionError: the payload is nested too deeply for the parser
-    """
+    """Return the payload of a message, an object; {} if there is none. Raises ValueError if it is
+    no object, RecursionError if it is nested too deeply for the parser."""
     try:
         payload = msg.payload
     except TypeError:
@@ -51,7 +54,6 @@ def object_of(msg: Any) -> dict[str, Any]:
 
 
 def jobid_of(payload: dict[str, Any]) -> int:
-    """Return the job id in a message."""
     jobid = payload.get("id")
     if type(jobid) is int and 0 <= jobid <= ID_MAX:
         return jobid
@@ -83,21 +85,9 @@ _LATEST = 1e15
 
 
 def read_hello(entry: Any, now: float) -> tuple[dict[str, Any], list[str]]:
-    """Return a job that holds resources from a response to ``sched-hello``.
-
-    Only the id is needed to find its allocation. Other faulty keys get defaults: the job is not to
-    blame.
-
-    Args:
-        entry: a response
-        now (float): default for the time of submission
-
-    Returns:
-        (entry, names of its faulty keys)
-
-    Raises:
-        ValueError: there is no id
-    """
+    """Return a job that holds resources, from a response to ``sched-hello``, and the names of its
+    faulty keys. Only the id is needed to find its allocation, and ValueError is raised without one;
+    other faulty keys get defaults, the time of submission `now`: the job is not to blame."""
     if not isinstance(entry, dict):
         raise ValueError(f"expected an object, got {entry!r}")
     jobid_of(entry)
@@ -132,27 +122,15 @@ _VALUE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|,', re.DOTALL)
 
 class SizeLimits:
     """Limits on the size of a message. Larger ones are refused before they are parsed: that would
-    block the scheduler, and take many times their size in memory.
-
-    Args:
-        most_bytes (int): maximum size of the payload
-        most_values (int): maximum number of values in it: elements of arrays, and members of
-            objects
-
-    Attributes:
-        most_bytes, most_values: as given
-    """
+    block the scheduler, and take many times their size in memory."""
 
     def __init__(self, most_bytes: int, most_values: int) -> None:
-        self.most_bytes = most_bytes
+        self.most_bytes = most_bytes  # maximum size of the payload
+        #: maximum number of values in it: elements of arrays, and members of objects
         self.most_values = most_values
 
     def check_bytes(self, msg: Any) -> None:
-        """Check the number of bytes.  O(1).
-
-        Raises:
-            TooLarge: the message has too many bytes
-        """
+        """Check the number of bytes.  O(1). Raises TooLarge if the message has too many bytes."""
         size = payload_size(msg)
         if size > self.most_bytes:
             raise TooLarge(
@@ -161,11 +139,8 @@ class SizeLimits:
             )
 
     def check(self, msg: Any) -> None:
-        """Check the numbers of bytes and values.  Microseconds for an ordinary message.
-
-        Raises:
-            TooLarge: the message is too large
-        """
+        """Check the numbers of bytes and values. Microseconds for an ordinary message. Raises
+        TooLarge if the message is too large."""
         self.check_bytes(msg)
         text = msg.payload_str
         if text is None or text.count(",") < self.most_values:
@@ -180,15 +155,11 @@ class SizeLimits:
 
 
 def read_alloc(msg: Any, limits: SizeLimits | None) -> tuple[int, dict[str, Any]]:
-    """Return the job id and the payload of ``sched.alloc``. Without an id there is no job to
-    answer.
+    """Return the job id and the payload of ``sched.alloc``, already parsed if `limits` is None.
+    Without an id there is no job to answer.
 
     A payload that is nested too deeply for the parser, or too large, still yields its id, with
     `Unread` in place of the jobspec, so that the job is denied.
-
-    Args:
-        msg (Message): the request
-        limits (SizeLimits or None): None: the payload is already parsed
     """
     try:
         if limits is not None:
@@ -243,3 +214,63 @@ def read_expiration(msg: Any) -> tuple[int, float]:
     if not 0 <= expiration < float("inf"):
         raise ValueError(f"invalid expiration {expiration!r}")
     return jobid, expiration
+
+
+def served_by(
+    topic: str,
+    answer: Callable[[Any, Any], Any],
+    prefix: bool = False,
+    guests: bool = False,
+    sees_all: bool = False,
+) -> Callable[[Any, Any], None]:
+    """Return the handler of a request, as a method of a scheduler: ``answer(scheduler, msg)`` sends
+    the answer, an exception is answered too, and does not propagate. With `prefix` the module's
+    name precedes the topic. All guests may send it (`guests`), or those who see all
+    (`sees_all`)."""
+
+    @request_handler(topic, prefix=prefix, allow_guest=guests or sees_all)
+    def handle(self: Any, msg: Any) -> None:
+        responder: Responder = self._responder
+        serve = responder.serve_if_sees_all if sees_all else responder.serve
+        serve(msg, lambda: answer(self, msg))
+
+    return handle
+
+
+class Responder:
+    """Serves requests."""
+
+    def __init__(self, host: Host, limits: SizeLimits | None) -> None:
+        self._handle, self._errors = host.handle, host.errors
+        self.limits = limits  # limits on messages; None: they are already checked
+
+    def serve(self, msg: Any, serve: Callable[[], Any]) -> None:
+        """Call `serve`; if it raises, answer `msg` with an error."""
+        try:
+            serve()
+        except ValueError as exc:  # the caller's mistake
+            self.refuse(msg, str(exc))
+        except BlockingIOError as exc:  # too many queries at once
+            self.refuse(msg, str(exc.strerror), errno.EAGAIN)
+        except RecursionError:  # also the caller's mistake
+            self.refuse(msg, f"{msg.topic}: the payload is nested too deeply")
+        except Exception as exc:
+            self._errors.report(msg.topic, trace=True)
+            # Its text may contain anything, and guests learn nothing of other users.
+            shown = sees_all(msg)
+            self.refuse(
+                msg, f"{type(exc).__name__}: {exc}" if shown else "the scheduler has failed"
+            )
+
+    def serve_if_sees_all(self, msg: Any, serve: Callable[[], Any]) -> None:
+        """As `serve`; callers that may not see all are refused, as in flux-core."""
+        if sees_all(msg):
+            self.serve(msg, serve)
+        else:
+            self.refuse(msg, "Request requires owner credentials", errno.EPERM)
+
+    def refuse(self, msg: Any, text: str, errnum: int = errno.EINVAL) -> None:
+        try:
+            self._handle.respond_error(msg, errnum, printable(text))
+        except Exception as exc:
+            self._errors.report(f"{msg.topic}: cannot answer: {exc}")

@@ -24,13 +24,10 @@ ATTRIBUTE = object()
 
 
 def overridden(kind: type) -> Iterator[str]:
-    """Yield a line for each public name of the library that a policy defines but must not.
+    """Yield a line for each public name of the library that a policy's class defines but must not.
 
     Checked are the names in the class, and the attributes that its methods assign to ``self`` if
     the library has a method or property of that name, or assigns that attribute itself.
-
-    Args:
-        kind (type): the class of a policy
     """
     theirs = [base for base in kind.__mro__ if not is_ours(base)]
     if not theirs:
@@ -78,14 +75,9 @@ def _assigned(function: types.FunctionType) -> Iterator[str]:
 
 
 def misspelled(kind: type) -> Iterator[str]:
-    """Yield a line for each method that looks like a misspelled override of one of the library's.
-
-    Methods that the class calls itself are its own, as are those whose name extends another's
-    (``allocate``).
-
-    Args:
-        kind (type): the class of a policy or a rule
-    """
+    """Yield a line for each method of a policy's or a rule's class that looks like a misspelled
+    override of one of the library's. Methods that the class calls itself are its own, as are those
+    whose name extends another's (``allocate``)."""
     ours = [base for base in kind.__mro__ if is_ours(base)]
     known = {
         name

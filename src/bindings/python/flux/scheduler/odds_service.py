@@ -6,17 +6,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from flux.scheduler.checkpoint import in_parts
 from flux.scheduler.decision import PolicyView
 from flux.scheduler.projection.fork import ProjectionFailed
-from flux.scheduler.projection.odds import Calibration, JobOdds, Played
-from flux.scheduler.projection.run_shares import RunShares
+from flux.scheduler.projection.odds import Calibration, JobOdds, Played, RunShares
 
 if TYPE_CHECKING:
-    from flux.scheduler.checkpoint import Checkpoint
-    from flux.scheduler.forecasts import Annotator
+    from flux.scheduler.checkpoint import Checkpoints
+    from flux.scheduler.forecasts import Forecasts
     from flux.scheduler.projection.fork import Projections
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
@@ -38,39 +37,25 @@ ROUND_INTERVAL_S = 10.0
 ROUND_REST = 9.0
 
 
-class OddsPolicy(PolicyView, Protocol):
-    """The interface of a `PolicyScheduler` for odds."""
-
-    def is_mature(self, job: PendingJob) -> bool: ...
-
-
 class OddsService:
-    """Computes odds of pending jobs, and compares each job's first forecast with its start.
+    """Computes odds of pending jobs, and compares each job's first forecast with its start."""
 
-    Args:
-        policy (PolicyScheduler): the scheduler
-        projections (Projections): the scheduler's projections
-        annotator (Annotator): sends annotations
-
-    Attributes:
-        depth (int): number of pending jobs that are told odds; 0: nothing is learnt, and no query
-            answered
-        tells (bool): whether jobs are annotated with odds
-        checkpoint (Checkpoint): the store; set before `load`
-        shares (RunShares): statistics of ended jobs
-        calibration (Calibration): statistics of started jobs
-    """
-
-    checkpoint: Checkpoint
-
-    def __init__(self, policy: OddsPolicy, projections: Projections, annotator: Annotator) -> None:
+    def __init__(
+        self,
+        policy: PolicyView,
+        projections: Projections,
+        forecasts: Forecasts,
+        checkpoints: Checkpoints,
+    ) -> None:
+        #: number of pending jobs that are told odds; 0: nothing is learnt, and no query answered
         self.depth = 0
-        self.tells = False
-        self.shares = RunShares()
-        self.calibration = Calibration()
+        self.tells = False  # whether jobs are annotated with odds
+        self.shares = RunShares()  # statistics of ended jobs
+        self.calibration = Calibration()  # statistics of started jobs
+        self._checkpoint = checkpoints.make(KEY, SAVE_INTERVAL_S, self.text)
         self._policy = policy
         self._projections = projections
-        self._annotator = annotator
+        self._forecasts = forecasts
         self._found: dict[int, JobOdds] = {}  # job id -> latest forecast, of pending jobs
         #: id of a pending job with a forecast -> its user, time of the first forecast, and that
         #: forecast
@@ -86,15 +71,14 @@ class OddsService:
     # -- events ------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read the checkpoint."""
         if self.depth:
-            self.checkpoint.read(self._restore)
+            self._checkpoint.read(self._restore)
 
     def ended(self, job: RunningJob) -> None:
         """Learn from a job that freed its resources.  O(1)."""
         if self.depth:
             self.shares.learn(job.userid, job.limit, self._policy.now() - job.start)
-            self.checkpoint.changed()
+            self._checkpoint.changed()
 
     def left(self, jobid: int, started: bool) -> None:
         """Learn from a job with a forecast (`first`) that is no longer pending.  O(1)."""
@@ -102,28 +86,23 @@ class OddsService:
         first = self.first.pop(jobid)
         if started:
             self.calibration.learn(*first, self._policy.now())
-            self.checkpoint.changed()
+            self._checkpoint.changed()
 
     # -- questions ---------------------------------------------------------------------------------
 
     def known(self, jobid: int) -> dict[str, Any]:
-        """Return the last forecast of a pending job.
-
-        Returns:
-            dict: ``t_likely`` and ``t_p90``, seconds since the epoch, or None
-        """
+        """Return the last forecast of a pending job: ``t_likely`` and ``t_p90``, seconds since the
+        epoch, or None."""
         found = self._found.get(jobid)
         return _answer(found.told if found else None)
 
     def of_job(self, job: PendingJob, caller: Caller) -> Generator[float, None, dict[str, Any]]:
-        """Compute the odds of a pending job for a caller, unless they are recent.
+        """Compute the odds of a pending job for a caller, unless they are recent. Yields the
+        seconds after which to continue.
 
-        Yields:
-            seconds after which to continue
-        Returns:
-            dict: as `known`; ``odds``, None or an object: ``t_likely`` and ``t_p90`` from the plays
-                before correction, ``t_limits``, the start if all jobs run to their limits, or None,
-                and ``misses``, the number of samples that correct it
+        Returns as `known`, and ``odds``, None or an object: ``t_likely`` and ``t_p90`` from the
+        plays before correction, ``t_limits``, the start if all jobs run to their limits, or None,
+        and ``misses``, the number of samples that correct it.
         """
         now = self._policy.now()
         known = self._found.get(job.jobid)
@@ -168,7 +147,7 @@ class OddsService:
 
     def _note(self, job: PendingJob, odds: JobOdds) -> JobOdds:
         """Store the forecast of a pending job, bounded by its promised time."""
-        when, kind = self._annotator.estimate_of(job)
+        when, kind = self._forecasts.estimate_of(job)
         if when is not None and kind == "promised" and self._policy.decision.keeps_times:
             odds = odds.by(when)
         if not job.request.finalized:
@@ -181,20 +160,20 @@ class OddsService:
     def tell(self) -> Iterator[float | None]:
         """Annotate the first pending jobs; for `forecast`. A generator that yields after each job,
         and yields seconds when it has to wait."""
-        if not (self.tells and self.are_known and self._annotator.is_wanted):
+        if not (self.tells and self.are_known and self._forecasts.are_read):
             return
         policy = self._policy
         wait = self._not_before - policy.now()
         if wait > 0:
-            self._annotator.ask_for_forecast(wait)
+            self._forecasts.ask_for_forecast(wait)
         elif any(policy.is_mature(job) for job in policy.pending_jobs()):
             yield from self._find()
         # postponed forecasts are sent now
-        for jobid in self._annotator.with_odds() | self._found.keys():
+        for jobid in self._forecasts.with_odds() | self._found.keys():
             job = policy.pending(jobid)
             if job is not None:
                 found = self._found.get(jobid)
-                self._annotator.odds(job, found and (found.told.likely, found.told.safe))
+                self._forecasts.show_odds(job, found and (found.told.likely, found.told.safe))
                 yield None
 
     def _find(self) -> Iterator[float | None]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Module arguments of a scheduler: parsing common ones, and rejecting unknown ones.
+"""Module arguments of a scheduler: parsing common ones, rejecting unknown ones, and running the
+site's Python files that they name.
 
 Each class takes its own arguments in its ``__init__``, after its base class. So the remaining
 arguments are known only when the outermost ``__init__`` returns: `checking_arguments` wraps each of
@@ -9,6 +10,10 @@ them to find out.
 from __future__ import annotations
 
 import functools
+import importlib.util
+import sys
+import types
+from pathlib import Path
 from typing import Any, Callable
 
 from flux.scheduler.pools import _pool_class_from_uri, check_pool_class
@@ -18,15 +23,8 @@ LEVELS = "emerg, alert, crit, err, warning, notice, info, debug"
 
 
 def parse_depth(text: Any, spelling: str | None = None) -> int | str:
-    """Parse a queue depth: a positive int, or "unlimited".
-
-    Args:
-        text (str or int): the value
-        spelling (str): spelling of the argument, for the error
-
-    Raises:
-        ValueError: the value is neither
-    """
+    """Parse a queue depth: a positive int, or "unlimited". Raises ValueError, with the spelling of
+    the argument, if the value is neither."""
     if text == "unlimited":
         return "unlimited"
     if type(text) is int and text > 0:
@@ -42,33 +40,21 @@ def parse_depth(text: Any, spelling: str | None = None) -> int | str:
 
 
 def parse_most(name: str, text: str) -> int:
-    """Parse a maximum size of jobspecs.
-
-    Raises:
-        ValueError: the text is not a positive integer
-    """
+    """Parse a maximum size of jobspecs. Raises ValueError if the text is not a positive integer."""
     if text.isascii() and text.isdigit() and len(text) < 16 and int(text) > 0:
         return int(text)
     raise ValueError(f"{name}={text!r} is invalid: expected a positive integer")
 
 
 def parse_count(name: str, text: str) -> int:
-    """Parse a number of pending jobs.
-
-    Raises:
-        ValueError: the text is not a number
-    """
+    """Parse a number of pending jobs. Raises ValueError if the text is not a number."""
     if text.isascii() and text.isdigit():
         return int(text)
     raise ValueError(f"{name}={text!r} is invalid: expected a number of jobs, 0 for none")
 
 
 def parse_level(name: str) -> str:
-    """Parse a log level.
-
-    Raises:
-        ValueError: the level is unknown
-    """
+    """Parse a log level. Raises ValueError if the level is unknown."""
     level = name.lower()
     if level not in LEVELS.split(", "):
         raise ValueError(f"log-level={name!r} is invalid: expected one of {LEVELS}")
@@ -76,11 +62,8 @@ def parse_level(name: str) -> str:
 
 
 def parse_pool_class(uri: str) -> Any:
-    """Load the pool class of a URI.
-
-    Raises:
-        ValueError: it cannot be loaded, or is not a pool class
-    """
+    """Load the pool class of a URI. Raises ValueError if it cannot be loaded, or is not a pool
+    class."""
     found = _pool_class_from_uri(uri)
     if found is None:
         raise ValueError(f"pool-class={uri!r}: could not load pool class")
@@ -88,19 +71,8 @@ def parse_pool_class(uri: str) -> Any:
 
 
 def take_options(scheduler: Any, args: tuple[str, ...]) -> list[str]:
-    """Set the options common to all schedulers.
-
-    Args:
-        scheduler (Scheduler): its ``queue_depth``, ``pool_class``, ``pool_options``,
-            ``jobspec_bytes``, ``jobspec_values`` and log are set
-        args (tuple of str): the module arguments
-
-    Returns:
-        list of str: the other arguments, for subclasses
-
-    Raises:
-        ValueError: an argument has a bad value
-    """
+    """Set the options common to all schedulers, from the module arguments. Return the other
+    arguments, for subclasses. Raises ValueError if an argument has a bad value."""
     rest = []
     for arg in args:
         name, equals, value = arg.partition("=")
@@ -152,3 +124,71 @@ def checking_arguments(init: Callable[..., None]) -> Callable[..., None]:
             self.__dict__["_init_depth"] = depth
 
     return wrapper
+
+
+def path_and_name(option: str, text: str, what: str = "FUNCTION") -> tuple[str, str]:
+    """Split ``FILE:NAME``. Raises ValueError if the text has another form."""
+    path, colon, name = text.rpartition(":")
+    if not colon or not path or not name.isidentifier():
+        raise ValueError(f"{option}={text!r} is invalid: expected FILE:{what}")
+    return path, name
+
+
+def read_code(option: str, text: str, check_owner: bool = True, what: str = "FUNCTION") -> bytes:
+    """Return the text of the file in ``FILE:NAME``, the value of an argument or key. With
+    `check_owner`, only the instance owner and root may have write access to the file
+    (`flux.jobtap.plugin_file`); a simulation, which runs as its user, does without. Raises
+    ValueError if the file does not exist, is unreadable, or may not be run."""
+    # Imported here: few schedulers run a file.
+    from flux.jobtap.plugin_file import PermissionRefused, read_owned
+
+    path, _ = path_and_name(option, text, what)
+    try:
+        return read_owned(path) if check_owner else Path(path).read_bytes()
+    except PermissionRefused as exc:
+        raise ValueError(f"{option}={text!r}: {exc}") from None
+    except (OSError, ValueError) as exc:
+        raise ValueError(f"{option}={text!r}: {type(exc).__name__}: {exc}") from None
+
+
+def name_in_file(
+    option: str, text: str, check_owner: bool = True, what: str = "FUNCTION"
+) -> Callable[..., Any]:
+    """Return the function or class named by ``FILE:NAME``; arguments as for `read_code`. Raises
+    ValueError if it does not exist, or the file is unreadable, may not be run or fails."""
+    path, name = path_and_name(option, text, what)
+    source = read_code(option, text, check_owner, what)
+    try:
+        spec = importlib.util.spec_from_loader(Path(path).stem, loader=None, origin=path)
+        assert spec is not None
+        module = importlib.util.module_from_spec(spec)
+        module.__file__ = path
+        exec(compile(source, path, "exec"), module.__dict__)
+    except Exception as exc:
+        raise ValueError(f"{option}={text!r}: {type(exc).__name__}: {exc}") from exc
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise ValueError(f"{option}={text!r}: no {what.lower()} {name} in {path}")
+    return found  # type: ignore[no-any-return]
+
+
+def import_beside(file: str, name: str) -> types.ModuleType:
+    """Import a Python file from the directory of another: ``import`` does not search the directory
+    of a broker module.
+
+    Args:
+        file (str): the importing file, its ``__file__``
+        name (str): name of the imported file, without ``.py``
+
+    Raises:
+        ImportError: the file does not exist
+        Exception: raised by the file
+    """
+    path = Path(file).resolve().with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"{name}@{path.parent}", path)
+    if spec is None or spec.loader is None or not path.exists():
+        raise ImportError(f"{path}: no such file, which {file} imports", name=name)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look up their module
+    spec.loader.exec_module(module)
+    return module

@@ -11,10 +11,11 @@ when all consequences of earlier messages are processed.
 from __future__ import annotations
 
 import types
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import Clock, Committer, ErrorReporter
+    from flux.scheduler.host import Host
     from flux.scheduler.requests import Requests
 
 
@@ -27,23 +28,14 @@ class Pace:
 
     It keeps moving averages of the time between events and of the duration of a pass. While events
     arrive faster than passes can follow, the next pass is delayed by the average duration.
-
-    Args:
-        alpha (float): weight of a new sample, 0 to 1
-        longest (float): maximum delay, seconds
-
-    Attributes:
-        interval (float): average time between events, seconds
-        duration (float): average duration of a synchronous pass, seconds
-        delay (float): delay of the next pass, seconds
     """
 
     def __init__(self, alpha: float, longest: float) -> None:
-        self.alpha = alpha
-        self.longest = longest
-        self.interval = 0.0
-        self.duration = 0.0
-        self.delay = 0.0
+        self.alpha = alpha  # weight of a new sample, 0 to 1
+        self.longest = longest  # maximum delay, seconds
+        self.interval = 0.0  # average time between events, seconds
+        self.duration = 0.0  # average duration of a synchronous pass, seconds
+        self.delay = 0.0  # delay of the next pass, seconds
         self._last: float | None = None
 
     def event(self, now: float) -> None:
@@ -69,22 +61,16 @@ class Allowance:
 
     Estimates must not cost more than the scheduling itself, however deep the queue is, even while
     the clock stands still during a burst of events.
-
-    Args:
-        most (float): maximum number of saved steps
-        rate (float): steps per second
-        share (float): steps per event
     """
 
     def __init__(self, most: float, rate: float, share: float) -> None:
-        self.most = most
-        self.rate = rate
-        self.share = share
+        self.most = most  # maximum number of saved steps
+        self.rate = rate  # steps per second
+        self.share = share  # steps per event
         self._left = most
         self._last = 0.0
 
     def event(self) -> None:
-        """Note an event."""
         self._left = min(self.most, self._left + self.share)
 
     def spend(self, now: float) -> float:
@@ -95,52 +81,39 @@ class Allowance:
 
 
 class PassRunner:
-    """Runs a pass: a function that returns, or a generator stepped once per reactor turn.
-
-    Args:
-        handle: the Flux handle
-        begin: begins a pass; if it returns a generator, that is stepped
-        before: called before each step
-        stepped: called after each step, before any other event
-        ended: ``ended(error, seconds)`` is called when the pass is over; `error` is its exception
-            or None; `seconds` its duration, or None for a generator
-        stopwatch: returns seconds, to time code
-        pause: ``pause(seconds)`` returns the seconds to wait after a step that took `seconds`
-
-    Attributes:
-        passes (int): number of completed passes
-        yields (int): number of yields of all passes
-        closed (int): number of passes closed before their end
-        armed (bool): whether a pass is to begin
-    """
+    """Runs a pass: a function that returns, or a generator stepped once per reactor turn."""
 
     def __init__(
         self,
-        handle: Any,
+        host: Host,
         begin: Callable[[], Any],
         before: Callable[[], None],
         stepped: Callable[[], None],
         ended: Callable[[Exception | None, float | None], None],
-        stopwatch: Callable[[], float],
         pause: Callable[[float], float] | None = None,
     ) -> None:
-        self.begin = begin
-        self.before = before
+        self.begin = begin  # begins a pass; if it returns a generator, that is stepped
+        self.before = before  # called before each step
+        #: ``ended(error, seconds)`` is called when the pass is over; `error` is its exception or
+        #: None; `seconds` its duration, or None for a generator
         self.ended = ended
-        self.stepped = stepped
-        self.stopwatch = stopwatch
+        self.stepped = stepped  # called after each step, before any other event
+        self.stopwatch = host.stopwatch
+        #: ``pause(seconds)`` returns the seconds to wait after a step that took `seconds`
         self.pause = pause
-        self.passes = 0
-        self.yields = 0
-        self.closed = 0
-        self.armed = False
+        self.passes = 0  # number of completed passes
+        self.yields = 0  # number of yields of all passes
+        self.closed = 0  # number of passes closed before their end
+        self.armed = False  # whether a pass is to begin
         self._generator: types.GeneratorType[Any, Any, Any] | None = None
         self._running = False
+        handle = self._handle = host.handle
         self._start_timer = handle.timer_watcher_create(0.0, self._start)
         self._step_timer = handle.timer_watcher_create(0.0, self._next)
 
-    def move(self, handle: Any) -> None:
-        """Continue, at once, with the reactor of another handle."""
+    def move(self) -> None:
+        """Continue, at once, with another reactor, of the same handle."""
+        handle = self._handle
         self.stopwatch = handle.stopwatch
         self._start_timer = handle.timer_watcher_create(0.0, self._start)
         self._step_timer = handle.timer_watcher_create(0.0, self._next)
@@ -151,7 +124,6 @@ class PassRunner:
 
     @property
     def active(self) -> bool:
-        """Whether a generator pass is under way."""
         return self._generator is not None
 
     def arm(self, delay: float) -> None:
@@ -264,50 +236,31 @@ FORECAST_STEPS = (32, 500.0, 0.125)
 class Passes:
     """Calls a policy's ``schedule()`` and ``forecast()`` at the right times.
 
-    Args:
-        handle: the Flux handle
-        requests (Requests): the table of requests, and the queue
-        clock (Clock): the reactor's time
-        stopwatch: returns seconds, to time passes
-        pace (Pace): delay of passes
-        errors (ErrorReporter): receives failures
-        schedule: begins a pass
-        look_ahead: begins a forecast; None if there is none
-        start: called to request a pass; by default it calls `begin`
-        when_empty (bool): whether passes run while the queue is empty
-
-    Attributes:
-        events (int): number of events so far
-        main, forecasts (PassRunner): run passes and forecasts
-        pace (Pace): as given
-        changed: called when a pass was requested or has ended; may be None
-        completed: ``completed(events)`` is called when a pass is completed that began after
-            `events` events; may be None
+    `look_ahead` begins a forecast; None: there is none.
     """
 
     def __init__(
         self,
-        handle: Any,
+        host: Host,
         requests: Requests,
-        clock: Clock,
-        stopwatch: Callable[[], float],
         pace: Pace,
-        errors: ErrorReporter,
         schedule: Callable[[], Any],
         look_ahead: Callable[[], Any] | None,
         start: Callable[[], None],
         when_empty: bool,
     ) -> None:
         self.requests = requests
-        self.clock = clock
+        self.clock, self.errors = host.clock, host.errors
         self.pace = pace
-        self.errors = errors
-        self.schedule = schedule
-        self.start = start
-        self.when_empty = when_empty
+        self.schedule = schedule  # begins a pass
+        self.start = start  # called to request a pass; by default it calls `begin`
+        self.when_empty = when_empty  # whether passes run while the queue is empty
+        #: called when a pass was requested or has ended; may be None
         self.changed: Callable[[], None] | None = None
+        #: ``completed(events)`` is called when a pass is completed that began after `events`
+        #: events; may be None
         self.completed: Callable[[int], None] | None = None
-        self.events = 0
+        self.events = 0  # number of events so far
         #: number of events when the current pass began, and when the last completed one did
         self._seen = 0
         self._passed = 0
@@ -316,16 +269,14 @@ class Passes:
         self._forecast_not_before = 0.0
         self._allowance = Allowance(*FORECAST_STEPS)
         hooks = (self._before_step, self._after_step)
-        self.main = PassRunner(handle, self._begin, *hooks, self._ended, stopwatch)
+        self.main = PassRunner(host, self._begin, *hooks, self._ended)
         self.forecasts: PassRunner | None = None
         if look_ahead is not None:
-            self.forecasts = PassRunner(
-                handle, look_ahead, *hooks, self._forecast_ended, stopwatch, self._rest
-            )
+            ended = self._forecast_ended
+            self.forecasts = PassRunner(host, look_ahead, *hooks, ended, self._rest)
 
     @property
     def pending(self) -> bool:
-        """Whether a pass is to begin."""
         return self.main.armed
 
     def set_pending(self, pending: bool) -> None:
@@ -334,14 +285,14 @@ class Passes:
         if self.changed is not None:
             self.changed()
 
-    def move(self, handle: Any) -> None:
-        """Continue with the reactor of another handle, without forecasts or delays."""
+    def move(self) -> None:
+        """Continue with another reactor, of the same handle, without forecasts or delays."""
         self._after_step()  # a forecast may have been interrupted
         self.forecasts = None
         self.changed = None
         self._backoff = 0.0
         self.pace = Pace(0.0, 0.0)
-        self.main.move(handle)
+        self.main.move()
 
     def done_with(self, events: int) -> bool:
         """Whether a pass that began after the first `events` events is over, or no pass is to
@@ -373,7 +324,6 @@ class Passes:
             main.arm(max(self.pace.delay, self._backoff))
 
     def close(self) -> None:
-        """Close the current pass, if any."""
         error = self.main.close()
         if error is not None:
             self._failed(error)
@@ -439,32 +389,20 @@ class Passes:
 SAME_ANSWERS_UNTIL_IDLE = 100
 
 
+@dataclass(eq=False)
 class _Asker:
-    """A client waiting for quiescence, and its progress.
+    """A client waiting for quiescence, and its progress."""
 
-    Attributes:
-        msg (Message): its request
-        events (int): number of events to be processed
-        keys (int or None): number of keys to be stored, once all is decided
-        sending (bool): whether the job manager may have more to send
-        heard: the job manager's last answer, and the number of answers
-        last (bool): whether this is the last query to the job manager
-        full: its answer when the maximum number of requests was open
-        again (bool): whether to query again when these are decided, since others may follow
-    """
-
-    __slots__ = ("msg", "events", "keys", "sending", "heard", "times", "last", "full", "again")
-
-    def __init__(self, msg: Any, events: int) -> None:
-        self.msg = msg
-        self.events = events
-        self.keys: int | None = None
-        self.sending = True
-        self.heard: tuple[int, int] | None = None
-        self.times = 0
-        self.last = False
-        self.full: tuple[int, int] | None = None
-        self.again = False
+    msg: Any
+    events: int  # number of events to be processed
+    keys: int | None = None  # number of keys to be stored, once all is decided
+    sending: bool = True  # whether the job manager may have more to send
+    heard: tuple[int, int] | None = None  # the job manager's last answer
+    times: int = 0  # number of answers equal to it before
+    last: bool = False  # whether this is the last query to the job manager
+    #: the job manager's answer when the maximum number of requests was open
+    full: tuple[int, int] | None = None
+    again: bool = False  # whether to query again when these are decided, since others may follow
 
 
 class Quiescence:
@@ -476,31 +414,19 @@ class Quiescence:
     unsent or the maximum number is open, and then once more, since the answer may overtake the last
     request. In the second case all this is repeated once these are decided, until nothing changes
     any more.
-
-    Args:
-        handle: the Flux handle
-        passes (Passes): determines whether all is decided
-        commits (Committer): determines whether all is stored
-        running: returns the number of jobs that hold resources, for the answer
-        limit: returns the maximum number of open requests, or None
-        errors (ErrorReporter): receives failures
     """
 
     def __init__(
         self,
-        handle: Any,
+        host: Host,
         passes: Passes,
-        commits: Committer,
         running: Callable[[], int],
         limit: Callable[[], int | None],
-        errors: ErrorReporter,
     ) -> None:
-        self.handle = handle
+        self.host = host
         self.passes = passes
-        self.commits = commits
-        self.running = running
-        self.limit = limit
-        self.errors = errors
+        self.running = running  # returns the number of jobs that hold resources, for the answer
+        self.limit = limit  # returns the maximum number of open requests, or None
         self._askers: list[_Asker] = []
 
     def ask(self, msg: Any) -> None:
@@ -526,7 +452,7 @@ class Quiescence:
                 self.check()
 
         try:
-            self.handle.rpc("job-manager.alloc-query").then(answered)
+            self.host.handle.rpc("job-manager.alloc-query").then(answered)
         except Exception:
             asker.sending = False
 
@@ -551,8 +477,8 @@ class Quiescence:
         waiting = []
         for asker in self._askers:
             if asker.keys is None and self.passes.done_with(asker.events):
-                asker.keys = self.commits.accepted
-            if asker.sending or asker.keys is None or self.commits.stored < asker.keys:
+                asker.keys = self.host.commits.accepted
+            if asker.sending or asker.keys is None or self.host.commits.stored < asker.keys:
                 waiting.append(asker)
             elif asker.again:
                 asker.again = asker.last = False
@@ -561,7 +487,7 @@ class Quiescence:
                 self._query(asker)
             else:
                 answer = {"status": 0, "alloc_current": self.running()}
-                self.errors.guard("quiescent", self.handle.respond, asker.msg, answer)
+                self.host.errors.guard("quiescent", self.host.handle.respond, asker.msg, answer)
         self._askers = waiting
         if not waiting:
             self.passes.changed = None

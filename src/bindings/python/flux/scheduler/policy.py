@@ -32,12 +32,11 @@ from flux.scheduler.admission_control import AdmissionControl
 from flux.scheduler.base import Scheduler
 from flux.scheduler.decision import JOBS_PER_TURN, Decision, Planning, QueueOrder
 from flux.scheduler.disclosure import behind, is_private
-from flux.scheduler.forecasts import Annotator, Forecasts
-from flux.scheduler.history import RunTimes
-from flux.scheduler.host import InstanceConfig, job_attributes
+from flux.scheduler.forecasts import Forecasts
+from flux.scheduler.history import RunTimes, RunTimeService
+from flux.scheduler.host import job_attributes
+from flux.scheduler.messages import served_by
 from flux.scheduler.misspelled import misspelled
-from flux.scheduler.odds_service import KEY as ODDS_KEY
-from flux.scheduler.odds_service import SAVE_INTERVAL_S as ODDS_SAVE_INTERVAL_S
 from flux.scheduler.odds_service import OddsService
 from flux.scheduler.options import parse_count
 from flux.scheduler.pools import RequestFacts
@@ -48,10 +47,8 @@ from flux.scheduler.query.source import QuerySource
 from flux.scheduler.queue import Backlog
 from flux.scheduler.requests import RunningJob
 from flux.scheduler.reservations.rule import ReservationRule
-from flux.scheduler.responder import served_by
 from flux.scheduler.rule_answers import WrongAnswer, check_answers
 from flux.scheduler.rule_host import RuleHost, signature_of
-from flux.scheduler.run_time_service import RunTimeService
 from flux.scheduler.site_policy import RULES
 from flux.scheduler.site_policy.fairshare import FairShareRule
 from flux.scheduler.site_policy.holdings import Holdings
@@ -67,15 +64,9 @@ if TYPE_CHECKING:
 
 
 def describe(facts: dict[str, Any]) -> str | None:
-    """Return why a job is pending, in terms of its user.
-
-    Args:
-        facts (dict): from ``ResourcePool.explain()``
-
-    Returns:
-        str: the reason: nodes that are down, if the job cannot start without them, else the pool's
-            reason; None if it could start now
-    """
+    """Return why a job is pending, in terms of its user, from `facts` of
+    ``ResourcePool.explain()``: nodes that are down, if the job cannot start without them, else the
+    pool's reason; None if it could start now."""
     matching, up = facts["matching"], facts["up"]
     if facts["unit"] == "nodes" and up < facts["needed"] <= matching:
         return f"{matching - up} of {matching} matching nodes are down"
@@ -85,13 +76,9 @@ def describe(facts: dict[str, Any]) -> str | None:
 def _answered_by(
     topic: str, question: Callable[[Any], Callable[[Any, Caller], Steps]], guests: bool = False
 ) -> Callable[[Any, Any], None]:
-    """Return the handler of a request that is answered in steps.
-
-    Args:
-        topic: topic of the request
-        question: maps the scheduler to the function that computes the answer
-        guests: whether guests may send it, not only callers that see all (`messages.sees_all`)
-    """
+    """Return the handler of a request that is answered in steps. `question` maps the scheduler to
+    the function that computes the answer; `guests`: they may send it, not only callers that see all
+    (`messages.sees_all`)."""
 
     return served_by(
         topic,
@@ -166,19 +153,16 @@ class PolicyScheduler(Scheduler):
             jobid in self.running and self.running[jobid].limit == inf
         )
         self._run_times = RunTimeService(
-            h,
+            self._host,
             self._checkpoints,
             lambda *job: self.ended(*job),
             type(self).ended is not PolicyScheduler.ended,
-            self.call_at,
-            self.now,
-            self._errors,
         )
         self.predictions = self._run_times.predictions
         self.facts = RequestFacts(lambda: self.resources)
         self.holdings = Holdings(lambda: self.resources)
         self.queue_order = QueueOrder(self, self._backlog, lambda: self._passes.events)
-        self._config = InstanceConfig(h)
+        self._config = self._host.config
         self.admission = AdmissionControl(self._requests, self._errors.report)
 
         def void() -> None:
@@ -187,8 +171,11 @@ class PolicyScheduler(Scheduler):
 
         made = partial(self.admission.tell, AdmissionRule.enter_plan)
         self.planning = Planning(self, self.stop, made, void)
-        wanted = self._host.wants_forecast
-        self._annotator = Annotator(h, self._clock, self._passes.forecast, self._errors, wanted)
+        self._projections = Projections(self, waits=self._host.has_virtual_time)
+        self.forecasts = Forecasts(self._host, self, self._projections, self._passes.forecast)
+        self.is_mature, self.reasons = self.forecasts.is_mature, self.forecasts.reasons
+        self.show_estimate = self.forecasts.show_estimate
+        self.show_reason = self.forecasts.show_reason
         self._requests.on_answer, self._requests.on_queue = self._answered, self._queued
         self.has_virtual_time = self._host.has_virtual_time
         reading_s = 0.0 if self.has_virtual_time else READING_S
@@ -197,17 +184,13 @@ class PolicyScheduler(Scheduler):
         def parse(jobspec: Any) -> Any:
             return self._parser.parse(jobspec)  # no cache before there is a pool
 
-        self._projections = Projections(self, waits=self._host.has_virtual_time)
-        self.odds = OddsService(self, self._projections, self._annotator)
-        self.odds.checkpoint = self._checkpoints.make(
-            ODDS_KEY, ODDS_SAVE_INTERVAL_S, self.odds.text
-        )
+        self.odds = OddsService(self, self._projections, self.forecasts, self._checkpoints)
         self._queries = QueryService(
             QuerySource(
                 self,
                 parse=lambda jobspec: self._parser.parse_unsubmitted(jobspec),
                 events=lambda: self._passes.events,
-                estimate_of=self._annotator.estimate_of,
+                estimate_of=self.forecasts.estimate_of,
                 config=self._config,
                 stopwatch=self._host.stopwatch,
                 ask=self._projections.ask,
@@ -216,24 +199,13 @@ class PolicyScheduler(Scheduler):
         )
         self.queue_names = QueueNames()
         self._rule_host = host = RuleHost(
-            self,
-            self._requests,
-            self._passes,
-            self._commits,
-            self._config,
-            self._checkpoints,
-            reads_files=not self._host.takes_objects,
+            self, self._host, self._requests, self._passes, self._checkpoints
         )
-        self._reservations = ReservationRule(host, parse, self._commits, self._errors)
+        self._reservations = ReservationRule(host, parse, self._errors)
         self.add_rule(self._reservations)
         self.wait_limits = WaitLimits(host, self._errors)
         self.add_rule(self.wait_limits)
-        self.forecasts = Forecasts(
-            self, self._annotator, self._projections, self.wait_limits, self._config
-        )
-        self.is_mature, self.reasons = self._annotator.is_mature, self.forecasts.reasons
-        self.show_estimate = self.forecasts.show_estimate
-        self.show_reason = self.forecasts.show_reason
+        self.forecasts.wait_limits = self.wait_limits
         own = {text.rpartition(":")[2]: text for text in self.take_argument("rule")}
         self._site_policy = RulesInForce(
             host, self._errors, RULES, after=self._reservations, own=own
@@ -250,14 +222,8 @@ class PolicyScheduler(Scheduler):
         self.odds.tells = given.get("odds-depth", 0) > 0 or not self._host.has_virtual_time
 
     def take_argument(self, name: str) -> list[str]:
-        """Remove ``name=value`` from the remaining arguments.
-
-        Args:
-            name (str): name of the argument
-
-        Returns:
-            list of str: the values, in order; the last one counts
-        """
+        """Remove ``name=value`` from the remaining arguments. Return the values, in order; the last
+        one counts."""
         self.own_options += (name,)
         prefix = name + "="
         values = [arg[len(prefix) :] for arg in self._pending_args if arg.startswith(prefix)]
@@ -268,10 +234,7 @@ class PolicyScheduler(Scheduler):
         """Parse ``order=queue|strict``; sets `by_queue`.
 
         By queue, a limited queue depth could hide the jobs of one queue behind another's, so it is
-        unlimited unless given.
-
-        Raises:
-            ValueError: the value is neither
+        unlimited unless given. Raises ValueError if the value is neither.
         """
         for value in self.take_argument("order"):
             if value not in ("queue", "strict"):
@@ -285,7 +248,7 @@ class PolicyScheduler(Scheduler):
     @property
     def history(self) -> RunTimes:
         """The run times of ended jobs, collected since the first access. They are kept across
-        reloads and restarts (`flux.scheduler.run_time_service`)."""
+        reloads and restarts (`flux.scheduler.history`)."""
         return self._run_times.history
 
     def predicted(self, job: PendingJob) -> float | None:
@@ -332,13 +295,9 @@ class PolicyScheduler(Scheduler):
         self.admission.add(rule)
 
     def readmit(self, rule: AdmissionRule, key: Hashable = None, most: int | None = None) -> None:
-        """Queue jobs deferred by a rule again, since they may be able to start, and request a pass.
-
-        Args:
-            rule (AdmissionRule): the rule
-            key: only jobs deferred with this key (`Deferral.key`); None: all of the rule's
-            most (int): maximum number, the first in queue order; None: all
-        """
+        """Queue jobs deferred by a rule again, since they may be able to start, and request a pass:
+        those deferred with a key (`Deferral.key`; None: all), at most `most`, the first in queue
+        order."""
         jobs = self.admission.deferred.readmit(
             rule, key, most if self.decision.asks_in_order else None
         )
@@ -353,13 +312,9 @@ class PolicyScheduler(Scheduler):
         self._request_schedule()
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
-        """Take `job` out of the queue until the rule that deferred it readmits it. If another rule
-        had readmitted it, the next job with the same deferral returns in its place.
-
-        Args:
-            job (PendingJob): the job
-            why (JobDeferred): from `allocate`
-        """
+        """Take `job` out of the queue until the rule that deferred it (`why`, from `allocate`)
+        readmits it. If another rule had readmitted it, the next job with the same deferral returns
+        in its place."""
         self._backlog.remove(job)
         self.admission.deferred.defer(job, why)
         if self.decision.deferred(job):
@@ -376,7 +331,7 @@ class PolicyScheduler(Scheduler):
 
     def _answered(self, jobid: int, event: str) -> None:
         """Drop the record of a pending job whose request was answered."""
-        self._annotator.told.pop(jobid, None)
+        self.forecasts.told.pop(jobid, None)
         if jobid in self.odds.first:
             self.odds.left(jobid, event == "success")
         self.admission.answered(jobid, event)
@@ -417,12 +372,8 @@ class PolicyScheduler(Scheduler):
         return None if request is None else request.job
 
     def pending_jobs(self, deferred: bool = True, most: int | None = None) -> Iterator[PendingJob]:
-        """Yield the pending jobs, in order.
-
-        Args:
-            deferred (bool): whether to include deferred jobs
-            most (int): maximum number of jobs; None: all
-        """
+        """Yield the pending jobs, deferred ones included unless told otherwise, in order; at most
+        `most`."""
         apart = self.admission.deferred.in_order() if deferred else []
         queued = self._backlog.in_order(most)
         jobs = heapq.merge(queued, apart) if apart else queued
@@ -470,7 +421,7 @@ class PolicyScheduler(Scheduler):
         end = now + duration if duration > 0 else self.resources.expiration
         admission = self.admission
         if admission.engaged:
-            end = admission.end_of(job.jobid, end) or end
+            end = admission.own_ends.get(job.jobid) or end
             annotations.update(admission.start(job, alloc))
             self.planning.started()
         predicted = None
@@ -491,7 +442,7 @@ class PolicyScheduler(Scheduler):
             started.attributes = job.attributes.only(self.keep_attributes)
         alloc.set_starttime(now)
         alloc.set_expiration(end)
-        if self._annotator.is_wanted:
+        if self.forecasts.are_read:
             annotations["resource_summary"] = alloc.dumps()
         if self.log.level >= LOG_DEBUG:
             self.log.debug(f"alloc: {job.name}: {alloc.dumps()}")
@@ -539,25 +490,15 @@ class PolicyScheduler(Scheduler):
         return True
 
     def refuse(self, job: PendingJob, error: Exception) -> None:
-        """Deny a job that the pool rejects.
-
-        Args:
-            job (PendingJob): the job
-            error (Exception): from `allocate`: the reason, or a bug of the pool, which is logged:
-                it fails this job, not the scheduler
-        """
+        """Deny a job that the pool rejects. `error`, from `allocate`, is the reason, or a bug of
+        the pool, which is logged: it fails this job, not the scheduler."""
         if not isinstance(error, (OSError, WrongAnswer)):
             self._errors.report(f"alloc: {job.name}", error)
         job.request.deny(str(error))
 
     def give_up(self, job: PendingJob, note: str) -> None:
-        """Deny a pending job, deferred or not. Call this between steps of passes, such as from a
-        timer; a pass itself uses `refuse`.
-
-        Args:
-            job (PendingJob): the job
-            note (str): the reason, for its user
-        """
+        """Deny a pending job, deferred or not, with the reason `note` for its user. Call this
+        between steps of passes, such as from a timer; a pass itself uses `refuse`."""
         self._passes.events += 1
         self.decision.leaves(job)
         self._requests.take_out(job.request)
@@ -586,12 +527,9 @@ class PolicyScheduler(Scheduler):
         is_later = job is not None and end > job.end
         if job is not None:
             job.end = end
-        rules = self.admission.rules if self.admission.engaged else []
-        told = [
-            rule.extended(jobid, expiration) for rule in rules
-        ]  # all of them, whichever updates the pool
-        if not any(told):
-            super()._end_moved(jobid, expiration)
+        super()._end_moved(jobid, expiration)
+        if self.admission.engaged:
+            self.admission.tell(AdmissionRule.extended, jobid, expiration)
         if is_later:
             self.decision.extended()
 
@@ -658,9 +596,9 @@ class PolicyScheduler(Scheduler):
         self._is_projection = True
         self._host.takes_objects = True
         self._responder.limits = None
-        self._annotator.is_wanted = False
-        self._passes.move(self.handle)
-        self._timers.move(self.handle)
+        self.forecasts.are_read = False
+        self._passes.move()
+        self._host.timers.move()
         self._commits.store_nothing()
         self._run_times.forget_service()
 
@@ -676,12 +614,8 @@ class PolicyScheduler(Scheduler):
     # -- reasons -----------------------------------------------------------------------------------
 
     def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None:
-        """Return the reason of a job's wait, in one sentence; None if it could start now.
-
-        Args:
-            job (PendingJob): the job
-            facts (dict): from ``ResourcePool.explain()``, if already computed
-        """
+        """Return the reason of a job's wait, in one sentence; None if it could start now. `facts`
+        are those of ``ResourcePool.explain()``, if already computed."""
         decision = self.decision
         head = decision.ahead_of(job)
         if head is not None and not decision.looks_past_heads:

@@ -26,13 +26,10 @@ _found: dict[str, Any] = {}
 
 
 def _pool_class_from_uri(uri: Any) -> Any:
-    """Find the pool class of a URI: ``module`` (its `pool_class`) or ``module:Class``.
+    """Find the pool class of a URI: ``module`` (its `pool_class`) or ``module:Class``; None if
+    there is no such module or attribute. Values are cached, failures are not.
 
     ``-`` reads as ``_``; a name without a dot is also looked up in `flux.resource`.
-
-    Returns:
-        the value, or None if there is no such module or attribute. Values are cached, failures are
-        not
     """
     if not isinstance(uri, str) or len(uri) > 255 or not _URI.fullmatch(uri):
         return None
@@ -54,12 +51,8 @@ def _pool_class_from_uri(uri: Any) -> Any:
 
 
 def _pool_class_from_writer(writer: Any) -> type | None:
-    """Find the pool class named by ``R.scheduling.writer``, or None.
-
-    Args:
-        writer (str or dict): a URI whose scheme names the scheduler that wrote R (RFC 20), or R
-            itself
-    """
+    """Find the pool class named by ``R.scheduling.writer``, a URI whose scheme names the scheduler
+    that wrote R (RFC 20), or by R itself; None if there is none."""
     if isinstance(writer, dict):
         scheduling = writer.get("scheduling")
         writer = scheduling.get("writer") if isinstance(scheduling, dict) else None
@@ -79,11 +72,7 @@ def is_pool_class(found: Any) -> bool:
 
 
 def check_pool_class(found: Any) -> Any:
-    """Return `found`, if it is a pool class.
-
-    Raises:
-        ValueError: it is not a pool class
-    """
+    """Return `found`. Raises ValueError if it is not a pool class."""
     if not is_pool_class(found):
         raise ValueError(
             f"pool_class must be a ResourcePool or ResourcePoolImplementation subclass, got {found!r}"
@@ -130,11 +119,8 @@ def _named_by_constructor(cls: Any) -> set[str]:
 
 
 def make_pool(scheduler: Any, R: dict[str, Any]) -> ResourcePool:
-    """Make the pool for inventory `R` (an R dict, RFC 20).
-
-    Raises:
-        ValueError: the class cannot use this R
-    """
+    """Make the pool for inventory `R` (an R dict, RFC 20). Raises ValueError if the class cannot
+    use this R."""
     cls = choose(scheduler, R)
     known = known_options(cls, R.get("version"))
     options = {}
@@ -181,19 +167,9 @@ HELPFUL = frozenset(("property-remove", "property-add", "up", "shrink", "expirat
 def apply_update(
     pool: ResourcePool, update: dict[str, Any], log: Any, warned: set[str]
 ) -> tuple[bool, list[tuple[str, Exception]]]:
-    """Apply one response to `pool`, as a unit.
-
-    A step that fails, or that the pool does not support, is reported, and the others are applied.
-
-    Args:
-        pool (ResourcePool): the scheduler's pool
-        update (dict): the response
-        log: a BrokerLogger
-        warned (set): unsupported operations already warned about
-
-    Returns:
-        (bool, list): whether a blocked job might start now; errors, as (key, exception)
-    """
+    """Apply one response to `pool`, as a unit. A step that fails, or that the pool does not
+    support, is reported, the latter once (`warned`), and the others are applied. Return whether a
+    blocked job might start now, and the errors, as (key, exception)."""
     helpful = False
     errors = []
     for key, method, step in STEPS:
@@ -232,14 +208,10 @@ CACHE_ENTRY_BYTES = 256
 
 
 class Unread:
-    """Placeholder for a jobspec that was not parsed.
-
-    Args:
-        reason (str): the reason, for its user
-    """
+    """Placeholder for a jobspec that was not parsed."""
 
     def __init__(self, reason: str) -> None:
-        self.reason = reason
+        self.reason = reason  # the reason, for its user
 
 
 #: Names in a jobspec that are keys of tables, and their maximum length in characters.
@@ -268,13 +240,10 @@ class RequestParser:
     Its caches are bounded (`flux.resource.pool.remembered`), and hold neither jobspecs nor
     messages: the key is a digest, and requests are cached without their jobspec if they do not need
     it.
-
-    Args:
-        pool (ResourcePool): the pool; its ``parse_resource_request()`` does the work
     """
 
     def __init__(self, pool: ResourcePool) -> None:
-        self.pool = pool
+        self.pool = pool  # the pool; its ``parse_resource_request()`` does the work
         #: applies admission rules' changes to the request of a job that is not submitted: (request,
         #: jobspec) -> request
         self.as_queued: Callable[[Any, Any], Any] = lambda request, jobspec: request
@@ -282,18 +251,12 @@ class RequestParser:
         self._known: Remembered[bytes, tuple[Any, bool]] = Remembered()
 
     def parse(self, jobspec: Any, read: Callable[[], dict[str, Any]] | None = None) -> Any:
-        """Return the pool's request for `jobspec` (a dict). Treat as read-only.
+        """Return the pool's request for `jobspec` (a dict). Treat as read-only. Costs about a
+        microsecond per hundred bytes of a jobspec that was parsed before.
 
-        Costs about a microsecond per hundred bytes of a jobspec that was parsed before.
-
-        Args:
-            jobspec (dict): the job's jobspec
-            read: returns the jobspec again; if given, the request need not keep it, which saves
-                most of the memory of a pending job
-
-        Raises:
-            ValueError: the jobspec is invalid; the text says why
-            PoolBug: the pool failed in another way
+        `read` returns the jobspec again; if given, the request need not keep it, which saves most
+        of the memory of a pending job. Raises ValueError if the jobspec is invalid; the text says
+        why. PoolBug, one of these, means that the pool failed in another way.
         """
         if isinstance(jobspec, Unread):
             raise ValueError(jobspec.reason)
@@ -344,9 +307,6 @@ class RequestFacts:
 
     Jobs come in series with equal requests, so answers are cached by shape. Each method costs a
     look-up for all jobs of a shape but the first.
-
-    Args:
-        pool: returns the scheduler's pool
     """
 
     def __init__(self, pool: Callable[[], ResourcePool]) -> None:
@@ -426,11 +386,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[0-9]+')
 
 def id_of_unread_payload(text: str) -> int | None:
     """Return the top-level ``id`` of a JSON object that is nested too deeply for the parser, or too
-    long. Reads only that far.
-
-    Returns:
-        int, or None if there is no id
-    """
+    long; None if there is none. Reads only that far."""
     depth = 0
     key = None
     for match in _TOKEN.finditer(text):

@@ -62,22 +62,15 @@ def in_steps(
 
 class ComparableOrder:
     """A policy's own order, with checks: a value that does not compare with the others would break
-    the queue.
-
-    Args:
-        order: returns the sort key of a job
-    """
+    the queue."""
 
     def __init__(self, order: Callable[[PendingJob], Any]) -> None:
-        self._order = order
+        self._order = order  # returns the sort key of a job
         self._some: Any = None  # the key of some job, to compare others with
 
     def __call__(self, job: PendingJob) -> Any:
-        """Return the sort key of a job.
-
-        Raises:
-            TypeError: the key does not compare with others
-        """
+        """Return the sort key of a job. Raises TypeError if the key does not compare with
+        others."""
         order = self._order(job)
         try:
             if self._some is None:
@@ -108,7 +101,6 @@ class PendingQueue:
         self._moved: set[PendingJob] = set()
 
     def push(self, job: PendingJob) -> None:
-        """Add a job."""
         if job in self._removed:
             self._settle()  # its earlier removal comes first
         heap = self._heap
@@ -387,7 +379,6 @@ class Backlog(PendingQueue):
                 self._join(entry_of(job))
 
     def _clear(self) -> None:
-        """Remove all jobs."""
         self.jobs = OrderedJobs()
         self._listed = None
         for group in list(self.groups.values()):
@@ -427,7 +418,6 @@ class Backlog(PendingQueue):
         """Let in a group of jobs that a rule had set apart: the next walk includes them.  O(1).
 
         Args:
-            group (JobGroup): the jobs
             now (float): seconds since the epoch
         """
         if group not in self.apart:
@@ -578,7 +568,6 @@ class Backlog(PendingQueue):
         """Note that `job` cannot start at present.
 
         Args:
-            job (PendingJob): the job
             alike (bool): whether jobs behind it with its signature and at least its limit cannot
                 start either: this walk skips them
             limit (float): a limit shorter than the job's that is already too long, in seconds
@@ -612,7 +601,6 @@ class Backlog(PendingQueue):
         the pass.
 
         Args:
-            clock: returns the time
             promises (PromisedJobs): the promised jobs, and those that may be promised a start
 
         Yields:

@@ -103,11 +103,7 @@ class AllocRequest:
         return jobspec
 
     def _answer(self, event: str) -> None:
-        """Record the answer.
-
-        Raises:
-            IllegalMove: the request was already answered
-        """
+        """Record the answer. Raises IllegalMove if the request was already answered."""
         if self.state != OPEN:
             raise IllegalMove(
                 f"job {self.jobid}: {event} of a request that is {self.state}: it is answered once"
@@ -185,24 +181,15 @@ class AllocRequest:
             self.table.failed(self, R, exc)
 
     def deny(self, note: str | None = None) -> None:
-        """Deny the request: the job will never run here.
-
-        Args:
-            note (str): the reason, for the user
-
-        Raises:
-            IllegalMove: the request was already answered (a RuntimeError)
-        """
+        """Deny the request: the job will never run here, for the reason `note`. Raises IllegalMove
+        (a RuntimeError) if it was already answered."""
         self._answer("deny")
         self._shown = None
         self.scheduler.alloc_deny(self.msg, note)
 
     def cancel(self) -> None:
-        """Confirm that the request is withdrawn, and clear its annotations.
-
-        Raises:
-            IllegalMove: the request was already answered (a RuntimeError)
-        """
+        """Confirm that the request is withdrawn, and clear its annotations. Raises IllegalMove (a
+        RuntimeError) if it was already answered."""
         self._answer("cancel")
         if self._shown:
             self.scheduler.alloc_annotate(self.msg, {"sched": dict.fromkeys(self._shown)})
@@ -210,13 +197,8 @@ class AllocRequest:
         self.scheduler.alloc_cancel(self.msg)
 
     def annotate(self, annotations: Annotations) -> None:
-        """Update the job's annotations; ignored if the request is answered.
-
-        A null removes a key; it is not sent for a key that was never set.
-
-        Args:
-            annotations (dict): merged with the current ones (RFC 27)
-        """
+        """Merge annotations (RFC 27) with those of the job; ignored if the request is answered. A
+        null removes a key; it is not sent for a key that was never set."""
         if self.state != OPEN:
             return
         sched = annotations.get("sched")
@@ -539,18 +521,6 @@ class Requests:
     """The table of open requests, and of the states of jobs.
 
     All operations are O(1), except `job_of` with a policy's own queue.
-
-    Args:
-        queue (PendingQueue): the queue of pending jobs
-        order: returns the `PendingJob.order` of a job; None: by priority
-        failed: ``failed(request, R, error)`` is called when a success could not be sent; None: the
-            error is raised
-
-    Attributes:
-        to_sweep (list): jobs with answered requests that may still be in the queue
-        on_answer: ``on_answer(jobid, event)`` is called when a request is answered; `event` is
-            "success", "deny" or "cancel". May be None
-        order, failed: as given
     """
 
     def __init__(
@@ -560,13 +530,17 @@ class Requests:
         failed: Callable[[AllocRequest, Any, Exception], None] | None = None,
     ) -> None:
         self.queue = queue
-        self.order = order
+        self.order = order  # returns the `PendingJob.order` of a job; None: by priority
         #: called with a job whose `order` raised on a change of priority
         self.order_failed: Callable[[PendingJob, Exception], None] = lambda job, error: None
         #: called with the id of a job denied or canceled: the pool may have allocated resources to
         #: it
         self.will_not_run: Callable[[int], None] = lambda jobid: None
+        #: ``failed(request, R, error)`` is called when a success could not be sent; None: the error
+        #: is raised
         self.failed = failed
+        #: ``on_answer(jobid, event)`` is called when a request is answered; `event` is "success",
+        #: "deny" or "cancel". May be None
         self.on_answer: Callable[[int, str], Any] | None = None
         #: called as ``on_queue(job, jobspec)`` before a job is queued; raises ValueError if it can
         #: never run
@@ -574,6 +548,7 @@ class Requests:
         self._open: dict[int, AllocRequest] = {}
         #: job id -> state, for jobs that are not unknown
         self._states: dict[int, str] = {}
+        #: jobs with answered requests that may still be in the queue
         self.to_sweep: list[PendingJob] = []
         #: length of the queue at the beginning of the current step, without jobs deferred since
         self._before = 0
@@ -597,11 +572,8 @@ class Requests:
         return self._states.get(jobid) == RUNNING
 
     def move(self, jobid: int, event: str) -> None:
-        """Apply an event to a job's state.
-
-        Raises:
-            IllegalMove: the event is impossible in this state
-        """
+        """Apply an event to a job's state. Raises IllegalMove if the event is impossible in this
+        state."""
         before = self._states.get(jobid, UNKNOWN)
         try:
             after = JOB.next[before, event]

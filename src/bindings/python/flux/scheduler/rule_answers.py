@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Iterator
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from flux.resource.pool.masks import quote
@@ -26,20 +25,14 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """The valid answers of a method.
+    """The valid answers of a method."""
 
-    Attributes:
-        expected (str): description, for the log
-        right: whether a value is valid; may raise TypeError or ValueError for an invalid one
-        instead: returns the replacement of an invalid answer, from the arguments; None: the job is
-            denied
-        parts: whether the answer is a sequence of such values, to be checked one by one
-    """
-
-    expected: str
+    expected: str  # description, for the log
+    #: whether a value is valid; may raise TypeError or ValueError for an invalid one
     right: Callable[[Any], Any]
+    #: returns the replacement of an invalid answer, from the arguments; without it the job is denied
     instead: Callable[..., Any] | None = None
-    parts: bool = False
+    parts: bool = False  # whether the answer is a sequence of such values, to be checked one by one
 
 
 def _is_deferral(value: Any) -> bool:
@@ -63,7 +56,12 @@ def _is_json(kind: type) -> Callable[[Any], bool]:
 
 _DEFERRAL = "a Deferral, whose key can be hashed and whose `until` is a number or None, or None"
 _FLAG = Answer("True or False", lambda value: isinstance(value, bool), lambda *args: False)
-_TOLD = Answer("nothing", lambda value: True, lambda *args: None)
+
+#: Methods of a rule whose result does not matter.
+EVENTS = (
+    *("taken_back", "cancel", "hello", "free", "extended"),
+    *("ready", "config_changed", "ranks_changed", "enter_plan"),
+)
 
 #: Methods of a rule -> valid answers. Not included: `alloc`, which answers by raising, and
 #: `pool_made`, whose exceptions end the start of the scheduler.
@@ -75,33 +73,18 @@ ANSWERS: dict[str, Answer] = {
         "what the pool has allocated, or None",
         lambda one: isinstance(one, (ResourcePool, ResourcePoolImplementation, type(None))),
     ),
-    "kept_jobs": Answer("job ids", lambda one: type(one) is int, lambda *args: (), parts=True),
     "second_look": Answer(_DEFERRAL, _is_deferral),
-    "taken_back": _TOLD,
     "keeps_promise": _FLAG,
-    "promise_stays": _FLAG,
     "why": Answer(
         "text or None", lambda one: isinstance(one, (str, type(None))), lambda *args: None
     ),
-    "cancel": _TOLD,
     "start": Answer(
         "a dict that JSON can have, or None",
         lambda one: one is None or _is_json(dict)(one),
         lambda *args: None,
     ),
     "wants_attributes": _FLAG,
-    "hello": _TOLD,
-    "free": _TOLD,
-    "extended": _FLAG,
-    "ready": _TOLD,
-    "config_changed": _TOLD,
-    "ranks_changed": _TOLD,
-    "enter_plan": _TOLD,
-    "end_of": Answer(
-        "seconds since the epoch",
-        lambda one: type(one) in (int, float) and isfinite(one),
-        lambda jobid, end: end,
-    ),
+    **dict.fromkeys(EVENTS, Answer("nothing", lambda value: True, lambda *args: None)),
     "facts": Answer("a dict that JSON can have", _is_json(dict), lambda *args: {}),
     "stats": Answer("a dict of lists", lambda value: isinstance(value, dict), lambda *args: {}),
     # of a TableRule
@@ -114,12 +97,7 @@ ANSWERS: dict[str, Answer] = {
 
 
 def check_answers(rule: AdmissionRule, errors: ErrorReporter) -> None:
-    """Wrap the methods of a rule that are defined by a site's class with checks, once.
-
-    Args:
-        rule (AdmissionRule): the rule
-        errors (ErrorReporter): logs invalid answers
-    """
+    """Wrap the methods of a rule that are defined by a site's class with checks, once."""
     if "answers_checked" in vars(rule):
         return
     rule.__dict__["answers_checked"] = True

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from flux.scheduler.admission import JobDeferred
     from flux.scheduler.admission_control import AdmissionControl
     from flux.scheduler.checkpoint import Checkpoints
-    from flux.scheduler.decision import Decision, Planning, QueueOrder
+    from flux.scheduler.decision import Decision
     from flux.scheduler.forecasts import Forecasts
-    from flux.scheduler.host import Committer, InstanceConfig, Timer
+    from flux.scheduler.host import Host, Timer
     from flux.scheduler.passes import Passes
-    from flux.scheduler.pools import RequestFacts
     from flux.scheduler.requests import PendingJob, Requests, RunningJob
     from flux.scheduler.site_policy.holdings import Holdings
     from flux.scheduler.site_policy.queue_names import QueueNames
@@ -36,7 +35,6 @@ def signature_of(request: Any, marks: Any) -> Any:
     limits.
 
     Args:
-        request: the job's resource request
         marks: the parts added by admission rules, or None
     """
     shape = getattr(request, "shape", None)
@@ -47,12 +45,8 @@ class HostedPolicy(PolicyView, Protocol):
     """The members of a `PolicyScheduler` used by rules, through a `RuleHost`."""
 
     admission: AdmissionControl
-    facts: RequestFacts
     holdings: Holdings
-    planning: Planning
     queue_names: QueueNames
-    queue_order: QueueOrder
-    running: dict[int, RunningJob]
     forecasts: Forecasts
 
     def call_at(self, when: float, function: Callable[[], Any] | None = None) -> Timer: ...
@@ -75,8 +69,6 @@ class HostedPolicy(PolicyView, Protocol):
 
     def allocate(self, job: PendingJob, plan: Plan | None = None) -> ResourcePool: ...
 
-    def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None: ...
-
     def refuse(self, job: PendingJob, error: Exception) -> None: ...
 
     def give_up(self, job: PendingJob, note: str) -> None: ...
@@ -87,22 +79,13 @@ class RuleHost:
     `flux.scheduler.admission.AdmissionHost`, which a site's rules may use too, and others that need
     more care.
 
-    Args:
-        scheduler (PolicyScheduler): the scheduler
-        requests (Requests): its requests, and the queue
-        passes (Passes): its passes
-        commits (Committer): writes to the KVS
-        config (InstanceConfig): the instance's configuration
-        checkpoints (Checkpoints): state kept across reloads
-        reads_files (bool): whether the site's files describe the present; false in a simulation of
-            another time
-
     Attributes:
         admission, facts, holdings, planning, queue_order, running: those of the scheduler
         now, call_at, pending, pending_jobs, readmit, look_again, prioritize,
             allocate, start, refuse, give_up, start_schedule: its methods
         checkpoint: makes a checkpoint (`Checkpoints.make`)
-        reads_files (bool): as given
+        reads_files (bool): whether the site's files describe the present; not in a simulation of
+            another time
         handle, log: the scheduler's
         configuration: returns the instance's configuration, as last loaded
         queue_names (QueueNames): resolves queue names
@@ -111,18 +94,16 @@ class RuleHost:
     def __init__(
         self,
         scheduler: HostedPolicy,
+        host: Host,
         requests: Requests,
         passes: Passes,
-        commits: Committer,
-        config: InstanceConfig,
         checkpoints: Checkpoints,
-        reads_files: bool,
     ) -> None:
         self._scheduler = scheduler
         self._requests, self._queue = requests, requests.queue
         self._passes = passes
-        self._commits = commits
-        self.configuration = config.get
+        self._commits = host.commits
+        self.configuration = host.config.get
         self.handle, self.log = scheduler.handle, scheduler.log
         self.admission: AdmissionControl = scheduler.admission
         self.facts, self.holdings = scheduler.facts, scheduler.holdings
@@ -137,7 +118,7 @@ class RuleHost:
         self.refuse, self.give_up = scheduler.refuse, scheduler.give_up
         self.pending_jobs = scheduler.pending_jobs
         self.checkpoint = checkpoints.make
-        self.reads_files = reads_files
+        self.reads_files = not host.takes_objects
         #: whether a rule orders jobs of equal priority
         self.orders_by_share = False
 
@@ -185,7 +166,6 @@ class RuleHost:
         they return together.
 
         Args:
-            rule (AdmissionRule): the rule
             key: the key of the jobs' deferrals (`Deferral.key`)
             most (int): maximum number per signature for which there can be room: that number
                 returns at once if jobs start in strict order
@@ -207,12 +187,9 @@ class RuleHost:
         self.start(job, alloc, **annotations)
 
     def order_by_share(self, level: Callable[[PendingJob], tuple[float, ...]] | None) -> None:
-        """Sort jobs of equal priority by a rule's key, the lowest first: the queue is sorted again,
-        and a pass follows. If the scheduler overrides `order`, that takes precedence.
-
-        Args:
-            level: maps a pending job to a tuple; None: sort by submission
-        """
+        """Sort jobs of equal priority by a rule's key, a tuple, the lowest first; None: by
+        submission. The queue is sorted again, and a pass follows. If the scheduler overrides
+        `order`, that takes precedence."""
         scheduler, requests = self._scheduler, self._requests
         order: Any = type(scheduler).order
         if order is not Scheduler.order:
@@ -226,12 +203,7 @@ class RuleHost:
 
     def ask_for(self, job: PendingJob, request: Any) -> None:
         """Replace the resource request of a pending job: its promise is dropped, and a pass
-        follows. Call this between steps of passes, such as from a timer.
-
-        Args:
-            job (PendingJob): the job
-            request: the new ``resource_request``
-        """
+        follows. Call this between steps of passes, such as from a timer."""
         self._passes.events += 1
         _, marks = job.signature if isinstance(job.signature, tuple) else (None, None)
         self._requeue(job, signature_of(request, marks), request)

@@ -23,14 +23,7 @@ class IllegalMove(RuntimeError):
 
 
 class StateTable:
-    """States, and the moves between them.
-
-    Args:
-        name: name of the object with the states, for errors and the documentation
-        initial: the initial state
-        moves: state -> {event: next state}
-        notes: state -> its meaning, in a sentence
-    """
+    """States, and the moves between them."""
 
     def __init__(
         self,
@@ -39,10 +32,10 @@ class StateTable:
         moves: Mapping[str, Mapping[str, str]],
         notes: Mapping[str, str],
     ) -> None:
-        self.name = name
+        self.name = name  # name of the object with the states, for errors and the documentation
         self.initial = initial
-        self.moves = moves
-        self.notes = notes
+        self.moves = moves  # state -> {event: next state}
+        self.notes = notes  # state -> its meaning, in a sentence
         #: (state, event) -> next state, for code that runs for each job
         self.next = {
             (state, event): after
@@ -51,11 +44,8 @@ class StateTable:
         }
 
     def after(self, state: str, event: str) -> str:
-        """Return the state after `event` in `state`.  O(1).
-
-        Raises:
-            IllegalMove: the event is impossible
-        """
+        """Return the state after `event` in `state`.  O(1). Raises IllegalMove if the event is
+        impossible."""
         try:
             return self.next[state, event]
         except KeyError:
@@ -64,10 +54,6 @@ class StateTable:
     def illegal(self, state: str, event: str) -> IllegalMove:
         """Return the error for a move missing from the table."""
         return IllegalMove(f"{self.name}: {event} while {state}")
-
-    def allows(self, state: str, event: str) -> bool:
-        """Whether `event` is possible in `state`.  O(1)."""
-        return (state, event) in self.next
 
 
 # states of a request

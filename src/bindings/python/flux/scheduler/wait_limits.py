@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.errors import InfeasibleRequest
 from flux.scheduler.admission import AdmissionRule, Deferral
-from flux.scheduler.reservations.times import LATEST, duration_text, parse_duration
+from flux.scheduler.reservations.times import LATEST, duration_text, seconds_of
 
 if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes
@@ -46,56 +46,35 @@ WITHDRAWN_REMEMBERED = 10000
 
 
 class Wanted(NamedTuple):
-    """A job's limits on its start, from its jobspec.
+    """A job's limits on its start, from its jobspec."""
 
-    Attributes:
-        max_wait: seconds, or None
-        deadline: latest end, seconds since the epoch, or None
-        early: whether a late promise suffices to deny the job
-    """
-
-    max_wait: float | None
-    deadline: float | None
-    early: bool
+    max_wait: float | None  # seconds, or None
+    deadline: float | None  # latest end, seconds since the epoch, or None
+    early: bool  # whether a late promise suffices to deny the job
 
 
 @dataclass(eq=False)
 class _Waiting:
-    """A pending job with a limit on its wait.
-
-    Attributes:
-        wanted (Wanted): its limits
-        came (float): time of its request
-        waited (float): seconds that it waited before that
-        latest (float): latest start
-        note (str): the text for its user when that has passed
-        event (int or None): for a max-wait of 0: number of the event of its request
-        promised (float or None): its last promised start
-    """
+    """A pending job with a limit on its wait."""
 
     job: PendingJob
-    wanted: Wanted
-    came: float
-    waited: float
-    latest: float = math.inf
-    note: str = ""
-    event: int | None = None
-    promised: float | None = None
+    wanted: Wanted  # its limits
+    came: float  # time of its request
+    waited: float  # seconds that it waited before that
+    latest: float = math.inf  # latest start
+    note: str = ""  # the text for its user when that has passed
+    event: int | None = None  # for a max-wait of 0: number of the event of its request
+    promised: float | None = None  # its last promised start
 
 
 def read_wanted(attributes: SystemAttributes, duration: float) -> Wanted:
-    """Parse a job's limits on its start.
-
-    Args:
-        attributes (SystemAttributes): the job's attributes
-        duration: its time limit in seconds; 0: none
-
-    Raises:
-        ValueError: a value is invalid, or they conflict; the text is for the user
-    """
+    """Parse a job's limits on its start. Raises ValueError if a value is invalid, or they conflict;
+    the text is for the user."""
     max_wait = attributes.get("max-wait")
-    if max_wait is not None:
-        max_wait = _seconds(max_wait)
+    if max_wait is not None and seconds_of(max_wait) is None:
+        raise ValueError(
+            f"max-wait={max_wait!r} is invalid: expected seconds, or a length of time such as 90m or 4h"
+        )
     deadline = attributes.get("deadline")
     if deadline is not None:
         if type(deadline) not in (int, float) or not 0 < deadline <= LATEST:
@@ -107,20 +86,7 @@ def read_wanted(attributes: SystemAttributes, duration: float) -> Wanted:
         raise ValueError(f"early={early!r} is invalid: expected true or false")
     if early and max_wait is None and deadline is None:
         raise ValueError("early: there is neither a max-wait nor a deadline")
-    return Wanted(max_wait, None if deadline is None else float(deadline), early)
-
-
-def _seconds(value: Any) -> float:
-    """Parse a duration in a jobspec to seconds, 0 or more."""
-    if type(value) in (int, float) and 0 <= value <= LATEST:
-        return float(value)
-    if isinstance(value, str):
-        if value in ("0", "0s"):
-            return 0.0
-        return parse_duration(value, "max-wait")
-    raise ValueError(
-        f"max-wait={value!r} is invalid: expected seconds, or a length of time such as 90m or 4h"
-    )
+    return Wanted(seconds_of(max_wait), None if deadline is None else float(deadline), early)
 
 
 class WaitLimits(AdmissionRule):
@@ -128,10 +94,6 @@ class WaitLimits(AdmissionRule):
 
     It does not keep jobs from starting before, and is not asked about jobs without these
     attributes.
-
-    Args:
-        host (RuleHost): the scheduler
-        errors (ErrorReporter): logs errors
     """
 
     name = "max-wait"

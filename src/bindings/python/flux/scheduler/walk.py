@@ -69,17 +69,13 @@ class OrderedJobs:
     They are kept in blocks, with their places, ``(order, job id, job)``: a job is found by
     comparing numbers, without calls of the jobs' comparison. Adding or removing a job moves only
     the others of its block. While a job is in here its `PendingJob.order` must not change.
-
-    Attributes:
-        count (int): number of jobs
-        is_shut (bool): whether a rule keeps all of them from starting
     """
 
     __slots__ = ("count", "is_shut", "_blocks")
 
     def __init__(self) -> None:
-        self.count = 0
-        self.is_shut = False
+        self.count = 0  # number of jobs
+        self.is_shut = False  # whether a rule keeps all of them from starting
         self._blocks: list[list[Entry]] = [[]]  # none is empty, unless it is the only one
 
     def __iter__(self) -> Iterator[PendingJob]:
@@ -138,11 +134,8 @@ class OrderedJobs:
         return blocks[number + 1][0][2] if number + 1 < len(blocks) else None
 
     def add(self, entry: Entry) -> int:
-        """Add a job with its place (`entry_of`).
-
-        Returns:
-            index of its block; -1 if that was divided
-        """
+        """Add a job with its place (`entry_of`). Return the index of its block; -1 if that was
+        divided."""
         self.count += 1
         at = len(self._blocks) - 1
         block = self._blocks[at]
@@ -159,11 +152,7 @@ class OrderedJobs:
         return -1
 
     def remove(self, job: PendingJob) -> int:
-        """Remove a job.
-
-        Returns:
-            index of its block; -1 if that is gone
-        """
+        """Remove a job. Return the index of its block; -1 if that is gone."""
         self.count -= 1
         place = (job.order, job.jobid)
         at = self._block(place) if len(self._blocks) > 1 else 0
@@ -198,21 +187,16 @@ class JobGroup(OrderedJobs):
 
     Each block has its shortest limit: the search for the next job with a limit below some value
     looks at each block in between, and at the jobs of one or two.
-
-    Attributes:
-        signature: their signature
-        family: family of the signature (`Backlog.family_of`)
-        ranks (int): mask of the ranks for which these jobs and others take turns
-        request: the request of one of them; the others differ only in their durations
     """
 
     __slots__ = ("signature", "family", "ranks", "request", "_shortest", "_left")
 
     def __init__(self, signature: Any, family: Hashable) -> None:
         super().__init__()
-        self.signature = signature
-        self.family = family
-        self.ranks = 0
+        self.signature = signature  # their signature
+        self.family = family  # family of the signature (`Backlog.family_of`)
+        self.ranks = 0  # mask of the ranks for which these jobs and others take turns
+        #: the request of one of them; the others differ only in their durations
         self.request: Any = None
         # Per block, a lower bound of the limits; infinity in a block without jobs. The job with
         # that limit may have left, which is noticed when a search for a shorter one fails: if many
@@ -276,11 +260,7 @@ class JobGroup(OrderedJobs):
 
 
 class RoomIndex:
-    """The groups of jobs in a backlog, by the needs of a node or slot and their number.
-
-    Args:
-        pool: returns the scheduler's pool
-    """
+    """The groups of jobs in a backlog, by the needs of a node or slot and their number."""
 
     def __init__(self, pool: Callable[[], ResourcePoolImplementation]) -> None:
         self._pool = pool
@@ -412,23 +392,16 @@ class _Line:
 
 
 class Walk:
-    """A walk over a backlog.
-
-    Args:
-        backlog (Backlog): the queue
-        promises (PromisedJobs): the promises; None: there are none
-        freed (bool): whether resources were freed since the last walk; otherwise only newcomers are
-            examined
-        every (bool): whether to examine jobs without room
-    """
+    """A walk over a backlog."""
 
     def __init__(
         self, backlog: _Backlog, promises: PromisedJobs | None, freed: bool, every: bool
     ) -> None:
         self.backlog = backlog
-        self.promises = promises
+        self.promises = promises  # the promises; None: there are none
+        #: whether resources were freed since the last walk; otherwise only newcomers are examined
         self.freed = freed
-        self.every = every
+        self.every = every  # whether to examine jobs without room
         #: whether it has ended
         self.is_over = False
         # place behind the last job that was examined in its turn

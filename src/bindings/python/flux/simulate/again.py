@@ -17,7 +17,7 @@ DROPPED = {
     "-o": 2, "--output": 2, "--parallel": 2, "--force": 1, "--resume": 1, "-q": 1, "--quiet": 1, "--json": 1,
 }  # fmt: skip
 #: Software recorded in a result: the key in its provenance, and its name in messages.
-MADE_OF = {"versions": "versions", "commit": "the commit", "sources": "the library's sources"}
+SOFTWARE = {"versions": "versions", "commit": "the commit", "sources": "the library's sources"}
 
 
 def again(directory, main):
@@ -70,7 +70,7 @@ def _comparison(former, new):
 def _changes(record):
     """Yield the differences from the provenance of the results, as texts."""
     now = origin.software()
-    for key, name in MADE_OF.items():
+    for key, name in SOFTWARE.items():
         if record.get(key) != now[key]:
             yield f"{name}: {record.get(key)} then, {now[key]} now"
     files = {one["path"]: one["sha256"] for one in record["files"]}

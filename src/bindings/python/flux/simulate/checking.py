@@ -26,6 +26,7 @@ import json
 import math
 import os
 
+from flux.resource.allocations import Allocations
 from flux.simulate.placement_check import misplaced
 from flux.simulate.results import reading
 from flux.simulate.results.files import busy_steps
@@ -34,7 +35,7 @@ from flux.simulate.results.reading import GRAIN
 from flux.simulate.site_check import broken
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
-from flux_engine.formats import eventlog, idset, rset, states
+from flux_engine.formats import eventlog, idset, jobid, rset, states
 from flux_engine.resource.inventory import Inventory
 
 #: Modules that start jobs in order.
@@ -80,8 +81,6 @@ def check_main(argv):
     except Violation as exc:
         print(f"broken: {exc}")
         return 1
-    except ValueError as exc:
-        raise CommandError(str(exc)) from None
     return 0
 
 
@@ -95,15 +94,9 @@ RAN = ("COMPLETED_SUCCESSFULLY", "COMPLETED_WALLTIME_REACHED")
 
 
 class Schedule:
-    """The result of a simulation, with the rules as methods: each is a generator of violations
-    (texts).
-
-    Args:
-        result (Result): the result
+    """A result, with the rules as methods: each is a generator of violations (texts).
 
     Attributes:
-        rows (list of Row): the jobs
-        options (dict): options of the call
         calm (bool): whether only jobs and the scheduler took part: no script, no failures, no
             running instance
     """
@@ -433,56 +426,38 @@ def check_eventlog(job, events):
         seen.add(name)
 
 
-def check_R(job, R, inventory=None):
-    """Check a job's R against RFC 20, and that the inventory ({rank: {kind: set}}, or None) includes
-    it. Return (rank, kind, id) of each resource, as a set. Raises Violation."""
+def check_R(job, R):
+    """Check a job's R against RFC 20. Raises Violation."""
     try:
         Inventory(R)
     except ValueError as exc:
         raise Violation(f"job {job}: its R: {exc}") from None
-    held = set()
-    for rank, children in rset.children(R).items():
-        for kind, text in children.items():
-            for one in idset.ids(text):
-                held.add((rank, kind, one))
-                if inventory is not None and one not in inventory.get(rank, {}).get(kind, ()):
-                    text = f"{kind} {one} of rank {rank}, which the instance has not"
-                    raise Violation(f"job {job} has {text}")
-    return held
 
 
 def check_instance(inventory, jobs):
     """Check the jobs of an instance, (id, events, R or None) each; `inventory` is R of the instance.
     Return the number of jobs checked. Raises Violation."""
-    known = {
-        rank: {kind: set(idset.ids(text)) for kind, text in children.items()}
-        for rank, children in rset.children(inventory).items()
-    }
-    spans = []
-    for id, events, R in jobs:
-        check_eventlog(id, events)
+    changes = []
+    for number, (id, events, R) in enumerate(jobs):
+        check_eventlog(jobid.f58(id), events)
         times = {}
         for event in events:
             times.setdefault(event["name"], event["timestamp"])
-        if R is None or "alloc" not in times:
+        if R is not None and "alloc" in times:
+            check_R(jobid.f58(id), R)
+            changes.append((times["alloc"], True, number))
+            if "free" in times:
+                changes.append((times["free"], False, number))
+    # Ranks may have been removed since an ended job ran on them.
+    known = [(R, ()) for _, _, R in jobs if R is not None]
+    ever, now = Allocations(rset.union([(inventory, ()), *known])), Allocations(inventory)
+    ended = {number for _, began, number in changes if not began}
+    for _, began, number in sorted(changes):
+        id, _, R = jobs[number]
+        if not began:
+            ever.give_back(id)
             continue
-        # Ranks may have been removed since an ended job ran on them.
-        held = check_R(id, R, None if "free" in times else known)
-        spans.append((times["alloc"], times.get("free"), id, held))
-    spans.sort(key=lambda span: span[0])
-    holder, ends = {}, []
-    for number, (start, end, id, held) in enumerate(spans):
-        while ends and ends[0][0] <= start:
-            _, gone = heapq.heappop(ends)
-            for unit in spans[gone][3]:
-                if holder.get(unit) == spans[gone][2]:
-                    del holder[unit]
-        for unit in held:
-            if unit in holder:
-                rank, kind, one = unit
-                text = f"is held by job {holder[unit]} and given to job {id}"
-                raise Violation(f"{kind} {one} of rank {rank} {text}")
-            holder[unit] = id
-        if end is not None:
-            heapq.heappush(ends, (end, number))
+        wrong = ever.take(id, R) or (None if number in ended else now.take(id, R))
+        if wrong is not None:
+            raise Violation(f"job {jobid.f58(id)}: {wrong}")
     return len(jobs)

@@ -12,7 +12,6 @@ import sys
 from flux.simulate import arguments
 from flux.simulate.trace import sample_path
 from flux.simulate.workload.record import OptionError
-from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 from flux_scheduler_version import VERSION
 
@@ -106,8 +105,6 @@ def main(argv):
         return Call(options, argv).run()
     except OptionError as exc:
         return parser.error(str(exc))
-    except ValueError as exc:
-        raise CommandError(str(exc)) from None
 
 
 def _again(options, argv):
@@ -142,18 +139,13 @@ def check_usage(options):
 
 
 class Call:
-    """One call of the command.
-
-    Args:
-        options: the parsed options
-        argv (list of str): the command line, for the provenance
-    """
+    """One call of the command, with the parsed options and, for the provenance, the command line."""
 
     def __init__(self, options, argv):
         self.options = options
         self.argv = argv
         #: whether the reader of standard output or error has closed it
-        self.is_deaf = False
+        self.output_closed = False
         #: path of the report, once written
         self.report = None
 
@@ -163,7 +155,7 @@ class Call:
         try:
             print(text, file=stream, flush=True)
         except BrokenPipeError:
-            self.is_deaf = True
+            self.output_closed = True
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
     def say(self, text=""):
@@ -211,7 +203,7 @@ class Call:
             return 130
         if errors:
             return 1
-        return 141 if self.is_deaf else 0
+        return 141 if self.output_closed else 0
 
     # -- before ----------------------------------------------------------------------------------------------
 

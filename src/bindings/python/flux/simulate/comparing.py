@@ -10,7 +10,6 @@ from flux.simulate.results import reading, table
 from flux.simulate.results.losses import losses
 from flux.simulate.results.metrics import span_text
 from flux.simulate.workload.record import OptionError
-from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 
 #: Maximum number of queued jobs listed.
@@ -40,8 +39,6 @@ def compare_main(argv):
             print("\n" + "\n".join(first_difference(*directories, numbers)))
     except OptionError as exc:
         return parser.error(str(exc))
-    except ValueError as exc:
-        raise CommandError(str(exc)) from None
     return 0
 
 

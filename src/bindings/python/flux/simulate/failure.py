@@ -19,11 +19,7 @@ TRACEBACK = "Traceback (most recent call last):"
 
 
 class _Tracebacks(io.TextIOBase):
-    """Passes on printed text, except tracebacks, which it keeps.
-
-    Attributes:
-        lines (list of str): lines of tracebacks
-    """
+    """Passes on printed text, except tracebacks, of which it keeps the `lines`."""
 
     def __init__(self, stream):
         self.lines = []
@@ -54,15 +50,8 @@ class _Tracebacks(io.TextIOBase):
 
 
 def run(engine, path):
-    """Run `engine`; `path` is the file of its module.
-
-    Returns:
-        str or None: the error if the module ended with an exception, with the tracebacks that it
-        printed
-
-    Raises:
-        KeyboardInterrupt: at the second interrupt
-    """
+    """Run `engine`; `path` is the file of its module. Return the error, with the tracebacks that it printed, if it ended
+    with an exception. Raises KeyboardInterrupt at the second interrupt."""
     printed = _Tracebacks(sys.stderr)
     reason = None
     try:
@@ -95,13 +84,10 @@ def reason_of(outcome, lines, path, is_excused, ended_at, refused):
     """Return why a completed run counts as failed, or None.
 
     Args:
-        outcome (Outcome): of the run
         lines (list): the scheduler's log: (seconds since the epoch, level, text)
-        path (str): file of the scheduler
         is_excused (bool): whether jobs may remain unstarted: the run was interrupted, a script took
             nodes, or only starts were asked for
-        ended_at (float or None): time at which the scheduler ended with work left, in seconds since
-            the start of the workload
+        ended_at (float or None): time at which the scheduler ended with work left
         refused (list of int): indices of jobs refused although they fit the machine
     """
     found = []

@@ -53,8 +53,7 @@ class Job:
             between the end of that job and its own submission; None: it is submitted at that end,
             but not before `submit`
         extra (dict or None): further attributes from the trace: ``jobspec`` to use unchanged,
-            ``constraints``, recorded ``wait`` and ``start``, ``submitted`` if before it was
-            eligible, ...
+            ``constraints``, ...
     """
 
     __slots__ = (
@@ -142,14 +141,8 @@ def followers(jobs):
 
 
 def jobspec(job, queue: Optional[str] = None, constraints: Optional[dict] = None):
-    """Return the jobspec (RFC 25) of a job, as a submission tool would write it. Treat as
-    read-only.
-
-    Args:
-        job (Job): the job
-        queue (str): the job's queue, if it is not the one that it names
-        constraints (dict): constraints of the queue (RFC 31), added to the job's own
-    """
+    """Return the jobspec (RFC 25) of a job, with its queue, if it is not the one that it names, and that queue's
+    constraints (RFC 31). Treat as read-only."""
     extra = job.extra or {}
     given = extra.get("jobspec")
     if given is not None:

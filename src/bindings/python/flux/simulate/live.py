@@ -57,16 +57,8 @@ def probe(*args):
 
 
 def workload_of(answer, machine=None, unit=None):
-    """Return the pending and running jobs of an instance as a `Workload`.
-
-    Args:
-        answer (dict): answer of `probe`
-        machine (Machine): machine to run them on instead of the instance's
-        unit (str): unit of sizes
-
-    Raises:
-        LiveError: no job is pending
-    """
+    """Return the pending and running jobs in an answer of `probe` as a `Workload`, on the instance's machine or another.
+    Raises LiveError if no job is pending."""
     notes = Notes()
     now = answer["now"]
     resources = answer["resources"]
@@ -160,5 +152,5 @@ def jobs_of_instance():
         texts = answer["files"].get(str(entry["id"]), {})
         if "eventlog" in texts:
             R = json.loads(texts["R"]) if "R" in texts else None
-            jobs.append((jobid.f58(entry["id"]), eventlog.parse(texts["eventlog"]), R))
+            jobs.append((entry["id"], eventlog.parse(texts["eventlog"]), R))
     return answer["resources"]["R"], jobs

@@ -7,22 +7,10 @@ from flux_engine.resource.inventory import Inventory
 
 
 class Machine:
-    """A resource set and its sizes.
-
-    Args:
-        R (dict): RFC 20
-        source (str): its origin, for messages
-
-    Attributes:
-        inventory (Inventory): the validated R
-        nodes, cores, gpus (int): numbers of them
-
-    Raises:
-        ValueError: R is not valid
-    """
+    """A resource set R, its origin for messages, and its sizes. Raises ValueError if R is not valid."""
 
     def __init__(self, R, source=""):
-        self.inventory = Inventory(R)
+        Inventory(R)  # checks it
         self.R = R
         self.source = source
         self.nodes, self.cores = rset.count(R)

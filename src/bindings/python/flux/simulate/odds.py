@@ -14,16 +14,11 @@ SAME_TIME_S = 1e-3
 
 
 class OddsSampler(Peer):
-    """Queries the scheduler for the odds of every n-th job that has to wait, right after its
-    submission.
-
-    Args:
-        engine (LeanEngine): the engine to watch
-        every (int): sampling interval; 1 queries each job that has to wait
+    """Queries the scheduler of a `LeanEngine` for the odds of every n-th job that has to wait, right
+    after its submission.
 
     Attributes:
-        waited (int): number of jobs that had to wait
-        asked (int): number of jobs queried
+        waited, asked (int): numbers of jobs that had to wait, and that were queried
         error (str or None): the scheduler's error, if it does not answer
     """
 
@@ -77,19 +72,13 @@ class OddsSampler(Peer):
 
 
 def comparison(known, outcome):
-    """Compare the answers with the starts. Shares are 0 to 1, times in seconds.
-
-    Args:
-        known (list): (index of a job, its entry of ``sched.explain``)
-        outcome (Outcome): outcome of the run
+    """Compare the answers, (index of a job, its entry of ``sched.explain``), with the starts.
 
     Returns:
         dict: ``known``, the number of jobs that started and have an expected start. If it is not 0:
-            ``played``, ``told``, ``limits``, the
-        shares that started by the nine-of-ten time of the runs drawn, by that time as corrected and
-        told, and by the start if all jobs run to their limits; ``likely_median``, ``likely_mean``,
-        ``limits_median``, ``limits_mean``, the absolute errors of the likely start, and of the
-        start by limits
+            ``played``, ``told``, ``limits``, the shares that started by the nine-of-ten time of the
+            runs drawn, by that time as corrected and told, and by the start if all jobs run to
+            their limits; and the absolute errors, in seconds, of the likely start and of the latter
     """
     pairs = [
         (outcome.start[index] + outcome.epoch, said)

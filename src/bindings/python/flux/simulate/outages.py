@@ -12,15 +12,8 @@ UNSEEN = 1000
 
 
 class Outages:
-    """Independent failures of single nodes.
-
-    Times between failures and times to repair are exponentially distributed.
-
-    Args:
-        mtbf (float): mean time between failures of one node, seconds
-        repair (float): mean time to repair, seconds
-        seed (int): seed of the times of failure
-    """
+    """Independent failures of single nodes; times between failures and to repair are exponentially distributed, with the
+    means `mtbf` and `repair` (seconds)."""
 
     def __init__(self, mtbf, repair, seed=1):
         self.mtbf, self.repair, self.seed = mtbf, repair, seed

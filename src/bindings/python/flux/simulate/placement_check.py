@@ -12,11 +12,8 @@ from flux_engine.formats import hostlist, idset, rset
 
 
 def groups_of(config, R):
-    """Return the groups of a configuration, for the provenance of a result; {} if there are none.
-
-    Returns:
-        dict: level (``[topology.LEVEL]``) -> name of the group -> its nodes as an idset of ranks
-    """
+    """Return the groups of a configuration, for the provenance of a result: {level (``[topology.LEVEL]``): {name: nodes,
+    an idset of ranks}}."""
     topology = config.get("sched-topology", config.get("topology"))
     found = {}
     for level, table in topology.items() if isinstance(topology, dict) else ():
@@ -55,18 +52,13 @@ def queues_constrain(config):
 
 
 def misplaced(row, topology, cores_per_node, any_node=True):
-    """Return how a started job's placement differs from its request.
+    """Return how a started job's placement differs from its request, or None.
 
     Args:
-        row (Row): the job
         topology (dict): result of `groups_of`
         cores_per_node (int or None): cores per node if units are cores, else None
-        any_node (bool): whether all nodes are equal and in every queue; otherwise it is unknown
-            whether the preferred placement was possible, and a job need not wait for an impossible
-            one
-
-    Returns:
-        str or None: the violation
+        any_node (bool): whether all nodes are equal and in every queue; otherwise the preferred placement may have been
+            impossible, and a job need not wait for it
     """
     wanted = row.placement
     groups = topology.get(wanted.get("level")) if wanted else None

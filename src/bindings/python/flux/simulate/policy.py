@@ -56,14 +56,8 @@ def of_class(entry):
 
 
 def parse(texts):
-    """Return the policies of ``--scheduler`` values.
-
-    A value is a module's name or file and its arguments; ``name=a,b,c`` makes three policies, and a
-    backslash keeps a comma. A class of this program is a policy too.
-
-    Raises:
-        OptionError: a module does not exist, or two policies are equal
-    """
+    """Return the policies of ``--scheduler`` values: a module's name or file and its arguments, where ``name=a,b,c`` makes
+    three and a backslash keeps a comma; or a class. Raises OptionError."""
     found = []
     for text in texts:
         if isinstance(text, type):
@@ -95,12 +89,9 @@ def _choices(word):
 
 
 def plugin_of(text):
-    """Return (file, arguments) of ``FILE [KEY=VALUE ...]``; values are parsed as JSON if possible.
+    """Return (file, arguments) of ``FILE [KEY=VALUE ...]``; values are parsed as JSON if possible. Raises OptionError.
 
     A name without a slash that is not a file here is left to the job manager's search path.
-
-    Raises:
-        OptionError: a word is not KEY=VALUE
     """
     words = shlex.split(text)
     if not words:

@@ -12,15 +12,8 @@ from flux_engine.resource.state import ResourceState
 
 
 def refused(outcome, settings):
-    """Return the indices of jobs that were refused although they fit the empty machine.
-
-    Empty if something else may refuse jobs: a site's rules, a jobtap plugin, or attributes of a
-    job's own jobspec.
-
-    Args:
-        outcome (Outcome): outcome of the run
-        settings (Settings): settings of the run
-    """
+    """Return the indices of jobs that were refused although they fit the empty machine; none if something else may refuse
+    jobs: a site's rules, a jobtap plugin, or attributes of a job's own jobspec."""
     workload = outcome.workload
     config = {"queues": workload.queues, **settings.config}
     if REJECTED not in outcome.how or settings.jobtap or tables_of(config):

@@ -48,25 +48,8 @@ REPORT_EVERY = 0.25
 
 @dataclass
 class Settings:
-    """How to run a workload, for all policies; see ``flux simulate --help``.
-
-    Attributes:
-        engine (str): "lean" or "instance"; default: "instance" with plugins, else "lean"
-        grain (str): see `LeanEngine`
-        forecast (bool): whether schedulers estimate starts and give reasons
-        odds (int or None): sampling interval of odds queries, see `simulate.odds`
-        config (dict): the instance's configuration
-        script (Script or None): events other than jobs
-        jobtap (list of str): plugin files
-        eventlogs, swf (bool): whether to write these too
-        failures (str or None): failures of nodes, see `simulate.outages`
-        provenance (dict): provenance of the results, without the scheduler
-        live (bool): whether the jobs are those of the running instance
-
-    Raises:
-        OptionError: options do not go together
-        ValueError: a plugin does not exist
-    """
+    """How to run a workload, for all policies: options of the command, the `Script`, and the provenance of the results,
+    without the scheduler. Raises OptionError if options do not go together, ValueError if a plugin does not exist."""
 
     engine: Optional[str] = None
     grain: str = "batch"
@@ -153,20 +136,13 @@ def check_queues(workload, config):
 
 
 def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
-    """Run one policy.
+    """Run one policy. Return the `Outcome`, and the summary; its ``failed`` is None, or why the policy is not comparable.
 
     Args:
         tell: None, or called with a dict of progress from time to time
         catch (bool): let SIGINT end the run with the results so far, and report an exception of the
             module in ``failed``
         seed (int): seed of `random`, and so of the policy's ``self.random``
-
-    Returns:
-        (Outcome, dict): columns of the jobs, and the summary; its ``failed`` is None, or the reason
-        why the policy is not comparable
-
-    Raises:
-        Exception: raised by the module, unless `catch`
     """
     outcome = Outcome(workload, workload.epoch or EPOCH, keep_R=settings.eventlogs)
     engine = make_engine(workload, policy, settings, outcome)
@@ -376,12 +352,12 @@ def result_of(task, tell):
         return "failed", text
 
 
-def _child(task, pipe):
+def _child(task, pipe, theirs, parent):
+    theirs.close()  # its own end for reading: a write must fail once the parent is gone
     # In its own process group: Ctrl-C reaches it through its parent, once.
     os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-    parent = os.getppid()
 
     def tell(progress):
         if os.getppid() != parent:
@@ -393,15 +369,10 @@ def _child(task, pipe):
 
 
 class Progress:
-    """Shows the progress of runs: one line on a terminal, else JSON lines.
+    """Shows the progress of runs on stderr: one line on a terminal, else lines of JSON, at most every `every` seconds."""
 
-    Args:
-        stream: output, default stderr
-        every (float): seconds between JSON lines
-    """
-
-    def __init__(self, stream=None, every=10.0):
-        self.stream = stream or sys.stderr
+    def __init__(self, every=10.0):
+        self.stream = sys.stderr
         self.is_terminal = self.stream.isatty()
         self.every = every
         self._last = time.perf_counter()
@@ -441,13 +412,7 @@ class Progress:
 
 
 def run_all(tasks, at_once=None, progress=None):
-    """Run `tasks` side by side.
-
-    Args:
-        tasks (list of Task): the runs
-        at_once (int or str): maximum number of processes; default: the number of processors;
-            ``flux``: run as jobs of the instance
-        progress (Progress): receives the progress
+    """Run `tasks` side by side; arguments as ``parallel`` and ``progress`` of `study.simulate`.
 
     Returns:
         (list, bool): per task, a summary or an error text; and whether it was interrupted, in which
@@ -476,7 +441,8 @@ def run_all(tasks, at_once=None, progress=None):
             while waiting and len(running) < at_once and not interrupted:
                 index = waiting.pop()
                 ours, theirs = context.Pipe(duplex=False)
-                child = context.Process(target=_child, args=(tasks[index], theirs), daemon=True)
+                about = tasks[index], theirs, ours, os.getpid()
+                child = context.Process(target=_child, args=about, daemon=True)
                 signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
                 try:
                     child.start()

@@ -33,15 +33,8 @@ class ScriptError(ValueError):
 
 @dataclass
 class Step:
-    """One line of a script.
-
-    Attributes:
-        line (int): line number
-        action (str), words (list of str): the action and its arguments
-        time (float or None): seconds since the start of the workload
-        event ((str, str) or None): kind and job id
-        is_clock (bool): whether the time is a time of day without a day
-    """
+    """One line of a script: its number, the action and its arguments, and the time (perhaps of day, without a day) or the
+    event (kind and job id)."""
 
     line: int
     action: str
@@ -52,14 +45,7 @@ class Step:
 
 
 class Script:
-    """The steps of a script.
-
-    Args:
-        path (str): the file
-
-    Raises:
-        ScriptError: the file cannot be read, or a line is invalid
-    """
+    """The steps of a script, a file. Raises ScriptError if it cannot be read, or a line is invalid."""
 
     def __init__(self, path):
         self.name = path
@@ -202,7 +188,7 @@ def _queue(engine, words):
 
 def _submit(engine, words):
     values = dict(word.partition("=")[::2] for word in words)
-    unknown = set(values) - {"id", "size", "nodes", "cores", "run", "limit", "urgency", "queue"}
+    unknown = set(values) - {"id", "nodes", "cores", "run", "limit", "urgency", "queue"}
     if unknown:
         raise ValueError(f"unknown key {min(unknown)!r}")
     if "nodes" in values:
@@ -210,7 +196,7 @@ def _submit(engine, words):
         cores = int(values.get("cores", engine.machine.cores_per_node))
         shape, size = Shape(nodes, 1, cores), nodes
     else:
-        size = int(values.get("cores", values.get("size", 1)))
+        size = int(values.get("cores", 1))
         shape = Shape(0, size)
     run = _duration(values.get("run", "60"))
     limit = _duration(values["limit"]) if "limit" in values else 0

@@ -63,10 +63,7 @@ def broken(rows, tables, unit, cores):
     """Return the first violation of a table (the entry, the job and the time), in words, or None.
 
     Args:
-        rows (list of Row): the jobs
-        tables (dict): result of `tables_of`, and ``epoch``, the start of the workload in seconds
-            since the epoch
-        unit (str): "node" or "core"
+        tables (dict): result of `tables_of`, and ``epoch``, the start of the workload
         cores (int): cores per node; 0 if nodes differ: rules of nodes are not checked then
     """
     limits, budgets, licenses, sharing = (tables.get(name) or {} for name in TABLES)

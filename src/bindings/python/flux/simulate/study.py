@@ -42,16 +42,8 @@ def as_table(rows):
 
 
 def provenance(case, settings, files=(), options=None, command=None):
-    """Return the provenance of a result, without the scheduler. Equal provenance means equal
-    results.
-
-    Args:
-        case (Case): the workload
-        settings (Settings): the settings
-        files (list of str): the input files; each is recorded with its SHA-256
-        options (dict): the given options
-        command (str or None): the command line
-    """
+    """Return the provenance of a result, without the scheduler: equal provenance means equal results. Input files are
+    recorded with their SHA-256."""
     # Imported here: it hashes 2.6 MB and calls git, 50 ms that a call without results saves.
     from flux.simulate import origin
 
@@ -93,19 +85,12 @@ def provenance(case, settings, files=(), options=None, command=None):
 
 
 def tasks_of(cases, policies, settings, output=None, describe=None, keep=False):
-    """Return the runs of a study: each policy on each workload.
+    """Return the runs of a study: each policy, numbered, on each workload. Raises ValueError if queues of jobs are not
+    configured.
 
     Args:
-        cases (list of Case): the workloads
-        policies (list of Policy): numbered in this order
-        settings (Settings): the settings
-        output (str or None): output directory
-        describe: ``describe(case)`` returns the provenance of its results; called if `output` is
-            given
+        output (str or None): output directory; ``describe(case)`` returns the provenance of its results
         keep (bool): whether results include their `Outcome`
-
-    Raises:
-        ValueError: queues of jobs are not configured
     """
     tasks = []
     for case in cases:
@@ -187,15 +172,6 @@ class Run:
             )
         return as_table(rows)
 
-    @property
-    def timeline(self):
-        """The machine over time, thinned: ``time``, units in use (``busy``), waiting unit seconds
-        (``queued``) and jobs (``waiting``), each as the mean until the next row."""
-        sweep = metrics.Sweep(self.outcome)
-        columns = zip(sweep.times, sweep.busy, sweep.queued, sweep.waiting)
-        names = ("time", "busy", "queued", "waiting")
-        return as_table([dict(zip(names, values)) for values in columns])
-
 
 class Runs(list):
     """The runs of a study, by workload, then in order of the policies."""
@@ -236,20 +212,6 @@ class Runs(list):
                 said = statistics.verdict(first, second)
                 row.update(difference=middle, interval=width, verdict=said)
             rows.append(row)
-        return as_table(rows)
-
-    def losses(self):
-        """Compare waits with those under the first policy, a row per policy and workload: see
-        `results.losses`."""
-        rows, bases = [], {}
-        for one in self:
-            case = (tuple(one.variant.items()), one.seed)
-            if one.number == 1:
-                bases[case] = one
-            elif not one.failed and not bases[case].failed:
-                starts = bases[case].outcome.start, one.outcome.start
-                found = losses.losses(*starts, _asked(one.workload))
-                rows.append({"policy": one.policy, **one.variant, "seed": one.seed, **found})
         return as_table(rows)
 
     def report(self, path):

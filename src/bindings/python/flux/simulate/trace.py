@@ -213,12 +213,7 @@ class Trace:
         return tuple(self._swept)
 
     def workload(self, seed=None, shake=None, **variant):
-        """Read the trace, or run the model.
-
-        Args:
-            seed (int): overrides the trace's
-            shake (float): overrides the trace's
-            variant: values of the varied options
+        """Read the trace, or run the model, with another seed or shake, or values of the varied options.
 
         Returns:
             Workload: ``jobs``, ``machine``, and ``notes`` on reading them
@@ -237,12 +232,7 @@ class Trace:
         return workload
 
     def cases(self, seeds=None):
-        """Return the workloads of a study.
-
-        Args:
-            seeds (int): number of workloads per variant: from the model, or with submissions
-                shaken, by `SHAKE` seconds by default
-        """
+        """Return the workloads of a study, `seeds` per variant: of the model, or with submissions shaken."""
         shake = self.shake
         if seeds and not self.is_model and shake is None:
             shake = SHAKE

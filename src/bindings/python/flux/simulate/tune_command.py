@@ -73,10 +73,8 @@ def tune_main(argv):
         )
     except OptionError as exc:
         return parser.error(str(exc))
-    except (ValueError, RuntimeError) as exc:
+    except RuntimeError as exc:
         raise CommandError(str(exc)) from None
-    except KeyboardInterrupt:
-        return 130
     if options.json:
         print(json.dumps(vars(found), indent=1))
     else:

@@ -183,13 +183,7 @@ def _failure(outcomes):
 
 
 class _Splits:
-    """The splits of a trace, or of a model.
-
-    Attributes:
-        jobs (int): number of counted jobs in each, or in the smallest
-        versions (int): number of versions of each that judges
-        unit (str): unit of sizes
-    """
+    """The splits of a trace or a model; `jobs`: number of counted jobs in each, or in the smallest."""
 
     def __init__(self, trace, splits, versions):
         self._trace = trace

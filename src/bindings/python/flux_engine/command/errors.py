@@ -22,12 +22,7 @@ def error_text(exc):
 
 
 def wait_each(command, requests):
-    """Wait for the answers to all requests, and report those that failed; returns the exit status.
-
-    Args:
-        command (str): such as ``flux-job``
-        requests: (description of the action, future) of each
-    """
+    """Wait for the answers to requests, (description of the action, future) of each, and report errors; returns the status."""
     code = 0
     for tried, future in requests:
         try:

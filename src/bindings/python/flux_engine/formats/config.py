@@ -58,11 +58,7 @@ def _timestamps(value):
 
 
 def _check_arrays(value, source):
-    """Refuse arrays of mixed types, as the TOML parser of a real Flux does.
-
-    Raises:
-        ConfigError: an array has values of several types
-    """
+    """Refuse arrays of mixed types with ConfigError, as the TOML parser of a real Flux does."""
     if isinstance(value, dict):
         value = list(value.values())
     elif isinstance(value, list) and len({type(item) for item in value}) > 1:
@@ -83,10 +79,7 @@ def check(config, source):
 
 
 def load_path(path):
-    """Read configuration from a TOML file, or from all ``*.toml`` of a directory in name order.
-
-    Raises ConfigError.
-    """
+    """Read configuration from a TOML file, or from all ``*.toml`` of a directory in name order. Raises ConfigError."""
     if os.path.isdir(path):
         config = {}
         for name in sorted(os.listdir(path)):
@@ -104,10 +97,7 @@ def load_path(path):
 
 
 def parse_setting(text):
-    """Parse one ``--conf`` argument: ``KEY=VALUE``, or the path of a file.
-
-    VALUE is JSON or TOML, an object JSON only; else it is taken as a string. Raises ConfigError.
-    """
+    """Parse one ``--conf`` argument: the path of a file, or ``KEY=VALUE`` with VALUE in JSON or TOML, else a string."""
     key, eq, value = text.partition("=")
     if not eq:
         return load_path(text)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Names of properties (RFC 20)."""
 
+from flux.resource.pool.constraint import ILLEGAL_IN_PROPERTIES
+
 
 def check_property(name):
     """Check the name of a property (RFC 20).
@@ -8,9 +10,6 @@ def check_property(name):
     Raises:
         ValueError: not a valid property name
     """
-    # Imported here: `rset` serves tests of schedulers, which do without the bindings.
-    from flux.resource.pool.constraint import ILLEGAL_IN_PROPERTIES
-
     if not isinstance(name, str) or not name:
         raise ValueError(f"property {name!r}: a name may not be empty")
     for char in name:

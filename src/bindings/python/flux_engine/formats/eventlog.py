@@ -10,24 +10,14 @@ _EVENT = {"timestamp": float, "name": str, "context?": dict}
 
 
 def encode(timestamp, name, context=None):
-    """Return one event as a line of an eventlog, newline included.
-
-    Args:
-        timestamp (float): seconds since the epoch, above 0.
-        name (str): name of the event.
-        context (dict): further data; an empty one is left out.
-    """
+    """Return one event as a line of an eventlog, newline included; an empty context is left out."""
     if context:
         return f'{{"timestamp":{timestamp!r},"name":{_quote(name)},"context":{dumps(context)}}}\n'
     return f'{{"timestamp":{timestamp!r},"name":{_quote(name)}}}\n'
 
 
 def parse_event(line):
-    """Return the event of one line as a dict.
-
-    Raises:
-        ValueError: not an event of RFC 18.
-    """
+    """Return the event of one line as a dict. ValueError: it is not an event of RFC 18."""
     try:
         event = loads(line)
     except RecursionError:
@@ -37,11 +27,7 @@ def parse_event(line):
 
 
 def parse(text):
-    """Return the events of a whole eventlog as a list of dict.
-
-    Raises:
-        ValueError: a line that is not an event, or an unfinished last line.
-    """
+    """Return the events of a whole eventlog as a list of dict. ValueError: it is not one."""
     if not text:
         return []
     if text[-1] != "\n":

@@ -26,14 +26,7 @@ class Table(dict):
 
 
 def check(value, form, where):
-    """Check the form of a value.
-
-    Args:
-        where (str): name of the value in the error text
-
-    Raises:
-        ValueError: the value does not have the form; the text says how
-    """
+    """Check the form of a value. ValueError: how it does not have it, with `where`, the name of the value."""
     kind = type(form)
     if kind is type or kind is tuple:
         _check_type(value, form, where)
@@ -42,8 +35,8 @@ def check(value, form, where):
     elif kind is list:
         if type(value) is not list:
             raise ValueError(f"{where} must be an array")
-        for item in value:
-            check(item, form[0], f"each of {where}")
+        for i, item in enumerate(value):
+            check(item, form[0], f"{where}[{i}]")
     else:
         try:
             form(value)
@@ -78,11 +71,7 @@ def _check_object(value, form, where):
 
 
 def check_table(table, form, where):
-    """Check a table of the configuration, None for an empty one; returns it.
-
-    Raises:
-        OSError: EINVAL, with the error in the table
-    """
+    """Check a table of the configuration, None for an empty one; returns it. OSError EINVAL: the error in the table."""
     table = {} if table is None else table
     try:
         check(table, form, where)

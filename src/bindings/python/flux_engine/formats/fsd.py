@@ -13,11 +13,7 @@ _MAX_LENGTH = 128
 
 
 def parse(text):
-    """Return the seconds of a duration such as ``250ms``, ``1.5h`` or ``inf``.
-
-    Raises:
-        ValueError: ``invalid Flux standard duration``.
-    """
+    """Return the seconds of a duration such as ``250ms``, ``1.5h`` or ``inf``. ValueError: it is not one."""
     if type(text) is str and len(text) <= _MAX_LENGTH:
         match = _NUMBER.fullmatch(text)
         if match:
@@ -32,11 +28,7 @@ def parse(text):
 
 
 def encode(seconds):
-    """Return a duration for people, in its largest unit of at least 1.
-
-    Four digits are kept (``59.95m``), below ten seconds the milliseconds
-    (``1.020s``); less than a millisecond is ``0s``.
-    """
+    """Return a duration for people: four digits in its largest unit (``59.95m``), milliseconds below 10 s (``1.020s``)."""
     if seconds == math.inf:
         return "inf"
     if seconds < 0.001:

@@ -12,16 +12,7 @@ MAX_ID = 4294967295
 
 
 def decode(text):
-    """Return the bounds of an idset string.
-
-    Args:
-        text (str): for example ``"0-3,7"``; brackets around the whole are
-            allowed, ``""`` and ``"[]"`` are the empty set.
-
-    Raises:
-        ValueError: not an idset, not strictly ascending, or an id above
-            4294967295.
-    """
+    """Return the bounds of an idset string, in brackets or not; ``""`` is the empty set. ValueError: it is not an idset."""
     # Imported here: `flux.resource` imports the bindings, which import this file.
     from flux.resource.pool.masks import intervals
 
@@ -35,13 +26,7 @@ def decode(text):
 
 
 def encode(bounds, brackets=False, ranges=True):
-    """Return the canonical text of a set.
-
-    Args:
-        bounds (list): the set.
-        brackets (bool): put brackets around a set of more than one member.
-        ranges (bool): write runs as ``lo-hi``, else every member by itself.
-    """
+    """Return the canonical text of a set: in brackets, if asked, where it has several members; with or without ranges."""
     if ranges:
         it = iter(bounds)
         text = ",".join([str(lo) if hi == lo + 1 else f"{lo}-{hi - 1}" for lo, hi in zip(it, it)])
@@ -89,10 +74,8 @@ def combine(a, b, keep):
     """Merge two sets in one sweep over their bounds.
 
     Args:
-        a, b (list): the sets.
-        keep (tuple): four truth values: whether the result includes ids in
-            neither (no), only in a, only in b, in both: UNION, INTERSECT or
-            DIFFERENCE.
+        keep (tuple): whether the result includes ids in neither (no), only in a, only in b, in both: UNION, INTERSECT
+            or DIFFERENCE
     """
     if not a or not b or a[-1] <= b[0] or b[-1] <= a[0]:
         return _apart(a, b, keep)

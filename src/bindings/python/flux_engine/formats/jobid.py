@@ -66,12 +66,7 @@ FORMS = {
 
 
 def decode(text):
-    """Return the integer a job id in any supported encoding stands for.
-
-    Raises:
-        ValueError: not a job id, above 64 bits, or one of the two forms
-            (words, emoji) whose tables are not part of RFC 19.
-    """
+    """Return the integer of a job id in any encoding but words and emoji. ValueError: it is not one."""
     body = text.lstrip()
     if body.startswith("job."):
         body = body[4:]

@@ -6,11 +6,7 @@ from collections import Counter
 
 
 def decode(text):
-    """Return the object of a jobspec's JSON text.
-
-    Raises:
-        ValueError: ``jobspec: invalid JSON: ...``
-    """
+    """Return the object of a jobspec's JSON text. ValueError: it is not one."""
     try:
         jobspec = json.loads(text)
     except (RecursionError, ValueError) as exc:

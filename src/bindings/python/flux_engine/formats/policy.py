@@ -45,11 +45,7 @@ _QUEUE = form.Table({"policy?": _POLICY, "requires?": [_property], "parent?": st
 
 
 def validate(config):
-    """Check both tables.
-
-    Raises:
-        OSError: EINVAL, with the table and the key
-    """
+    """Check both tables. OSError EINVAL: the table and the key."""
     policy = form.check_table(config.get("policy"), _POLICY, "policy")
     queues = form.check_table(config.get("queues"), dict, "queues")
     for name, entry in queues.items():
@@ -89,10 +85,6 @@ def _wrong_queue(queues, name, entry):
 def tables_of(config, queue):
     """The tables whose ``policy`` applies to jobs of a queue, in ascending order of precedence.
 
-    Args:
-        config (dict): a configuration that was validated
-        queue (str or None): name of the queue; one that is not configured has no table of its own
-
     Returns:
         list of (dict, str or None): the configuration itself, with None, then the table of the parent, if there is one, and the queue's
         own, both with the name of the queue: inherited values count as the queue's
@@ -108,11 +100,6 @@ def tables_of(config, queue):
 
 
 def requires_of(queues, name):
-    """The properties that jobs of a queue are confined to, of a virtual one those of its parent (list of str).
-
-    Args:
-        queues (dict): the table ``queues``
-        name (str): of one of them
-    """
+    """The properties that jobs of a queue in the table `queues` are confined to, of a virtual one those of its parent."""
     entry = queues[name]
     return list(queues.get(entry.get("parent"), entry).get("requires", ()))

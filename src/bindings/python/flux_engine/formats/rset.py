@@ -6,11 +6,34 @@ of every job: they read the parsed JSON directly, since building an RSet would c
 answer.
 """
 
-from flux_engine.formats import constraint, hostlist, idset
+from flux.resource.pool.masks import RANK_LIMIT, members, parse_idset, popcount
+from flux_engine.formats import constraint, form, hostlist, idset
 
-MAX_RANKS = 1 << 20
 #: Keys of ``execution`` that describe resources, not times.
 _RESOURCES = ("R_lite", "nodelist", "properties")
+
+
+def _version(value):
+    if type(value) is not int or value != 1:
+        raise ValueError(f"expected 1, got {value!r}")
+
+
+def _time(value):
+    form.check(value, float, "seconds since the epoch")
+    if not 0 <= value < 1e18:
+        raise ValueError(f"expected seconds since the epoch, got {value!r}")
+
+
+_FORM = {
+    "version": _version,
+    "execution": {
+        "R_lite": [{"rank": str, "children": dict}],
+        "nodelist?": [str],
+        "properties?": dict,
+        "starttime?": _time,
+        "expiration?": _time,
+    },
+}
 
 
 class RSet:
@@ -57,75 +80,53 @@ class RSet:
     # -- R in ------------------------------------------------------------------------------------
 
     def _read(self, R, lenient):
-        if not isinstance(R, dict):
-            raise ValueError("R: expected an object")
-        if R.get("version", 1) != 1 or isinstance(R.get("version"), bool):
-            raise ValueError(f"version: expected 1, got {R['version']!r}")
-        for key in ("version", "execution"):
-            if key not in R:
-                raise ValueError(f"Object item not found: {key}")
+        form.check(R, _FORM, "R")
         execution = R["execution"]
-        if not isinstance(execution, dict):
-            raise ValueError("execution: expected an object")
-        entries = execution.get("R_lite")
-        if not isinstance(entries, list):
-            raise ValueError("execution.R_lite: expected an array")
-        for i, entry in enumerate(entries):
-            self._read_entry(entry, f"execution.R_lite[{i}]")
+        for i, entry in enumerate(execution["R_lite"]):
+            self._read_entry(entry, f"R.execution.R_lite[{i}]")
         if "nodelist" in execution:
             self._read_nodelist(execution["nodelist"], lenient)
-        properties = execution.get("properties", {})
-        if not isinstance(properties, dict):
-            raise ValueError("execution.properties: expected an object")
-        for name, text in properties.items():
+        for name, text in execution.get("properties", {}).items():
             self._read_property(name, text, lenient)
-        for key in ("starttime", "expiration"):
-            setattr(self, key, _time(execution.get(key, 0.0), f"execution.{key}"))
+        self.starttime = float(execution.get("starttime", 0))
+        self.expiration = float(execution.get("expiration", 0))
         if self.starttime and self.expiration and self.expiration <= self.starttime:
-            raise ValueError("execution.expiration: not after starttime")
+            raise ValueError("R.execution.expiration: not after starttime")
         self.nslots = execution.get("nslots")
         self.scheduling = R.get("scheduling")
 
     def _read_entry(self, entry, where):
-        if not isinstance(entry, dict):
-            raise ValueError(f"{where}: expected an object")
-        bounds = _decode(entry.get("rank"), f"{where}.rank")
+        bounds = _decode(entry["rank"], f"{where}.rank")
         if not bounds:
             raise ValueError(f"{where}.rank: empty")
-        if idset.count(bounds) + len(self.have) > MAX_RANKS:
-            raise ValueError(f"{where}.rank: more than {MAX_RANKS} ranks")
-        children = entry.get("children")
-        if not isinstance(children, dict):
-            raise ValueError(f"{where}.children: expected an object")
+        if bounds[-1] > RANK_LIMIT:
+            raise ValueError(f"{where}.rank: ranks must be below {RANK_LIMIT}")
+        children = entry["children"]
         have = {kind: _decode(children[kind], f"{where}.children.{kind}") for kind in children}
         self._add(dict.fromkeys(idset.members(bounds), kinds(have)))
 
     def _read_nodelist(self, nodelist, lenient):
-        if not isinstance(nodelist, list) or not all(isinstance(text, str) for text in nodelist):
-            raise ValueError("execution.nodelist: expected an array of hostlists")
-        names = []
-        for text in nodelist:
-            try:
-                names += hostlist.decode(text)
-            except ValueError as exc:
-                raise ValueError(f"execution.nodelist: {exc}") from None
+        try:
+            names = [name for text in nodelist for name in hostlist.decode(text)]
+        except ValueError as exc:
+            raise ValueError(f"R.execution.nodelist: {exc}") from None
         if len(names) != len(self.have) and not lenient:
-            raise ValueError(f"execution.nodelist: {len(names)} hosts for {len(self.have)} ranks")
+            raise ValueError(f"R.execution.nodelist: {len(names)} hosts for {len(self.have)} ranks")
         self.hosts = dict(zip(sorted(self.have), names))
         for rank in self.have.keys() - self.hosts.keys():
             self.hosts[rank] = f"rank{rank}"
 
     def _read_property(self, name, text, lenient):
-        where = f"execution.properties.{name}"
+        where = f"R.execution.properties.{name}"
         if not lenient:
             constraint.check_property(name)
         bounds = _decode(text, where)
-        members = self.members(bounds)
-        if len(members) != idset.count(bounds) and not lenient:
+        here = self.members(bounds)
+        if len(here) != idset.count(bounds) and not lenient:
             missing = idset.difference(bounds, idset.from_ids(self.have))
             raise ValueError(f"{where}: rank {idset.encode(missing)} is not in R_lite")
-        if members:
-            self.properties[name] = members
+        if here:
+            self.properties[name] = here
 
     # -- R out -----------------------------------------------------------------------------------
 
@@ -166,14 +167,7 @@ class RSet:
             return {rank for rank in idset.members(bounds) if rank in self.have}
         return set(idset.members(idset.intersect(bounds, idset.from_ids(self.have))))
 
-    # -- changing it -----------------------------------------------------------------------------
-
-    def keep(self, ranks):
-        """Remove all ranks that are not in `ranks` (a set)."""
-        self.have = {rank: have for rank, have in self.have.items() if rank in ranks}
-        self.hosts = {rank: host for rank, host in self.hosts.items() if rank in ranks}
-        properties = {name: members & ranks for name, members in self.properties.items()}
-        self.properties = {name: members for name, members in properties.items() if members}
+    # -- parts and combinations ------------------------------------------------------------------
 
     def add(self, other):
         """Add the resources of another set; resources in both appear once."""
@@ -194,34 +188,25 @@ class RSet:
             old = self.have.get(rank)
             self.have[rank] = more if old is None else _union(old, more)
 
-    # -- parts and combinations ------------------------------------------------------------------
-
-    def copy(self):
-        result = type(self)()
-        result.__dict__.update(self.__dict__)
-        result.have = dict(self.have)
-        result.hosts = dict(self.hosts)
-        result.properties = {name: set(ranks) for name, ranks in self.properties.items()}
-        return result
-
     def select(self, ranks):
         """The part on these ranks (a set)."""
-        result = self.copy()
-        result.keep(ranks)
-        return result
+        return self._with({rank: rank for rank in self.have if rank in ranks})
 
     def renumber(self):
-        """The same with ranks 0, 1, ... in their order.
+        """The same with ranks 0, 1, ... in their order. Its reader renumbers ``scheduling`` (RFC 49)."""
+        return self._with({rank: new for new, rank in enumerate(sorted(self.have))})
 
-        ``scheduling`` is not changed: its reader renumbers it (RFC 49).
-        """
-        number = {rank: new for new, rank in enumerate(sorted(self.have))}
-        result = self.copy()
-        result.have = {number[rank]: have for rank, have in self.have.items()}
-        result.hosts = {number[rank]: host for rank, host in self.hosts.items()}
-        result.properties = {
-            name: {number[rank] for rank in members} for name, members in self.properties.items()
+    def _with(self, number):
+        """The part on the ranks that are keys of a dict, which has the number of each."""
+        result = type(self)()
+        result.__dict__.update(self.__dict__)
+        result.have = {new: self.have[rank] for rank, new in number.items()}
+        result.hosts = {new: self.hosts[rank] for rank, new in number.items() if self.hosts}
+        kept = {
+            name: {number[rank] for rank in ranks & number.keys()}
+            for name, ranks in self.properties.items()
         }
+        result.properties = {name: ranks for name, ranks in kept.items() if ranks}
         return result
 
 
@@ -246,13 +231,6 @@ def _decode(text, where):
         raise ValueError(f"{where}: {exc}") from None
 
 
-def _time(value, where):
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not 0 <= value < 1e18:
-        raise ValueError(f"{where}: expected seconds since the epoch, got {value!r}")
-    return float(value)
-
-
 def uniform(hosts, ncores, ngpus=0):
     """R of ranks that are all alike, one on each of `hosts` (list of str)."""
     children = {"core": idset.encode([0, ncores])}
@@ -272,15 +250,10 @@ def uniform(hosts, ncores, ngpus=0):
 
 def ranks(R):
     """Ranks of `R`, ascending (list of int)."""
-    entries = R["execution"]["R_lite"]
-    if len(entries) == 1:
-        text = entries[0]["rank"]
-        if text.isdigit():
-            return [int(text)]
-    found = []
-    for entry in entries:
-        found.extend(idset.members(idset.decode(entry["rank"])))
-    return sorted(found)
+    mask = 0
+    for entry in R["execution"]["R_lite"]:
+        mask |= parse_idset(entry["rank"])
+    return members(mask)
 
 
 def hosts(R):
@@ -295,18 +268,15 @@ def children(R):
     """Return {rank: children object} of `R`."""
     table = {}
     for entry in R["execution"]["R_lite"]:
-        for rank in idset.members(idset.decode(entry["rank"])):
-            table[rank] = entry["children"]
+        table.update(dict.fromkeys(members(parse_idset(entry["rank"])), entry["children"]))
     return table
 
 
 def is_sound(R):
     """Whether `R` has the form that the job manager and execution rely on."""
     try:
-        entries = R["execution"]["R_lite"]
-        if len(entries) == 1 and entries[0]["rank"].isdigit():
-            return isinstance(entries[0]["children"], dict) and bool(R["execution"]["nodelist"])
-        return bool(children(R)) and len(ranks(R)) == len(hosts(R))
+        table = children(R)
+        return bool(table) and len(table) == len(hosts(R))
     except (TypeError, KeyError, ValueError, AttributeError):
         return False
 
@@ -315,34 +285,24 @@ def count(R):
     """Return (nodes, cores) of `R`."""
     nodes = cores = 0
     for entry in R["execution"]["R_lite"]:
-        text = entry["rank"]
-        many = 1 if text.isdigit() else idset.count(idset.decode(text))
+        many = popcount(parse_idset(entry["rank"]))
         nodes += many
-        core = entry["children"].get("core", "")
-        cores += many * (1 if core.isdigit() else idset.count(idset.decode(core)))
+        cores += many * popcount(parse_idset(entry["children"].get("core", "")))
     return nodes, cores
 
 
 def fragment(R, keep):
-    """The part of `R` on the ranks `keep` (a set), for ``sched.free``.
-
-    It has neither times nor ``nslots``, like those that a real job manager sends.
-    """
+    """The part of `R` on the ranks `keep` (a set), for ``sched.free``: without times and ``nslots``, as from a real job manager."""
     return union([(R, set(ranks(R)) - keep)])
 
 
 def union(sets):
-    """One R of several, without times.
-
-    Args:
-        sets: iterable of (R, ranks to leave out, a container)
-    """
+    """One R, without times, of several: (R, ranks to leave out) of each."""
     total = RSet()
     for R, gone in sets:
         execution = {key: R["execution"][key] for key in _RESOURCES if key in R["execution"]}
         part = RSet({"version": 1, "execution": execution}, lenient=True)
-        part.keep({rank for rank in part.have if rank not in gone})
-        total.add(part)
+        total.add(part.select(part.have.keys() - set(gone)))
     return total.to_dict()
 
 

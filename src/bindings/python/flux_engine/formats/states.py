@@ -72,12 +72,8 @@ def next_state(state, name, context):
 
 
 def result(status, end_event):
-    """Result of a job that has ended (RFC 21).
-
-    Args:
-        status (int): wait status of its ``finish`` event, None without one
-        end_event (dict): context of its first severity 0 exception, or None
-    """
+    """Result of a job that has ended (RFC 21), by the wait status of its ``finish`` event and the context of its first
+    severity 0 exception (each may be None)."""
     if end_event is not None:
         kind = end_event["type"]
         if kind == "cancel":
@@ -89,12 +85,7 @@ def result(status, end_event):
 
 
 def outcome(jobid, events):
-    """The outcome of a job by its eventlog, as ``flux job status --json`` and `flux.job.result` report it.
-
-    Args:
-        jobid (int): the job
-        events: dicts with ``name``, ``timestamp`` and perhaps ``context``, in order
-    """
+    """The outcome of a job by its events, in order, as ``flux job status --json`` and `flux.job.result` report it."""
     found = {"id": jobid, "exception_occurred": False}
     for event in events:
         name, context = event["name"], event.get("context") or {}

@@ -113,11 +113,7 @@ class Job(SchedulableJob):
         return bool(self.posted & event_bit(name))
 
     def apply(self, event):
-        """Take in an event, a dict with timestamp, name and perhaps context.
-
-        Returns:
-            int: the state before
-        """
+        """Take in an event, a dict with timestamp, name and perhaps context; returns the state before."""
         name = event["name"]
         context = event.get("context")
         before = self.state

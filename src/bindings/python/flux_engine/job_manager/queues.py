@@ -18,25 +18,18 @@ class Queue:
 
     Attributes:
         parent (Queue): of a virtual queue, whose resources it has; else None
+        requires (list of str): the properties that its jobs are constrained to
         started (bool): whether it was started itself, regardless of its parent
     """
 
-    def __init__(self, name, config, started):
+    def __init__(self, name, started):
         self.name = name
         self.enabled = True
         self.disable_reason = ""
         self.started = started
         self.stop_reason = None
         self.parent = None
-        self.configure(config)
-
-    def configure(self, config):
-        self._requires = list(config.get("requires", ()))
-
-    @property
-    def requires(self):
-        """The properties that its jobs are constrained to (list of str)."""
-        return self._requires if self.parent is None else self.parent.requires
+        self.requires = []
 
     @property
     def schedules(self):
@@ -44,11 +37,7 @@ class Queue:
         return self.started and (self.parent is None or self.parent.started)
 
     def status(self, has_scheduler):
-        """The status object of RFC 33.
-
-        Args:
-            has_scheduler (bool): whether there is a scheduler
-        """
+        """The status object of RFC 33; `has_scheduler`: whether there is a scheduler."""
         status = {"enable": self.enabled, "start": has_scheduler and self.schedules}
         if self.parent is not None:
             status["parent"] = self.parent.name
@@ -76,38 +65,24 @@ class Queues:
     """
 
     def __init__(self):
-        self.table = {None: Queue(None, {}, True)}
+        self.table = {None: Queue(None, True)}
 
     @property
     def are_named(self):
         return None not in self.table
 
     def configure(self, config):
-        """Take the ``queues`` table of a new configuration.
-
-        Raises:
-            OSError: EINVAL, and nothing is changed
-        """
+        """Take the ``queues`` table of a new configuration. OSError EINVAL: nothing is changed."""
         policy.validate(config)
         named = config.get("queues", {})
-        table = {}
-        for name, settings in named.items():
-            queue = self.table.get(name)
-            if queue is None:
-                queue = Queue(name, settings, False)
-            else:
-                queue.configure(settings)
-            table[name] = queue
-        for name, settings in named.items():
-            table[name].parent = table.get(settings.get("parent"))
-        self.table = table or {None: self.table.get(None) or Queue(None, {}, True)}
+        table = {name: self.table.get(name) or Queue(name, False) for name in named}
+        for name, queue in table.items():
+            queue.parent = table.get(named[name].get("parent"))
+            queue.requires = policy.requires_of(named, name)
+        self.table = table or {None: self.table.get(None) or Queue(None, True)}
 
     def find(self, name):
-        """The queue `name`.
-
-        Raises:
-            OSError: EINVAL, there is none
-        """
+        """The queue `name`. OSError EINVAL: there is none."""
         queue = self.table.get(name)
         if queue is None:
             if name is None:
@@ -116,20 +91,12 @@ class Queues:
         return queue
 
     def chosen(self, name, every):
-        """The queues that a request applies to: the one of this name, or all.
-
-        Raises:
-            OSError: EINVAL, there is no such queue, or they have names and `every` is not set
-        """
+        """The queues that a request applies to: the one of this name, or all, if they have no names or `every` is set."""
         if name is not None:
             return [self.find(name)]
         if self.are_named and not every:
             raise OSError(errno.EINVAL, "Use --all to apply this command to all queues")
         return list(self.table.values())
-
-    def constraints_of(self, name):
-        """The properties that the jobs of a queue are constrained to (list of str)."""
-        return self.find(name).requires
 
     def check_submit(self, name):
         """Raise OSError EINVAL if jobs cannot be submitted to queue `name` now."""
@@ -141,10 +108,6 @@ class Queues:
 
     def is_started(self, job):
         """Whether `job`'s queue allows sending it to the scheduler."""
-        queue = self.table.get(job.queue_name)
-        if queue is None:
-            # The configuration changed: with no queues defined any more, names do not matter.
-            queue = self.table.get(None)
-            if queue is None:
-                return False
-        return queue.schedules
+        # The configuration may have changed: with no queues defined any more, names do not matter.
+        queue = self.table.get(job.queue_name) or self.table.get(None)
+        return queue is not None and queue.schedules

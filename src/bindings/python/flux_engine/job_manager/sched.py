@@ -26,11 +26,7 @@ LIMIT_MAX = 2147483647
 
 
 def _kind_of(body):
-    """The type of a response to ``sched.alloc`` (RFC 27).
-
-    Raises:
-        ValueError: the response is malformed; the text says how
-    """
+    """The type of a response to ``sched.alloc`` (RFC 27). ValueError: how the response is malformed."""
     if not isinstance(body, dict):
         raise ValueError("expected an object")
     if type(body.get("id")) is not int:
@@ -43,6 +39,11 @@ def _kind_of(body):
     if not isinstance(body.get("note", ""), str):
         raise ValueError("note: expected a string")
     return kind
+
+
+def _place(job):
+    """The place of a job in the order."""
+    return -job.priority, job.t_submit, job.id
 
 
 class Sched:
@@ -86,10 +87,9 @@ class Sched:
         self.pending = {}
         self.queued = 0
         # A job that was withdrawn and queued again has two entries with the same numbers for a while:
-        # a serial number keeps the heaps from comparing their cells.
+        # a serial number keeps the heap from comparing their cells.
         self._serial = itertools.count()
         self._waiting = []  # heap of entries (-priority, t_submit, id, serial, [job or None])
-        self._sent = []  # limited mode: heap of (priority, -t_submit, -id, serial, [job or None])
         self._reprioritized = {}
         self._canceling = set()
 
@@ -159,15 +159,13 @@ class Sched:
         if job.priority > 0 and self.queues.is_started(job):
             cell = [job]
             job.alloc_entry = cell
-            heapq.heappush(
-                self._waiting, (-job.priority, job.t_submit, job.id, next(self._serial), cell)
-            )
+            heapq.heappush(self._waiting, (*_place(job), next(self._serial), cell))
             self.queued += 1
             self.events.schedule()
 
     def dequeue(self, job):
         """Remove `job` from the jobs waiting to be sent."""
-        if job.alloc_entry is not None and not job.alloc_pending:
+        if job.alloc_entry is not None:
             job.alloc_entry[0] = None
             job.alloc_entry = None
             self.queued -= 1
@@ -220,17 +218,14 @@ class Sched:
                 break
             heapq.heappop(waiting)
             if job is not None:
-                self._request(job, cell)
+                self._request(job)
                 self.queued -= 1
 
-    def _request(self, job, cell):
+    def _request(self, job):
+        job.alloc_entry = None
         job.alloc_pending = True
         job.alloc_stale = False
         self.pending[job.id] = job
-        if self.limit:
-            heapq.heappush(
-                self._sent, (job.priority, -job.t_submit, -job.id, next(self._serial), cell)
-            )
         payload = {
             "id": job.id,
             "priority": job.priority,
@@ -247,26 +242,18 @@ class Sched:
 
         One at a time: the next when the answer to this one is in.
         """
-        if self._canceling:
-            return
-        waiting, sent = self._waiting, self._sent
+        waiting = self._waiting
         while waiting and waiting[0][-1][0] is None:
             heapq.heappop(waiting)
-        while sent and sent[0][-1][0] is None:
-            heapq.heappop(sent)
-        if not waiting or not sent:
-            return
-        first, last = waiting[0], sent[0]
-        if (-first[0], -first[1], -first[2]) > last[:3]:
-            self._cancel(last[-1][0])
+        if waiting and self.pending and not self._canceling:
+            last = max(self.pending.values(), key=_place)
+            if waiting[0][:3] < _place(last):
+                self._cancel(last)
 
     def _cancel(self, job):
-        if job.alloc_entry is not None:
-            if job.alloc_entry[0] is None:
-                return  # canceled before; one is enough
-            job.alloc_entry[0] = None
-        self._canceling.add(job.id)
-        self.events.send(self.service.notify, "sched.cancel", {"id": job.id})
+        if job.id not in self._canceling:
+            self._canceling.add(job.id)
+            self.events.send(self.service.notify, "sched.cancel", {"id": job.id})
 
     def _send_prioritize(self):
         changed = [
@@ -324,9 +311,6 @@ class Sched:
         job.alloc_pending = False
         self._reprioritized.pop(job.id, None)
         self._canceling.discard(job.id)
-        if job.alloc_entry is not None:
-            job.alloc_entry[0] = None
-            job.alloc_entry = None
         if self._waiting:
             self.events.schedule()
 
@@ -440,13 +424,11 @@ class Sched:
         """The jobs wait for the next scheduler."""
         pending = list(self.pending.values())
         self.pending.clear()
-        self._sent.clear()
         self._reprioritized.clear()
         self._canceling.clear()
         for job in pending:
             job.alloc_pending = False
             job.alloc_stale = False
-            job.alloc_entry = None
             self.forget_annotations(job, "sched")
         for job in pending:
             if job.waits:
@@ -456,11 +438,7 @@ class Sched:
 
 
 def merge_annotations(old, new):
-    """Return the annotations `old` with `new` merged in (RFC 27); neither argument is changed.
-
-    A null removes a key, objects are merged key by key, any other value replaces the old one.
-    Nulls are never stored, and an object that a removal leaves empty goes too.
-    """
+    """Return the annotations `old` with `new` merged in (RFC 27): a null removes a key, and an object that this leaves empty."""
     merged = dict(old)
     for key, value in new.items():
         if value is None:

@@ -6,39 +6,25 @@ import socket
 
 
 class Descriptors:
-    """A selector whose entries are callbacks."""
+    """A selector whose entries are callbacks, ``callback(fd, events)`` with bits of `selectors`.
+
+    It polls: that works for files too, which are always ready, and a forked child process shares nothing with it.
+    """
 
     def __init__(self):
-        self._selector = selectors.DefaultSelector()
-        self._files = {}  # fd -> (events, callback) of files, which are always ready and cannot be waited for
+        self._selector = selectors.PollSelector()
+        #: ``(fd, events, callback)``
+        self.add, self.modify = self._selector.register, self._selector.modify
+        self.remove = self._selector.unregister
         self._signals = {}
         self._wakeup = None
 
     def __bool__(self):
-        return bool(self._files or self._selector.get_map())
-
-    def add(self, fd, events, callback):
-        """Call ``callback(fd, events)`` when `fd` is ready (selectors.EVENT_*)."""
-        try:
-            self._selector.register(fd, events, callback)
-        except PermissionError:
-            self._files[fd] = (events, callback)
-
-    def modify(self, fd, events, callback):
-        if fd in self._files:
-            self._files[fd] = (events, callback)
-        else:
-            self._selector.modify(fd, events, callback)
-
-    def remove(self, fd):
-        if self._files.pop(fd, None) is None:
-            self._selector.unregister(fd)
+        return bool(self._selector.get_map())
 
     def select(self, timeout):
         """Wait for at most `timeout` seconds (None: for ever); returns [(callback, fd, events)]."""
-        found = self._selector.select(0 if self._files else timeout)
-        ready = [(key.data, key.fd, mask) for key, mask in found]
-        return ready + [(callback, fd, events) for fd, (events, callback) in self._files.items()]
+        return [(key.data, key.fd, mask) for key, mask in self._selector.select(timeout)]
 
     def add_signal(self, signum, callback):
         """Call ``callback(signum)`` for each `signum`; returns a function that undoes it."""

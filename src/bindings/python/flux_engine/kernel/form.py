@@ -19,16 +19,7 @@ class Malformed(OSError):
 
 
 def check_form(body, form, topic):
-    """Check the payload of a request.
-
-    Args:
-        body: the payload, or None, which is not an object either
-        form: see `flux_engine.formats.form`
-        topic (str): for the error text
-
-    Raises:
-        Malformed: the payload does not have the form
-    """
+    """Check the payload of a request, by a form of `flux_engine.formats.form`. Malformed: it does not have that form."""
     try:
         check(body, form, topic)
     except ValueError as exc:

@@ -63,11 +63,7 @@ class Future:
         return self.result
 
     def wait_for(self, timeout=-1.0):
-        """Wait at most `timeout` seconds, without end if it is negative; returns the future.
-
-        Raises:
-            TimeoutError: nothing came
-        """
+        """Wait at most `timeout` seconds, without end if it is negative; returns the future. TimeoutError: nothing came."""
         kernel = self.task.kernel
         expired, call = [], None
         if timeout >= 0 and self.result is None:
@@ -139,11 +135,7 @@ class RPC(Future):
         self.settle(msg)
 
     def response(self):
-        """Wait for the response and return the message.
-
-        Raises:
-            OSError: the request failed
-        """
+        """Wait for the response and return the message. OSError: the request failed."""
         if self.result is None:
             self.wait_for()
         if self.result.errnum:

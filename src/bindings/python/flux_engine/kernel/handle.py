@@ -32,17 +32,7 @@ class Flux:
     # -- requests ------------------------------------------------------------------------------
 
     def rpc(self, topic, payload=None, nodeid=message.NODEID_ANY, flags=0):
-        """Send a request; returns its future at once.
-
-        Args:
-            topic (str): service and method
-            payload: None for none, str or bytes sent unchanged, else a value that JSON can represent
-            nodeid (int): a broker rank; any by default
-            flags (int): RPC_STREAMING, RPC_NORESPONSE
-
-        Raises:
-            TypeError: the payload is not serialisable
-        """
+        """Send a request, with a payload as for `payload_text`; returns its future at once."""
         return self.send_request(
             self.future_class(), topic, payload_text(payload), None, nodeid, flags
         )
@@ -91,11 +81,7 @@ class Flux:
     # -- responses -----------------------------------------------------------------------------
 
     def respond(self, msg, payload=None):
-        """Answer a request; any number of times for a streaming one.
-
-        Raises:
-            TypeError: the payload is not serialisable
-        """
+        """Answer a request; any number of times for a streaming one."""
         self.kernel.respond(msg, msg.response(payload_text(payload)), self.task)
 
     def respond_object(self, msg, obj=None):
@@ -143,14 +129,7 @@ class Flux:
     # -- the reactor ---------------------------------------------------------------------------
 
     def reactor_run(self, reactor=None, flags=0):
-        """Handle messages, timers and the rest until stopped; see `Task.reactor_run`.
-
-        Args:
-            reactor: ignored; for compatibility with the bindings
-
-        Raises:
-            the exception that leaves a callback, except SystemExit
-        """
+        """Handle messages, timers and the rest until stopped. Raises what leaves a callback, except SystemExit."""
         return self.task.reactor_run(flags)
 
     def reactor_stop(self, reactor=None):
@@ -167,11 +146,8 @@ class Flux:
         return self.kernel.time
 
     def stopwatch(self):
-        """Seconds from an arbitrary start, to time a piece of code with.
-
-        Under the virtual clock code takes no time, so that decisions in the instance do not
-        depend on the speed of the machine.
-        """
+        """Seconds from an arbitrary start, to time code with; none pass under the virtual clock, so that decisions in the
+        instance do not depend on the speed of the machine."""
         return self.kernel.time if self.kernel.clock.virtual else time.perf_counter()
 
     # -- the broker ------------------------------------------------------------------------------
@@ -186,10 +162,7 @@ class Flux:
         return self.rpc_object("attr.get", {"name": name}).body["value"]
 
     def conf_get(self, key=None, default=None, update=False):
-        """The configuration, or the value of a dotted `key`, or `default`.
-
-        It is fetched once and kept in the task; `update` fetches it again.
-        """
+        """The configuration, or the value of a dotted `key`, or `default`; kept in the task, `update` fetches it again."""
         conf = self.task.aux.get("conf")
         if conf is None or update:
             conf = self.task.aux["conf"] = self.rpc_object("config.get").get()
@@ -203,15 +176,7 @@ class Flux:
         return self
 
     def about_to_wait(self, future, timeout):
-        """Called before a task waits for an answer; may raise.
-
-        Args:
-            future: the future that is waited for
-            timeout (float): seconds; negative: without end
-
-        Returns:
-            float: seconds to wait instead
-        """
+        """Called before a task waits for an answer (seconds; negative: without end); may raise. Returns the seconds to wait."""
         return timeout
 
     def waited_in_vain(self, future, timeout):

@@ -54,11 +54,7 @@ class Kernel(Reactor):
     # -- running -------------------------------------------------------------------------------
 
     def run(self, until=None):
-        """Run the loop until `stop`, or until ``until()`` is true after some turn.
-
-        Raises:
-            RuntimeError: nothing is left that could cause another turn
-        """
+        """Run the loop until `stop`, or until ``until()`` is true after some turn. RuntimeError: nothing is left to happen."""
         if until is not None and until():
             return
         self._until = until

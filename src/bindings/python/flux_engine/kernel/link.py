@@ -65,7 +65,6 @@ class Link(Endpoint):
         self._sock = sock
         self._unpacker = Unpacker()
         self._askers = {}
-        self._pid = os.getpid()
         kernel.add_fd(sock.fileno(), selectors.EVENT_READ, self._readable)
 
     def fileno(self):
@@ -110,8 +109,7 @@ class Link(Endpoint):
 
     def close(self):
         """Close the connection."""
-        # A forked child process shares the selector, and may be the one that closes here.
-        if os.getpid() == self._pid and not self.closed:
+        if not self.closed:
             self.kernel.remove_fd(self._sock.fileno())
         self._sock.close()
         self.closed = True

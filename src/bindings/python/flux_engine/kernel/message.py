@@ -29,11 +29,7 @@ _encode_spaced = encoder(", ", ": ", ensure_ascii=False)
 
 
 def payload_text(payload):
-    """The text of a payload: None for none, str and bytes unchanged, else JSON.
-
-    Raises:
-        TypeError: the payload is not serialisable
-    """
+    """The text of a payload: None for none, str and bytes unchanged, else JSON (TypeError: it cannot be JSON)."""
     if payload is None or isinstance(payload, str):
         return payload
     if isinstance(payload, bytes):
@@ -104,19 +100,12 @@ class Message:
 
     @property
     def payload(self):
-        """The payload, parsed anew at every access: the caller may change the result.
-
-        Raises:
-            TypeError: the message has no payload
-        """
+        """The payload, parsed anew at every access: the caller may change the result. TypeError: there is none."""
         return loads(self.payload_str)
 
     @property
     def body(self):
-        """The payload as an object shared by all receivers of this message: read only.
-
-        None when there is no payload.
-        """
+        """The payload as an object shared by all receivers of this message, read only; None when there is none."""
         obj = self._obj
         if obj is None and self._text is not None:
             obj = self._obj = loads(self._text)

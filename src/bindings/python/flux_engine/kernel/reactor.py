@@ -47,10 +47,9 @@ class Reactor(Router):
         self._timers = []
         self._timer_seq = itertools.count()
         self._expired_at, self._expiries = None, 0
-        # Insertion order is firing order.
-        self.prepare_watchers = {}
-        self.check_watchers = {}
-        self.idle_watchers = {}
+        #: kind -> watchers; insertion order is firing order
+        self.loop_watchers = {"prepare": {}, "check": {}, "idle": {}}
+        self.idle_watchers = self.loop_watchers["idle"]
 
     # -- time ----------------------------------------------------------------------------------
 
@@ -95,11 +94,7 @@ class Reactor(Router):
         return when is not None and when <= self.time
 
     def expire(self):
-        """Call the timers that are due.
-
-        Raises:
-            RuntimeError: timers were due in too many turns without time passing
-        """
+        """Call the timers that are due. RuntimeError: they were in too many turns without time passing."""
         if self.time != self._expired_at:
             self._expired_at, self._expiries = self.time, 0
         self._expiries += 1
@@ -124,10 +119,10 @@ class Reactor(Router):
         self.turns += 1
         # A reactor may begin anywhere in a turn; its idle watchers wait for the next one.
         idle = list(self.idle_watchers)
-        for watcher in list(self.prepare_watchers):
+        for watcher in list(self.loop_watchers["prepare"]):
             watcher.fire()
         self._poll()
-        for watcher in list(self.check_watchers):
+        for watcher in list(self.loop_watchers["check"]):
             watcher.fire()
         timers, ready = self._timers, self.ready
         if timers and timers[0][0] <= self.time:

@@ -30,21 +30,13 @@ class Router:
         self.uplink = None
 
     def add_service(self, name, endpoint):
-        """Register `endpoint` as the holder of service `name`.
-
-        Raises:
-            FileExistsError: another endpoint holds it (RFC 5)
-        """
+        """Register `endpoint` as the holder of service `name`. FileExistsError: another endpoint is (RFC 5)."""
         if name in self.services:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         self.services[name] = endpoint
 
     def remove_service(self, name, endpoint):
-        """Undo `add_service`.
-
-        Raises:
-            FileNotFoundError: `endpoint` does not hold `name`
-        """
+        """Undo `add_service`. FileNotFoundError: `endpoint` does not hold `name`."""
         if self.services.get(name) is not endpoint:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         del self.services[name]

@@ -185,11 +185,7 @@ class Service:
         self.forms.pop(f"{self.name}.{method}", None)
 
     def start(self):
-        """Register the service's name and start answering.
-
-        Raises:
-            FileExistsError: the name is taken
-        """
+        """Register the service's name and start answering. FileExistsError: the name is taken."""
         self.kernel.add_service(self.name, self.task)
         self.task.start()
 
@@ -236,11 +232,8 @@ class Service:
         self.log(LOG_ERR, "".join(lines).rstrip())
 
     def defer(self, function):
-        """Call ``function()`` when all messages queued now have been handled.
-
-        Only one function may be pending: another call with the same function has no effect until it has
-        run. A service uses this to do costly work once for all events of a turn.
-        """
+        """Call ``function()``, of which there may be one at a time, when all messages queued now have been handled: costly
+        work once for all events of a turn."""
         self.task.defer(function)
 
     def now(self):

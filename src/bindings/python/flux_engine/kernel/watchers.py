@@ -125,15 +125,14 @@ class TimerWatcher(Watcher):
 class LoopWatcher(Watcher):
     """Called once a turn of the loop; without a callback it only counts as a watcher of its kind.
 
-    Attributes:
-        kind (str): "prepare", "check" or "idle"
+    Args:
+        kind (str): "prepare", which fires before the loop waits; "check", when it has waited; or "idle", which keeps it from
+            waiting, and fires at the end of each turn
     """
 
-    kind = ""
-
-    def __init__(self, task, callback=None):
+    def __init__(self, kind, task, callback=None):
         super().__init__(task, callback)
-        self._list = getattr(task.kernel, f"{self.kind}_watchers")
+        self._list = task.kernel.loop_watchers[kind]
         self._posted = False
 
     def _arm(self):
@@ -153,24 +152,6 @@ class LoopWatcher(Watcher):
         self.call(0)
 
 
-class PrepareWatcher(LoopWatcher):
-    """Fires before the loop waits."""
-
-    kind = "prepare"
-
-
-class CheckWatcher(LoopWatcher):
-    """Fires when the loop has waited."""
-
-    kind = "check"
-
-
-class IdleWatcher(LoopWatcher):
-    """Keeps the loop from waiting, and fires at the end of each turn."""
-
-    kind = "idle"
-
-
 class FDWatcher(Watcher):
     """Calls with POLL bits while `fd` is ready."""
 
@@ -181,11 +162,8 @@ class FDWatcher(Watcher):
         self._posted = False
 
     def _arm(self):
-        wanted = 0
-        if self.events & POLLIN:
-            wanted |= selectors.EVENT_READ
-        if self.events & POLLOUT:
-            wanted |= selectors.EVENT_WRITE
+        wanted = selectors.EVENT_READ if self.events & POLLIN else 0
+        wanted |= selectors.EVENT_WRITE if self.events & POLLOUT else 0
         self.task.kernel.add_fd(self.fd, wanted or selectors.EVENT_READ, self._ready)
 
     def _disarm(self):
@@ -194,9 +172,8 @@ class FDWatcher(Watcher):
     def _ready(self, fd, mask):
         if not self._posted:
             self._posted = True
-            revents = (POLLIN if mask & selectors.EVENT_READ else 0) | (
-                POLLOUT if mask & selectors.EVENT_WRITE else 0
-            )
+            revents = POLLIN if mask & selectors.EVENT_READ else 0
+            revents |= POLLOUT if mask & selectors.EVENT_WRITE else 0
             self.task.post(lambda: self._fire(revents))
 
     def _fire(self, revents):

@@ -41,13 +41,9 @@ def module_name(text):
 
 
 def find(text, dirs, builtins=()):
-    """Find the module that `text` names.
+    """Find the module of a name, or of a path, which contains a slash; returns a ModuleFile. OSError: the load command's text.
 
-    Arguments: `text`, a module name, or a path if it contains a slash; `dirs`, the search path;
-    `builtins`, names of the modules that are part of the instance. Returns a ModuleFile. A
-    module file found before the built-in ones takes precedence, such as a site's own.
-
-    Raises OSError with the text that the load command shows.
+    A file on the search path `dirs`, such as a site's own, precedes the builtin module of its name.
     """
     if "/" in text:
         if not os.path.exists(text):

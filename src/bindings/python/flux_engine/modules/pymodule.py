@@ -152,10 +152,7 @@ def print_traceback(exc, path=None):
 
 
 def failure_of(exc, path):
-    """Map the exception that ended a module to an error, and print what its process would have.
-
-    Returns (errnum, text) for the log and the load command.
-    """
+    """The (errnum, text) of the exception that ended a module; prints what its process would have."""
     if isinstance(exc, LoaderExit):
         return errno.EIO, str(exc)
     if isinstance(exc, OSError):

@@ -30,13 +30,7 @@ class AcquireStream:
         self._up = []
 
     def open(self, msg, R, ranks, up):
-        """Answer an acquire request with the whole state.
-
-        Arguments: R (dict), ranks (bounds of R), up (bounds).
-
-        Raises:
-            OSError: EBUSY, the stream has a holder
-        """
+        """Answer an acquire request with the whole state: R, its ranks, those up (bounds). OSError EBUSY: there is a holder."""
         if self.request is not None:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
         self.request = msg
@@ -93,10 +87,7 @@ class AcquireStream:
 
 
 def property_changes(old, new):
-    """Return the ``properties`` argument of `AcquireStream.update` that leads from `old` to `new`.
-
-    Both are dicts of property name to bounds.
-    """
+    """Return the ``properties`` argument of `AcquireStream.update` that leads from `old` to `new` (name -> bounds)."""
     add = {name: idset.difference(bounds, old.get(name, [])) for name, bounds in new.items()}
     remove = {name: idset.difference(bounds, new.get(name, [])) for name, bounds in old.items()}
     return {

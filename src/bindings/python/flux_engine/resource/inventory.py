@@ -5,8 +5,13 @@ An Inventory is immutable; a change of the inventory makes a new one. Sets of ra
 of bounds as in `flux_engine.formats.idset`.
 """
 
-from flux_engine.formats import hostlist, idset
+from flux.resource.pool.masks import members
+from flux.resource.tree.topology import cut_children, entries_of
+from flux_engine.formats import form, hostlist, idset
 from flux_engine.formats.rset import RSet
+
+#: The parts of R that are optional elsewhere, but required of an inventory.
+_WHOLE = {"execution": {"R_lite": [{"children": {"core": str}}], "nodelist": list}}
 
 
 class Inventory:
@@ -27,11 +32,11 @@ class Inventory:
     """
 
     def __init__(self, R, may_be_empty=False):
-        if not isinstance(R, dict):
-            raise ValueError("R: expected an object")
         self._set = RSet(R)
         if not may_be_empty:
-            _check_whole(R["execution"])
+            form.check(R, _WHOLE, "R")
+            if not self._set.have:
+                raise ValueError("R.execution.R_lite: no ranks")
         self.R = R
         self.ranks = idset.from_ids(self._set.have)
         self.hosts = self._set.host_names()
@@ -56,11 +61,7 @@ class Inventory:
         return hostlist.encode([self.host(rank) for rank in idset.members(bounds)])
 
     def ranks_of_hosts(self, names):
-        """Return the bounds of all ranks on the hosts `names`.
-
-        Raises:
-            ValueError: a host is unknown; the text lists all such hosts
-        """
+        """Return the bounds of all ranks on the hosts `names`. ValueError: all hosts that are unknown."""
         wanted = set(names)
         missing = wanted.difference(self.hosts)
         if missing:
@@ -85,33 +86,24 @@ class Inventory:
         return Inventory(R, may_be_empty=True)
 
     def _cut_scheduling(self, bounds):
-        """R's ``scheduling`` without the ranks in `bounds`.
+        """R's ``scheduling`` without the ranks in `bounds`: TreePool's names ranks, and is refused if they are not those of R.
 
-        It is opaque, except that TreePool's names ranks, and is refused if they are not those of R.
         They may still be the enclosing instance's, so that only their order counts (RFC 49).
         """
         scheduling = self.R["scheduling"]
         if not self.has_topology:
             return scheduling
         try:
-            named = [idset.decode(entry["ranks"]) for entry in scheduling["children"]]
-            every = []
-            for ranks in named:
-                every = idset.union(every, ranks)
-            own = list(idset.members(every))
-            left = idset.from_ids(
-                own[i]
-                for i, rank in enumerate(idset.members(self.ranks))
-                if not idset.intersect([rank, rank + 1], bounds)
-            )
-        except (KeyError, IndexError, TypeError, AttributeError, ValueError):
+            entries = entries_of(scheduling)
+        except (KeyError, TypeError, AttributeError, ValueError):
             return scheduling  # of an unknown form: its reader reports that
-        children = [
-            {**entry, "ranks": idset.encode(idset.intersect(ranks, left))}
-            for entry, ranks in zip(scheduling["children"], named)
-            if idset.intersect(ranks, left)
-        ]
-        return {**scheduling, "children": children}
+        named = 0
+        for mask, _ in entries:
+            named |= mask
+        gone = set(idset.members(bounds))
+        pairs = zip(members(named), idset.members(self.ranks))
+        left = sum(1 << own for own, rank in pairs if rank not in gone)
+        return cut_children(scheduling, entries, left)
 
     @property
     def has_topology(self):
@@ -129,20 +121,5 @@ class Inventory:
         return Inventory({**self.R, "execution": execution}, may_be_empty=True)
 
     def with_expiration(self, expiration):
-        """Return the Inventory that ends at `expiration`, seconds since the epoch (0: never).
-
-        Raises:
-            ValueError: not a time, or before the start time
-        """
+        """Return the Inventory that ends at `expiration`, seconds since the epoch (0: never). ValueError: it cannot."""
         return Inventory({**self.R, "execution": {**self.R["execution"], "expiration": expiration}})
-
-
-def _check_whole(execution):
-    """Check parts of R that are optional elsewhere but required here."""
-    if not execution["R_lite"]:
-        raise ValueError("execution.R_lite: expected an array with at least one entry")
-    for i, entry in enumerate(execution["R_lite"]):
-        if "core" not in entry["children"]:
-            raise ValueError(f"execution.R_lite[{i}].children.core: missing")
-    if "nodelist" not in execution:
-        raise ValueError("execution.nodelist: expected an array of hostlists")

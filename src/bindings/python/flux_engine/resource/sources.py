@@ -18,26 +18,15 @@ _ENTRY = form.Table({"hosts": str, "cores?": str, "gpus?": str, "properties?": [
 
 
 def check(config):
-    """Check the ``[resource]`` table.
-
-    Raises:
-        OSError: EINVAL, it is not a table or has an unknown key
-    """
+    """Check the ``[resource]`` table. OSError EINVAL: it is not a table or has an unknown key."""
     form.check_table(config.get("resource"), _TABLE, "resource")
 
 
 def from_config(config):
-    """Make R from the ``[resource]`` table of the configuration.
+    """Make R from the ``[resource]`` table of a configuration; None if there is none. ValueError names the key that is wrong.
 
-    Arguments: config (dict), the whole configuration. ``resource.path`` names a file with R,
-    ``resource.config`` is an array of ``{hosts, cores?, gpus?, properties?}``: hosts are numbered
-    in the order in which they are first named, and several entries for one host add up.
-    ``resource.scheduling`` names a JSON file that becomes R's ``scheduling`` key.
-
-    Returns R, or None if the configuration defines no resources.
-
-    Raises:
-        ValueError: a key is wrong; the text names it
+    ``path`` names a file with R; ``config`` is an array of ``{hosts, cores?, gpus?, properties?}``: hosts are numbered in the
+    order in which they are first named, and several entries for one host add up; ``scheduling`` names a JSON file.
     """
     table = config.get("resource", {})
     if not isinstance(table, dict):
@@ -69,37 +58,22 @@ def read_json(path, where):
 def _from_entries(entries):
     if not isinstance(entries, list) or not entries:
         raise ValueError("resource.config: expected an array with at least one table")
-    order = []  # hosts as first named
-    cores, gpus, properties = {}, {}, {}
+    ranks = {}  # host -> rank, as first named
+    total = rset.RSet()
     for i, entry in enumerate(entries):
         where = f"resource.config[{i}]"
         form.check(entry, _ENTRY, where)
         hosts = _text(entry, "hosts", where, hostlist.decode)
         if not hosts:
             raise ValueError(f"{where}.hosts: missing or empty")
-        for host in hosts:
-            if host not in cores:
-                order.append(host)
-                cores[host], gpus[host] = [], []
-        for key, store in (("cores", cores), ("gpus", gpus)):
-            ids = _text(entry, key, where, idset.decode)
-            if ids:
-                for host in hosts:
-                    store[host] = idset.union(store[host], ids)
-        for name in entry.get("properties", ()):
-            properties.setdefault(name, set()).update(hosts)
-    return _encode(order, cores, gpus, properties)
-
-
-def _encode(order, cores, gpus, properties):
-    have = {}
-    for rank, host in enumerate(order):
-        if not cores[host]:
-            raise ValueError(f"resource.config: host {host} has no cores")
-        have[rank] = rset.kinds({"core": cores[host], "gpu": gpus[host]})
-    rank_of = {host: rank for rank, host in enumerate(order)}
-    properties = {name: {rank_of[host] for host in hosts} for name, hosts in properties.items()}
-    return rset.RSet.of(have, dict(enumerate(order)), properties).to_dict()
+        named = {ranks.setdefault(host, len(ranks)): host for host in hosts}
+        cores, gpus = (_text(entry, key, where, idset.decode) for key in ("cores", "gpus"))
+        have = dict.fromkeys(named, rset.kinds({"core": cores, "gpu": gpus}))
+        total.add(rset.RSet.of(have, named, dict.fromkeys(entry.get("properties", ()), named)))
+    for rank, have in total.have.items():
+        if "core" not in dict(have):
+            raise ValueError(f"resource.config: host {total.hosts[rank]} has no cores")
+    return total.to_dict()
 
 
 def _text(entry, key, where, decode):

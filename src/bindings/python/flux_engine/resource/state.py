@@ -19,10 +19,7 @@ class DrainTable:
         self._info = {}  # rank -> (timestamp, reason)
 
     def drain(self, bounds, timestamp, reason):
-        """Drain ranks; those drained already do not change, except that a missing reason is added.
-
-        Arguments: bounds; timestamp (seconds since the epoch); reason (str or None).
-        """
+        """Drain ranks; those drained already do not change, except that a missing reason is added."""
         for rank in idset.members(bounds):
             when, why = self._info.get(rank, (timestamp, None))
             self._info[rank] = (when, reason if why is None else why)
@@ -74,11 +71,7 @@ class ResourceState:
         self.excluded = []
 
     def define(self, inventory, config):
-        """Set a new inventory and apply the configuration to it.
-
-        Raises:
-            ValueError: ``resource.exclude`` names unknown targets
-        """
+        """Set a new inventory and apply the configuration to it. ValueError: unknown targets in ``resource.exclude``."""
         excluded = []
         table = config.get("resource", {})
         if isinstance(table, dict) and "exclude" in table:
@@ -112,11 +105,7 @@ class ResourceState:
         return idset.difference(idset.difference(self.online, self.drains.ranks), self.excluded)
 
     def with_property(self, name, bounds, add):
-        """Return the Inventory in which these ranks have (or lack) property `name`.
-
-        Raises:
-            ValueError: not a valid property name
-        """
+        """Return the Inventory in which these ranks have (or lack) property `name`. ValueError: no valid name."""
         constraint.check_property(name)
         properties = dict(self.base.properties)
         former = properties.get(name, [])
@@ -125,11 +114,7 @@ class ResourceState:
 
 
 def targets(text, inventory, where=""):
-    """Return the bounds of an idset of ranks or a hostlist.
-
-    Raises:
-        ValueError: it is neither, or names ranks or hosts that are not in the inventory
-    """
+    """Return the bounds of an idset or a hostlist of an inventory. ValueError: it is neither, or names others."""
     if not isinstance(text, str):
         raise ValueError(f"{where}expected an idset or a hostlist")
     try:

@@ -38,8 +38,10 @@ if TYPE_CHECKING:
 
 #: Promises examined per turn, each by a count of the resources free now.
 LOOKS_PER_TURN = 128
-#: Of these, promises that could start by that count, and are examined closely.
+#: Of these, promises that could start by that count, and are searched for.
 LOOKS_IN_A_ROW = 24
+#: Of these, promises that one search is for.
+LOOKS_AT_ONCE = 8
 #: Seconds after its promised start within which a job that starts is still believed to end at its
 #: promised end. Timers are late by a millisecond, and the next promise on its ranks begins at that
 #: end.
@@ -114,7 +116,7 @@ class BoundStrategy(Strategy):
     def sync(self) -> bool:
         pool = self._pool
         self._forget_withdrawn()
-        self._bounds = StartBounds()
+        self._bounds.clear()
         changes = self._ranks.changes_since(self.seen or 0)
         if changes is None:
             self._make_again()
@@ -220,14 +222,14 @@ class BoundStrategy(Strategy):
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
         own = self.promises.get(jobid) if jobid is not None else None
-        number = None if own is None else own.number
-        shape, room = request.shape, self._ranks.room
+        number, shape, room = None if own is None else own.number, request.shape, self._ranks.room
         areas = self._ranks.free_areas(shape)
         if areas:
-            least, may_move = self._bound_of(shape), not self.frozen
-            return any(
-                room.can_start(number, demand, least, now, end, may_move) for demand in areas
-            )
+            until = self._enough_until(shape, now)
+            if until < end and (own is None or own.start > until):
+                return False
+            row = [(number, demand, end) for demand in areas]
+            return room.first_to_start(row, now, not self.frozen) < len(row)
         if number is not None:
             room.leave(number)
         try:
@@ -248,18 +250,18 @@ class BoundStrategy(Strategy):
             return now
         return self._enough_until(request.shape, now)
 
-    def _bound_of(self, shape: Shape) -> Amounts | None:
-        """Return the least total amounts of a shape; None if a shortage on all ranks together does
-        not prove that the shape does not fit."""
-        if not self._sound or self._overdrawing:
-            return None
-        return self._ranks.least(shape)
+    @property
+    def _sums_decide(self) -> bool:
+        """Whether a shortage on all ranks together proves that a request does not fit."""
+        return self._sound and not self._overdrawing
 
     def _enough_until(self, shape: Shape, now: float) -> float:
         """Return an upper bound of the time until which all ranks together have enough for a
         shape."""
-        least = self._bound_of(shape)
-        return inf if least is None else self._ranks.room.enough_until(least, now)
+        areas = self._ranks.areas(shape)
+        if not areas or not self._sums_decide:
+            return inf
+        return self._ranks.room.enough_until(areas[0], now)
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         shape = request.shape
@@ -346,7 +348,7 @@ class BoundStrategy(Strategy):
             ):
                 return
             self._ranks, self.seen, self._sound = ranks, seen, False
-            self._bounds = StartBounds()
+            self._bounds.clear()
             for jobid, one in self.promises.items():
                 one.room, one.number = ranks.room, numbers[jobid]
 
@@ -375,22 +377,32 @@ class BoundStrategy(Strategy):
 
     def _soonest(self, request: ResourceRequest) -> list[tuple[int, Amounts]] | None:
         """Return the ``(rank, amounts)`` to keep for a job whose possible start is unknown; None if
-        it does not fit on the ranks that are up even when they are idle.
-
-        If a single job without an end is in its way, its ranks come first: less is then kept of the
-        ranks free now. Next come ranks that stay free forever, from now or from the time at which
-        they suffice (or the last end), then any.
+        it does not fit on the ranks that are up even when they are idle. Of areas, the one that
+        suffices forever from the earliest time is chosen.
         """
         pool, shape, room, now = self._pool, request.shape, self._ranks.room, self._pool.clock()
-        if not pool.countable(shape):
+        areas = self._ranks.areas(shape)
+        if not areas:
             all_free, up = unused(self._ranks.inventory), pool.eligible(shape.match)
             for eligible in (up & ~room.booked(-inf, inf), up):
                 placed = pool.place_request(request, all_free, eligible)
                 if placed is not None:
                     return self._ranks.all_of(selected_ranks(placed[0]))
             return None
-        matching = pool.match_mask(request) & pool.eligible(shape.match)
-        demand = self._ranks.demand_on(shape, matching)
+        if len(areas) > 1:
+            areas = sorted(areas, key=lambda area: room.earliest(area, inf, now, now, False))
+        found = (self._soonest_in(area, now) for area in areas)
+        return next((kept for kept in found if kept is not None), None)
+
+    def _soonest_in(self, demand: Demand, now: float) -> list[tuple[int, Amounts]] | None:
+        """Return the ``(rank, amounts)`` to keep in an area; None if it does not suffice even when
+        it is idle.
+
+        If a single job without an end is in its way, its ranks come first: less is then kept of the
+        ranks free now. Next come ranks that stay free forever, from now or from the time at which
+        they suffice (or the last end), then any.
+        """
+        room = self._ranks.room
         kept: list[tuple[int, Amounts]] = []
 
         def keep(ranks: int) -> None:
@@ -406,7 +418,7 @@ class BoundStrategy(Strategy):
             demand = demand._replace(ranks=demand.ranks & ~chosen)
 
         keep(self._ranks.ranks_of_endless(demand.ranks))
-        ends = [end for end, _ in pool.jobs_by_end()[-1:]]
+        ends = [end for end, _ in self._pool.jobs_by_end()[-1:]]
         ends += [one.end for one in self.promises.values() if one.end < inf]
         enough = room.earliest(demand, inf, now, now, False) if demand.count else now
         keep(room.room(demand, now, inf)[1])
@@ -446,7 +458,7 @@ class BoundStrategy(Strategy):
                 self._ranks.room.drop(before)
             else:
                 self._ranks.room.enter(before)
-        self._bounds = StartBounds()
+        self._bounds.clear()
         return found
 
     def advance(self, jobid: int, now: float) -> float:
@@ -460,29 +472,39 @@ class BoundStrategy(Strategy):
         return promise.start
 
     def advance_in_turn(self, jobids: Iterable[int], now: float) -> tuple[int, list[int], float]:
-        count, looks = 0, LOOKS_IN_A_ROW
         if not self._sound:
             return 0, [], inf
-        room_of, known = self._ranks.counts.of, self._ranks.counts.known
+        promises, ranks, count, looks = self.promises, self._ranks, 0, LOOKS_IN_A_ROW
+        room_of, known = ranks.counts.of, ranks.counts.known
         untils: dict[Shape, float] = {}  # by shape, how long all ranks together have enough
+        row: list[tuple[int | None, Demand, float]] = []
+        places = []  # of these, in the row of jobs
         for jobid in jobids:
-            promise = self.promises.get(jobid)
+            promise = promises.get(jobid)
             if promise is None or promise.is_open or promise.start <= now:
                 break
-            request = promise.request
-            shape = request.shape
+            shape = promise.request.shape
             room = known.get(shape)
             if (room_of(shape) if room is None else room) >= shape.least_count:
-                end = now + length_of(request)
+                end = now + length_of(promise.request)
                 until = untils.get(shape)
                 if until is None:
                     until = untils[shape] = self._enough_until(shape, now)
                 if until >= min(end, promise.start):  # else the promise is not in its own way
+                    areas = ranks.free_areas(shape)
                     looks -= 1
-                    if not looks or self.fits_without(jobid, request, now, end):
+                    if not looks or not areas:
                         break
+                    row += [(promise.number, demand, end) for demand in areas]
+                    places += [count] * len(areas)
+                    if len(row) >= LOOKS_AT_ONCE:
+                        first = ranks.room.first_to_start(row, now, not self.frozen)
+                        if first < len(row):
+                            return places[first], [], inf
+                        row, places = [], []
             count += 1
-        return count, [], inf
+        first = ranks.room.first_to_start(row, now, not self.frozen)
+        return places[first] if first < len(row) else count, [], inf
 
     def withdraw(self, jobid: int) -> BoundPromise | None:
         promise = self.promises.pop(jobid, None)
@@ -490,7 +512,7 @@ class BoundStrategy(Strategy):
         if promise is not None and promise.number is not None:
             self._ranks.room.leave(promise.number)
             self._withdrawn.append(promise)
-            self._bounds = StartBounds()
+            self._bounds.clear()
             if not promise.is_open:
                 self._promised_end = {jobid: promise.end}
         return promise
@@ -544,7 +566,7 @@ class BoundStrategy(Strategy):
             )
         if self.frozen:
             return None
-        self._bounds = StartBounds()  # promises may move
+        self._bounds.clear()  # promises may move
         for demand in areas:
             number = room.book(demand, now, end, now, True)
             if number is not None:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Mapping
+from itertools import chain
 from math import inf
-from operator import itemgetter
 from typing import TYPE_CHECKING, Callable
 
 from flux.resource.plan.promise import length_of
@@ -158,6 +158,47 @@ class Claims:
         return ranks
 
 
+class _Leavings:
+    """The ranks from which running jobs exclude a claimant, by the end of the last of these jobs;
+    found as far as needed.
+
+    Args:
+        claimant (Claimant): the claimant
+        running (dict): job id to the claimant and the mask of ranks of a running job
+        ends: ``(end, job id)`` of jobs, the last end first
+    """
+
+    def __init__(
+        self,
+        claimant: Claimant,
+        running: dict[int, tuple[Claimant, int]],
+        ends: Iterator[tuple[float, int]],
+    ) -> None:
+        self._claimant, self._running, self._ends = claimant, running, ends
+        self._apart: dict[int, int] = {}  # by id: most jobs of the same keys share one claimant
+        self._free = -1
+        self._found: list[tuple[float, int]] = []
+
+    def after(self, time: float) -> list[tuple[float, int]]:
+        """Return ``(end, ranks)``, the last end first; at least those after a time."""
+        found, apart, running = self._found, self._apart, self._running
+        if found and found[-1][0] <= time:
+            return found
+        for end, jobid in self._ends:
+            if jobid in running:
+                other, on = running[jobid]
+                closed = apart.get(id(other))
+                if closed is None:
+                    closed = apart[id(other)] = self._claimant.apart_from(other)
+                ranks = on & closed & self._free
+                if ranks:
+                    found.append((end, ranks))
+                    self._free ^= ranks
+            if end <= time:
+                break
+        return found
+
+
 class ClaimPlan:
     """Ranks closed to a job, now and later.
 
@@ -179,10 +220,9 @@ class ClaimPlan:
         self.promised: dict[int, ResourceRequest] = {}
         #: whether all running jobs are in the pool
         self._live = True
-        #: by claimant, ``(end, ranks)`` of the last jobs that exclude it, ascending
-        self._leaving: dict[Claimant, list[tuple[float, int]]] = {}
-        #: the running jobs by end; None: to be sorted again
-        self._by_end: list[tuple[float, Claimant, int]] | None = None
+        self._leaving: dict[Claimant, _Leavings] = {}
+        #: ``(end, job id)`` of the pool's jobs with an end, ascending
+        self._by_end: list[tuple[float, int]] = []
         #: the pool's generation and `Claims.changes` for which both are valid
         self._seen: tuple[int, int] | None = None
 
@@ -198,41 +238,23 @@ class ClaimPlan:
 
     # -- closed ranks ------------------------------------------------------------------------------
 
-    def _leavings(self, claimant: Claimant) -> list[tuple[float, int]]:
-        """Return ``(end, ranks)``, ascending: the end of the last job that excludes a claimant from
-        these ranks.  O(running jobs) after a change, else O(1)."""
+    def _in_step(self) -> None:
+        """Take in changes of the pool and of the claims."""
         seen = (self._pool.generation, self._claims.changes)
         if seen != self._seen:
-            self._seen, self._leaving, self._by_end = seen, {}, None
+            self._seen, self._leaving, self._by_end = seen, {}, self._pool.jobs_by_end()
+
+    def _leavings(self, claimant: Claimant, time: float) -> list[tuple[float, int]]:
+        """Return ``(end, ranks)``, the last end first: the end of the last job that excludes a
+        claimant from these ranks; at least those after a time.  O(jobs that end after it) after a
+        change, else O(1)."""
+        self._in_step()
         found = self._leaving.get(claimant)
         if found is None:
-            apart: dict[int, int] = {}  # by id: most jobs of the same keys share one claimant
-            found = self._leaving[claimant] = []
-            known = 0
-            for end, other, on in self._last_first():
-                closed = apart.get(id(other))
-                if closed is None:
-                    closed = apart[id(other)] = claimant.apart_from(other)
-                ranks = on & closed & ~known
-                if ranks:
-                    found.append((end, ranks))
-                    known |= ranks
-            found.reverse()
-        return found
-
-    def _last_first(self) -> list[tuple[float, Claimant, int]]:
-        """Return ``(end, claimant, ranks)`` of running jobs, the last end first.  O(running jobs
-        log running jobs) after a change, else O(1)."""
-        found = self._by_end
-        if found is None:
-            ends = dict(self._pool.job_end_times())
-            found = self._by_end = [
-                (ends[jobid] or inf, claimant, on)
-                for jobid, (claimant, on) in self._claims.running.items()
-                if jobid in ends
-            ]
-            found.sort(key=itemgetter(0), reverse=True)
-        return found
+            endless = [(inf, jobid) for jobid in self._pool.endless_jobs()]
+            ends = chain(endless, reversed(self._by_end))
+            found = self._leaving[claimant] = _Leavings(claimant, self._claims.running, ends)
+        return found.after(time)
 
     def closed(
         self,
@@ -241,14 +263,19 @@ class ClaimPlan:
         end: float,
         promises: Mapping[int, Promise],
         jobid: int | None = None,
+        among: int = -1,
     ) -> int:
         """Return a mask of the ranks closed to a job in a span, by jobs that run then or promises
-        other than its own."""
-        ranks = 0
-        for until, some in reversed(self._leavings(claimant)):
-            if until <= start:
-                break
-            ranks |= some
+        other than its own: of all ranks, or of those in `among` at least."""
+        ranks = self._claims.apart_from(claimant) if self._live else -1
+        self._in_step()
+        # Until the first end, those of now are closed.
+        if ranks & among and not (self._live and self._by_end and start < self._by_end[0][0]):
+            ranks = 0
+            for until, some in self._leavings(claimant, start):
+                if until <= start:
+                    break
+                ranks |= some
         return ranks | self.closed_by_promises(claimant, start, end, promises, jobid)
 
     def closed_now(
@@ -265,7 +292,7 @@ class ClaimPlan:
             ranks = self._claims.apart_from(claimant)
         else:
             ranks = 0
-            for _, some in self._leavings(claimant):
+            for _, some in self._leavings(claimant, -inf):
                 ranks |= some
         return ranks | self.closed_by_promises(claimant, now, end, promises, jobid)
 
@@ -299,7 +326,8 @@ class ClaimPlan:
             if promise is None or promise.is_open:
                 continue
             start, on = max(promise.start, now), promise.ranks or 0
-            if any(until > start and ranks & on for until, ranks in self._leavings(claimant)):
+            leavings = self._leavings(claimant, start)
+            if any(until > start and ranks & on for until, ranks in leavings):
                 found.append(jobid)
         return found
 
@@ -307,7 +335,7 @@ class ClaimPlan:
         self, claimant: Claimant, time: float, promises: Mapping[int, Promise]
     ) -> list[float]:
         """Return the times after `time` at which ranks open to a claimant, ascending."""
-        times = {until for until, _ in self._leavings(claimant) if time < until < inf}
+        times = {until for until, _ in self._leavings(claimant, time) if time < until < inf}
         times.update(
             promises[other].end
             for other in self.promised

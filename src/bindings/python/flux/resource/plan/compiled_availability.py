@@ -7,9 +7,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan import compiled
+from flux.resource.pool.masks import mask_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from typing_extensions import Self
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Returned in place of a use's number if there is no room.
 NO_ROOM = -2
+#: Number of demands known in C.
+MAX_TOLD = 1024
 
 
 class CompiledAvailability:
@@ -33,17 +36,15 @@ class CompiledAvailability:
         self._bytes = ranks // 8 + 1
         none = (0,) * kinds
         amounts = list(chain.from_iterable(totals.get(rank, none) for rank in range(ranks)))
-        self._own(self._lib.availability_create(ranks, kinds, amounts, self._mask(up)))
+        there = self._mask(up & mask_of(sorted(totals)) if totals else 0)
+        self._own(self._lib.availability_create(ranks, kinds, amounts, there))
 
     def _own(self, cdata: Any) -> None:
         if cdata == self._ffi.NULL:
             raise MemoryError
         self._all = self._ffi.gc(cdata, self._lib.availability_destroy)
-        # The struct that passes each demand to C, made once.
-        self._asked = self._ffi.new("struct demand *")
-        self._told_last: Demand | None = None
-        self._each = self._ffi.new("int64_t[]", self._kinds)
-        self._asked.each, self._asked.length = self._each, self._bytes
+        # By id, demands, and the structs that pass them to C.
+        self._told: dict[int, tuple[Demand, Any, Any, Any]] = {}
 
     def copy(self) -> Self:
         new = object.__new__(type(self))
@@ -55,18 +56,18 @@ class CompiledAvailability:
     def _mask(self, ranks: int) -> bytes:
         return (ranks & ((1 << 8 * self._bytes) - 1)).to_bytes(self._bytes, "little")
 
-    def _told(self, demand: Demand) -> Any:
-        """Return the demand as a C struct, valid until the next call."""
-        made = self._asked
-        if demand is self._told_last:
-            return made
-        self._told_last = demand
-        for kind, need in enumerate(demand.each):
-            self._each[kind] = need
-        self._ranks = ranks = self._ffi.from_buffer(self._mask(demand.ranks))
-        made.count, made.per_node, made.whole = demand.count, demand.per_node, demand.whole
-        made.ranks = ranks
-        return made
+    def _tell(self, demand: Demand) -> Any:
+        """Return a demand as a C struct, valid until the next call with another."""
+        told = self._told.get(id(demand))
+        if told is None:
+            if len(self._told) == MAX_TOLD:
+                self._told.clear()
+            new = self._ffi.new
+            each, ranks = new("int64_t[]", demand.each), new("char[]", self._mask(demand.ranks))
+            values = (demand.count, each, demand.per_node, demand.whole, ranks)
+            told = demand, new("struct demand *", values), each, ranks
+            self._told[id(demand)] = told
+        return told[1]
 
     def _read(self, ranks: Any) -> int:
         return int.from_bytes(self._ffi.buffer(ranks), "little")
@@ -77,17 +78,11 @@ class CompiledAvailability:
         return number
 
     def create(self, start: float, end: float, demand: Demand | None = None) -> int:
-        made = self._ffi.NULL if demand is None else self._told(demand)
+        made = self._ffi.NULL if demand is None else self._tell(demand)
         return self._number(self._lib.availability_use(self._all, start, end, made))
 
     def take(self, number: int, ranks: int, amounts: Amounts) -> None:
-        if ranks & (ranks - 1) == 0:
-            rank = ranks.bit_length() - 1
-            failed = self._lib.availability_take_one(self._all, number, rank, amounts)
-        else:
-            mask = self._mask(ranks)
-            failed = self._lib.availability_take(self._all, number, mask, len(mask), amounts)
-        self._number(failed)
+        self._number(self._lib.availability_take(self._all, number, self._mask(ranks), amounts))
 
     def enter(self, number: int) -> None:
         self._number(self._lib.availability_enter(self._all, number))
@@ -107,21 +102,17 @@ class CompiledAvailability:
         return self._read(ranks)
 
     def amounts_of(self, number: int) -> list[tuple[int, Amounts]]:
-        count, kinds = self._lib.availability_parts(self._all, number), self._kinds
-        ranks, amounts = (
-            self._ffi.new("int64_t[]", count),
-            self._ffi.new("int64_t[]", count * kinds),
-        )
-        self._lib.availability_amounts_of(self._all, number, ranks, amounts)
-        flat = self._ffi.unpack(amounts, count * kinds)
-        return sorted(
-            (rank, tuple(flat[at * kinds : (at + 1) * kinds]))
-            for at, rank in enumerate(self._ffi.unpack(ranks, count))
-        )
+        new, unpack, kinds = self._ffi.new, self._ffi.unpack, self._kinds
+        read, none = self._lib.availability_amounts_of, self._ffi.NULL
+        count = read(self._all, number, none, none)
+        ranks, amounts = new("int64_t[]", count), new("int64_t[]", count * kinds)
+        read(self._all, number, ranks, amounts)
+        flat = iter(unpack(amounts, count * kinds))
+        return sorted(zip(unpack(ranks, count), zip(*[flat] * kinds)))
 
     def room(self, demand: Demand, start: float, end: float) -> tuple[int, int]:
         ranks = self._ffi.new("unsigned char[]", self._bytes)
-        made = self._told(demand)
+        made = self._tell(demand)
         units = self._lib.availability_room(self._all, made, start, end, ranks)
         return units, self._read(ranks)
 
@@ -136,37 +127,37 @@ class CompiledAvailability:
     def earliest(
         self, demand: Demand, length: float, after: float, now: float, may_move: bool
     ) -> float:
-        made = self._told(demand)
+        made = self._tell(demand)
         found = self._lib.availability_earliest(self._all, made, length, after, now, may_move)
         return _time(found)
 
     def can_book(self, demand: Demand, start: float, end: float, now: float) -> bool:
-        made = self._told(demand)
+        made = self._tell(demand)
         return bool(self._number(self._lib.availability_can_book(self._all, made, start, end, now)))
 
     def book(
         self, demand: Demand, start: float, end: float, now: float, may_move: bool
     ) -> int | None:
-        made = self._told(demand)
+        made = self._tell(demand)
         number = self._lib.availability_book(self._all, made, start, end, now, may_move)
         return None if number == NO_ROOM else self._number(number)
 
-    def enough_until(self, amounts: Amounts, since: float) -> float:
-        return _time(self._lib.availability_enough_until(self._all, amounts, since))
+    def enough_until(self, demand: Demand, since: float) -> float:
+        return _time(self._lib.availability_enough_until(self._all, self._tell(demand), since))
 
-    def can_start(
-        self,
-        number: int | None,
-        demand: Demand,
-        least: Amounts | None,
-        now: float,
-        end: float,
-        may_move: bool,
-    ) -> bool:
-        made, ffi = self._told(demand), self._ffi
-        own, bound = -1 if number is None else number, ffi.NULL if least is None else least
-        can = self._lib.availability_can_start(self._all, own, made, bound, now, end, may_move)
-        return bool(self._number(can))
+    def first_to_start(
+        self, row: Sequence[tuple[int | None, Demand, float]], now: float, may_move: bool
+    ) -> int:
+        if len(row) > MAX_TOLD:
+            raise ValueError(f"more than {MAX_TOLD} demands in a row")
+        numbers = [-1 if number is None else number for number, _, _ in row]
+        demands = [self._tell(demand) for _, demand, _ in row]
+        ends = [end for _, _, end in row]
+        return self._number(
+            self._lib.availability_first_to_start(
+                self._all, len(row), numbers, demands, ends, now, may_move
+            )
+        )
 
 
 def _time(time: float) -> float:

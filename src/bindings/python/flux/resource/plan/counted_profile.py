@@ -235,7 +235,7 @@ class CountedProfile:
                 come.append((end, jobid))
             del jobs[jobid]
             self.free += count
-            self._bounds = StartBounds()
+            self._bounds.clear()
             if until > begin:
                 line.add(begin, until, count)
                 self.watch.opened(begin, until, count)

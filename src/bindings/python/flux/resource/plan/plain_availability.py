@@ -6,7 +6,7 @@ Uses have numbers, and count while they are entered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from math import inf
 from typing import TYPE_CHECKING
@@ -145,45 +145,39 @@ class PlainAvailability(Availability):
         }
         return mask_of(sorted(ranks)) if ranks else 0
 
-    def enough_until(self, amounts: Amounts, since: float) -> float:
+    def enough_until(self, demand: Demand, since: float) -> float:
         """Return the first time, from `since` on, at which the ranks of `up` together have less
-        free than some amounts; infinity if never. Overdrawn ranks count negative."""
+        free than a demand takes at least; infinity if never. Overdrawn ranks count negative."""
         chosen = [rank for rank in self.totals if self.up >> rank & 1]
+        each: Iterable[int] = demand.each
+        if demand.whole:
+            each = map(min, zip(*[self.totals[rank] for rank in chosen]))
+        least = [demand.count * need for need in each]
         for moment in sorted({since, *(use.start for use in self.uses if use.start > since)}):
             free = [self.free(rank, moment, self.uses) for rank in chosen]
-            if any(sum(one[k] for one in free) < need for k, need in enumerate(amounts)):
+            if any(sum(one[k] for one in free) < need for k, need in enumerate(least)):
                 return moment
         return inf
 
-    def can_start(
-        self,
-        number: int | None,
-        demand: Demand,
-        least: Amounts | None,
-        now: float,
-        end: float,
-        may_move: bool,
-    ) -> bool:
-        """Return whether a demand fits from now to `end`; change nothing.
+    def first_to_start(
+        self, row: Sequence[tuple[int | None, Demand, float]], now: float, may_move: bool
+    ) -> int:
+        """Return the place in a row of the first demand that fits from now to its end; the length
+        of the row if there is none. Change nothing.
 
         Args:
-            number: an entered use to ignore; None: ignore none
-            least: total amounts that the ranks of `up` must have left, checked first
-                (`enough_until`); None if this is not to be checked
+            row: ``(number, demand, end)``: a use to ignore, or None; the demand; its end
             may_move: whether other promises may be moved for it, as by `book`
         """
-        own = None if number is None else self._uses[number]
-        counts = own is not None and own.entered
-        if own is not None and counts:
-            own.entered = False
-            self._enter_all()
-        try:
-            if least is not None and self.enough_until(least, now) < end:
-                return False
-            return self.room(demand, now, end)[0] >= demand.count or (
-                may_move and self.can_book(demand, now, end, now)
-            )
-        finally:
-            if own is not None and counts:
-                own.entered = True
-                self._enter_all()
+        for place, (number, demand, end) in enumerate(row):
+            entered = number is not None and self._uses[number].entered
+            if number is not None and entered:
+                self.leave(number)
+            fits = self.room(demand, now, end)[0] >= demand.count
+            if not fits and may_move:
+                fits = self.can_book(demand, now, end, now)
+            if number is not None and entered:
+                self.enter(number)
+            if fits:
+                return place
+        return len(row)

@@ -23,7 +23,7 @@ Theory
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
@@ -184,6 +184,16 @@ class Plan:
             limited = self.claims.beside(request, self.closed_now(jobid, request))
         return limited is not None and strategy.fits_without(jobid, limited, now, end)
 
+    def has_tokens(self, jobid: int, request: ResourceRequest, end: float) -> bool:
+        """Return whether the tokens of a request are available from now to `end`, beside all
+        promises but the job's own."""
+        tokens, now = self.tokens, self._pool.clock()
+        return (
+            tokens is None
+            or not request.tokens
+            or tokens.fits(request.tokens, now, end, now, jobid)
+        )
+
     def closed_now(self, jobid: int | None, request: ResourceRequest) -> int:
         """Return a mask of the ranks on which a job may not start now: others have claimed them, or
         are promised them while it would run. Its own promise is ignored."""
@@ -305,7 +315,9 @@ class Plan:
         are ignored. Costs as much as ``stale()``."""
         return any(jobid >= 0 for jobid in self.stale())
 
-    def would_break(self, change: Callable[[], None], undo: Callable[[], None]) -> bool:
+    def would_break(
+        self, change: Callable[[], None], undo: Callable[[], None], without: Collection[int] = ()
+    ) -> bool:
         """Return whether a change of the pool, made and taken back here, would break a promise that
         can be kept now. Costs as much as ``stale()``, twice.
 
@@ -315,13 +327,22 @@ class Plan:
         Args:
             change: function that makes the change
             undo: function that takes it back
+            without: jobs whose promises the change makes void; afterwards they are as before
         """
-        take_back = self._strategies.in_step().trial()
         before = self.stale()
+        end_trial = self._strategies.trial(without)
+        more: list[dict[int, Any]] = [
+            kept.promised for kept in (self.tokens, self.claims) if kept is not None
+        ]
+        dropped = [
+            (one, jobid, one.pop(jobid)) for one in more for jobid in without if jobid in one
+        ]
         change()
         broken = not set(self.stale()).issubset(before)
         undo()
-        take_back()
+        end_trial()
+        for one, jobid, promised in dropped:
+            one[jobid] = promised
         return broken
 
     # -- changes ------------------------------------------------------------
@@ -384,10 +405,10 @@ class Plan:
             needs_more = True
             request = claims.promised[jobid]  # the promise itself is limited to open ranks
             assert request.claimant is not None, "the others are not kept there"
-            closed = claims.closed(
-                request.claimant, max(promise.start, now), promise.end, strategy.promises, jobid
-            )
-            if (promise.ranks or 0) & closed:
+            start, on = max(promise.start, now), promise.ranks or 0
+            if on & claims.closed(
+                request.claimant, start, promise.end, strategy.promises, jobid, on
+            ):
                 raise InsufficientResources(lambda: _broken_promise(jobid))
         if promise.start <= now:
             return promise.start
@@ -425,14 +446,14 @@ class Plan:
 
     def _advance_anew(self, jobid: int, promise: Promise, request: ResourceRequest) -> float:
         """Advance a promise of more than resources that is not due yet; as ``advance()``."""
-        if not self.is_counted:
-            now, tokens = self._pool.clock(), self.tokens
-            end, wanted = now + length_of(request), request.tokens or {}
-            has_tokens = tokens is None or tokens.fits(wanted, now, end, now, jobid)
-            if not has_tokens or not self.fits(request, jobid=jobid):
-                return promise.start  # promises on ranks move only to now
-        self.cancel(jobid)
-        when = self.earliest(request)
+        if self.is_counted:
+            self.cancel(jobid)
+            when = self.earliest(request)
+        else:  # promises on ranks move only to now
+            when = self._pool.clock()
+            end = when + length_of(request)
+            if not self.has_tokens(jobid, request, end) or not self.fits(request, jobid=jobid):
+                return promise.start
         start = promise.start if when is None else min(when, promise.start)
         self.reserve(jobid, request, start)
         return start
@@ -483,6 +504,9 @@ class Plan:
             InsufficientResources: it does not fit now, or only by breaking another job's promise.
             InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``.
         """
+        if self.tokens is not None and request.tokens:
+            if not self.has_tokens(jobid, request, self._pool.clock() + length_of(request)):
+                self._refuse(request)
         if self.claims is None or request.claimant is None:
             return self._alloc(jobid, request)
         closed = self.closed_now(jobid, request)

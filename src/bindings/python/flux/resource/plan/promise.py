@@ -186,9 +186,15 @@ class BoundPromise(Promise):
 def due_of(promises: Mapping[int, Promise], now: float) -> tuple[list[int], float]:
     """Return the jobs with a promised start at or before `now`, without open promises, and the
     first start after it, or infinity."""
-    starts = {jobid: one.start for jobid, one in promises.items() if not one.is_open}
-    found = [jobid for jobid, start in starts.items() if start <= now]
-    return found, min([start for start in starts.values() if start > now], default=inf)
+    found, first = [], inf
+    for jobid, promise in promises.items():
+        start = promise.start
+        if start <= now:
+            if not promise.is_open:
+                found.append(jobid)
+        elif start < first and not promise.is_open:
+            first = start
+    return found, first
 
 
 def length_of(request: ResourceRequest) -> float:

@@ -24,15 +24,6 @@ if TYPE_CHECKING:
 RoomKind = tuple[Any, Counts, bool, bool]
 
 
-def free_ranks(pool: PoolWithView, shape: Shape) -> int:
-    """Return a mask of the ranks with room for a node or slot of a shape now, regardless of
-    promises. O(different counts of free cores and GPUs)."""
-    eligible = pool.eligible(shape.match)
-    if shape.exclusive and shape.node_count is not None:
-        eligible &= pool.index.idle
-    return pool.index.having(shape.need, eligible)
-
-
 def room_kind(shape: Shape) -> RoomKind:
     """Return the kind of nodes or slots of a shape."""
     return shape.match, shape.need, shape.exclusive, shape.node_count is not None
@@ -48,8 +39,9 @@ class RoomCounts:
     def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
         self._generation = pool.generation  # the pool's generation for which the rest is valid
-        # by constraint: free counts, and the number of ranks with exactly these
-        self._ranks: Remembered[Any, list[tuple[Counts, int]]] = Remembered()
+        # by constraint: free counts, and the ranks with exactly these
+        self._ranks: Remembered[Any, list[tuple[Counts, int, int]]] = Remembered()
+        self._rooms: Remembered[RoomKind, tuple[int, int]] = Remembered()
         self._counts: Remembered[Shape, float] = Remembered()
 
     @property
@@ -59,39 +51,51 @@ class RoomCounts:
         if self._generation != generation:
             self._generation = generation
             self._ranks.clear()
+            self._rooms.clear()
             self._counts.clear()
         return self._counts
 
     def of(self, shape: Shape) -> float:
         """Return the number of nodes or slots of a shape with room; infinity if counts do not
-        decide placement. O(different counts of free cores and GPUs); for whole nodes O(kinds of
-        node)."""
+        decide placement. O(different counts of free cores and GPUs)."""
         known = self.known
         count = known.get(shape)
         if count is None:
-            count = known[shape] = self._count(shape) if self._pool.countable(shape) else inf
+            count = known[shape] = self._room(shape)[0] if self._pool.countable(shape) else inf
         return count
 
-    def _count(self, shape: Shape) -> int:
-        pool = self._pool
-        if shape.node_count is not None and shape.exclusive:
-            return popcount(free_ranks(pool, shape))
-        count = 0
-        if shape.node_count is None:
-            for free, ranks in self._free(shape.match):
-                count += ranks * slots_on(free, shape)
-            return count
-        for free, ranks in self._free(shape.match):
-            if enough(free, shape.need):
-                count += ranks
-        return count
+    def ranks(self, shape: Shape) -> int:
+        """Return a mask of the ranks with room for a node or slot of a shape, by counts; costs as
+        `of`."""
+        self.known  # noqa: B018
+        return self._room(shape)[1]
 
-    def _free(self, match: Any) -> list[tuple[Counts, int]]:
+    def _room(self, shape: Shape) -> tuple[int, int]:
+        """Return (nodes or slots with room, mask of their ranks)."""
+        kind = room_kind(shape)
+        room = self._rooms.get(kind)
+        if room is None:
+            count = ranks = 0
+            by_node = shape.node_count is not None
+            within = self._pool.index.idle if by_node and shape.exclusive else -1
+            for free, number, mask in self._free(shape.match):
+                if within >= 0:
+                    mask &= within
+                    number = popcount(mask)
+                units = enough(free, shape.need) if by_node else slots_on(free, shape)
+                if units:
+                    count += number * units
+                    ranks |= mask
+            room = self._rooms[kind] = count, ranks
+        return room
+
+    def _free(self, match: Any) -> list[tuple[Counts, int, int]]:
+        """Return ``(free counts, number of ranks, mask of them)`` of the ranks that are up and meet
+        a constraint."""
         free = self._ranks.get(match)
         if free is None:
             inventory, eligible = self._pool.inventory, self._pool.eligible(match)
-            counts = [
-                (key, popcount(mask & eligible)) for key, mask in self._pool.index.groups.items()
-            ]
-            free = self._ranks[match] = [(inventory.counts(key), n) for key, n in counts if n]
+            masks = [(key, mask & eligible) for key, mask in self._pool.index.groups.items()]
+            free = [(inventory.counts(key), popcount(mask), mask) for key, mask in masks if mask]
+            self._ranks[match] = free
         return free

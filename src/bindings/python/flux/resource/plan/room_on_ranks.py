@@ -15,7 +15,7 @@ from flux.resource.plan import compiled
 from flux.resource.plan.availability import Demand
 from flux.resource.plan.plain_availability import PlainAvailability
 from flux.resource.plan.promise import length_of
-from flux.resource.plan.room_counts import RoomCounts, free_ranks
+from flux.resource.plan.room_counts import RoomCounts
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import members, popcount, take
 from flux.resource.pool.remembered import Remembered
@@ -75,7 +75,6 @@ class RoomOnRanks:
             totals.update(dict.fromkeys(members(mask), amounts))
         self.room = _availability(totals, self.up)
         self._areas: Remembered[Shape, list[Demand]] = Remembered()
-        self._leasts: Remembered[Shape, Amounts | None] = Remembered()
         # By shape, results of `free_areas` in a generation of the pool: a pass examines many
         # promised jobs of one shape.
         self._free_areas: Remembered[Shape, list[Demand]] = Remembered()
@@ -154,29 +153,19 @@ class RoomOnRanks:
         return ()
 
     def free_areas(self, shape: Shape) -> list[Demand]:
-        """Return the demands of `areas` on ranks with room now; not to be changed."""
+        """Return the demands of `areas` on ranks with room now, without areas that have none unless
+        all have none; not to be changed."""
         if self._free_since != self._pool.generation:
             self._free_since = self._pool.generation
             self._free_areas.clear()
         areas = self._free_areas.get(shape)
         if areas is None:
-            free = free_ranks(self._pool, shape)
-            areas = [demand._replace(ranks=demand.ranks & free) for demand in self.areas(shape)]
+            free = self.counts.ranks(shape)
+            every = self.areas(shape)
+            some = [demand for demand in every if demand.ranks & free] or every[:1]
+            areas = [demand._replace(ranks=demand.ranks & free) for demand in some]
             self._free_areas[shape] = areas
         return areas
-
-    def least(self, shape: Shape) -> Amounts | None:
-        """Return the least total amounts of a shape; None if counts do not decide."""
-        if not self._pool.countable(shape):
-            return None
-        least = self._leasts.get(shape)
-        if least is None:
-            demand, inventory = self.demand(shape), self.inventory
-            each = demand.each
-            if demand.whole:
-                each = tuple(map(min, zip(*map(inventory.counts, inventory.keys.values()))))
-            least = self._leasts[shape] = tuple([demand.count * number for number in each])
-        return least
 
     # -- what is free -------------------------------------------------------
 

@@ -79,6 +79,10 @@ class StartBounds:
             Hashable, tuple[dict[float, _Stair], list[float], list[_Stair]]
         ] = Remembered()
 
+    def clear(self) -> None:
+        """Forget all bounds."""
+        self._families.clear()
+
     def least(self, family: Hashable, count: int, length: float) -> float:
         """Return a time before which `count` units of a family do not fit for `length` seconds."""
         known = self._families.get(family)

@@ -7,13 +7,13 @@ after a change of the pool if no promise is left.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 from flux.resource.plan.bound_strategy import BoundStrategy
 from flux.resource.plan.counted_strategy import CountedStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from typing_extensions import Self
 
@@ -87,6 +87,24 @@ class Strategies:
         """Restore the withdrawn promise of a job, if any."""
         if promise is not None:
             self.current.restore(jobid, promise)
+
+    def trial(self, without: Collection[int]) -> Callable[[], None]:
+        """Begin a trial without the promises of some jobs; return a function that restores all
+        promises, to be called when the pool is as before."""
+        strategy = self.in_step()
+        take_back = strategy.trial()
+        withdrawn = {jobid: strategy.withdraw(jobid) for jobid in without}
+
+        def end() -> None:
+            if strategy is self._bound:
+                self.current = strategy  # without promises, counting sufficed
+            for jobid, promise in withdrawn.items():
+                if promise is not None and self.is_counted:
+                    self.accepting(promise.request, False)  # its units may have to be counted again
+                self.put_back(jobid, promise)
+            take_back()
+
+        return end
 
     def _bind_all(self) -> Strategy:
         """Bind all promises to ranks, since counting no longer suffices."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Groups of ranks, such as racks, and the choice of groups for a request.
 
-A request may be bound to groups (`Within`): all of it to one group, or to a limited number of
+A request may be bound to groups (`GroupBinding`): all of it to one group, or to a limited number of
 groups, or each *segment* (a number of nodes) to one. Any other request gets as few groups as
 possible (`packed`), so that whole groups stay free, and is never refused because of them.
 
@@ -83,7 +83,7 @@ class Groups:
         return found
 
 
-class Within(NamedTuple):
+class GroupBinding(NamedTuple):
     """The groups that a request is bound to.
 
     Attributes:

@@ -81,18 +81,15 @@ def _elements(text: Any) -> Iterator[tuple[str, int | None, int, int, str]]:
         if match.start(2) < 0:
             yield prefix, None, 0, 0, ""
             continue
-        first_width = None
         for element in inner.split(","):
             found = _ELEMENT.fullmatch(element)
             if found is None:
                 raise ValueError(f"invalid hostlist {quote(text)}")
             low, high = found.groups()
-            own = len(low) if low[0] == "0" and len(low) > 1 else 0
-            if first_width is None:
-                first_width = own
+            width = len(low) if low[0] == "0" and len(low) > 1 else 0
             if int(high or low) < int(low):
                 raise ValueError(f"invalid hostlist {quote(text)}")
-            yield prefix, own or first_width, int(low), int(high or low), suffix
+            yield prefix, width, int(low), int(high or low), suffix
 
 
 def name_pieces(text: Any) -> list[Piece]:
@@ -105,7 +102,7 @@ def name_pieces(text: Any) -> list[Piece]:
         ValueError: it is not a hostlist (RFC 29), or has more than 2^20 names.
     """
     if isinstance(text, str) and _PLAIN.fullmatch(text):
-        return [_name_piece(text)]
+        return [name_piece(text)]
     pieces: list[Piece] = []
     total = 0
     for prefix, width, low, high, suffix in _elements(text):
@@ -113,17 +110,18 @@ def name_pieces(text: Any) -> list[Piece]:
         if total > MAX_NAMES:
             raise ValueError(f"invalid hostlist {quote(text)}: too many names")
         if width is None:
-            pieces.append(_name_piece(prefix))
+            pieces.append(name_piece(prefix))
         elif suffix or prefix[-1:].isdigit():
             # The brackets do not hold all digits at the end of the name.
             for number in range(low, high + 1):
-                pieces.append(_name_piece(f"{prefix}{number:0{width}d}{suffix}"))
+                pieces.append(name_piece(f"{prefix}{number:0{width}d}{suffix}"))
         else:
             pieces.append((prefix, width, low, high - low + 1))
     return pieces
 
 
-def _name_piece(name: str) -> Piece:
+def name_piece(name: str) -> Piece:
+    """Return a host name as a piece; see `name_pieces`."""
     match = _TAIL.fullmatch(name)
     if match is None or match.group(1)[-1:].isdigit():
         return (name, None, 0, 1)
@@ -173,42 +171,37 @@ def _spans(
 def encode_pieces(pieces: Iterable[Piece]) -> str:
     """Return pieces as hostlist text, adjacent ones joined (RFC 29)."""
     done = []
-    prefix, width = "", 0
-    group: list[tuple[int, int]] = []
-    for piece_prefix, piece_width, low, count in pieces:
-        if piece_width is not None and low >= 10 ** max(piece_width - 1, 0):
-            piece_width = 0  # no number in it has a leading zero
-        if (
-            group
-            and piece_width is not None
-            and piece_prefix == prefix
-            and (piece_width == width or (piece_width == 0 and low >= 10 ** max(width - 1, 0)))
-        ):
-            if group[-1][1] + 1 == low:
-                group[-1] = (group[-1][0], low + count - 1)
-            else:
-                group.append((low, low + count - 1))
+    group = ""  # prefix of the numbers in `spans`
+    spans: list[tuple[int, int, int]] = []  # (low, high, width)
+    for prefix, width, low, count in pieces:
+        if spans and (width is None or prefix != group):
+            done.append(_group_text(group, spans))
+            spans = []
+        if width is None:
+            done.append(prefix)
             continue
-        if group:
-            done.append(_group_text(prefix, width, group))
-            group = []
-        if piece_width is None:
-            done.append(piece_prefix)
-        else:
-            prefix, width = piece_prefix, piece_width
-            group = [(low, low + count - 1)]
-    if group:
-        done.append(_group_text(prefix, width, group))
+        group = prefix
+        digits = len(str(low))
+        if digits >= width:
+            width = 0  # no number in it has a leading zero
+        if spans:
+            first, last, before = spans[-1]
+            if last + 1 == low and max(width, digits) == max(before, digits):
+                spans[-1] = (first, low + count - 1, before)
+                continue
+        spans.append((low, low + count - 1, width))
+    if spans:
+        done.append(_group_text(group, spans))
     return ",".join(done)
 
 
-def _group_text(prefix: str, width: int, group: list[tuple[int, int]]) -> str:
-    if len(group) == 1 and group[0][0] == group[0][1]:
-        return f"{prefix}{group[0][0]:0{width}d}"
-    runs = (
+def _group_text(prefix: str, spans: list[tuple[int, int, int]]) -> str:
+    if len(spans) == 1 and spans[0][0] == spans[0][1]:
+        return f"{prefix}{spans[0][0]:0{spans[0][2]}d}"
+    runs = [
         f"{low:0{width}d}" if low == high else f"{low:0{width}d}-{high:0{width}d}"
-        for low, high in group
-    )
+        for low, high, width in spans
+    ]
     return f"{prefix}[{','.join(runs)}]"
 
 

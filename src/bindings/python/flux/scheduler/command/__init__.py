@@ -3,13 +3,12 @@
 
 ======================  =========================================================================
 ``cli.py``              the command line: a class per subcommand, and their table `COMMANDS`
-``subcommand.py``       the base class of subcommands
-``explain.py``          ``flux sched explain``
+``subcommand.py``       the base class of subcommands, and the connection to the scheduler
+``explain.py``          ``flux sched explain``, also for jobs not sent to the scheduler yet
 ``reserve.py``          ``flux sched reserve``, ``unreserve`` and ``reservations``
 ``top.py``              the live view of ``flux sched top``
 ``plan_chart.py``       the chart of ``flux sched plan``, as text and as SVG
 ``prometheus.py``       the metrics of ``flux sched stats --prometheus``
-``job_status.py``       the state of jobs that are not sent to the scheduler yet
 ``jobspec_options.py``  options that describe a job, as in ``flux submit``
 ``formatting.py``       durations, times and tables as text
 ``new_file.py``         atomic replacement of a file

@@ -15,13 +15,18 @@ from typing import Any
 
 from flux.scheduler.attributes import printable
 from flux.scheduler.command import jobspec_options
-from flux.scheduler.command.context import CommandError, Context
 from flux.scheduler.command.explain import Explain, likely_text
 from flux.scheduler.command.formatting import format_duration, terminal_width
 from flux.scheduler.command.plan_chart import Chart
 from flux.scheduler.command.prometheus import exposition
 from flux.scheduler.command.reserve import Reservations, Reserve, Unreserve
-from flux.scheduler.command.subcommand import Subcommand, read_jobid, write_file
+from flux.scheduler.command.subcommand import (
+    CommandError,
+    Context,
+    Subcommand,
+    read_jobid,
+    write_file,
+)
 from flux.scheduler.host import counted
 from flux.scheduler.reservations.times import parse_duration
 from flux_scheduler_version import VERSION
@@ -346,7 +351,6 @@ COMMANDS: dict[str, Subcommand] = {
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="flux-sched",
         usage="flux sched [-h] COMMAND [OPTIONS]",

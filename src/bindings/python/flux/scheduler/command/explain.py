@@ -1,19 +1,29 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux sched explain``: why a job waits, one sentence per line."""
+"""``flux sched explain``: why a job waits, one sentence per line.
+
+The job manager sends a job's request to the scheduler once its dependencies are met, it has a
+priority, it is not held, its queue is started, and fewer than ``queue-depth`` requests are open.
+Until then the scheduler does not know the job, so ``job-list`` and ``job-manager`` are queried.
+"""
 
 from __future__ import annotations
 
 import argparse
 import errno
+import os
 import time
 from typing import Any
 
-from flux.job import JobID
+from flux.job import JobID, JobInfo
 from flux.scheduler.attributes import printable
-from flux.scheduler.command import job_status
-from flux.scheduler.command.context import CommandError, Context
 from flux.scheduler.command.formatting import format_duration
-from flux.scheduler.command.subcommand import Subcommand, read_jobid, until_text
+from flux.scheduler.command.subcommand import (
+    CommandError,
+    Context,
+    Subcommand,
+    read_jobid,
+    until_text,
+)
 from flux.scheduler.host import counted
 
 
@@ -45,7 +55,7 @@ class Explain(Subcommand):
             estimate = job["t_estimate"] and context.time(job["t_estimate"], answer["now"])
             rows.append((job["name"], job.get("queue"), estimate, job["reason"]))
         self.print_table(context, ("JOBID", "QUEUE", "ESTIMATE", "REASON"), rows)
-        more = job_status.count_pending(context.handle) - len(rows) - answer.get("others", 0)
+        more = count_pending(context.handle) - len(rows) - answer.get("others", 0)
         if more > 0:
             jobs = counted(more, "pending job")
             print(f"{jobs} not sent to the scheduler yet: flux sched explain JOBID says why")
@@ -56,13 +66,13 @@ class Explain(Subcommand):
         or is unknown."""
         handle = context.handle
         name = JobID(jobid).f58
-        job = job_status.look_up_job(handle, jobid)
+        job = look_up_job(handle, jobid)
         if job is None:
             return context.ask("explain", {"id": jobid})
-        state = job_status.state_or_result(job)
+        state = state_or_result(job)
         if state not in ("DEPEND", "PRIORITY", "SCHED"):
             raise CommandError(f"{name} is not a pending job: its state is {state}")
-        reason = job_status.reason_in_job_manager(job)
+        reason = reason_in_job_manager(job)
         if reason is None:
             try:
                 return context.ask("explain", {"id": jobid})
@@ -71,7 +81,7 @@ class Explain(Subcommand):
                 if refusal.errno != errno.EINVAL:
                     raise
             try:
-                reason = job_status.reason_of_queue(handle, job)
+                reason = reason_of_queue(handle, job)
             except OSError as exc:
                 text = f"{name} has not been sent to the scheduler: {exc.strerror}"
                 raise CommandError(text, exc.errno) from None
@@ -164,3 +174,80 @@ def likely_text(said: dict[str, Any], now: float, context: Context) -> str:
     """Format ``t_likely`` and ``t_p90``."""
     likely, late = (context.time(said[key], now) for key in ("t_likely", "t_p90"))
     return f"likely about {likely}, by {late} in nine cases of ten"
+
+
+_ATTRIBUTES = ["userid", "state", "result", "urgency", "priority", "dependencies", "queue"]
+
+
+def look_up_job(handle: Any, jobid: int) -> dict[str, Any] | None:
+    """Return a job of the job list with `_ATTRIBUTES`; None if it does not exist, belongs to another
+    user and the caller does not see all, or the job list does not answer."""
+    try:
+        answer = handle.rpc("job-list.list-id", {"id": jobid, "attrs": _ATTRIBUTES}).get()
+    except OSError:
+        return None
+    job: dict[str, Any] = answer["job"]
+    return job if job["userid"] == _user() or _sees_all(handle) else None
+
+
+def count_pending(handle: Any) -> int:
+    """Count the pending jobs of the instance, whether or not the scheduler knows them; 0 if the
+    caller does not see all, or the job list does not answer."""
+    if not _sees_all(handle):
+        return 0
+    try:
+        states = handle.rpc("job-list.job-stats").get()["job_states"]
+    except OSError:
+        return 0
+    return sum(states[state] for state in ("depend", "priority", "sched"))
+
+
+def _user() -> int:
+    return int(os.environ.get("FLUX_HANDLE_USERID", os.getuid()))
+
+
+def _sees_all(handle: Any) -> bool:
+    """Whether the caller is the instance owner or has the role admin. Roles are assigned on
+    connection, so a query that others may not make finds out.
+    """
+    if _user() == int(handle.attr_get("security.owner")):
+        return True
+    try:
+        handle.rpc("sched.plan", {"horizon": 1}).get()
+    except OSError:
+        return False
+    return True
+
+
+def state_or_result(job: dict[str, Any]) -> str:
+    """Return a job's state or, if it is inactive, its result: "SCHED", "RUN", "COMPLETED"."""
+    status: str = JobInfo(job).status
+    return status
+
+
+def reason_in_job_manager(job: dict[str, Any]) -> str | None:
+    """Return why the job manager does not send a job to the scheduler, or None if the job itself
+    does not show it."""
+    state = state_or_result(job)
+    if state == "DEPEND":
+        dependencies = job.get("dependencies") or ()
+        return f"dependencies: {', '.join(dependencies) or 'not known yet'}"
+    if job.get("urgency") == 0:
+        return "held: its urgency is 0"
+    if state == "PRIORITY":
+        return "a plugin of the job manager has not given it a priority"
+    return None
+
+
+def reason_of_queue(handle: Any, job: dict[str, Any]) -> str:
+    """Return why a ready job is not sent to the scheduler: its queue is stopped, or other jobs go
+    first. Raises OSError if the job manager does not answer."""
+    queue = job.get("queue")
+    status = handle.rpc("job-manager.queue-status", {"name": queue} if queue else {}).get()
+    if not status.get("start", True):
+        name = f"queue {queue}" if queue else "the queue"
+        why = status.get("stop_reason")
+        return f"{name} is stopped{f': {why}' if why else ''}"
+    return (
+        "other jobs are sent to the scheduler first: it has as many requests as queue-depth allows"
+    )

@@ -24,13 +24,8 @@ def format_duration(seconds: float | None) -> str:
 
 
 def format_time(when: float | None, now: float, zone: str) -> str:
-    """Format a time: only the time of day if it is today, else date and time.
-
-    Args:
-        when: seconds since the epoch; None gives ``unknown``
-        now: the present time, seconds since the epoch
-        zone: IANA name of the time zone
-    """
+    """Format a time (seconds since the epoch) in a time zone: only the time of day if it is today,
+    else date and time. None gives ``unknown``."""
     text = iso_time(when, zone)
     if text is None or when is None:
         return "unknown"

@@ -17,14 +17,8 @@ def new_file(path: str | os.PathLike[str], newline: str | None = None) -> Iterat
 
     A reader sees either the old file or the new one. The temporary name is unpredictable, and no
     link at it or at `path` is followed: other users may have write access to the directory. Paths
-    in ``/dev``, such as ``/dev/stdout``, are written directly.
-
-    Args:
-        path (str or os.PathLike): the file
-        newline (str): as for ``open``
-
-    Raises:
-        OSError: the file cannot be written; ``filename`` is `path`
+    in ``/dev``, such as ``/dev/stdout``, are written directly. Raises OSError if the file cannot be
+    written; ``filename`` is `path`.
     """
     path = os.fspath(path)
     try:

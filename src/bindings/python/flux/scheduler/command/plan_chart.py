@@ -39,29 +39,21 @@ class Bar(NamedTuple):
     """An occupation of ranks for some time.
 
     Attributes:
-        kind (str): ``running``, ``promised``, ``reserved`` or ``down``
-        label (str): the name of the job or reservation
         start, end (float): seconds since the epoch; infinity for an unknown end
-        nodes (int): number of ranks
     """
 
-    kind: str
-    label: str
+    kind: str  # ``running``, ``promised``, ``reserved`` or ``down``
+    label: str  # the name of the job or reservation
     start: float
     end: float
-    nodes: int
+    nodes: int  # number of ranks
 
 
 class Row(NamedTuple):
-    """Ranks with the same bars, or a bar whose ranks are not chosen yet.
+    """Ranks with the same bars, or a bar whose ranks are not chosen yet."""
 
-    Attributes:
-        name (str): the ranks, an idset; ``any N`` if not chosen
-        bars (tuple): of `Bar`
-    """
-
-    name: str
-    bars: tuple[Bar, ...]
+    name: str  # the ranks, an idset; ``any N`` if not chosen
+    bars: tuple[Bar, ...]  # of `Bar`
 
 
 class Chart:
@@ -124,13 +116,10 @@ class Chart:
     # -- text --------------------------------------------------------------------------------------
 
     def text(self, width: int = 80) -> str:
-        """Draw the chart as text.
+        """Draw the chart as text of at most `width` columns.
 
         Each column is a time span. A bar covers the columns of its start and its end, so none is
         too short to be visible.
-
-        Args:
-            width (int): maximum number of columns
         """
         names = max([len(row.name) for row in self.rows] + [5])
         names = min(names, max(5, width // 3))
@@ -270,11 +259,8 @@ class Chart:
 
 
 def _filled(head: str, entries: list[str], width: int) -> list[str]:
-    """Lay out entries in lines of at most `width` columns; a wider entry has its own line.
-
-    Args:
-        head: prefix of the first line; the others are indented to match
-    """
+    """Lay out entries in lines of at most `width` columns, the first with the prefix `head`, to
+    which the others are indented; a wider entry has its own line."""
     lines = [head + entries[0]]
     for entry in entries[1:]:
         if len(lines[-1]) + 3 + len(entry) > width:

@@ -25,13 +25,8 @@ def _number(value: float) -> str:
 
 
 def family(name: str, text: str, samples: Iterable[Sample]) -> list[str]:
-    """Return the lines of one metric: HELP, TYPE and samples; none without samples.
-
-    Args:
-        name: ``flux_sched_...``; a counter's ends in ``_total``
-        text: one sentence of help
-        samples: labels and value of each series
-    """
+    """Return the lines of one metric: HELP, TYPE and samples, each with its labels; none without
+    samples. The name of a counter ends in ``_total``."""
     lines = []
     for labels, value in samples:
         inside = ",".join(f'{key}="{_escape(str(labels[key]))}"' for key in sorted(labels))

@@ -8,9 +8,8 @@ from typing import Any
 
 from flux.scheduler.attributes import printable
 from flux.scheduler.command import jobspec_options
-from flux.scheduler.command.context import Context
 from flux.scheduler.command.formatting import format_duration
-from flux.scheduler.command.subcommand import Subcommand, until_text
+from flux.scheduler.command.subcommand import Context, Subcommand, until_text
 from flux.scheduler.host import counted
 from flux.scheduler.reservations.times import iso_time, local_zone_name
 

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The base class of the subcommands of ``flux sched``, and shared functions."""
+"""The base class of the subcommands of ``flux sched``, their connection to the scheduler, and
+shared functions."""
 
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import sys
 from typing import Any
 
+import flux
 from flux.job import JobID
-from flux.scheduler.command.context import CommandError, Context
-from flux.scheduler.command.formatting import format_table
+from flux.scheduler.command.formatting import format_table, format_time
 from flux.scheduler.command.new_file import replace_file
+from flux.scheduler.reservations.times import local_zone_name
 
 
 def read_jobid(text: str) -> int:
@@ -41,17 +44,11 @@ def until_text(end: float | None, now: float, context: Context) -> str:
 
 class Subcommand:
     """A subcommand: it queries a service of the scheduler, and shows the answer or prints it as
-    JSON.
+    JSON."""
 
-    Attributes:
-        help (str): description for ``--help``
-        topic (str): topic of the request, without ``sched.``
-        has_head (bool): whether it prints tables, whose heads ``--no-header`` removes
-    """
-
-    help = ""
-    topic = ""
-    has_head = False
+    help = ""  # description for ``--help``
+    topic = ""  # topic of the request, without ``sched.``
+    has_head = False  # whether it prints tables, whose heads ``--no-header`` removes
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add its own options."""
@@ -83,3 +80,60 @@ class Subcommand:
         lines = format_table(*table)
         for line in lines[1:] if self.has_head and context.options.no_header else lines:
             print(line)
+
+
+#: Requests that change state, for the owner only.
+CHANGES = ("reserve", "unreserve")
+
+
+class CommandError(Exception):
+    """An error that ends the command: printed on one line, with exit status 1."""
+
+    def __init__(self, text: str, errno: int | None = None) -> None:
+        super().__init__(text)
+        self.errno = errno  # errno of a request that the scheduler refused
+
+
+class Context:
+    """The context of a subcommand: connection to the instance, and time zone of the output."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        #: IANA name of the time zone for printed times
+        self.zone = "UTC" if options.utc else local_zone_name()
+        self._handle: Any = None
+
+    @property
+    def handle(self) -> Any:
+        """The Flux handle, connected at its first use. Raises CommandError if no instance is
+        reachable."""
+        if self._handle is None:
+            try:
+                self._handle = flux.Flux()
+            except OSError as exc:
+                text = f"cannot connect to a Flux instance: {exc.strerror or exc}"
+                raise CommandError(text) from None
+        return self._handle
+
+    def ask(self, method: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Send a request to the scheduler and return its answer; `method` is the topic after
+        ``sched.``. Raises CommandError if the scheduler has no such service, or refuses."""
+        try:
+            answer = self.handle.rpc(f"sched.{method}", payload or {}).get()
+        except OSError as exc:
+            raise CommandError(self._explain(method, exc), exc.errno) from None
+        return answer if isinstance(answer, dict) else {}
+
+    def _explain(self, method: str, exc: OSError) -> str:
+        if exc.errno == errno.ENOSYS:
+            return (
+                f"no scheduler answers this request ({method}): none is loaded, or the one that is "
+                "loaded does not use flux.scheduler's PolicyScheduler; 'flux module list' shows it"
+            )
+        if exc.errno == errno.EPERM:
+            who = "" if method in CHANGES else ", and users with the role admin,"
+            return f"{method}: only the owner of the instance{who} may do this"
+        return exc.strerror or str(exc)
+
+    def time(self, when: float | None, now: float) -> str:
+        return format_time(when, now, self.zone)

@@ -22,7 +22,7 @@ from flux.scheduler.command.formatting import format_duration, format_table
 from flux.scheduler.host import counted
 
 if TYPE_CHECKING:
-    from flux.scheduler.command.context import Context
+    from flux.scheduler.command.subcommand import Context
 
 #: Colours of node states. States are also written out, for the colour-blind.
 _COLOURS = {"allocated": "yellow", "free": "green", "reserved": "magenta", "down": "red"}
@@ -43,11 +43,7 @@ _ENTER, _LEAVE, _HOME, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", 
 
 
 class TopView:
-    """Formats answers of ``sched.stats``; keeps the last one, to compute rates.
-
-    Args:
-        context (Context): formats times
-    """
+    """Formats answers of ``sched.stats``; keeps the last one, to compute rates."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

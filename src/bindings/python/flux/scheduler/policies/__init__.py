@@ -3,7 +3,7 @@
 
 `Fifo` (``fifo``)
     Jobs start in strict order.
-`Simple` (``simple``)
+`Simple` (``fifo``)
     The same, under the name of the scheduler that Flux loads by default.
 `Backfill` (``backfill``)
     Jobs may start ahead of others if they delay no promised start.
@@ -35,6 +35,6 @@ Nothing outside this package depends on its contents; code that two policies nee
 
 from flux.scheduler.policies.backfill import Backfill
 from flux.scheduler.policies.fifo import Fifo
-from flux.scheduler.policies.simple import Simple
+from flux.scheduler.policies.fifo import Simple
 
 __all__ = ["Backfill", "Fifo", "Simple"]

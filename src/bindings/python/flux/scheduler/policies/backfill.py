@@ -156,10 +156,7 @@ class Backfill(PolicyScheduler):
         """Return the sort key of a job among those of equal priority; the lowest is examined first.
 
         Called for each pending job in a pass in which one may start. Override it for a site's own
-        ranks.
-
-        Args:
-            job (PendingJob): the job; `expected_run` returns its expected run time
+        ranks; `expected_run` returns the job's expected run time.
         """
         return self.ranks.of(job)
 

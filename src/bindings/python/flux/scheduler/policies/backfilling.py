@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 class Backfilling(Decision):
     """Base class of the backfilling decisions.
 
-    Args:
-        policy (Backfill): the scheduler
-        backlog (Backlog): its queue
-
     Attributes:
         plan (Plan): the plan with the promises, valid during a pass
         promises (PromiseBook): the promises to pending jobs
@@ -57,11 +53,8 @@ class Backfilling(Decision):
     # -- one job -----------------------------------------------------------------------------------
 
     def try_to_start(self, job: PendingJob) -> bool:
-        """Start a job, unless it does not fit now or would delay a promised job.
-
-        Returns:
-            whether it has left the queue: it started, can never run, or was deferred
-        """
+        """Start a job, unless it does not fit now or would delay a promised job. Return whether it
+        has left the queue: it started, can never run, or was deferred."""
         try:
             alloc = self.policy.allocate(job, self.plan)
         except Exception as exc:
@@ -70,11 +63,8 @@ class Backfilling(Decision):
         return True
 
     def has_left(self, job: PendingJob, why: Exception) -> bool:
-        """Handle an exception from the pool or an admission rule for a job.
-
-        Returns:
-            whether it has left the queue: it can never run, or was deferred
-        """
+        """Handle an exception from the pool or an admission rule for a job. Return whether it has
+        left the queue: it can never run, or was deferred."""
         if isinstance(why, JobDeferred):
             self.set_apart(job)
             self.policy.defer(job, why)
@@ -193,17 +183,9 @@ class PromiseBook:
     def __contains__(self, job: PendingJob) -> bool:
         return job.jobid in self._by_id
 
-    @property
-    def in_order(self) -> list[PendingJob]:
-        """Return the jobs in queue order; do not change the list."""
-        return self._jobs
-
     def when(self, job: PendingJob) -> float | None:
         """Return the promised time of a job, seconds since the epoch; None if the promise is open.
-
-        Raises:
-            KeyError: the job has no promise
-        """
+        Raises KeyError if the job has no promise."""
         return None if job.jobid in self.open_ids else self.plan.start_of(job.jobid)
 
     def after(self, job: PendingJob) -> list[PendingJob]:
@@ -230,10 +212,7 @@ class PromiseBook:
 
     def make(self, job: PendingJob, when: float | None) -> None:
         """Promise a job the time `when`; None makes an open promise. Replaces a previous promise.
-
-        Raises:
-            InsufficientResources: the job does not fit then
-        """
+        Raises InsufficientResources if the job does not fit then."""
         if when is None:
             self.plan.hold(job.jobid, job.resource_request)
             self.open_ids.add(job.jobid)
@@ -251,10 +230,8 @@ class PromiseBook:
             self._by_ranks = None
 
     def advance(self, job: PendingJob) -> float | None:
-        """Move a promise to the earliest time that keeps all others.
-
-        Returns:
-            the time at which it is due, seconds since the epoch; None if it is open
+        """Move a promise to the earliest time that keeps all others. Return the time at which it is
+        due, seconds since the epoch; None if it is open.
 
         Raises:
             InsufficientResources: the promise cannot be kept: a running job was given more time or
@@ -274,7 +251,6 @@ class PromiseBook:
         turn. No promise may be open.
 
         Args:
-            job (PendingJob): the job
             stop (PendingJob): the last job whose promise may move; None: no bound
 
         Returns:
@@ -321,7 +297,6 @@ class PromiseBook:
         ranks.
 
         Args:
-            job (PendingJob): the job
             ranks_of: returns the mask of ranks that a job could use
         """
         if not self._jobs or not self._jobs[0] < job:

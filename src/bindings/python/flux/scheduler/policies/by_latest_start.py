@@ -74,13 +74,7 @@ WAIT_FOR_KNOWN_S = 5.0
 
 
 class BackfillByLatestStart(BackfillByRank):
-    """Promises every job a latest start on arrival, and starts jobs in order of ranks.
-
-    Args:
-        policy (Backfill): the scheduler
-        backlog (Backlog): its queue
-        checkpoints (Checkpoints): keep latest starts across reloads
-    """
+    """Promises every job a latest start on arrival, and starts jobs in order of ranks."""
 
     plans_tokens = False
     asks_in_order = True
@@ -341,7 +335,6 @@ class BackfillByLatestStart(BackfillByRank):
         priority. Promises of lower priority that cannot be kept beside it become void.
 
         Args:
-            job (PendingJob): the job
             wanted (float): earliest time to promise, seconds since the epoch
             behind (float): time at which it fits beside all promises; None: never
         """

@@ -75,7 +75,7 @@ class BackfillByRank(Backfilling):
             self._effort = 0
             if not self.begin_pass():
                 return
-            self._kept_ids = set(self.kept_jobs())
+            self._kept_ids = set(self.policy.admission.kept_for)
             yield from self.one_pass()
             yield from self.start_kept()
             if not self.again:
@@ -151,11 +151,6 @@ class BackfillByRank(Backfilling):
         except Exception as exc:
             return self.has_left(job, exc)
         return False
-
-    def kept_jobs(self) -> list[int]:
-        """Return the ids of the jobs for which a rule keeps resources."""
-        admission = self.policy.admission
-        return admission.kept_jobs() if admission.engaged else []
 
     def is_kept_for(self, job: PendingJob) -> bool:
         """Whether a rule keeps resources for a job, so that a check of the free ones does not

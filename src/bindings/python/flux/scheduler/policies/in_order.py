@@ -85,7 +85,7 @@ class BackfillInOrder(Backfilling):
     def groups_with_room(self) -> list[JobGroup] | None:
         # A rule that defers jobs that do not fit must be asked about each.
         rooms = self.backlog.rooms
-        return None if rooms is None or self.policy.admission.keeps_resources else rooms.with_room()
+        return None if rooms is None or self.policy.admission.kept_for else rooms.with_room()
 
     def may_be_promised(self, job: PendingJob) -> bool:
         """Whether fewer than `Backfill.promises_limit` jobs ahead have a promise for ranks that
@@ -128,14 +128,26 @@ class BackfillInOrder(Backfilling):
             self.plan = self.promises.plan = plan
 
     def examine(self, job: PendingJob) -> None:
-        """Start a job if it can start now; otherwise promise it a time, if it is its turn."""
+        """Start a job if it can start now; otherwise promise it a time, if it is its turn.
+
+        Open promises behind a promised job are removed meanwhile. They have no end: two of them
+        could keep each other without a time for good, and both block a job whose time has come.
+        """
         if self.made_anew:
             self.plan_anew_from(job)
-        elif job in self.promises and not self.has_come(job):
-            self.advance_following(job)
+        if job not in self.promises:
+            if not self.try_to_start(job) and not self.overtake(job):
+                self.wait(job)
             return
-        if not self.try_to_start(job) and not self.overtake(job):
+        open_ones = self.open_promises_after(job)
+        for other in open_ones:
+            self.plan.cancel(other.jobid)
+        has_come = self.has_come(job)
+        if has_come and not self.try_to_start(job):
             self.wait(job)
+        self.restore_open(open_ones)
+        if not has_come:
+            self.advance_following(job)
 
     def has_come(self, job: PendingJob) -> bool:
         """Whether the time of a promised job has come, or its promise is open.
@@ -145,15 +157,11 @@ class BackfillInOrder(Backfilling):
         """
         if self.policy.admission.engaged and self.stays(job):
             return False
-        open_ones = self.open_promises_after(job)
-        for other in open_ones:
-            self.plan.cancel(other.jobid)  # temporarily: it must not block this move
         try:
             when = self.promises.advance(job)
         except InsufficientResources:
             self.renew(job)
             when = self.promises.when(job)
-        self.restore_open(open_ones)
         if when is None or when <= self.policy.now():
             return True
         self.show_promise(job, when)
@@ -166,8 +174,8 @@ class BackfillInOrder(Backfilling):
         if (
             when is None
             or when <= self.policy.now()
-            or not admission.pins_promises
-            or not admission.promise_stays(job)
+            or not admission.pins
+            or not admission.pins.stays(job)
         ):
             return False
         self.show_promise(job, when)
@@ -182,7 +190,7 @@ class BackfillInOrder(Backfilling):
         promises, backlog, admission = self.promises, self.backlog, self.policy.admission
         if promises.open_ids or len(promises) < MIN_IN_A_ROW or backlog.has_apart:
             return
-        if admission.engaged and admission.pins_promises:
+        if admission.engaged and admission.pins:
             return  # each is checked at its turn
         looked, moved, first = promises.advance_following(job, backlog.first_behind(job))
         # A promise bound to ranks costs a look even if it stays.
@@ -207,30 +215,20 @@ class BackfillInOrder(Backfilling):
         return left
 
     def overtake(self, job: PendingJob) -> bool:
-        """Start a job that is blocked only by promises to jobs behind it, or clear the way for its
-        promise.
+        """Start a job without a promise that is blocked only by promises to jobs behind it, or
+        clear the way for its promise.
 
         A job that arrives ahead of promised ones takes precedence: their promises are revoked, and
-        made anew behind it. A job that returns from a deferral does not. Nor may an open promise
-        block a job ahead of it.
-
-        Returns:
-            whether the job has left the queue
+        made anew behind it. A job that returns from a deferral does not. Return whether the job has
+        left the queue.
         """
-        if job not in self.promises:
-            others = self.promised_after(job)
-            if not others or job.was_deferred or not self.may_be_promised(job):
-                return False
-            for other in others:
-                self.revoke(other)
-            self.released()  # resources kept for them may let others start
-            return self.try_to_start(job)
-        open_ones = self.open_promises_after(job)
-        for other in open_ones:
-            self.plan.cancel(other.jobid)
-        left = bool(open_ones) and self.try_to_start(job)
-        self.restore_open(open_ones)
-        return left
+        others = self.promised_after(job)
+        if not others or job.was_deferred or not self.may_be_promised(job):
+            return False
+        for other in others:
+            self.revoke(other)
+        self.released()  # resources kept for them may let others start
+        return self.try_to_start(job)
 
     def wait(self, job: PendingJob) -> None:
         """Promise a job that cannot start now a time, if it is its turn."""
@@ -276,25 +274,17 @@ class BackfillInOrder(Backfilling):
         self.promise(job, when)
 
     def renew_open(self, job: PendingJob) -> None:
-        """Promise a job with an open promise a time, if one is known now.
-
-        Open promises behind it have no end, so they do not count: two of them could keep each other
-        without a time for good, and both block a job whose time has come.
-        """
-        open_ones = self.open_promises_after(job)
-        for other in [job, *open_ones]:
-            self.plan.cancel(other.jobid)
+        """Promise a job with an open promise a time, if one is known now."""
+        self.plan.cancel(job.jobid)
         when = self.plan.earliest(job.resource_request)
         self.promise(job, when)
-        self.restore_open(open_ones)
         if when is not None:
             self.released()  # resources kept from now on may let others start
 
     def plan_anew_from(self, job: PendingJob) -> None:
-        """Drop the promises of a job and of all behind it; each is made again in its turn. With
-        rules, jobs on other ranks may also compete, as for licences."""
-        engaged = self.policy.admission.engaged
-        for other in self.promises.after(job) if engaged else self.promised_after(job):
+        """Drop the promises of a job and of those behind it that compete with it; each is made
+        again in its turn."""
+        for other in self.promised_after(job):
             self.promises.drop(other)
             self.backlog.again(other)
         self.promises.drop(job)

@@ -27,15 +27,6 @@ class LatestStarts:
     """The latest starts promised to pending jobs, and statistics of all promises.
 
     Their resources are in the plan, under the job ids.
-
-    Attributes:
-        made (int): number of promises made
-        restored (int): number of promises from before the scheduler was loaded
-        changes (int): grows with each promise made or removed
-        kept (int): number of jobs that started in time
-        void_by (dict): cause -> number of void promises; see `VOID_CAUSES`
-        violated (int): number of promises broken without a cause, which is a bug
-        spare (float): total seconds by which jobs started before their latest starts
     """
 
     def __init__(self) -> None:
@@ -44,13 +35,13 @@ class LatestStarts:
         #: id of a job whose latest start has passed, and which any pass may start -> whether its
         #: promise is void
         self.overdue: dict[int, bool] = {}
-        self.made = 0
-        self.restored = 0
-        self.changes = 0
-        self.kept = 0
-        self.void_by: dict[str, int] = {}
-        self.violated = 0
-        self.spare = 0.0
+        self.made = 0  # number of promises made
+        self.restored = 0  # number of promises from before the scheduler was loaded
+        self.changes = 0  # grows with each promise made or removed
+        self.kept = 0  # number of jobs that started in time
+        self.void_by: dict[str, int] = {}  # cause -> number of void promises; see `VOID_CAUSES`
+        self.violated = 0  # number of promises broken without a cause, which is a bug
+        self.spare = 0.0  # total seconds by which jobs started before their latest starts
 
     def __len__(self) -> int:
         return len(self._times)
@@ -64,11 +55,8 @@ class LatestStarts:
         return getattr(job, "jobid", job) in self._times
 
     def when(self, job: PendingJob) -> float:
-        """Return the latest start of a job, seconds since the epoch.
-
-        Raises:
-            KeyError: the job has none
-        """
+        """Return the latest start of a job, seconds since the epoch. Raises KeyError if the job has
+        none."""
         return self._times[job.jobid][0]
 
     def make(self, job: PendingJob, when: float) -> None:

@@ -28,8 +28,8 @@ from math import inf, isnan, log2, log10, sqrt
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.scheduler.history import expected_run, narrow_to_wide, user_only
+from flux.scheduler.options import name_in_file
 from flux.scheduler.rule_host import HostedPolicy
-from flux.scheduler.site_code import name_in_file
 
 if TYPE_CHECKING:
     from flux.scheduler.history import PredictionScore, RunTimes
@@ -91,14 +91,9 @@ class JobRanks:
     """The ranks of pending jobs, from the arguments ``rank=``, ``candidates=`` and ``predict=``.
 
     Args:
-        policy (Backfill): the scheduler
         base (type): the class whose methods implement the arguments, `Backfill`
-        errors (ErrorReporter): receives failures of a site's functions, once each
-        check_owner (bool): see `flux.scheduler.site_code.read_code`
 
     Attributes:
-        is_used (bool): whether jobs are examined in order of ranks
-        has_candidates (bool): whether backfill candidates have their own order
         predicts (bool): whether run times are predicted
     """
 
@@ -111,14 +106,15 @@ class JobRanks:
     ) -> None:
         self._policy = policy
         self._errors = errors
-        self._check_owner = check_owner
+        self._check_owner = check_owner  # see `flux.scheduler.options.read_code`
         self._formulas = {"rank": RANKS["fcfs"], "candidates": RANKS["fcfs"]}
         self._functions: dict[str, Callable[..., Any]] = {}  # argument -> a site's function
         self._warned: set[str] = set()
         # first submission among all jobs ever pending here, seconds since the epoch
         self._first_submission = inf
         own = type(policy)
-        self.is_used = own.rank is not base.rank
+        self.is_used = own.rank is not base.rank  # whether jobs are examined in order of ranks
+        #: whether backfill candidates have their own order
         self.has_candidates = own.candidate_rank is not base.candidate_rank
         self.predicts = self._overrides = own.predicted is not base.predicted
         # whether the site's class overrides neither ranks nor run times
@@ -131,11 +127,8 @@ class JobRanks:
             self.take("predict", policy.predict)
 
     def take(self, option: str, value: str) -> None:
-        """Parse an argument.
-
-        Raises:
-            ValueError: the value is invalid, or names an unreadable file
-        """
+        """Parse an argument. Raises ValueError if the value is invalid, or names an unreadable
+        file."""
         names = ["limits", *PREDICTIONS] if option == "predict" else list(RANKS)
         self._functions.pop(option, None)
         if value not in names:

@@ -13,8 +13,7 @@ Files
 ``virtual_host``  the host of the copy: virtual time, and the answers of Flux's services
 ``player``        ends running jobs, submits a newcomer, and records the starts
 ``fork``          the copy as a child process, and its answers in the parent
-``run_shares``    shares of their limits that jobs ran for, and run times drawn from them
-``odds``          the outcome of plays with drawn run times, and their correction
+``odds``          run times drawn for a play, the outcome of such plays, and its correction
 
 A fork takes about 25 microseconds per megabyte of the scheduler (10 ms at 400 MB) and is made
 between two reactor turns; the play runs on another core, in parallel with the scheduler. OpenPBS

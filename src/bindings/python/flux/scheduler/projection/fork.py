@@ -13,9 +13,8 @@ import warnings
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from flux.scheduler.projection.odds import LEAST_PLAYS, MOST_WITHOUT_START, PLAYS
+from flux.scheduler.projection.odds import LEAST_PLAYS, MOST_WITHOUT_START, PLAYS, Draws
 from flux.scheduler.projection.player import DRAWN_PLAY_SECONDS, PLAY_SECONDS, Player
-from flux.scheduler.projection.run_shares import Draws
 
 if TYPE_CHECKING:
     from flux.scheduler.projection.player import ProjectedPolicy
@@ -67,50 +66,37 @@ class Question:
     """A query about the future.
 
     Args:
-        method (str): a method of `Player`
-        odds (bool): whether to play it `PLAYS` times with drawn run times too, unless a guest has
-            too many such queries
         asked_by (Caller or None): the client; None for the scheduler itself
         **arguments: arguments of the method; a ``caller`` is also the client
-
-    Attributes:
-        turn_of (int or None): the guest that sent the query; None for the owner, admins and the
-            scheduler itself
-        is_asked (bool): whether it was passed to a child
-        answer (dict): the method's result, with odds also ``plays``: the ``starts`` of each play;
-            no such plays are made if the result is ``settled``. None: no answer yet
-        error (str): why there is no answer, or None
     """
 
     def __init__(
         self, method: str, odds: bool = False, asked_by: Caller | None = None, **arguments: Any
     ) -> None:
         caller = arguments.get("caller", asked_by)
-        self.method = method
+        self.method = method  # a method of `Player`
+        #: whether to play it `PLAYS` times with drawn run times too, unless a guest has too many
+        #: such queries
         self.odds = odds
+        #: the guest that sent the query; None for the owner, admins and the scheduler itself
         self.turn_of = None if caller is None or caller.sees_all else caller.userid
         self.arguments = arguments
-        self.is_asked = False
+        self.is_asked = False  # whether it was passed to a child
+        #: the method's result, with odds also ``plays``: the ``starts`` of each play; no such plays
+        #: are made if the result is ``settled``. None: no answer yet
         self.answer: dict[str, Any] | None = None
-        self.error: str | None = None
+        self.error: str | None = None  # why there is no answer, or None
 
 
 class Projections:
-    """Forks children of a scheduler to answer queries, one child at a time.
-
-    Args:
-        policy (PolicyScheduler): the scheduler
-        waits (bool): whether to wait for each child: in virtual time an answer must not depend on
-            the machine's speed
-
-    Attributes:
-        count (int): number of children so far
-    """
+    """Forks children of a scheduler to answer queries, one child at a time."""
 
     def __init__(self, policy: ProjectedPolicy, waits: bool) -> None:
         self._policy = policy
+        #: whether to wait for each child: in virtual time an answer must not depend on the
+        #: machine's speed
         self._waits = waits
-        self.count = 0
+        self.count = 0  # number of children so far
         self._waiting: list[Question] = []
         self._asked: list[Question] = []  # queries of the child
         self._pid = 0  # pid of the child, or 0
@@ -123,16 +109,8 @@ class Projections:
     def ask(
         self, method: str, odds: bool = False, asked_by: Caller | None = None, **arguments: Any
     ) -> Generator[float, None, dict[str, Any]]:
-        """Query a `Player`. Arguments are those of `Question`.
-
-        Yields:
-            seconds after which to continue
-        Returns:
-            the answer
-
-        Raises:
-            ProjectionFailed: there is no answer
-        """
+        """Query a `Player`; arguments are those of `Question`. Yields the seconds after which to
+        continue. Raises ProjectionFailed if there is no answer."""
         question = Question(method, odds, asked_by, **arguments)
         guest = question.turn_of
         if odds and guest is not None:

@@ -15,10 +15,8 @@ from flux.scheduler.disclosure import Reason, read_by
 from flux.scheduler.projection.virtual_host import VirtualHandle, VirtualTime
 
 if TYPE_CHECKING:
-    from flux.scheduler.admission_control import AdmissionControl
-    from flux.scheduler.projection.run_shares import Draws, RunShares
+    from flux.scheduler.projection.odds import Draws, RunShares
     from flux.scheduler.query.answering import Caller
-    from flux.scheduler.requests import RunningJob
 
 #: Maximum duration of a play in seconds: of real time or, if the host has another clock, counted by
 #: steps, independent of the machine's speed.
@@ -61,9 +59,6 @@ class _Odds(Protocol):
 class ProjectedPolicy(PolicyView, Protocol):
     """The interface of a `PolicyScheduler` in a projection."""
 
-    admission: AdmissionControl
-    running: dict[int, RunningJob]
-
     @property
     def odds(self) -> _Odds: ...
 
@@ -79,25 +74,17 @@ class ProjectedPolicy(PolicyView, Protocol):
 
 
 class Player:
-    """Takes over a forked scheduler. A player plays once.
-
-    Args:
-        policy (PolicyScheduler): the scheduler; not usable for other purposes afterwards
-        draws (Draws): draws the run times of jobs; None: they run to their limits
-
-    Attributes:
-        starts (dict): job id -> start, seconds since the epoch, of jobs that were pending
-        denied (dict): job id -> note (str or None), likewise
-    """
+    """Takes over a forked scheduler. A player plays once."""
 
     def __init__(self, policy: ProjectedPolicy, draws: Draws | None = None) -> None:
-        self._policy = policy
-        self._draws = draws
+        self._policy = policy  # the scheduler; not usable for other purposes afterwards
+        self._draws = draws  # draws the run times of jobs; None: they run to their limits
         self._time = VirtualTime(policy.now())
         self._began_at = self._time.now
         self._happened = self._time.now  # time of the last start or end
+        #: job id -> start, seconds since the epoch, of jobs that were pending
         self.starts: dict[int, float] = {}
-        self.denied: dict[int, str | None] = {}
+        self.denied: dict[int, str | None] = {}  # job id -> note (str or None), likewise
         self._granted: dict[int, dict[str, Any]] = {}
         self._latest: dict[int, float] = {}
         self._steps = 0
@@ -117,17 +104,12 @@ class Player:
     def estimates(
         self, most: int = 0, jobid: int | None = None, patient: bool = False
     ) -> dict[str, Any]:
-        """Play until the first pending jobs have started, or a given one.
+        """Play until the first `most` pending jobs have started, or a given one; `patient`: no job
+        is given up for its wait.
 
-        Args:
-            most (int): number of jobs
-            jobid (int): the given job
-            patient (bool): whether to give up no job for its wait
-
-        Returns:
-            dict: ``starts``, pairs of job id and start (seconds since the epoch); ``denied``, ids
-                of jobs denied earlier; ``took``, duration in seconds; ``settled``, whether the
-                result does not depend on run times
+        Returns ``starts``, pairs of job id and start (seconds since the epoch); ``denied``, ids of
+        jobs denied earlier; ``took``, duration in seconds; ``settled``, whether the result does not
+        depend on run times.
         """
         if patient:
             self._policy.wait_limits.drop_all()
@@ -152,19 +134,14 @@ class Player:
     def newcomer(
         self, jobspec: dict[str, Any], caller: Caller, priority: int | None
     ) -> dict[str, Any]:
-        """Submit a job, and play until it starts.
+        """Submit a job of a caller, and play until it starts. Without a priority it has that of a
+        new job (`_usual_priority`).
 
-        Args:
-            jobspec (dict): the jobspec to submit (RFC 14)
-            caller (Caller): the job's user
-            priority (int): its priority; None: as for a new job (`_usual_priority`)
-
-        Returns:
-            dict: ``made``, time of submission; ``start`` (seconds since the epoch) and ``ranks``
-                (an idset), or None; ``starts``, ``took`` and ``settled`` as for `estimates`;
-                ``denied``, a bool; ``reason``, why it is denied, initially kept waiting by a rule,
-                or its start is unknown; ``t_latest``, if it was promised a latest start; ``left``,
-                number of pending jobs without a start when time ran out
+        Returns ``made``, time of submission; ``start`` (seconds since the epoch) and ``ranks`` (an
+        idset), or None; ``starts``, ``took`` and ``settled`` as for `estimates`; ``denied``, a
+        bool; ``reason``, why it is denied, initially kept waiting by a rule, or its start is
+        unknown; ``t_latest``, if it was promised a latest start; ``left``, number of pending jobs
+        without a start when time ran out.
         """
         policy = self._policy
         waiting = list(policy.pending_jobs())
@@ -263,9 +240,7 @@ class Player:
     def _end_of(self, jobid: int) -> float:
         """Return the end of a job in seconds since the epoch; infinite: unknown."""
         job = self._policy.running[jobid]
-        end = (
-            self._policy.admission.end_of(jobid, job.end if job.end < math.inf else 0.0) or math.inf
-        )
+        end = self._policy.admission.own_ends.get(jobid, job.end) or math.inf
         if self._draws is not None:
             elapsed = max(0.0, self._began_at - job.start)
             end = min(end, job.start + self._draws.run_of(job, elapsed))

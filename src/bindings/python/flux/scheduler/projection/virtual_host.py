@@ -22,22 +22,14 @@ class Observer(Protocol):
 
 
 class VirtualTime:
-    """Calls functions in order of their times.
-
-    Args:
-        now (float): initial time, seconds since the epoch
-
-    Attributes:
-        now (float): current time, seconds since the epoch
-    """
+    """Calls functions in order of their times, from `now` (seconds since the epoch) on."""
 
     def __init__(self, now: float) -> None:
-        self.now = now
+        self.now = now  # initial time, seconds since the epoch
         self._numbers = itertools.count()
         self._due: list[tuple[float, int, Callable[[], Any]]] = []
 
     def call_at(self, when: float, function: Callable[[], Any]) -> None:
-        """Call a function at a time; equal times are called in order of request."""
         heapq.heappush(self._due, (max(when, self.now), next(self._numbers), function))
 
     def next_time(self) -> float:
@@ -45,7 +37,6 @@ class VirtualTime:
         return self._due[0][0] if self._due else math.inf
 
     def step(self) -> None:
-        """Make the next call, at its time."""
         self.now, _, function = heapq.heappop(self._due)
         function()
 
@@ -66,7 +57,6 @@ class VirtualTimer:
         time.call_at(time.now + after, lambda: self._fire(setting))
 
     def stop(self) -> None:
-        """Cancel the call."""
         self._setting += 1
 
     def _fire(self, setting: int) -> None:
@@ -75,34 +65,23 @@ class VirtualTimer:
 
 
 class VirtualFuture:
-    """The future of a request that is answered at once.
-
-    Args:
-        time (VirtualTime): calls the callbacks
-        error (int): an errno; 0 for success
-    """
+    """The future of a request that is answered at once."""
 
     def __init__(self, time: VirtualTime, error: int = 0) -> None:
         self._time = time
-        self._error = error
+        self._error = error  # an errno; 0 for success
 
     def then(self, callback: Callable[..., Any], *args: Any) -> VirtualFuture:
-        """Call ``callback(future, *args)`` in a later step."""
         self._time.call_at(self._time.now, lambda: callback(self, *args))
         return self
 
     def get(self) -> dict[str, Any]:
-        """Return an empty answer.
-
-        Raises:
-            OSError: the request failed
-        """
+        """Return an empty answer. Raises OSError if the request failed."""
         if self._error:
             raise OSError(self._error, os.strerror(self._error))
         return {}
 
     def wait_for(self, seconds: float) -> VirtualFuture:
-        """Return at once."""
         return self
 
 
@@ -129,7 +108,6 @@ class VirtualHandle:
         """Return None: there is no reactor."""
 
     def reactor_now(self, reactor: Any = None) -> float:
-        """Return the virtual time, in seconds since the epoch."""
         return self.time.now
 
     def stopwatch(self) -> float:
@@ -153,7 +131,6 @@ class VirtualHandle:
         """Log nothing: an error in the copy will occur in the original too."""
 
     def respond_object(self, msg: Any, answer: dict[str, Any]) -> None:
-        """Receive an answer."""
         self.respond(msg, answer)
 
     def respond(self, msg: Any, answer: Any = None) -> None:

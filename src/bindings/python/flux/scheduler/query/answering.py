@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.disclosure import is_private, shown_to
 from flux.scheduler.host import has_left, name_of, payload_size
-from flux.scheduler.messages import sees_all
+from flux.scheduler.messages import ID_MAX, sees_all
 
 if TYPE_CHECKING:
     from flux.scheduler.host import InstanceConfig
     from flux.scheduler.messages import SizeLimits
+    from flux.scheduler.requests import PendingJob
 
 #: Maximum horizon of a query, seconds: a year.
 MAX_HORIZON_S = 366 * 86400.0
@@ -48,23 +49,13 @@ Steps = Generator[Any, None, dict[str, Any]]
 
 class Caller:
     """The caller: the instance owner and admins see everything, a guest sees own jobs, and of
-    others' the parts in `flux.scheduler.disclosure`.
-
-    Args:
-        msg (Message): the request
-        private: whether guests do not even learn the number of others' jobs
-            (``access.private-mode``)
-
-    Attributes:
-        userid (int): the user
-        sees_all (bool): whether the caller sees others' jobs in full
-        private (bool): as given; false if the caller sees all
-    """
+    others' the parts in `flux.scheduler.disclosure`. `private`: whether guests do not even learn
+    the number of others' jobs (``access.private-mode``)."""
 
     def __init__(self, msg: Any, private: bool = False) -> None:
-        self.userid = msg.userid
-        self.sees_all = sees_all(msg)
-        self.private = private and not self.sees_all
+        self.userid = msg.userid  # the user
+        self.sees_all = sees_all(msg)  # whether the caller sees others' jobs in full
+        self.private = private and not self.sees_all  # as given; false if the caller sees all
 
     def may_see(self, userid: int | None) -> bool:
         """Whether this user's jobs may be shown by name."""
@@ -73,6 +64,16 @@ class Caller:
     def name(self, jobid: int, userid: int | None) -> str:
         """Return a job's id as users write it, or ``another job``."""
         return name_of(jobid) if self.may_see(userid) else "another job"
+
+    def pending_job(self, policy: Any, jobid: Any) -> PendingJob:
+        """Return the job of an id in a query. Raises ValueError if the id is invalid, or it is no
+        pending job that the caller may see."""
+        if type(jobid) is not int or not 0 <= jobid <= ID_MAX:
+            raise ValueError(f"id={jobid!r} is invalid: expected a job id")
+        job: PendingJob | None = policy.pending(jobid)
+        if job is None or not self.may_see(job.request.userid):
+            raise ValueError(f"{name_of(jobid)} is not a pending job")
+        return job
 
     def shown(self, path: str, value: Any) -> Any:
         """Return the part of an answer's value that the caller may see; see
@@ -92,7 +93,6 @@ def read(payload: Any, **known: Any) -> dict[str, Any]:
     """Return the payload of a query, with defaults.
 
     Args:
-        payload: None or an object
         **known: valid keys and their defaults
 
     Raises:
@@ -110,11 +110,8 @@ def read(payload: Any, **known: Any) -> dict[str, Any]:
 
 
 def read_horizon(value: Any) -> float:
-    """Parse a horizon, in seconds.
-
-    Raises:
-        ValueError: the value is not a number of seconds from 1 to a year
-    """
+    """Parse a horizon, in seconds. Raises ValueError if the value is not a number of seconds from 1
+    to a year."""
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))
@@ -127,12 +124,8 @@ def read_horizon(value: Any) -> float:
 
 
 class Entries:
-    """A long list in an answer: each entry is encoded when it is added, not all at the end.
-
-    Args:
-        caller (Caller): the client
-        path (str): path of the list, as in `flux.scheduler.disclosure.FIELDS`
-    """
+    """A long list in an answer: each entry is encoded when it is added, not all at the end. `path`:
+    path of the list, as in `flux.scheduler.disclosure.FIELDS`."""
 
     def __init__(self, caller: Caller, path: str) -> None:
         self._caller = caller
@@ -164,8 +157,6 @@ class Answering:
     soon.
 
     Args:
-        handle: the Flux handle
-        stopwatch: returns seconds of real time
         config (InstanceConfig): determines whether guests may see others' jobs
         reading_s (float): `READING_S`; 0 in virtual time, since queries take none there
     """
@@ -203,7 +194,6 @@ class Answering:
         """Answer a request in a later turn.
 
         Args:
-            msg (Message): the request
             question: makes the answer from payload and caller
             limits (SizeLimits): limits on the payload; None: it is already parsed
             serve: calls a function, and answers the request with an error if it raises
@@ -258,11 +248,8 @@ class Answering:
         """Work on an answer in later turns.
 
         Args:
-            steps (generator): returns the answer
             done: called with the encoded answer
             failed: called with the exception of a step
-            userid: the caller's user
-            msg (Message): the request
         """
         weight = 1 if msg is None else 1 + payload_size(msg) // BYTES_OF_ONE
         self._count += weight
@@ -275,11 +262,7 @@ class Answering:
 
     def forget(self, notice: Any) -> None:
         """Drop the queries of a client that has disconnected.  O(open queries), if its user has
-        any.
-
-        Args:
-            notice (Message): the disconnect request (RFC 6), with the client's userid
-        """
+        any. `notice`: the disconnect request (RFC 6), with the client's userid."""
         if notice.userid not in self._of_user:
             return
         own = [*self._ready.get(notice.userid, ()), *(one for _, _, one in self._resting)]
@@ -359,8 +342,6 @@ class _Question:
 
     Attributes:
         steps, done, failed, userid, msg: arguments of `Answering.begin`
-        weight (int): its weight in the limits
-        is_over (bool): whether it is answered, or dropped
     """
 
     steps: Steps
@@ -368,5 +349,5 @@ class _Question:
     failed: Callable[[Exception], None]
     userid: int
     msg: Any
-    weight: int
-    is_over: bool = False
+    weight: int  # its weight in the limits
+    is_over: bool = False  # whether it is answered, or dropped

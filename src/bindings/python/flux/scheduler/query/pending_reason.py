@@ -35,12 +35,7 @@ LIMIT_SEARCH_S = 7 * 86400.0
 
 
 class PendingReason:
-    """Determines the reason of a job's wait.
-
-    Args:
-        source (QuerySource): the scheduler
-        snapshot (PlanSnapshot): the copy of its plan
-    """
+    """Determines the reason of a job's wait."""
 
     def __init__(self, source: QuerySource, snapshot: PlanSnapshot) -> None:
         self._source = source

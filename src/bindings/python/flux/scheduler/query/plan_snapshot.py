@@ -19,18 +19,11 @@ AGE_PER_COST = 20.0
 
 
 class PlanSnapshot:
-    """A copy of a scheduler's plan.
-
-    Args:
-        source (QuerySource): the scheduler
-
-    Attributes:
-        made (float): time of the copy, seconds since the epoch
-    """
+    """A copy of a scheduler's plan."""
 
     def __init__(self, source: QuerySource) -> None:
         self._source = source
-        self.made = 0.0
+        self.made = 0.0  # time of the copy, seconds since the epoch
         #: state of the scheduler at the copy, and maximum duration of a copy
         self._seen: Any = None
         self._took = 0.0

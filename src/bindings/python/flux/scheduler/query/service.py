@@ -13,7 +13,7 @@ from flux.resource.pool.explain import counted
 from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.attributes import printable
 from flux.scheduler.host import name_of
-from flux.scheduler.messages import ID_MAX, PRIORITY_MAX
+from flux.scheduler.messages import PRIORITY_MAX
 from flux.scheduler.projection.fork import ProjectionFailed
 from flux.scheduler.query.answering import Caller, Entries, Steps, read, read_horizon
 from flux.scheduler.query.ingest import as_submitted
@@ -41,11 +41,7 @@ NOW_S = 0.001
 
 
 class QueryService:
-    """Answers queries about a scheduler's jobs and plan.
-
-    Args:
-        source (QuerySource): the scheduler
-    """
+    """Answers queries about a scheduler's jobs and plan."""
 
     def __init__(self, source: QuerySource) -> None:
         self._source = source
@@ -63,7 +59,6 @@ class QueryService:
 
         Args:
             payload: ``{"id": N}`` or ``{"all": true}``
-            caller (Caller): the client
 
         Returns:
             dict: ``jobs``: for one job the results of `PendingReason.explain` and
@@ -80,11 +75,7 @@ class QueryService:
         self._snapshot.plan()
         answer: dict[str, Any] = {**self._head(), "jobs": Entries(caller, "sched.explain.jobs")}
         if not asked["all"]:
-            if type(asked["id"]) is not int or not 0 <= asked["id"] <= ID_MAX:
-                raise ValueError(f"id={asked['id']!r} is invalid: expected a job id")
-            job = policy.pending(asked["id"])
-            if job is None or not caller.may_see(job.request.userid):
-                raise ValueError(f"{name_of(asked['id'])} is not a pending job")
+            job = caller.pending_job(policy, asked["id"])
             yield from policy.queue_order.find_heads()
             found = yield from self._reasons.explain(job, caller)
             if self._source.odds.depth:
@@ -116,7 +107,6 @@ class QueryService:
         Args:
             payload: ``{"jobspec": {...}}`` (RFC 14), optionally ``"priority": N``; default: that of
                 a new job, see `Player.newcomer`
-            caller (Caller): the client
 
         Returns:
             dict: ``verdict`` ("now", "later", "unknown", "never"), ``start``, ``reason``;
@@ -181,7 +171,6 @@ class QueryService:
 
         Args:
             payload: ``{"horizon": seconds}`` (default 8 hours)
-            caller (Caller): the client; unused
 
         Returns:
             dict: ``until``; ``kinds``, objects with ``kind``, ``total`` and ``steps``, pairs of a
@@ -291,11 +280,7 @@ class QueryService:
 
     def stats(self, payload: Any, caller: Caller) -> Steps:
         """Return figures for a live view and for monitoring; jobs are named only in promises.
-
-        Args:
-            payload: null or ``{}``
-            caller (Caller): a client that sees all
-        """
+        `caller`: a client that sees all."""
         read(payload)
         policy, source = self._policy, self._source
         plan = self._snapshot.plan()

@@ -7,17 +7,13 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Protocol
-
-from flux.scheduler.decision import PolicyView
+from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.admission_control import AdmissionControl
-    from flux.scheduler.decision import Planning, QueueOrder
+    from flux.scheduler.decision import PolicyView
     from flux.scheduler.host import InstanceConfig
     from flux.scheduler.odds_service import OddsService
-    from flux.scheduler.pools import RequestFacts
     from flux.scheduler.requests import PendingJob
 
 
@@ -25,45 +21,21 @@ if TYPE_CHECKING:
 ENDS_PER_STEP = 256
 
 
-class QueriedPolicy(PolicyView, Protocol):
-    """The interface of a `PolicyScheduler` for queries."""
-
-    admission: AdmissionControl
-    facts: RequestFacts
-    planning: Planning
-    queue_order: QueueOrder
-    started_jobs: dict[str, int]
-    loaded_at: float
-
-    @property
-    def by_queue(self) -> bool: ...
-
-    def stats_get(self) -> dict[str, Any]: ...
-
-
 @dataclass(eq=False)
 class QuerySource:
-    """A scheduler, for the query service.
+    """A scheduler, for the query service."""
 
-    Attributes:
-        policy (QueriedPolicy): the scheduler
-        parse: returns the pool's request for a jobspec; raises ValueError if that is invalid
-        events: returns a number that grows with every event
-        estimate_of: returns the expected start that a job was told, and its kind
-        config (InstanceConfig): the instance's configuration
-        stopwatch: returns seconds of real time
-        ask: queries a projection (`flux.scheduler.projection.fork.Projections.ask`)
-        odds (OddsService): likely starts of jobs
-    """
-
-    policy: QueriedPolicy
+    policy: PolicyView  # the scheduler
+    # returns the pool's request for a jobspec; raises ValueError if that is invalid
     parse: Callable[[Any], Any]
-    events: Callable[[], int]
+    events: Callable[[], int]  # returns a number that grows with every event
+    # returns the expected start that a job was told, and its kind
     estimate_of: Callable[[PendingJob], tuple[float | None, str | None]]
-    config: InstanceConfig
-    stopwatch: Callable[[], float]
+    config: InstanceConfig  # the instance's configuration
+    stopwatch: Callable[[], float]  # returns seconds of real time
+    # queries a projection (`flux.scheduler.projection.fork.Projections.ask`)
     ask: Callable[..., Generator[float, None, dict[str, Any]]]
-    odds: OddsService
+    odds: OddsService  # likely starts of jobs
 
     @property
     def pool(self) -> ResourcePool:
@@ -78,22 +50,23 @@ class QuerySource:
         """Yield (job id, end) of the jobs that hold resources; the end is 0 if unknown."""
         for jobid, end in self.pool.job_end_times():
             if jobid >= 0:
-                yield jobid, self.policy.admission.end_of(jobid, end)
+                yield jobid, self.policy.admission.own_ends.get(jobid, end)
 
     def end_of(self, jobid: int) -> float:
         """Return the end of a job that holds resources; 0 if unknown. Raises KeyError if it holds
         none."""
-        return self.policy.admission.end_of(jobid, self.pool.job_end(jobid))
+        end: float = self.policy.admission.own_ends.get(jobid, self.pool.job_end(jobid))
+        return end
 
     def ending_by(self, limit: float) -> Generator[None, None, Iterator[int]]:
         """Return the ids of the jobs that hold resources and end by `limit`, the last to end first;
         if `limit` is infinite, jobs without an end come first.
 
-        O(log running jobs) until the result is iterated. If a rule may change ends, O(running
+        O(log running jobs) until the result is iterated. If some have ends of their own, O(running
         jobs), with a yield after each `ENDS_PER_STEP`.
         """
         pool, admission = self.pool, self.policy.admission
-        if not admission.sets_ends:
+        if not admission.own_ends:
             ends = pool.jobs_by_end()
             endless = []
             if limit == math.inf:
@@ -134,7 +107,7 @@ class QuerySource:
         policy = self.policy
         cause = policy.admission.why(job)
         if cause is not None:
-            return cause.rule
+            return str(cause.rule)
         if policy.decision.ahead_of(job) is not None:
             return "order"
         waits = policy.facts.waits_for_down_ranks(job.resource_request)

@@ -29,13 +29,6 @@ SAME_TIME_S = 1.0
 class ReservationAnswers:
     """Determines the reservation that a job waits for or must not run into, and describes
     reservations: in lists, in plans, and with the jobs in their way.
-
-    Args:
-        host (RuleHost): the scheduler
-        entries (dict): name -> reservation
-        selector (NodeSelector): translates their nodes into the pool's terms
-        group_jobs (GroupJobs): the jobs of their groups
-        active (ActiveWindows): their allocations
     """
 
     def __init__(
@@ -109,7 +102,7 @@ class ReservationAnswers:
         request = job.resource_request
         facts = self._host.resources.explain(request)
         wanted = self._host.facts.ranks_of(request)
-        active = reserved = 0
+        active = 0
         for entry in self._entries.values():
             if entry.active:
                 active |= entry.ranks
@@ -142,17 +135,12 @@ class ReservationAnswers:
             return None, None
         start, entry = min(ahead, key=lambda one: one[0])
         # The text omits the maximum length, which would change every second.
-        if request.duration <= 0:
-            text = (
-                f"no time limit: it could run into reservation {entry.name}, which begins at "
-                f"{self._text(entry, start)}"
-            )
-        else:
-            text = (
-                f"time limit too long before reservation {entry.name}, which begins at "
-                f"{self._text(entry, start)}"
-            )
-        return text, entry
+        why = (
+            "time limit too long before"
+            if request.duration > 0
+            else "no time limit: it could run into"
+        )
+        return f"{why} reservation {entry.name}, which begins at {self._text(entry, start)}", entry
 
     def _text(self, entry: ReservationState, when: float) -> str:
         return str(iso_time(when, entry.reservation.recurrence.zone))
@@ -163,28 +151,21 @@ class ReservationAnswers:
         """Describe a reservation for ``sched.reservations``."""
         reservation = entry.reservation
         wanted = self._selector.nodes(reservation)
-        window = entry.window
+        window, begin = entry.window, reservation.recurrence.start
         state = "over" if window is None else "active" if entry.active else "planned"
-        held = popcount(entry.ranks)
         short = self._selector.lacks(entry) if entry.active else 0
-        if not entry.active and window is not None:
-            able = self._selector.ranks(reservation)
-            if not reservation.for_nobody:
-                able = self._selector.ranks_up(reservation)
-            if popcount(able) < wanted:
-                state = "degraded"
-        elif short:
-            state = "degraded"
-        shown = window or Window(
-            0, reservation.recurrence.start, reservation.recurrence.start + reservation.duration
-        )
+        lacks = short > 0
+        if state == "planned":
+            is_able = self._selector.ranks if reservation.for_nobody else self._selector.ranks_up
+            lacks = popcount(is_able(reservation)) < wanted
+        shown = window or Window(0, begin, begin + reservation.duration)
         return {
             "name": entry.name,
-            "state": state,
+            "state": "degraded" if lacks else state,
             "start": shown.start,
             "end": shown.end,
             "nodes": wanted,
-            "held": held if entry.active else 0,
+            "held": popcount(entry.ranks) if entry.active else 0,
             "short": short,
             "ranks": idset_text(entry.ranks) if entry.ranks else None,
             "every": reservation.recurrence.every,
@@ -284,12 +265,6 @@ class ReservationAnswers:
 
 def _group(reservation: Reservation) -> str:
     """Describe the group; empty if there are no jobs."""
-    parts = []
-    for noun, names in (
-        ("users", [str(user) for user in reservation.users]),
-        ("queues", list(reservation.queues)),
-        ("banks", list(reservation.banks)),
-    ):
-        if names:
-            parts.append(f"{noun} {','.join(names)}")
-    return "; ".join(parts)
+    groups = ("users", map(str, reservation.users)), ("queues", reservation.queues)
+    named = [(noun, ",".join(some)) for noun, some in (*groups, ("banks", reservation.banks))]
+    return "; ".join(f"{noun} {some}" for noun, some in named if some)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import pwd
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.hostlist import Hostlist
@@ -25,6 +25,7 @@ from flux.scheduler.reservations.times import (
     local_zone_name,
     parse_duration,
     parse_time,
+    seconds_of,
 )
 
 if TYPE_CHECKING:
@@ -34,24 +35,6 @@ if TYPE_CHECKING:
 AT_END = ("cancel", "run")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-#: Keys of `Reservation.to_dict`, of a request that makes a reservation, and of the configuration.
-_KEYS = {
-    "at_end",
-    "banks",
-    "duration",
-    "every",
-    "hosts",
-    "made",
-    "name",
-    "nodes",
-    "pin",
-    "queues",
-    "requires",
-    "start",
-    "users",
-    "zone",
-}
 
 
 class Window(NamedTuple):
@@ -88,36 +71,24 @@ def whole_nodes(
 
 @dataclass(frozen=True)
 class Reservation:
-    """An administrator's request for a reservation; immutable.
+    """An administrator's request for a reservation; immutable."""
 
-    Args:
-        name: letters, digits, ``.``, ``_``, ``-``; at most 64
-        recurrence: starts of its windows
-        duration: duration of each, seconds
-        nodes: number of nodes; None: all in `hosts` or `requires`
-        hosts: the nodes, by host name (RFC 29); None: any
-        requires: constraint on the nodes (RFC 31); None: none
-        users: the group's user ids; empty: any user
-        queues: the group's queues, each with its virtual queues; empty: any queue
-        banks: the group's banks; empty: any bank
-        at_end: action on the group's running jobs at the end of a window: ``"cancel"``: it is their
-            expiration; ``"run"``: they continue as ordinary jobs
-        pin: whether to choose the ranks when the reservation is made, rather than as late as
-            possible
-        made: time at which it was made, seconds since the epoch
-    """
-
-    name: str
-    recurrence: Recurrence
-    duration: float
-    nodes: int | None = None
-    hosts: str | None = None
+    name: str  # letters, digits, ``.``, ``_``, ``-``; at most 64
+    recurrence: Recurrence  # starts of its windows
+    duration: float  # duration of each, seconds
+    nodes: int | None = None  # number of nodes; None: all in `hosts` or `requires`
+    hosts: str | None = None  # the nodes, by host name (RFC 29); None: any
+    #: constraint on the nodes (RFC 31); None: none
     requires: dict[str, Any] | None = field(default=None, hash=False)
-    users: tuple[int, ...] = ()
-    queues: tuple[str, ...] = ()
-    banks: tuple[str, ...] = ()
+    users: tuple[int, ...] = ()  # the group's user ids; empty: any user
+    queues: tuple[str, ...] = ()  # its queues, each with its virtual queues; empty: any queue
+    banks: tuple[str, ...] = ()  # its banks; empty: any bank
+    #: action on its running jobs at the end of a window: ``"cancel"``: that is their expiration;
+    #: ``"run"``: they continue as ordinary jobs
     at_end: str = "cancel"
+    #: whether to choose the ranks when the reservation is made, rather than as late as possible
     pin: bool = False
+    #: time at which it was made, seconds since the epoch
     made: float = field(default=0.0, compare=False)
 
     # -- group -------------------------------------------------------------------------------------
@@ -128,13 +99,8 @@ class Reservation:
         return not (self.users or self.queues or self.banks)
 
     def admits(self, asker: Asker, queue_names: QueueNames) -> bool:
-        """Whether a job that names this reservation belongs to its group.
-
-        Args:
-            asker (Asker): the job's properties
-            queue_names (QueueNames): resolves queue names: a parent's name includes its virtual
-                queues
-        """
+        """Whether a job that names this reservation belongs to its group. `queue_names`: resolves
+        queue names: a parent's name includes its virtual queues."""
         return (
             not self.for_nobody
             and (not self.users or asker.userid in self.users)
@@ -187,7 +153,6 @@ class Reservation:
         """Return a jobspec (RFC 14) that requests a window's resources.
 
         Args:
-            nodes: number of whole nodes
             duration: seconds; 0: no end
             ranks: only these ranks (an idset); None: all that meet its constraint
         """
@@ -198,27 +163,13 @@ class Reservation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the reservation as JSON values, for `Reservation.from_dict`."""
-        entry: dict[str, Any] = {
-            "name": self.name,
-            "start": self.recurrence.start,
-            "duration": self.duration,
-            "zone": self.recurrence.zone,
-            "at_end": self.at_end,
-            "pin": self.pin,
-            "made": self.made,
+        times = {key: getattr(self.recurrence, key) for key in _TIMES}
+        own = {key: getattr(self, key) for key in _KEYS - {*_TIMES}}
+        return {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in sorted({**times, **own}.items())
+            if value is not None and value != ()
         }
-        for key, value in (
-            ("every", self.recurrence.every),
-            ("nodes", self.nodes),
-            ("hosts", self.hosts),
-            ("requires", self.requires),
-            ("users", list(self.users)),
-            ("queues", list(self.queues)),
-            ("banks", list(self.banks)),
-        ):
-            if value is not None and value != []:
-                entry[key] = value
-        return entry
 
     @classmethod
     def from_dict(cls, entry: object, now: float) -> Reservation:
@@ -228,7 +179,6 @@ class Reservation:
             entry: an object with the keys of `to_dict`; times may be texts as for
                 `times.parse_time` and `times.parse_duration`, users may be names, and a single
                 user, queue or bank need not be a list
-            now: the current time, seconds since the epoch
 
         Raises:
             ValueError: a key is missing, unknown, or conflicts with another; the text names it
@@ -258,7 +208,11 @@ class Reservation:
         zone = entry.get("zone")
         if zone is None:
             zone = local_zone_name()
-        duration = _duration(entry["duration"])
+        duration = seconds_of(entry["duration"])
+        if not duration:
+            raise ValueError(
+                f"duration={entry['duration']!r} is invalid: expected a length of time such as 90m or 4h"
+            )
         recurrence = Recurrence(parse_time(_quoted(entry["start"]), now, zone), every, zone)
         if every is not None and duration > parse_duration(every):
             raise ValueError(f"duration {entry['duration']} is longer than every={every}")
@@ -300,13 +254,15 @@ class Reservation:
         )
 
 
+#: Keys of `Reservation.to_dict`, of a request that makes a reservation, and of the configuration.
+_TIMES = ("every", "start", "zone")
+_KEYS = {one.name for one in fields(Reservation)} - {"recurrence"} | {*_TIMES}
+
+
 def _quoted(value: object) -> object:
     """Return `value`, unless it is an unquoted TOML date: the broker passes that as
-    ``{"iso-8601-ts": TEXT}``, without its offset from UTC.
-
-    Raises:
-        ValueError: it is an unquoted date
-    """
+    ``{"iso-8601-ts": TEXT}``, without its offset from UTC. Raises ValueError if it is an unquoted
+    date."""
     if isinstance(value, Mapping) and set(value) == {"iso-8601-ts"}:
         text = str(value["iso-8601-ts"]).rstrip("Z")
         raise ValueError(
@@ -314,14 +270,6 @@ def _quoted(value: object) -> object:
             "offset on the way here"
         )
     return value
-
-
-def _duration(value: object) -> float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= LATEST:
-        return float(value)
-    if isinstance(value, str):
-        return parse_duration(value)
-    raise ValueError(f"duration={value!r} is invalid: expected a length of time such as 90m or 4h")
 
 
 def _hosts(value: object) -> str:

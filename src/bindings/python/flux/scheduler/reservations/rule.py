@@ -25,16 +25,6 @@ time, since a plan identifies an allocation by id and end.
 A job of the group that does not fit inside may use idle resources outside, like any job, but none
 are kept for it there and no job waits behind it: it is deferred until resources are released.
 
-Classes
-=======
-
-`ReservationRule` has the table of reservations, and begins and ends windows.
-`windows.FutureWindows` enters planned windows into the plan; `windows.ActiveWindows` chooses the
-ranks of active ones and holds them in the pool. `state.ReservationState` is a reservation with its
-state, `state.NodeSelector` translates its nodes into the pool's terms, and `state.GroupJobs` has
-the pending jobs of the groups. `answers.ReservationAnswers` explains waits and describes
-reservations, without changing them. `ReservationService` answers requests, and stores reservations.
-
 Storage
 =======
 
@@ -64,7 +54,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.host import Committer, ErrorReporter, Timer
+    from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
 
@@ -89,17 +79,9 @@ class ReservationRule(AdmissionRule):
     """Keeps reserved resources from jobs outside the group, and allocates them to jobs of the
     group.
 
-    Args:
-        host (RuleHost): the scheduler
-        parse: returns the pool's request for a jobspec
-        commits (Committer): writes to the KVS
-        errors (ErrorReporter): logs errors
-
     Attributes:
-        entries (dict): name -> reservation
         future (FutureWindows): their planned windows, in the plan
         active (ActiveWindows): their active windows, in the pool
-        group_jobs (GroupJobs): the jobs of their groups
         answers (ReservationAnswers): reasons and descriptions
         service (ReservationService): answers requests about reservations
     """
@@ -114,21 +96,20 @@ class ReservationRule(AdmissionRule):
         self,
         host: RuleHost,
         parse: Callable[[Any], Any],
-        commits: Committer,
         errors: ErrorReporter,
     ) -> None:
         super().__init__(host)
-        self.entries: dict[str, ReservationState] = {}
+        self.entries: dict[str, ReservationState] = {}  # name -> reservation
         selector = self._selector = NodeSelector(host, parse)
         self.future = FutureWindows(host, self.entries, selector)
         self.active = ActiveWindows(host, self.entries, selector)
-        self.group_jobs = GroupJobs(self.entries, host.queue_names)
+        self.group_jobs = GroupJobs(self.entries, host.queue_names)  # the jobs of their groups
         self.answers = ReservationAnswers(
             host, self.entries, selector, self.group_jobs, self.active
         )
         #: whether the running jobs are in the pool, so that free resources may be taken
         self._open = False
-        self.service = ReservationService(host, self, commits, errors)
+        self.service = ReservationService(host, self, errors)
 
     def _engage(self) -> None:
         """Update `engaged` after the reservations, or the pending jobs that name one, have
@@ -147,17 +128,9 @@ class ReservationRule(AdmissionRule):
     def add(
         self, reservation: Reservation, configured: bool = False, anyway: bool = False
     ) -> ReservationState:
-        """Enforce a reservation from now on.
-
-        Args:
-            reservation (Reservation): the reservation
-            configured: whether it comes from the configuration
-            anyway: whether to add it even if some of its nodes are not in the instance at present
-
-        Raises:
-            ValueError: the name is in use, all its windows are over, or the instance lacks its
-                nodes
-        """
+        """Enforce a reservation from now on; with `anyway`, even if some of its nodes are not in
+        the instance at present. Raises ValueError if the name is in use, all its windows are over,
+        or the instance lacks its nodes."""
         self.check_new(reservation, anyway)
         entry = self.entries[reservation.name] = ReservationState(reservation, configured)
         self._engage()
@@ -195,11 +168,8 @@ class ReservationRule(AdmissionRule):
             raise ValueError(f"reservation {name}: {exc}") from None
 
     def remove(self, name: str) -> ReservationState:
-        """Give up a reservation; jobs inside continue as ordinary jobs.
-
-        Raises:
-            ValueError: there is no such reservation
-        """
+        """Give up a reservation; jobs inside continue as ordinary jobs. Raises ValueError if there
+        is no such reservation."""
         entry = self.entries.pop(name, None)
         if entry is None:
             raise ValueError(f"there is no reservation {name}")
@@ -226,11 +196,8 @@ class ReservationRule(AdmissionRule):
         }
 
     def tick(self) -> bool:
-        """Begin and end the windows that are due, and add nodes that became free.
-
-        Returns:
-            whether resources were freed for others, or deferred jobs may start
-        """
+        """Begin and end the windows that are due, and add nodes that became free. Return whether
+        resources were freed for others, or deferred jobs may start."""
         if not self._open:
             return False
         now = self.host.now()
@@ -249,7 +216,7 @@ class ReservationRule(AdmissionRule):
                 surprise |= self.active.take_in(entry, planned)
                 self.future.enter(entry)
             elif entry.active:
-                surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
+                surprise |= self._take_in(entry)
         # A window may have begun on other nodes than those planned. Promises on these are void, and
         # must be dropped before they cause a job to be refused.
         short = changed and not self.future.mend()
@@ -287,10 +254,12 @@ class ReservationRule(AdmissionRule):
         """Take reserved resources that were released or came up, before any job is examined."""
         surprise = False
         for entry in self.entries.values():
-            if entry.active:
-                surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
+            surprise |= entry.active and self._take_in(entry)
         if not self.future.mend() or (surprise and self.future.breaks_a_promise()):
             self.host.planning.renew()
+
+    def _take_in(self, entry: ReservationState) -> bool:
+        return self.active.take_in(entry, self.future.ranks_planned(entry))
 
     # -- a job that waits --------------------------------------------------------------------------
 
@@ -298,7 +267,9 @@ class ReservationRule(AdmissionRule):
         name = attributes.reservation
         if name is not None:
             userid = -1 if job.userid is None else job.userid
-            self.group_jobs.add(job, name, Asker(userid, attributes.queue, attributes.bank))
+            asker = Asker(userid, attributes.queue, attributes.bank)
+            self.group_jobs[job.jobid] = (name, asker)
+            self.host.admission.kept_for[job.jobid] = self
             self._engage()
 
     def signature(self, job: PendingJob) -> Hashable:
@@ -318,14 +289,12 @@ class ReservationRule(AdmissionRule):
         self.active.ended(jobid)
         self.refill()
 
-    def kept_jobs(self) -> Iterable[int]:
-        return self.group_jobs.jobids()
-
     def why(self, job: PendingJob) -> str | None:
         return self.answers.blame(job)[0]
 
     def cancel(self, jobid: int) -> None:
-        if self.group_jobs.forget(jobid):
+        if self.group_jobs.pop(jobid, None) is not None:
+            del self.host.admission.kept_for[jobid]
             self._engage()
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> None:
@@ -351,10 +320,9 @@ class ReservationRule(AdmissionRule):
             self.refill()
             self.host.readmit(self, most=DEFERRED_JOBS_RETRIED)
 
-    def extended(self, jobid: int, expiration: float) -> bool:
+    def extended(self, jobid: int, expiration: float) -> None:
         # Reaching into a window is allowed, and logged.
-        if not self.active.extended(jobid, expiration):
-            self.host.resources.update_expiration(jobid, expiration)
+        self.active.extended(jobid, expiration)
         for entry in self.entries.values():
             if any(job["id"] == jobid for job in self.answers.in_the_way(entry)):
                 assert entry.window is not None
@@ -366,7 +334,6 @@ class ReservationRule(AdmissionRule):
                 )
         if any(entry.active and not entry.whole for entry in self.entries.values()):
             self.refill()  # a window may be short of this job's nodes
-        return True
 
     # -- the start, resources and plans ------------------------------------------------------------
 
@@ -394,9 +361,6 @@ class ReservationRule(AdmissionRule):
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def end_of(self, jobid: int, end: float) -> float:
-        return self.active.own_end_of(jobid, end)
-
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
         """Return name, start and end of the reservation that `job` waits for, must not run into, or
         is to start after, or None."""
@@ -410,49 +374,27 @@ class ReservationRule(AdmissionRule):
         return self.answers.spans(until)
 
     def stats(self) -> dict[str, Iterable[Any]]:
-        entries = list(self.entries.values())
-        return {"reservations": (self.answers.describe(entry) for entry in entries)}
+        return {"reservations": map(self.answers.describe, list(self.entries.values()))}
 
 
 class ReservationService:
-    """Answers requests about reservations, and stores reservations across reloads.
+    """Answers requests about reservations, and stores reservations across reloads."""
 
-    Args:
-        host (RuleHost): the scheduler
-        rule (ReservationRule): enforces them
-        commits (Committer): writes to the KVS
-        errors (ErrorReporter): logs errors
-    """
-
-    def __init__(
-        self,
-        host: RuleHost,
-        rule: ReservationRule,
-        commits: Committer,
-        errors: ErrorReporter,
-    ) -> None:
-        self._host = host
-        self._rule = rule
-        self._commits = commits
-        self._errors = errors
+    def __init__(self, host: RuleHost, rule: ReservationRule, errors: ErrorReporter) -> None:
+        self._host, self._rule, self._errors = host, rule, errors
         self._timer: Timer | None = None
 
     # -- the start ---------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read the reservations from the KVS, then from the configuration.
-
-        Raises:
-            ValueError: the stored text is unreadable; to ignore it would let jobs start on reserved
-                nodes
-        """
+        """Read the reservations from the KVS, then from the configuration. Raises ValueError if the
+        stored text is unreadable; to ignore it would let jobs start on reserved nodes."""
         for reservation in read_stored(self._host.handle, KEY, self._parse) or ():
             if reservation.window_at(self._host.now()) is None:
                 self._host.log.info(f"reservation {reservation.name} is over")
                 continue
             self._add_anyway(reservation, configured=False)
-        self._configure(self._tables())
-        self.arm()
+        self.reconfigure(self._host.configuration())
 
     def _parse(self, stored: Any) -> list[Reservation]:
         if stored["version"] != VERSION:
@@ -470,12 +412,6 @@ class ReservationService:
         except ValueError as exc:
             where = "configuration: " if configured else ""
             self._host.log.warning(f"{where}{exc}")
-
-    def _tables(self) -> Any:
-        try:
-            return self._host.handle.conf_get("reservations", {}, update=True)
-        except OSError:
-            return {}
 
     def _configure(self, tables: Any) -> None:
         """Replace the configured reservations by those in the tables.
@@ -517,11 +453,8 @@ class ReservationService:
     # -- requests ----------------------------------------------------------------------------------
 
     def reserve(self, msg: Any) -> None:
-        """Make a reservation, or with ``dry_run`` only report conflicts.
-
-        Raises:
-            ValueError: it cannot be made; the text says why
-        """
+        """Make a reservation, or with ``dry_run`` only report conflicts. Raises ValueError if it
+        cannot be made; the text says why."""
         asked = read(payload_of(msg), reservation=None, dry_run=False)
         if not isinstance(asked["dry_run"], bool):
             raise ValueError(f"dry_run={asked['dry_run']!r} is invalid: expected true or false")
@@ -539,19 +472,12 @@ class ReservationService:
             warnings.append(f"not enough nodes for it beside reservation {', '.join(others)}")
         if reservation.for_nobody and reservation.at_end != "cancel":
             warnings.append("nobody can be in it, so nothing runs on at its end")
+        answer = {"now": scheduler.now(), "conflicts": conflicts, "warnings": warnings}
         if asked["dry_run"]:
-            shown = rule.answers.preview(reservation)
-        else:
-            shown = rule.answers.describe(rule.add(reservation))
-        answer = {
-            "now": scheduler.now(),
-            "reservation": shown,
-            "conflicts": conflicts,
-            "warnings": warnings,
-        }
-        if asked["dry_run"]:
+            answer["reservation"] = rule.answers.preview(reservation)
             scheduler.handle.respond(msg, answer)
             return
+        answer["reservation"] = shown = rule.answers.describe(rule.add(reservation))
         start = iso_time(reservation.recurrence.start, reservation.recurrence.zone)
         scheduler.log.info(
             f"reservation {reservation.name} made: {shown['nodes']} nodes, {start}, for "
@@ -561,11 +487,8 @@ class ReservationService:
         self._store(lambda: scheduler.handle.respond(msg, answer))
 
     def unreserve(self, msg: Any) -> None:
-        """Give up a reservation.
-
-        Raises:
-            ValueError: there is no such reservation, or it is configured
-        """
+        """Give up a reservation. Raises ValueError if there is no such reservation, or it is
+        configured."""
         asked = read(payload_of(msg), name=None)
         name = asked["name"]
         if not isinstance(name, str):
@@ -614,7 +537,7 @@ class ReservationService:
             if not entry.configured
         ]
         text = json.dumps({"version": VERSION, "reservations": entries})
-        self._commits.put(KEY, text, stored)
+        self._host.store(KEY, text, stored)
 
     # -- the clock ---------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ terms; and the pending jobs of its group."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -22,33 +21,21 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class ReservationState:
-    """A reservation and its state.
+    """A reservation and its state."""
 
-    Attributes:
-        reservation (Reservation): the administrator's request
-        configured (bool): whether it comes from the configuration, and cannot be given up by a
-            request
-        window (Window or None): the active window, else the next; None after the last
-        state (str): state of the window, one of `flux.scheduler.states.WINDOW`
-        ranks (int): mask of the chosen ranks; 0 before it begins, unless pinned
-        placeholder (int or None): id of the allocation that keeps their free part
-        filler (int or None): id of the allocation that keeps the free part of ranks used by a job
-            beyond the window; they are chosen if the job ends early
-        keys (list): keys of its promises in the plan
-        parts (list): (start, number of nodes) of the promises for its next window
-        whole (bool): whether these cover all of its nodes; otherwise they are made again at each
-            release
-    """
-
-    reservation: Reservation
-    configured: bool
-    window: Window | None = None
-    state: str = PLANNED
-    ranks: int = 0
-    placeholder: int | None = None
+    reservation: Reservation  # the administrator's request
+    configured: bool  # whether it comes from the configuration, and cannot be given up by a request
+    window: Window | None = None  # the active window, else the next; None after the last
+    state: str = PLANNED  # state of the window, one of `flux.scheduler.states.WINDOW`
+    ranks: int = 0  # mask of the chosen ranks; 0 before it begins, unless pinned
+    placeholder: int | None = None  # id of the allocation that keeps their free part
+    # id of the allocation that keeps the free part of ranks used by a job beyond the window; they
+    # are chosen if the job ends early
     filler: int | None = None
-    keys: list[int] = field(default_factory=list)
+    keys: list[int] = field(default_factory=list)  # keys of its promises in the plan
+    # (start, number of nodes) of the promises for its next window
     parts: list[tuple[float, int]] = field(default_factory=list)
+    # whether these cover all of its nodes; otherwise they are made again at each release
     whole: bool = True
     warned: str = ""
 
@@ -78,12 +65,7 @@ class ReservationState:
 
 
 class NodeSelector:
-    """Translates reservations into the pool's terms, and generates allocation ids that no job has.
-
-    Args:
-        host (RuleHost): the scheduler
-        parse: returns the pool's request for a jobspec
-    """
+    """Translates reservations into the pool's terms, and generates allocation ids that no job has."""
 
     def __init__(self, host: RuleHost, parse: Callable[[Any], Any]) -> None:
         self._host = host
@@ -97,7 +79,6 @@ class NodeSelector:
 
         Args:
             reservation (Reservation): the reservation, with the constraint
-            nodes: number of whole nodes
             duration: seconds; 0: no end
             ranks: only these ranks (an idset); None: all that meet the constraint
         """
@@ -152,42 +133,18 @@ def _on(hosts: str) -> dict[str, Any]:
     return {"hostlist": [hosts]}
 
 
-class GroupJobs:
-    """The pending jobs that name a reservation.
+class GroupJobs(dict[int, tuple[str, Asker]]):
+    """The pending jobs that name a reservation: id -> its name, and the job's user, queue and
+    bank."""
 
-    Args:
-        entries (dict): name -> reservation
-        queue_names (QueueNames): resolves queue names
-    """
-
-    def __init__(
-        self,
-        entries: dict[str, ReservationState],
-        queue_names: QueueNames,
-    ) -> None:
+    def __init__(self, entries: dict[str, ReservationState], queue_names: QueueNames) -> None:
+        super().__init__()
         self._entries = entries
         self._queue_names = queue_names
-        #: id of a pending job -> (reservation that it names, the job's user, queue and bank)
-        self._askers: dict[int, tuple[str, Asker]] = {}
-
-    def add(self, job: PendingJob, name: str, asker: Asker) -> None:
-        """Add a job that names a reservation."""
-        self._askers[job.jobid] = (name, asker)
-
-    def __len__(self) -> int:
-        return len(self._askers)
-
-    def jobids(self) -> Collection[int]:
-        """Return their ids."""
-        return self._askers.keys()
-
-    def forget(self, jobid: int) -> bool:
-        """Remove a job that is no longer pending. Return whether it named a reservation."""
-        return self._askers.pop(jobid, None) is not None
 
     def reservation_of(self, job: PendingJob) -> str | None:
         """Return the name of the reservation in which a pending job is to run, or None."""
-        found = self._askers.get(job.jobid)
+        found = self.get(job.jobid)
         return None if found is None else found[0]
 
     def standing(self, job: PendingJob) -> tuple[ReservationState | None, str | None]:
@@ -199,7 +156,7 @@ class GroupJobs:
         Raises:
             InfeasibleRequest: the reservation does not admit the job
         """
-        found = self._askers.get(job.jobid)
+        found = self.get(job.jobid)
         if found is None:
             return None, None
         name, asker = found

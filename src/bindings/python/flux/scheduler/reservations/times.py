@@ -22,15 +22,6 @@ try:
 except ImportError:  # pragma: no cover - Python 3.9 has it, but it can be built without
     ZoneInfo = None  # type: ignore[assignment,misc]
 
-__all__ = [
-    "Recurrence",
-    "iso_time",
-    "local_zone_name",
-    "parse_duration",
-    "parse_time",
-    "zone_named",
-]
-
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|s|m|h|d|w)?")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -65,13 +56,22 @@ def parse_duration(text: str, what: str = "duration") -> float:
     return seconds
 
 
-def duration_text(seconds: float, most: int | None = None) -> str:
-    """Format a duration as users do: ``1h``, ``1h30m``, ``5s``, ``0.5s``.
+def seconds_of(value: object) -> float | None:
+    """Return a duration of 0 or more, given in seconds or as text such as ``4h``; None if it is
+    neither."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value) if 0 <= value <= LATEST else None
+    if value in ("0", "0s"):
+        return 0.0
+    try:
+        return parse_duration(value)  # type: ignore[arg-type]
+    except ValueError:
+        return None
 
-    Args:
-        seconds: 0 or more
-        most: maximum number of units, rounded down; None: all
-    """
+
+def duration_text(seconds: float, most: int | None = None) -> str:
+    """Format a duration as users do: ``1h``, ``1h30m``, ``5s``, ``0.5s``. `most`: maximum number of
+    units, rounded down; None: all."""
     if most is not None and 0 < seconds < 1:
         return f"{seconds:.1f}s"
     parts: list[str] = []
@@ -112,11 +112,8 @@ def local_zone_name() -> str:
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """Return the time zone of an IANA name such as ``Europe/Berlin``.
-
-    Raises:
-        ValueError: there is no such zone, or this Python has no zone files at all
-    """
+    """Return the time zone of an IANA name such as ``Europe/Berlin``. Raises ValueError if there is
+    no such zone, or this Python has no zone files at all."""
     if not isinstance(name, str) or not name:
         raise ValueError(f"time zone {name!r} is invalid: expected a name such as Europe/Berlin")
     if ZoneInfo is None:
@@ -147,7 +144,6 @@ def parse_time(text: object, now: float, zone: str = "UTC") -> float:
         text: ``now``; ``+2h``: relative to now; ``08:00``: the next such time; ``tomorrow 08:00``,
             ``tuesday 08:00``: on that day; ``2026-12-01``, ``2026-12-01T08:00``, optionally with
             seconds and with an offset or Z; a number: seconds since the epoch
-        now: the current time, seconds since the epoch
         zone: zone of times without an offset
 
     Returns:
@@ -263,15 +259,8 @@ class Recurrence:
             return math.inf
 
     def next_end_after(self, when: float, duration: float) -> tuple[int, float] | None:
-        """Return the first occurrence that is not over at `when`.
-
-        Args:
-            when: seconds since the epoch
-            duration: duration of each occurrence, seconds
-
-        Returns:
-            index and start, or None after the last.  O(1)
-        """
+        """Return index and start of the first occurrence that is not over at `when`, or None after
+        the last.  O(1)"""
         if self.every is None:
             return (0, self.start) if self.start + duration > when else None
         # Clock changes move a start by hours at most: begin the search a little earlier.

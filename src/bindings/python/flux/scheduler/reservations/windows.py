@@ -33,13 +33,7 @@ EPSILON_S = 1e-3
 
 
 class Windows:
-    """The windows of reservations.
-
-    Args:
-        host (RuleHost): the scheduler
-        entries (dict): name -> reservation
-        selector (NodeSelector): translates their nodes into the pool's terms
-    """
+    """The windows of reservations."""
 
     def __init__(
         self,
@@ -120,11 +114,8 @@ class FutureWindows(Windows):
         return self._plan is not None and self._plan.breaks_a_promise()
 
     def mend(self) -> bool:
-        """Enter the incomplete windows again, after resources were released or came up.
-
-        Returns:
-            whether all are as complete as without promises to jobs
-        """
+        """Enter the incomplete windows again, after resources were released or came up. Return
+        whether all are as complete as without promises to jobs."""
         short = [entry for entry in self._entries.values() if not entry.whole]
         for entry in short:
             self.withdraw(entry, again=True)
@@ -132,18 +123,14 @@ class FutureWindows(Windows):
             all(entry.whole for entry in short)
             or self._plan is None
             or not any(key >= 0 for key in self._plan.promises())
-            or self._kept_as_well_as_can_be()
+            or self._complete_as_possible()
         )
 
     def _enter_missing(
         self, plan: Plan, entry: ReservationState, keys: list[int], parts: list[tuple[float, int]]
     ) -> bool:
         """Enter the nodes missing from the active window, so that no job starts on them when they
-        are freed.
-
-        Returns:
-            whether the window is complete
-        """
+        are freed. Return whether the window is complete."""
         if not entry.active or entry.window is None:
             return True
         missing = self._selector.nodes(entry.reservation) - popcount(entry.ranks)
@@ -240,7 +227,7 @@ class FutureWindows(Windows):
                     times.append(window.start if window.start > start else window.end)
         return min([time for time in times if start < time < end], default=None)
 
-    def _kept_as_well_as_can_be(self) -> bool:
+    def _complete_as_possible(self) -> bool:
         """Whether the incomplete windows are as complete as in a plan without promises to jobs."""
         trial = self._host.resources.plan()
         for entry in self._entries.values():
@@ -304,9 +291,9 @@ class ActiveWindows(Windows):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        #: id of a running job that started inside a window -> (name of the reservation, the job's
-        #: own end or 0)
-        self._inside: dict[int, tuple[str, float]] = {}
+        #: id of a running job that started inside a window -> name of the reservation
+        self._inside: dict[int, str] = {}
+        self._own_ends = self._host.admission.own_ends
 
     # -- choice of ranks ---------------------------------------------------------------------------
 
@@ -339,7 +326,6 @@ class ActiveWindows(Windows):
         """Choose missing ranks, and keep the free part of the chosen ones.
 
         Args:
-            entry: the reservation
             planned: masks of the ranks that the plan keeps for it now, and from a later time; they
                 are chosen first
 
@@ -481,6 +467,11 @@ class ActiveWindows(Windows):
         window = entry.window
         if window is None or entry.placeholder is None:
             return None
+        end = self._host.now() + job.limit
+        if entry.reservation.at_end == "cancel":
+            end = min(end, window.end)
+        if not plan.has_tokens(job.jobid, job.resource_request, end):
+            return None
         ranks = pool.held_ranks(entry.placeholder)
         busy = 0 if entry.filler is None else pool.held_ranks(entry.filler)
         self._dismiss_placeholder(entry)
@@ -500,7 +491,7 @@ class ActiveWindows(Windows):
     def held_inside(self, entry: ReservationState) -> int:
         """Return the mask of ranks held by jobs of the group that were started inside."""
         held = 0
-        for jobid, (name, _) in self._inside.items():
+        for jobid, name in self._inside.items():
             if name == entry.name:
                 try:
                     held |= self._host.resources.held_ranks(jobid)
@@ -521,7 +512,7 @@ class ActiveWindows(Windows):
     def _note_inside(self, jobid: int, name: str, end: float, window: Window) -> None:
         """Register a job that runs inside a window until `end`; in the pool it lasts at least as
         long as the window."""
-        self._inside[jobid] = (name, end)
+        self._inside[jobid], self._own_ends[jobid] = name, end
         pool_end = max(end, window.end) if end else 0.0
         self._host.resources.update_expiration(jobid, pool_end)
 
@@ -529,38 +520,28 @@ class ActiveWindows(Windows):
         """Yield (job id, end) of the running jobs, without placeholders."""
         for jobid, end in self._host.resources.job_end_times():
             if jobid >= 0:
-                yield jobid, self.own_end_of(jobid, end)
+                yield jobid, self._own_ends.get(jobid, end)
 
-    def own_end_of(self, jobid: int, end: float) -> float:
-        """Return a running job's own end; `end` is its end in the pool."""
-        return self._inside[jobid][1] if jobid in self._inside else end
-
-    def extended(self, jobid: int, expiration: float) -> bool:
-        """Set the new end of a running job. Return whether it is inside a window: the pool is then
-        updated here.
-
-        If an administrator extends a job beyond the window, the new end is also the pool's.
-        """
-        name, _ = self._inside.get(jobid, ("", 0.0))
-        entry = self._entries.get(name)
-        if entry is None or entry.window is None:
-            return False
-        self._note_inside(jobid, name, expiration, entry.window)
-        return True
+    def extended(self, jobid: int, expiration: float) -> None:
+        """Set the new end of a running job. If it is inside a window, its end in the pool is not
+        earlier than the window's."""
+        entry = self._entries.get(self._inside.get(jobid, ""))
+        if entry is not None and entry.window is not None:
+            self._note_inside(jobid, entry.name, expiration, entry.window)
 
     def outlives_window(self, jobid: int) -> bool:
         """Whether a job was started inside a window and outlives it."""
-        name, end = self._inside.get(jobid, ("", 0.0))
-        entry = self._entries.get(name)
+        entry, end = self._entries.get(self._inside.get(jobid, "")), self._own_ends.get(jobid, 0.0)
         return entry is not None and entry.window is not None and not 0 < end <= entry.window.end
 
     def ended(self, jobid: int) -> None:
         """Forget a job that has freed all resources."""
-        self._inside.pop(jobid, None)
+        if self._inside.pop(jobid, None) is not None:
+            del self._own_ends[jobid]
 
     def _leave(self, name: str) -> None:
         """Make the jobs inside ordinary jobs: the window is over."""
-        for jobid, (own, end) in list(self._inside.items()):
+        for jobid, own in list(self._inside.items()):
             if own == name:
                 del self._inside[jobid]
-                self._host.resources.update_expiration(jobid, end)
+                self._host.resources.update_expiration(jobid, self._own_ends.pop(jobid))

@@ -51,29 +51,18 @@ GRAIN = 1e-3
 
 
 class Budget(NamedTuple):
-    """A budget, as in its table.
-
-    Attributes:
-        name (str): name of the budget
-        scope (Scope): the jobs that it applies to
-        period (str): one of `PERIODS`
-        zone (str): time zone of the calendar for its periods
-        most (tuple): maximum per dimension, in hours; None: unlimited
-    """
+    """A budget, as in its table."""
 
     name: str
-    scope: Scope
-    period: str
-    zone: str
-    most: tuple[float | None, ...]
+    scope: Scope  # the jobs that it applies to
+    period: str  # one of `PERIODS`
+    zone: str  # time zone of the calendar for its periods
+    most: tuple[float | None, ...]  # maximum per dimension, in hours; None: unlimited
 
 
 def read_budget(key: str, value: Any) -> Budget:
-    """Read the table of one budget.
-
-    Raises:
-        ValueError: the entry is invalid; the text begins with the key
-    """
+    """Read the table of one budget. Raises ValueError if the entry is invalid; the text begins with
+    the key."""
     table = Fields(value)
     scope, most = read_scope(table, Fields.number, DIMENSIONS, "{node-hours=10000}")
     period = table.choice("period", PERIODS)
@@ -84,22 +73,14 @@ def read_budget(key: str, value: Any) -> Budget:
 
 
 def _zone(name: str) -> tzinfo:
-    """Return the zone of a name; UTC needs no zone files.
-
-    Raises:
-        ValueError: there is no such zone
-    """
+    """Return the zone of a name; UTC needs no zone files. Raises ValueError if there is no such
+    zone."""
     return timezone.utc if name == "UTC" else zone_named(name)
 
 
 def period_of(period: str, zone: tzinfo, when: float) -> tuple[float, float]:
     """Return start and end of the period that includes a time, in seconds since the epoch.
-
-    Args:
-        period (str): one of `PERIODS`; weeks begin on Monday
-        zone (tzinfo): zone of the calendar
-        when (float): the time, seconds since the epoch
-    """
+    `period`: one of `PERIODS`; weeks begin on Monday."""
     day = datetime.fromtimestamp(when, zone).replace(hour=0, minute=0, second=0, microsecond=0)
     if period == "day":
         end = day + timedelta(days=1)
@@ -124,7 +105,6 @@ class Account(Use):
         taken (list): use per dimension, including that of running jobs until the end of the period
             or their limits, in units times seconds
         stored_as (list): key of the past use in `Usage`, per dimension
-        wanted (list): maximum use by its pending jobs in a period, per dimension
         waiting (dict): key of a deferral -> (minimum holding of these jobs, their time limit)
     """
 
@@ -138,7 +118,7 @@ class Account(Use):
         self.bounds = [
             (at, most * HOUR_S) for at, most in enumerate(budget.most) if most is not None
         ]
-        self.wanted = [0.0, 0.0, 0.0]
+        self.wanted = [0.0, 0.0, 0.0]  # maximum use by its pending jobs in a period, per dimension
 
     def begins(self, usage: Usage, now: float) -> None:
         """Begin the period that includes `now`, and read its past use."""
@@ -162,7 +142,6 @@ class Charged(Counted):
 
     Attributes:
         limit (float): its time limit in seconds
-        rates (tuple): the resources that it holds, per dimension
         end (float): its latest end, seconds since the epoch
         since (float): start of its use that no scheduler has counted, seconds since the epoch;
             infinite: none
@@ -174,7 +153,7 @@ class Charged(Counted):
 
     def __init__(self, uses: tuple[Account, ...], userid: int) -> None:
         super().__init__(uses, userid)
-        self.rates: Amounts = (0, 0, 0)
+        self.rates: Amounts = (0, 0, 0)  # the resources that it holds, per dimension
         self.limit = self.end = self.since = inf
 
 
@@ -352,11 +331,12 @@ class BudgetRule(CountingRule):
         known.since = inf
 
     def hold(self, known: Charged, holds: Holding, jobs: int) -> None:
-        before, known.holds, known.rates = known.rates, holds, amounts_of(holds)
-        nodes, cores, gpus = (one - two for one, two in zip(known.rates, before))
+        nodes, cores, gpus = known.rates
+        known.holds, known.rates = holds, amounts_of(holds)
+        more = known.rates[0] - nodes, known.rates[1] - cores, known.rates[2] - gpus
         for account in known.uses:
             since = max(known.since, account.begin)
-            self._count(account, known, (nodes, cores, gpus), since)
+            self._count(account, known, more, since)
             if jobs < 1:
                 self.let_in(account)
         self._usage.changed()
@@ -370,7 +350,7 @@ class BudgetRule(CountingRule):
                 account.taken[at] += rate * seconds
                 self._usage.change(account.stored_as[at], rate, now, since)
 
-    def extended(self, jobid: int, expiration: float) -> bool:
+    def extended(self, jobid: int, expiration: float) -> None:
         known = self.jobs.get(jobid)
         if known is not None and not known.waits:
             before, known.end = known.end, expiration or inf
@@ -379,7 +359,6 @@ class BudgetRule(CountingRule):
                 for at, rate in enumerate(known.rates):
                     account.taken[at] += rate * later
                 self.let_in(account)
-        return False
 
     def let_in(self, account: Account) -> None:
         # of jobs with equal needs, the number that the remainder suffices for

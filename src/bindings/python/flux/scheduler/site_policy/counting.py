@@ -37,19 +37,17 @@ class Scope(NamedTuple):
     """The jobs that a limit or a budget applies to.
 
     Attributes:
-        per (str): one of `PER`
         queues, users, banks (tuple): only their jobs; empty: all jobs
         exempt_users, exempt_banks (tuple): jobs not included
-        in_reservations (bool): whether jobs that name a reservation are included
     """
 
-    per: str
+    per: str  # one of `PER`
     queues: tuple[str, ...]
     users: tuple[int, ...]
     banks: tuple[str, ...]
     exempt_users: tuple[int, ...]
     exempt_banks: tuple[str, ...]
-    in_reservations: bool
+    in_reservations: bool  # whether jobs that name a reservation are included
 
     def key_of(
         self, userid: int, attributes: SystemAttributes, names: QueueNames
@@ -160,19 +158,16 @@ class Counted:
     Attributes:
         uses (tuple): the `Use` objects in which it counts, in the order of entries
         userid (int): its user; -1 if unknown
-        least (tuple): the minimum that it takes
-        waits (bool): whether it is pending
-        holds (Holding): the resources that it holds
     """
 
     __slots__ = ("holds", "least", "userid", "uses", "waits")
 
-    least: Any
+    least: Any  # the minimum that it takes
 
     def __init__(self, uses: tuple[Any, ...], userid: int) -> None:
         self.uses, self.userid = uses, userid
-        self.waits = False
-        self.holds = NOTHING
+        self.waits = False  # whether it is pending
+        self.holds = NOTHING  # the resources that it holds
 
 
 class CountingRule(TableRule):
@@ -187,10 +182,6 @@ class CountingRule(TableRule):
     - ``text_if_over(use)``: the use in words if running jobs exceed the maximum, else None;
     - ``too_much(job, known)``: the first use with too little left for a job, and why, or None;
     - ``figures(use)``: its fields in `report`.
-
-    Attributes:
-        uses (dict): (name of an entry, key) -> `Use`
-        jobs (dict): job id -> `Counted`
     """
 
     new_use: Callable[..., Any]
@@ -204,8 +195,8 @@ class CountingRule(TableRule):
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self.uses: dict[tuple[str, tuple[Any, ...]], Any] = {}
-        self.jobs: dict[int, Any] = {}
+        self.uses: dict[tuple[str, tuple[Any, ...]], Any] = {}  # (name of an entry, key) -> `Use`
+        self.jobs: dict[int, Any] = {}  # job id -> `Counted`
 
     def configure(self, entries: dict[str, Any]) -> None:
         self.uses.clear()

@@ -46,11 +46,7 @@ def user_name(userid: int | None) -> str:
 
 
 def user_id(name: str) -> int:
-    """Return the user id for a name or number.
-
-    Raises:
-        ValueError: there is no such user
-    """
+    """Return the user id for a name or number. Raises ValueError if there is no such user."""
     if name.isascii() and name.isdigit():
         return int(name)
     try:

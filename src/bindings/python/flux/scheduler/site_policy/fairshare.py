@@ -60,11 +60,7 @@ class Weights(NamedTuple):
 
 
 def read_entry(key: str, value: Any) -> Any:
-    """Parse one key of the table.
-
-    Raises:
-        ValueError: the value is invalid; the text says why
-    """
+    """Parse one key of the table. Raises ValueError if the value is invalid; the text says why."""
     table = Fields({key: value})
     if key in ("half-life", "period"):
         seconds = table.seconds(key)

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Callable
 
-from flux.scheduler.reservations.times import parse_duration
+from flux.scheduler.reservations.times import seconds_of
 from flux.scheduler.site_policy.counts import user_id
 
 
@@ -34,12 +34,15 @@ class Fields:
     def _wrong(self, key: str, value: Any, expected: str) -> ValueError:
         return ValueError(f"{self._path}{key}={value!r}: expected {expected}")
 
-    def choice(self, key: str, choices: Iterable[str], default: str | None = None) -> str:
-        """Return one of some words; required unless there is a default.
+    def _take(self, key: str, is_right: Callable[[Any], Any], expected: str) -> Any:
+        value = self._left.pop(key, None)
+        if value is not None and not is_right(value):
+            raise self._wrong(key, value, expected)
+        return value
 
-        Raises:
-            ValueError: it is another word, or missing
-        """
+    def choice(self, key: str, choices: Iterable[str], default: str | None = None) -> str:
+        """Return one of some words; required unless there is a default. Raises ValueError if it is
+        another word, or missing."""
         value = self._left.pop(key, default)
         choices = list(choices)
         if not isinstance(value, str) or value not in choices:
@@ -58,56 +61,40 @@ class Fields:
 
     def whole(self, key: str, default: int | None = None, least: int = 0) -> int | None:
         """Return a whole number."""
-        value = self._left.pop(key, None)
-        if value is None:
-            return default
-        if type(value) is not int or value < least:
-            raise self._wrong(key, value, f"a whole number, {least} or more")
-        return value
+        value: int | None = self._take(
+            key, lambda one: type(one) is int and one >= least, f"a whole number, {least} or more"
+        )
+        return default if value is None else value
 
     def number(self, key: str, default: float | None = None) -> float | None:
         """Return a number of 0 or more."""
-        value = self._left.pop(key, None)
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e300:
-            raise self._wrong(key, value, "a number, 0 or more")
-        return float(value)
+        value = self._take(
+            key, lambda one: type(one) in (int, float) and 0 <= one < 1e300, "a number, 0 or more"
+        )
+        return default if value is None else float(value)
 
     def seconds(self, key: str, default: float | None = None) -> float | None:
         """Return a duration in seconds: ``"10m"``, or a number of seconds; 0 is allowed."""
-        value = self._left.pop(key, None)
-        if value is None:
-            return default
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            if 0 <= value < 1e300:
-                return float(value)
-        elif isinstance(value, str):
-            if value in ("0", "0s"):
-                return 0.0
-            try:
-                return parse_duration(value, key)
-            except ValueError:
-                pass
-        raise self._wrong(key, value, "a length of time such as '90m' or '4h'")
+        value = self._take(
+            key,
+            lambda one: seconds_of(one) is not None,
+            "a length of time such as '90m' or '4h'",
+        )
+        return default if value is None else seconds_of(value)
 
     def text(self, key: str, default: str | None = None) -> str | None:
         """Return a non-empty text."""
-        value = self._left.pop(key, None)
-        if value is None:
-            return default
-        if not isinstance(value, str) or not value:
-            raise self._wrong(key, value, "text")
-        return value
+        value: str | None = self._take(key, lambda one: isinstance(one, str) and one, "text")
+        return default if value is None else value
 
     def names(self, key: str) -> tuple[str, ...]:
         """Return a list of names; empty if the key is missing."""
-        value = self._left.pop(key, None)
-        if value is None:
-            return ()
-        if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
-            raise self._wrong(key, value, "a list of names")
-        return tuple(value)
+        value = self._take(
+            key,
+            lambda some: isinstance(some, list) and all(isinstance(s, str) and s for s in some),
+            "a list of names",
+        )
+        return tuple(value or ())
 
     def userids(self, key: str) -> tuple[int, ...]:
         """Return the ids of a list of users; empty if the key is missing."""
@@ -129,10 +116,6 @@ class Fields:
         return left
 
     def end(self) -> None:
-        """Check that no key is left.
-
-        Raises:
-            ValueError: a key is left
-        """
+        """Check that no key is left. Raises ValueError if a key is left."""
         for key in self._left:
             raise ValueError(f"{self._path}{key}: unknown key")

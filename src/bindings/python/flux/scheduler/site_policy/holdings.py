@@ -22,11 +22,10 @@ class Holding(NamedTuple):
     """The resources held by a job.
 
     Attributes:
-        ranks (int): mask of its ranks
         cores, gpus (int): total numbers
     """
 
-    ranks: int = 0
+    ranks: int = 0  # mask of its ranks
     cores: int = 0
     gpus: int = 0
 
@@ -91,11 +90,7 @@ def part_of(R: Any, ranks: int) -> dict[str, Any] | None:
 
 
 class Holdings:
-    """The holdings of running jobs.
-
-    Args:
-        pool: returns the scheduler's pool
-    """
+    """The holdings of running jobs."""
 
     def __init__(self, pool: Callable[[], ResourcePool]) -> None:
         self._pool = pool

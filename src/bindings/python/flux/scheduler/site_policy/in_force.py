@@ -16,9 +16,9 @@ from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.admission_control import has_own
 from flux.scheduler.host import ask_job_attributes
 from flux.scheduler.misspelled import misspelled
+from flux.scheduler.options import name_in_file, read_code
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.rule_answers import check_answers
-from flux.scheduler.site_code import name_in_file, read_code
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.tables import Findings, PolicyTables
 
@@ -38,11 +38,8 @@ Rule = TypeVar("Rule", bound=TableRule)
 
 
 def read_rule(key: str, value: Any, check_owner: bool = True) -> str:
-    """Parse an entry of ``[rules]``: ``NAME = "FILE:CLASS"``. The file is read, but not run.
-
-    Raises:
-        ValueError: the entry is invalid; the text says why
-    """
+    """Parse an entry of ``[rules]``: ``NAME = "FILE:CLASS"``. The file is read, but not run. Raises
+    ValueError if the entry is invalid; the text says why."""
     if not isinstance(value, str) or not value.startswith("/"):
         raise ValueError(f"{value!r}: expected '/PATH/FILE.py:CLASS'")
     read_code(key, value, check_owner, "CLASS")
@@ -63,8 +60,6 @@ def make_rule(
         option (str): name of the argument or key, for errors
         name (str): the rule's name, unless its class has one
         text (str): ``FILE:CLASS``
-        host (RuleHost): the scheduler
-        errors (ErrorReporter): logs errors
         check_owner (bool): see `read_code`
 
     Raises:
@@ -89,15 +84,12 @@ class RulesInForce:
     """Adds each rule to the scheduler while its table has an entry.
 
     Args:
-        host (RuleHost): the scheduler
-        errors (ErrorReporter): logs errors
         rules: classes of rules, in the order of checks
         after (AdmissionRule): the rule that precedes them
         own (dict): name -> ``FILE:CLASS`` of site rules in addition to ``[rules]``
 
     Attributes:
         rules (list): all rules, in force or not; the site's own are last
-        tables (PolicyTables): reader of the tables
     """
 
     def __init__(
@@ -117,7 +109,7 @@ class RulesInForce:
         self._own_by_argument = own
         for name, text in own.items():
             self._add(name, self._make("rule", name, text))
-        self.tables = self._reader(errors)
+        self.tables = self._reader(errors)  # reader of the tables
         self._own_table = self._own_reader(errors)
         #: rules with new entries not yet in force, and number of such changes: an answer that
         #: arrives after the tables were read again is dropped
@@ -140,11 +132,7 @@ class RulesInForce:
     # -- rules of the site's own -------------------------------------------------------------------
 
     def _make(self, option: str, name: str, text: str) -> AdmissionRule:
-        """Make a site rule.
-
-        Raises:
-            ValueError: it cannot be made
-        """
+        """Make a site rule. Raises ValueError if it cannot be made."""
         rule = make_rule(option, name, text, self._host, self._errors, self._host.reads_files)
         others = [one for one in self.rules if isinstance(one, TableRule)]
         if isinstance(rule, TableRule):

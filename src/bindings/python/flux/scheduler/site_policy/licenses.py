@@ -31,7 +31,6 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.plan.promise import length_of
 from flux.resource.plan.tokens import TokenPlan
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
@@ -66,15 +65,10 @@ MAX_DIGITS = 15
 
 
 class Reading(NamedTuple):
-    """The contents of a file.
+    """The contents of a file."""
 
-    Attributes:
-        counts: name of a licence -> number used elsewhere
-        changed: the file's modification time, seconds since the epoch
-    """
-
-    counts: dict[str, int]
-    changed: float
+    counts: dict[str, int]  # name of a licence -> number used elsewhere
+    changed: float  # the file's modification time, seconds since the epoch
 
 
 def read_file(path: str) -> Reading:
@@ -109,23 +103,14 @@ def read_file(path: str) -> Reading:
 
 
 class License(NamedTuple):
-    """A licence, as in the table.
+    """A licence, as in the table."""
 
-    Attributes:
-        total (int): number owned by the site
-        reserved (int): number of these kept from the jobs of this instance
-        plan (bool): whether it is a dimension of the plan
-        elsewhere (str or None): path of a file with the number used elsewhere
-        every (float): seconds between readings of it
-        max_age (float): age in seconds at which its number is stale
-    """
-
-    total: int
-    reserved: int = 0
-    plan: bool = False
-    elsewhere: str | None = None
-    every: float = 0.0
-    max_age: float = 0.0
+    total: int  # number owned by the site
+    reserved: int = 0  # number of these kept from the jobs of this instance
+    plan: bool = False  # whether it is a dimension of the plan
+    elsewhere: str | None = None  # path of a file with the number used elsewhere
+    every: float = 0.0  # seconds between readings of it
+    max_age: float = 0.0  # age in seconds at which its number is stale
 
     @property
     def usable(self) -> int:
@@ -134,11 +119,8 @@ class License(NamedTuple):
 
 
 def read_license(key: str, value: Any) -> License:
-    """Parse an entry of ``[licenses]``: a number, or a table with ``total``.
-
-    Raises:
-        ValueError: the entry is invalid; the text begins with the key
-    """
+    """Parse an entry of ``[licenses]``: a number, or a table with ``total``. Raises ValueError if
+    the entry is invalid; the text begins with the key."""
     if not isinstance(value, dict):
         if type(value) is not int or value < 0:
             raise ValueError(
@@ -168,11 +150,7 @@ def read_license(key: str, value: Any) -> License:
 
 def asked_for(attributes: SystemAttributes) -> dict[str, int]:
     """Return the licences that a job requests, {name: number}. They are user input, so they are
-    checked.
-
-    Raises:
-        ValueError: the value is not a table of positive numbers
-    """
+    checked. Raises ValueError if the value is not a table of positive numbers."""
     asked = attributes.get("licenses", {})
     if not isinstance(asked, dict):
         raise ValueError(f"licenses={asked!r}: expected licenses.NAME=NUMBER")
@@ -195,7 +173,6 @@ class LicenseRule(TableRule):
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self._licenses: dict[str, License] = {}
         self._in_use: dict[str, int] = {}
         #: name -> number for jobs, without those used elsewhere
         self._usable: dict[str, int] = {}
@@ -217,7 +194,7 @@ class LicenseRule(TableRule):
 
     def _take(self, entries: dict[str, License]) -> None:
         """Set the licences, without jobs."""
-        self._licenses = entries
+        self.entries = entries
         self._in_use = dict.fromkeys(entries, 0)
         self._usable = {name: one.usable - self._elsewhere(name) for name, one in entries.items()}
         self._asked.clear()
@@ -264,7 +241,7 @@ class LicenseRule(TableRule):
             self._failed[path] = None
             self.host.log.info(f"licenses: elsewhere={path}: it is read again")
         self._read[path] = found
-        for name, one in self._licenses.items():
+        for name, one in self.entries.items():
             if one.elsewhere == path:
                 self._usable[name] = one.usable - self._elsewhere(name)
                 self._let_in(name)
@@ -272,19 +249,15 @@ class LicenseRule(TableRule):
     def _elsewhere(self, name: str) -> int:
         """Return the number of a licence used elsewhere, as last read; 0 before the first
         reading."""
-        path = self._licenses[name].elsewhere
-        found = None if path is None else self._read.get(path)
+        found = self._read.get(self.entries[name].elsewhere or "")
         return 0 if found is None else found.counts.get(name, 0)
 
-    def _age(self, name: str) -> float | None:
-        """Return the age of that number in seconds, or None before the first reading."""
-        path = self._licenses[name].elsewhere
-        found = None if path is None else self._read.get(path)
-        return None if found is None else max(0.0, self.host.now() - found.changed)
-
-    def _is_stale(self, name: str) -> bool:
-        license, age = self._licenses[name], self._age(name)
-        return license.elsewhere is not None and (age is None or age > license.max_age)
+    def _age(self, name: str) -> tuple[float | None, bool]:
+        """Return the age of that number in seconds, or None before the first reading; and whether
+        it is stale."""
+        found = self._read.get(self.entries[name].elsewhere or "")
+        age = None if found is None else max(0.0, self.host.now() - found.changed)
+        return age, age is None or age > self.entries[name].max_age
 
     def needs(self, entries: dict[str, License]) -> tuple[str, ...]:
         return ("jobspec",)
@@ -303,9 +276,9 @@ class LicenseRule(TableRule):
                 job.resource_request = request.with_tokens(tokens or None)
 
     def _may_ask(self, name: str, count: int) -> None:
-        license = self._licenses.get(name)
+        license = self.entries.get(name)
         if license is None:
-            known = ", ".join(sorted(self._licenses)) or "none"
+            known = ", ".join(sorted(self.entries)) or "none"
             raise ValueError(f"licenses: there is no licence {name}: there are {known}")
         if count > license.usable:
             raise ValueError(f"licenses: needs {count} of {name}, there are {license.usable}")
@@ -318,11 +291,8 @@ class LicenseRule(TableRule):
         asked = self._asked.get(job.jobid)
         if not asked:
             return None
-        usable, in_use = self._usable, self._in_use
         for name, count in asked.items():
-            if usable[name] - in_use[name] < count and not (
-                name in self._planned and self._has_time(job)
-            ):
+            if self._available(name) < count:
                 key = tuple(asked.items())
                 for one in asked:
                     self._waiting.setdefault(one, set()).add(key)
@@ -333,16 +303,13 @@ class LicenseRule(TableRule):
                 raise InsufficientResources(short)
         return None
 
-    def _has_time(self, job: PendingJob) -> bool:
-        """Whether the time at which a job's licences are free is known, so that it may be promised
-        a start."""
-        plan = self.host.planning.current()
-        request = job.resource_request
-        tokens = getattr(request, "tokens", None)
-        if plan is None or plan.tokens is None or not tokens:
-            return False
-        now = self.host.now()
-        return plan.tokens.earliest(tokens, now, length_of(request), now, job.jobid) < inf
+    def _available(self, name: str) -> int:
+        """Return the number of a licence that is free; of a planned one, the number that is free
+        when all jobs with a known end have ended: a start may be promised."""
+        if self._free(name) < self._usable[name] and name in self._planned:
+            endless = [asked for jobid, asked in self._running.items() if not self._end_of(jobid)]
+            return self._usable[name] - sum(asked.get(name, 0) for asked in endless)
+        return self._free(name)
 
     def _short_of(self, job: PendingJob) -> str | None:
         """Return why planned licences keep a job from starting now, although it waits for a
@@ -354,24 +321,25 @@ class LicenseRule(TableRule):
         for name, count in tokens.items():
             if self._free(name) < count:
                 return self._sentence(name, count)
-        plan = self.host.planning.current()
-        if plan is not None and plan.tokens is not None:
-            now = self.host.now()
-            if not plan.tokens.fits(tokens, now, now + length_of(request), now, job.jobid):
-                names = ", ".join(sorted(tokens))
-                return Reason(
-                    f"licenses: {names}: promised to another job",
-                    f"licenses: {names}: kept from it for now",
-                )
-        return None
+        plan, end = self.host.planning.current(), self.host.now() + job.limit
+        if job.jobid in self.host.admission.kept_for or plan is None:
+            return None  # it may end with its window: the plan is asked when it is placed
+        if plan.has_tokens(job.jobid, request, end):
+            return None
+        names = ", ".join(sorted(tokens))
+        return Reason(
+            f"licenses: {names}: promised to another job",
+            f"licenses: {names}: kept from it for now",
+        )
 
     def enter_plan(self, plan: Plan | None) -> None:
         if plan is not None and self._planned:
             plan.tokens = TokenPlan(self._planned, self._running, self._end_of)
 
     def _end_of(self, jobid: int) -> float:
+        own_ends = self.host.admission.own_ends
         try:
-            return self.host.resources.job_end(jobid)
+            return own_ends.get(jobid) or self.host.resources.job_end(jobid)
         except KeyError:
             return 0.0
 
@@ -379,12 +347,12 @@ class LicenseRule(TableRule):
         return self._usable[name] - self._in_use[name]
 
     def _sentence(self, name: str, count: int) -> Reason:
-        license = self._licenses[name]
+        license = self.entries[name]
         more = f", {license.reserved} reserved" if license.reserved else ""
         if license.elsewhere is not None:
             more += f", {self._elsewhere(name)} elsewhere"
-            if self._is_stale(name):
-                age = self._age(name)
+            age, is_stale = self._age(name)
+            if is_stale:
                 more += " (never read)" if age is None else f" ({duration_text(age, 1)} ago)"
         return Reason(
             f"licenses: {name} {self._in_use[name]} of {license.total} in use{more}; needs {count}",
@@ -418,7 +386,7 @@ class LicenseRule(TableRule):
             return  # it started while no job requested licences
         # A licence that has since left the table is no longer counted.
         self._asked[job.jobid] = {
-            name: count for name, count in asked.items() if name in self._licenses
+            name: count for name, count in asked.items() if name in self.entries
         }
         self._runs(job.jobid)
 
@@ -434,7 +402,8 @@ class LicenseRule(TableRule):
                 self._let_in(name)
 
     def _let_in(self, name: str) -> None:
-        """Readmit the jobs that wait for a licence, if enough of all their licences are free."""
+        """Readmit the jobs that wait for a licence, if enough of all their licences are
+        available."""
         admission = self.host.admission
         keys = self._waiting.get(name)
         if keys is None:
@@ -442,8 +411,9 @@ class LicenseRule(TableRule):
         for key in list(keys):
             if not admission.waiting(self, key):
                 keys.discard(key)
-            elif all(count <= self._free(one) for one, count in key):
-                self.host.let_in(self, key, min(self._free(one) // count for one, count in key))
+            elif all(count <= self._available(one) for one, count in key):
+                free = [self._free(one) // count for one, count in key if one not in self._planned]
+                self.host.let_in(self, key, min(free, default=admission.waiting(self, key)))
         if not keys:
             self._waiting.pop(name, None)
 
@@ -459,44 +429,33 @@ class LicenseRule(TableRule):
         return None if deferral is None else deferral.reason
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
-        for name, license in sorted(self._licenses.items()):
+        for name in sorted(self.entries):
             waiting = sum(
                 self.host.admission.waiting(self, key)
                 for key in self._waiting.get(name, ())
                 if dict(key)[name] > self._free(name)
             )
-            yield {
-                "name": name,
-                "total": license.total,
-                "reserved": license.reserved,
-                "plan": license.plan,
-                "used": self._in_use[name],
-                "waiting": waiting,
-                **self._facts_elsewhere(name),
-            }
+            yield {**self._line(name), "waiting": waiting}
 
-    def _facts_elsewhere(self, name: str) -> dict[str, Any]:
-        """Return the additions to an answer for a licence used elsewhere: ``elsewhere``, ``age`` in
-        seconds (None: not read yet) and ``stale``; empty for other licences."""
-        if self._licenses[name].elsewhere is None:
-            return {}
-        return {
-            "elsewhere": self._elsewhere(name),
-            "age": self._age(name),
-            "stale": self._is_stale(name),
-        }
+    def _line(self, name: str) -> dict[str, Any]:
+        """Return the figures of a licence; ``age`` in seconds (None: not read yet) and ``stale``
+        are of a number used ``elsewhere``."""
+        license: License = self.entries[name]
+        line = {**license._asdict(), "name": name, "used": self._in_use[name]}
+        for key in ("elsewhere", "every", "max_age"):
+            del line[key]
+        if license.elsewhere is not None:
+            age, is_stale = self._age(name)
+            line.update(elsewhere=self._elsewhere(name), age=age, stale=is_stale)
+        return line
 
     def stats(self) -> dict[str, Any]:
+        keys = ("name", "total", "used", "elsewhere", "age", "stale")
         return {
-            "licenses": (
-                {
-                    "name": name,
-                    "total": license.total,
-                    "used": self._in_use[name],
-                    **self._facts_elsewhere(name),
-                }
-                for name, license in sorted(self._licenses.items())
-            )
+            "licenses": [
+                {key: line[key] for key in keys if key in line}
+                for line in map(self._line, sorted(self.entries))
+            ]
         }
 
     def held_back(

@@ -45,33 +45,20 @@ JOBS = DIMENSIONS.index("jobs")
 
 
 class Limit(NamedTuple):
-    """A limit, as in its table.
-
-    Attributes:
-        name (str): name of the limit
-        scope (Scope): the jobs that it applies to
-        most (tuple): maximum per dimension; None: unlimited
-        soft (bool): whether jobs over it go behind all others, but may run
-        deny (bool): whether a job that alone exceeds it is denied
-        strict (bool): whether later jobs of a key must leave the needs of the first waiting one
-        bounds (tuple): (index in `DIMENSIONS`, maximum) of limited dimensions
-    """
+    """A limit, as in its table."""
 
     name: str
-    scope: Scope
-    most: tuple[int | None, ...]
-    soft: bool
-    deny: bool
-    strict: bool
-    bounds: tuple[tuple[int, int], ...]
+    scope: Scope  # the jobs that it applies to
+    most: tuple[int | None, ...]  # maximum per dimension; None: unlimited
+    soft: bool  # whether jobs over it go behind all others, but may run
+    deny: bool  # whether a job that alone exceeds it is denied
+    strict: bool  # whether later jobs of a key must leave the needs of the first waiting one
+    bounds: tuple[tuple[int, int], ...]  # (index in `DIMENSIONS`, maximum) of limited dimensions
 
 
 def read_limit(key: str, value: Any) -> Limit:
-    """Read the table of one limit.
-
-    Raises:
-        ValueError: the entry is invalid; the text begins with the key
-    """
+    """Read the table of one limit. Raises ValueError if the entry is invalid; the text begins with
+    the key."""
     table = Fields(value)
     scope, most = read_scope(table, Fields.whole, DIMENSIONS, "{nodes=64}")
     limit = Limit(
@@ -93,14 +80,9 @@ class LimitUse(Use):
     """The use of a limit by the jobs of one key.
 
     Attributes:
-        ranks (RankCounts): the jobs' ranks
-        used (list): the jobs' holdings, per dimension
         waiting (dict): key of a deferral -> the uses in which these waiting jobs count; the key has
             these and their minimum amount
-        pending (list): minimum of all pending jobs of the key together
-        head (PendingJob or None): the first job waiting for the limit, if it is strict
         certain (dict): id -> pending job with a promise that this limit is certain to allow
-        demoted (set): ids of pending jobs over a soft limit
     """
 
     __slots__ = ("certain", "demoted", "head", "pending", "ranks", "used")
@@ -109,11 +91,11 @@ class LimitUse(Use):
 
     def __init__(self, limit: Limit, key: tuple[Any, ...]) -> None:
         super().__init__(limit, key)
-        self.ranks = RankCounts()
-        self.used = [0, 0, 0, 0]
-        self.pending = [0, 0, 0, 0]
-        self.head: PendingJob | None = None
-        self.demoted: set[int] = set()
+        self.ranks = RankCounts()  # the jobs' ranks
+        self.used = [0, 0, 0, 0]  # the jobs' holdings, per dimension
+        self.pending = [0, 0, 0, 0]  # minimum of all pending jobs of the key together
+        self.head: PendingJob | None = None  # the first job waiting for the limit, if it is strict
+        self.demoted: set[int] = set()  # ids of pending jobs over a soft limit
         self.certain: dict[int, PendingJob] = {}
 
     @property
@@ -166,7 +148,6 @@ class Limited(Counted):
 
     Attributes:
         asked: its request; `now` is the minimum that it takes with the present ranks
-        seen (int): number of the last change of ranks included in `now`
     """
 
     __slots__ = ("asked", "now", "seen")
@@ -177,7 +158,7 @@ class Limited(Counted):
         super().__init__(uses, userid)
         self.least = self.now = Amount()
         self.asked: Any = None
-        self.seen = -1
+        self.seen = -1  # number of the last change of ranks included in `now`
 
 
 class LimitRule(CountingRule):
@@ -217,7 +198,7 @@ class LimitRule(CountingRule):
     def read_job(self, job: PendingJob, known: Limited) -> None:
         known.least = self._least(job.resource_request)
         for use in known.uses:
-            alone = self._alone_too_much(use.entry, job) if use.entry.deny else None
+            alone = self._exceeds_alone(use.entry, job) if use.entry.deny else None
             if alone is not None:
                 raise ValueError(alone)
         for use in known.uses:
@@ -228,7 +209,7 @@ class LimitRule(CountingRule):
         """Return the minimum that a request takes.  O(1) once cached."""
         return Amount(*self.host.facts.least_of(request), 1)
 
-    def _alone_too_much(self, limit: Limit, job: PendingJob) -> str | None:
+    def _exceeds_alone(self, limit: Limit, job: PendingJob) -> str | None:
         """Return why a job alone exceeds the limit, in a sentence, or None. Nodes that it may share
         count too: there is no other job to share with."""
         request = job.resource_request
@@ -319,12 +300,12 @@ class LimitRule(CountingRule):
     def _heads(self, use: LimitUse, job: PendingJob) -> None:
         """Note a job that waits for a strict limit: later jobs must leave its needs, unless it
         would wait forever."""
-        if (use.head is None or job < use.head) and self._alone_too_much(use.entry, job) is None:
+        if (use.head is None or job < use.head) and self._exceeds_alone(use.entry, job) is None:
             use.head = job
 
     def _reason(self, use: LimitUse, job: PendingJob, at: int) -> str:
         limit = use.entry
-        alone = self._alone_too_much(limit, job)
+        alone = self._exceeds_alone(limit, job)
         if alone is not None:
             return alone
         head = use.head
@@ -519,11 +500,10 @@ class LimitRule(CountingRule):
         known = self.jobs.get(job.jobid)
         if known is None or not known.waits:
             return None
-        for use in known.uses:
-            if not use.entry.soft:
-                at = use.over(self._more(use, job, self._least(job.resource_request)))
-                if at is not None:
-                    return self._reason(use, job, at)
+        hard = [use for use in known.uses if not use.entry.soft]
+        found = self._first_over(job, hard)
+        if found is not None:
+            return found[1]
         if job.jobid not in self.host.admission.deferred:
             return None
         deferral = self.check(job)
@@ -611,7 +591,10 @@ class LimitRule(CountingRule):
         return None if at is None else str(self._sentence(use, at, 0))
 
     def too_much(self, job: PendingJob, known: Limited) -> tuple[LimitUse, str] | None:
-        for use in known.uses:
+        return self._first_over(job, known.uses)
+
+    def _first_over(self, job: PendingJob, uses: Sequence[LimitUse]) -> tuple[LimitUse, str] | None:
+        for use in uses:
             at = use.over(self._more(use, job, self._least(job.resource_request)))
             if at is not None:
                 return use, self._reason(use, job, at)

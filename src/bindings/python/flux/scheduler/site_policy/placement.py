@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.errors import InfeasibleRequest
-from flux.resource.pool.groups import Groups, Within
+from flux.resource.pool.groups import GroupBinding, Groups
 from flux.resource.pool.masks import popcount
 from flux.scheduler.host import counted
 from flux.scheduler.site_policy.fields import Fields
@@ -42,52 +42,34 @@ MODES = ("required", "preferred")
 
 
 class Level(NamedTuple):
-    """A level, as in its table.
+    """A level, as in its table."""
 
-    Attributes:
-        groups (tuple): of ``(name, hostlist)``; empty if properties define the groups
-        prefix (str): prefix of properties that define groups: the rest of a node's property is the
-            name of its group; empty if none do
-    """
-
+    # of ``(name, hostlist)``; empty if properties define the groups
     groups: tuple[tuple[str, str], ...]
+    # prefix of properties that define groups: the rest of a node's property is the name of its
+    # group; empty if none do
     prefix: str
 
 
 class Wanted(NamedTuple):
-    """A job's placement, from its jobspec.
+    """A job's placement, from its jobspec."""
 
-    Attributes:
-        level (str): the level of the groups
-        mode (str): one of `MODES`
-        segment (int or None): number of nodes of a segment; None: no segments
-        most (int or None): maximum number of groups; None: one, or unlimited with segments
-        wait (float): with ``preferred``: maximum wait for it, seconds
-    """
-
-    level: str
-    mode: str
-    segment: int | None
-    most: int | None
-    wait: float
+    level: str  # the level of the groups
+    mode: str  # one of `MODES`
+    segment: int | None  # number of nodes of a segment; None: no segments
+    most: int | None  # maximum number of groups; None: one, or unlimited with segments
+    wait: float  # with ``preferred``: maximum wait for it, seconds
 
 
 @dataclass(eq=False)
 class Placed:
-    """A job with a placement.
+    """A job with a placement."""
 
-    Attributes:
-        wanted (Wanted): its placement
-        within (Within): the placement, in terms of existing groups
-        until (float or None): end of its wait for the placement, seconds since the epoch; None: no
-            end, or no wait
-        timer (Timer or None): timer for that time
-    """
-
-    wanted: Wanted
-    within: Within
+    wanted: Wanted  # its placement
+    within: GroupBinding  # the placement, in terms of existing groups
+    # end of its wait for the placement, seconds since the epoch; None: no end, or no wait
     until: float | None = None
-    timer: Timer | None = None
+    timer: Timer | None = None  # timer for that time
 
     def stop_waiting(self) -> None:
         """End its wait for the placement."""
@@ -97,11 +79,8 @@ class Placed:
 
 
 def read_wanted(value: Any) -> Wanted:
-    """Parse ``system.placement``. It is user input, so it is checked.
-
-    Raises:
-        ValueError: it is invalid; the text is for the user
-    """
+    """Parse ``system.placement``. It is user input, so it is checked. Raises ValueError if it is
+    invalid; the text is for the user."""
     table = Fields(value, "placement.")
     level = table.text("level")
     if level is None:
@@ -119,15 +98,12 @@ def read_wanted(value: Any) -> Wanted:
     return wanted
 
 
-def within_of(wanted: Wanted, groups: Groups, request: Any) -> Within:
-    """Return the `Within` of a request with its job's placement.
-
-    Raises:
-        ValueError: they conflict
-    """
+def within_of(wanted: Wanted, groups: Groups, request: Any) -> GroupBinding:
+    """Return the `GroupBinding` of a request with its job's placement. Raises ValueError if they
+    conflict."""
     segment = wanted.segment
     if segment is None:
-        return Within(groups, most=wanted.most or 1)
+        return GroupBinding(groups, most=wanted.most or 1)
     nodes = request.shape.node_count
     if nodes is None or not nodes.fixed:
         raise ValueError("placement.segment: the job has to ask for a number of nodes")
@@ -135,7 +111,7 @@ def within_of(wanted: Wanted, groups: Groups, request: Any) -> Within:
         raise ValueError(
             f"placement.segment={segment}: {counted(nodes.min, 'node')} cannot be divided by that"
         )
-    return Within(groups, segment, wanted.most)
+    return GroupBinding(groups, segment, wanted.most)
 
 
 class PlacementRule(TableRule):
@@ -145,6 +121,7 @@ class PlacementRule(TableRule):
     table = "topology"
     attributes = ("placement",)
     engaged = False  # no job has a placement yet
+    adds = False  # it places a job on free resources
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
@@ -172,11 +149,8 @@ class PlacementRule(TableRule):
         return level
 
     def _find(self, level: Level) -> dict[str, int]:
-        """Return {name of group: mask of its ranks}; no rank is in two.
-
-        Raises:
-            ValueError: a listed group is not a list of hosts, or a host is in two groups
-        """
+        """Return {name of group: mask of its ranks}; no rank is in two. Raises ValueError if a
+        listed group is not a list of hosts, or a host is in two groups."""
         pool = self.host.resources
         found: dict[str, int] = {}
         taken = 0
@@ -247,11 +221,8 @@ class PlacementRule(TableRule):
     # -- pending jobs ------------------------------------------------------------------------------
 
     def _placed(self, request: Any, attributes: SystemAttributes) -> Placed:
-        """Return the placement of a job with this request.
-
-        Raises:
-            ValueError: it is impossible in this instance
-        """
+        """Return the placement of a job with this request. Raises ValueError if it is impossible in
+        this instance."""
         wanted = read_wanted(attributes.get("placement"))
         groups = self._levels.get(wanted.level)
         if groups is None:
@@ -388,11 +359,8 @@ def _together(request: Any, placed: Placed) -> Any:
 
 
 def _anywhere(request: Any) -> Any:
-    """Return a request without regard to groups.
-
-    Raises:
-        ValueError: the pool does not place this request by ranks
-    """
+    """Return a request without regard to groups. Raises ValueError if the pool does not place this
+    request by ranks."""
     shape = getattr(request, "shape", None)
     if shape is None:
         raise ValueError("placement: this pool does not place by groups of nodes")

@@ -17,7 +17,7 @@ other ranks are requested. If there are none the job is deferred until resources
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.plan.claims import ClaimPlan, Claims
@@ -55,31 +55,19 @@ RETRIED = 4
 
 
 class Sharing(NamedTuple):
-    """A rule, as in its table.
+    """A rule, as in its table."""
 
-    Attributes:
-        mode (str): one of `MODES`
-        queues (tuple): applies to jobs of these queues; empty: of any
-        properties (tuple): applies on nodes with one of these properties; empty: on any
-    """
-
-    mode: str
-    queues: tuple[str, ...]
-    properties: tuple[str, ...]
+    mode: str  # one of `MODES`
+    queues: tuple[str, ...]  # applies to jobs of these queues; empty: of any
+    properties: tuple[str, ...]  # applies on nodes with one of these properties; empty: on any
 
 
 class Sharer(NamedTuple):
-    """The properties of a job that determine the others with which it may share nodes.
+    """The properties of a job that determine the others with which it may share nodes."""
 
-    Attributes:
-        queue (str or None): its queue
-        whole (int): mask of the ranks that it gets only as whole nodes
-        claimant (Claimant): its key and the ranks that it claims, per mode in `CLAIMING`
-    """
-
-    queue: str | None
-    whole: int
-    claimant: Claimant
+    queue: str | None  # its queue
+    whole: int  # mask of the ranks that it gets only as whole nodes
+    claimant: Claimant  # its key and the ranks that it claims, per mode in `CLAIMING`
 
 
 def whole_nodes(shape: Shape, pool: ResourcePool, ranks: int) -> Shape:
@@ -87,7 +75,6 @@ def whole_nodes(shape: Shape, pool: ResourcePool, ranks: int) -> Shape:
 
     Args:
         shape (Shape): slots of cores, or of containers such as sockets
-        pool (ResourcePool): the pool
         ranks (int): mask of the usable ranks
     """
     if shape.exclusive:
@@ -226,12 +213,7 @@ class SharingRule(TableRule):
 
     def _in_whole_nodes(self, request: Any, whole: int) -> Any:
         """Return a request for whole nodes, if the job can get some of its possible ranks only as
-        whole nodes.
-
-        Args:
-            request: the job's request
-            whole (int): mask of the ranks that jobs of its queue get only as whole nodes
-        """
+        whole nodes. `whole`: mask of the ranks that jobs of its queue get only as whole nodes."""
         if not whole:
             return request
         ranks = self.host.facts.ranks_of(request)
@@ -262,9 +244,9 @@ class SharingRule(TableRule):
 
     def enter_plan(self, plan: Plan | None) -> None:
         if plan is not None and self._claiming:
-            plan.claims = ClaimPlan(self._claims, plan.pool)
+            plan.claims = ClaimPlan(self._claims, self.host.resources)
 
-    def _strange(self, sharer: Sharer) -> int:
+    def _forbidden_ranks(self, sharer: Sharer) -> int:
         """Return the mask of ranks that a job may not use: those claimed by other keys, and those
         that it would claim while jobs of other keys are on them."""
         return self._claims.apart_from(sharer.claimant)
@@ -274,12 +256,9 @@ class SharingRule(TableRule):
         request = job.resource_request
         if sharer is None or request.shape.exclusive or not self._claiming:
             return None
-        own = (
-            self._claims.own(sharer.claimant)
-            & ~self.host.resources.idle_ranks
-            & ~self._strange(sharer)
-        )
-        if not own or not self.host.resources.fits_on(request, own):
+        pool, own = self.host.resources, self._claims.own(sharer.claimant)
+        own = own and own & ~pool.idle_ranks & ~self._forbidden_ranks(sharer)
+        if not own or not pool.fits_on(request, own):
             return None
         try:
             found: ResourcePool = plan.alloc(job.jobid, request.on_ranks(own))
@@ -291,9 +270,9 @@ class SharingRule(TableRule):
         sharer = self._jobs.get(job.jobid)
         if sharer is None:
             return None
-        strange = self._strange(sharer)
-        held = pool.held_ranks(jobid) if strange else 0
-        if not held & strange:
+        forbidden = self._forbidden_ranks(sharer)
+        held = pool.held_ranks(jobid) if forbidden else 0
+        if not held & forbidden:
             return None
         if pool is not self.host.resources:
             if not self._meets(sharer, pool, held):
@@ -301,7 +280,9 @@ class SharingRule(TableRule):
             return Deferral("others have claimed nodes that it would be on")
         key = (*sharer.claimant.keys, job.resource_request.shape)
         self._waiting.add(key)
-        return Deferral(self._sentence(job, sharer), key=key, instead=self._elsewhere(job, strange))
+        usable = self.host.resources.ranks & ~forbidden
+        instead = [job.resource_request.on_ranks(usable)] if usable else ()
+        return Deferral(self._sentence(job, sharer), key=key, instead=instead)
 
     def _meets(self, sharer: Sharer, pool: Any, held: int) -> bool:
         """Whether some held ranks (a mask) are forbidden for a job in a copy of the pool, in which
@@ -313,20 +294,14 @@ class SharingRule(TableRule):
             if jobid in there
         )
 
-    def _elsewhere(self, job: PendingJob, strange: int) -> Iterator[Any]:
-        """Yield a job's request without the ranks `strange`."""
-        usable = self.host.resources.ranks & ~strange
-        if usable:
-            yield job.resource_request.on_ranks(usable)
-
     def _sentence(self, job: PendingJob, sharer: Sharer) -> Reason:
         request = job.resource_request
         pool = self.host.resources
         matching = self.host.facts.ranks_of(request)
-        strange = self._strange(sharer) & matching & pool.eligible(None)
+        forbidden = self._forbidden_ranks(sharer) & matching & pool.eligible(None)
         shape = request.shape
         least = max(1, shape.slot_size), shape.gpu_per_slot
-        room = sum(popcount(mask) for _, mask in pool.index.fitting(least, strange))
+        room = sum(popcount(mask) for _, mask in pool.index.fitting(least, forbidden))
         where = dict(zip(CLAIMING, sharer.claimant.where))
         whose = "bank" if where["bank"] & matching and not where["user"] else "user"
         verb, are = ("has", "is") if room == 1 else ("have", "are")
@@ -412,13 +387,13 @@ class SharingRule(TableRule):
     def _is_kept_off(self, job: PendingJob, sharer: Sharer) -> bool:
         """Whether a job does not fit now but would without claims."""
         request = job.resource_request
-        strange = self._strange(sharer)
-        if getattr(request, "claimant", None) is None or not strange:
+        forbidden = self._forbidden_ranks(sharer)
+        if getattr(request, "claimant", None) is None or not forbidden:
             return False
         pool = self.host.resources
         eligible = pool.eligible_ranks(request)
         return (
-            pool.place_request(request, pool.index, eligible & ~strange) is None
+            pool.place_request(request, pool.index, eligible & ~forbidden) is None
             and pool.place_request(request, pool.index, eligible) is not None
         )
 

@@ -16,19 +16,12 @@ if TYPE_CHECKING:
 
 
 class Over(NamedTuple):
-    """Jobs that would be over an entry of a table that is not in force.
+    """Jobs that would be over an entry of a table that is not in force."""
 
-    Attributes:
-        entry (str): key of the entry
-        text (str): description, in a sentence
-        state (str): "running": together they use too much; or "pending"
-        jobs (list): names of the jobs
-    """
-
-    entry: str
-    text: str
-    state: str
-    jobs: list[str]
+    entry: str  # key of the entry
+    text: str  # description, in a sentence
+    state: str  # "running": together they use too much; or "pending"
+    jobs: list[str]  # names of the jobs
 
 
 class TableRule(AdmissionRule):
@@ -41,10 +34,6 @@ class TableRule(AdmissionRule):
 
     A subclass sets `table`, parses its entries (`parse`), and receives them in `configure`. It is
     listed in `flux.scheduler.site_policy.RULES`.
-
-    Args:
-        host (RuleHost): the scheduler
-        errors (ErrorReporter): logs errors
     """
 
     #: Name of the table, such as ``"limits"``.
@@ -84,20 +73,13 @@ class TableRule(AdmissionRule):
     def configure(self, entries: dict[str, Any]) -> None:
         """Set the entries of the table, which have changed or are new, and forget all jobs.
 
-        Without entries the rule is about to be removed.
-
-        Args:
-            entries (dict): key -> result of `parse`
+        Without entries the rule is about to be removed. `entries`: key -> result of `parse`.
         """
         raise NotImplementedError
 
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
         """Return the data of running jobs to look up for `hello`, among ``jobspec`` and
-        ``eventlog``; by default none.
-
-        Args:
-            entries (dict): the entries in force, or about to be
-        """
+        ``eventlog``; by default none. `entries`: the entries in force, or about to be."""
         return ()
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:

@@ -13,67 +13,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Dict
 
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
 
 PREFIX = "sched-"
 
+Parser = Callable[[str, Any], Any]
+Elsewhere = Callable[[Dict[str, Any]], Dict[str, Any]]
+
 
 class Findings:
-    """The errors in a configuration that is only checked; replaces an ErrorReporter.
-
-    Attributes:
-        faults (list of str): why entries are invalid
-    """
+    """The errors in a configuration that is only checked; replaces an ErrorReporter."""
 
     def __init__(self) -> None:
-        self.faults: list[str] = []
+        self.faults: list[str] = []  # why entries are invalid
 
     def report(self, text: str, error: BaseException | None = None, trace: bool = False) -> None:
         self.faults.append(text if error is None else f"{text} {type(error).__name__}: {error}")
 
 
 class PolicyTables:
-    """Reads the tables of the registered features (`add`).
-
-    Args:
-        errors (ErrorReporter): logs errors
-    """
+    """Reads the tables of the registered features (`add`)."""
 
     def __init__(self, errors: ErrorReporter | Findings) -> None:
         self._errors = errors
-        self._parsers: dict[str, Callable[[str, Any], Any]] = {}
-        #: table -> function that returns entries from elsewhere, such as short forms
-        self._others: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+        #: table -> its parser, and the function that returns entries from elsewhere
+        self._readers: dict[str, tuple[Parser, Elsewhere]] = {}
         self._entries: dict[str, dict[str, Any]] = {}
 
-    def add(
-        self,
-        table: str,
-        parse: Callable[[str, Any], Any],
-        elsewhere: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-    ) -> None:
-        """Register a table.
-
-        Args:
-            table (str): name of the table, such as ``"limits"``
-            parse: ``parse(key, value)`` returns an entry in the feature's form, which must compare
-                equal if nothing has changed; raises ValueError, with a text that begins with the
-                key inside the entry, if it is invalid
-            elsewhere: maps the whole configuration to further entries from elsewhere, by their
-                names in errors
-        """
-        self._parsers[table] = parse
-        if elsewhere is not None:
-            self._others[table] = elsewhere
+    def add(self, table: str, parse: Parser, elsewhere: Elsewhere = lambda config: {}) -> None:
+        """Register a table, with `TableRule.parse` and `TableRule.elsewhere` of its rule."""
+        self._readers[table] = parse, elsewhere
         self._entries[table] = {}
 
     def drop(self, table: str) -> None:
         """Unregister a table, with its entries."""
-        del self._parsers[table], self._entries[table]
-        self._others.pop(table, None)
+        del self._readers[table], self._entries[table]
 
     def entries(self, table: str) -> dict[str, Any]:
         """Return the entries of a table in force, by key."""
@@ -83,13 +60,10 @@ class PolicyTables:
         """Read all tables. Return the names of those with changed entries.
 
         An invalid entry is reported, and stays unchanged.
-
-        Args:
-            config (dict): the instance's configuration
         """
         changed = set()
-        for table, parse in self._parsers.items():
-            entries = self._read(table, config, parse)
+        for table in self._readers:
+            entries = self._read(table, config)
             if entries != self._entries[table]:
                 self._entries[table] = entries
                 changed.add(table)
@@ -98,16 +72,13 @@ class PolicyTables:
     def doubts(self, config: dict[str, Any]) -> Iterator[str]:
         """Yield probable mistakes in a valid configuration: a table with almost the name of a
         registered one, and unconfigured queues.
-
-        Args:
-            config (dict): the configuration last read
         """
         for written, table in config.items():
             name = written[len(PREFIX) :] if written.startswith(PREFIX) else written
-            meant = get_close_matches(name, self._parsers, 1, 0.8)
+            meant = get_close_matches(name, self._readers, 1, 0.8)
             if meant and meant[0] != name:
                 yield f"configuration: [{written}] is read by nobody: is [{meant[0]}] meant?"
-            if name in self._parsers and table == {}:
+            if name in self._readers and table == {}:
                 yield f"configuration: [{written}] is empty, and so switches nothing on"
         queues = config.get("queues")
         known = list(queues) if isinstance(queues, dict) else []
@@ -134,20 +105,17 @@ class PolicyTables:
                 found[table] = kinds
         return found
 
-    def _read(
-        self, table: str, config: dict[str, Any], parse: Callable[[str, Any], Any]
-    ) -> dict[str, Any]:
+    def _read(self, table: str, config: dict[str, Any]) -> dict[str, Any]:
         """Return the present entries of a table."""
-        before = self._entries[table]
+        before, (parse, elsewhere) = self._entries[table], self._readers[table]
         written = PREFIX + table if PREFIX + table in config else table
         values = config.get(written, {})
         if not isinstance(values, dict):
             self._errors.report(f"configuration: {written}={values!r}: expected a table")
             return before
         places = {key: (f"[{written}.{key}]", value) for key, value in values.items()}
-        if table in self._others:
-            for key, value in self._others[table](config).items():
-                places.setdefault(key, (key, value))
+        for key, value in elsewhere(config).items():
+            places.setdefault(key, (key, value))
         entries = {}
         for key, (place, value) in places.items():
             try:

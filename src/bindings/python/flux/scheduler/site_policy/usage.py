@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator
 from math import inf, isfinite, log
 from typing import TYPE_CHECKING, Any, Callable
 
-from flux.scheduler.run_time_service import ask_for_ended_jobs
+from flux.scheduler.history import ask_for_ended_jobs
 
 if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoint
@@ -36,18 +36,13 @@ NEGLIGIBLE = 1.0
 
 
 class Usage:
-    """Amounts by key: a tuple of str, int or None, so that it can be stored.
-
-    Args:
-        half_life (float): seconds in which an amount decays by half; infinite: no decay
-
-    Attributes:
-        through (float): time up to which the use of running jobs was counted when the amounts were
-            stored or counting stopped, seconds since the epoch; 0: never
-    """
+    """Amounts by key: a tuple of str, int or None, so that it can be stored. `half_life`: seconds
+    in which an amount decays by half; infinite: no decay."""
 
     def __init__(self, half_life: float = inf) -> None:
         self.half_life = half_life
+        #: time up to which the use of running jobs was counted when the amounts were stored or
+        #: counting stopped, seconds since the epoch; 0: never
         self.through = 0.0
         #: whether a stored tuple is a valid key
         self.is_key: Callable[[tuple[Any, ...]], bool] = lambda key: True
@@ -136,12 +131,8 @@ class Usage:
         yield "]}"
 
     def restore(self, stored: Any) -> None:
-        """Load the parsed output of `text`.
-
-        Raises:
-            ValueError: it has another form; other exceptions in `flux.scheduler.checkpoint.DAMAGES`
-                mean the same
-        """
+        """Load the parsed output of `text`. Raises ValueError if it has another form; other
+        exceptions in `flux.scheduler.checkpoint.DAMAGES` mean the same."""
         if stored["version"] != VERSION:
             return
         through = float(stored["through"])
@@ -159,9 +150,6 @@ class KeptUsage(Usage):
     scheduler was loaded.
 
     Args:
-        host (RuleHost): the scheduler
-        errors (ErrorReporter): logs errors
-        key (str): KVS key
         learn: ``learn(job, since, until)`` is called for such a job, with its `ATTRIBUTES` from
             ``job-list``, and the uncounted time span in seconds since the epoch
         is_key: whether a tuple is a valid key

@@ -31,7 +31,7 @@ from flux_engine.kernel.message import (
 )
 
 if TYPE_CHECKING:
-    from flux.scheduler.testing.view import InstanceView
+    from flux.scheduler.testing.reactor import InstanceView
 
 __all__ = [
     "EVENT", "REQUEST", "RESPONSE", "ROLE_OWNER", "ROLE_USER", "FakeFuture", "FakeHandle", "FakeMessage", "FakeTransaction",
@@ -43,20 +43,14 @@ class FakeFuture(RPC):
     """A pending answer, with the methods of ``flux.rpc.RPC``."""
 
     def get_str(self) -> str | None:
-        """Wait for the response. Return its payload as text, or None.
-
-        Raises:
-            OSError: the request failed
-            RuntimeError: no service will answer
-        """
+        """Wait for the response. Return its payload as text, or None. Raises OSError if the request
+        failed, RuntimeError if no service will answer."""
         text: str | None = self.response().payload_str
         return text
 
     def then(
         self, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any
     ) -> FakeFuture:
-        """Have the reactor call ``callback(future, *args, **kwargs)`` for each response. Return the
-        future."""
         if self._callback is not None:
             raise FileExistsError(errno.EEXIST, "then callback already exists for this future")
         super().then(callback, *args, **kwargs)
@@ -91,16 +85,13 @@ class FakeTransaction:
         self._changes.append([key, value if raw else json.dumps(value)])
 
     def unlink(self, key: str) -> None:
-        """Remove a key."""
         self._changes.append([key, None])
 
     def commit_async(self, flags: int = 0) -> FakeFuture:
-        """Commit the changes. Return a future."""
         future: FakeFuture = self._handle.rpc("kvs.commit", {"changes": self._changes})
         return future
 
     def commit(self, flags: int = 0) -> int:
-        """Commit the changes, and wait for that."""
         self.commit_async(flags).get()
         return 0
 
@@ -120,31 +111,19 @@ def _bindings_handle(name: str) -> tuple[Any, tuple[Any, ...]]:
 
 
 class FakeHandle(Flux):
-    """The handle of a scheduler in a `FakeInstance`.
+    """The handle of a scheduler in a `FakeInstance`."""
 
-    Args:
-        instance: its instance
-        name: the module's name
-
-    Attributes:
-        watchers (set): the active watchers
-        stopped (int): None while its reactor runs, then 0, or -1 after an error
-        subscriptions (list): topics of subscribed events
-        in_reactor (bool): whether the scheduler's reactor runs, or has run
-        closed (bool): whether the scheduler has ended
-    """
-
-    #: `reactor_run` returns at once (`flux.scheduler.host.HostCapabilities`)
+    #: `reactor_run` returns at once (`flux.scheduler.host.Host`)
     runs_later = True
     future_class = FakeFuture
 
     def __init__(self, instance: InstanceView, name: str) -> None:
         super().__init__(SchedulerTask(instance.reactor, name))
         self.instance = instance
-        self.watchers = self.task.watchers
-        self.subscriptions: list[str] = []
-        self.stopped: int | None = None
-        self.in_reactor = False
+        self.watchers = self.task.watchers  # the active watchers
+        self.subscriptions: list[str] = []  # topics of subscribed events
+        self.stopped: int | None = None  # None while its reactor runs, then 0, or -1 after an error
+        self.in_reactor = False  # whether the scheduler's reactor runs, or has run
         self._bindings, self._kept = _bindings_handle(name)
 
     @property
@@ -158,7 +137,6 @@ class FakeHandle(Flux):
     # -- requests and events -----------------------------------------------------------------------
 
     def service_unregister(self, name: str) -> FakeFuture:
-        """Unregister a service."""
         future: FakeFuture = self.rpc("service.remove", {"service": name})
         return future
 
@@ -168,7 +146,6 @@ class FakeHandle(Flux):
         return 0
 
     def event_unsubscribe(self, topic: str) -> int:
-        """Undo `event_subscribe`."""
         self.subscriptions.remove(topic)
         return 0
 
@@ -191,24 +168,26 @@ class FakeHandle(Flux):
         self, callback: Callable[..., Any] | None = None, args: Any = None
     ) -> Any:
         """Return a watcher called at the beginning of each turn."""
-        return self._loop_watcher(watchers.PrepareWatcher, callback, args)
+        return self._loop_watcher("prepare", callback, args)
 
     def check_watcher_create(
         self, callback: Callable[..., Any] | None = None, args: Any = None
     ) -> Any:
         """Return a watcher called at the beginning of each turn, after prepare watchers."""
-        return self._loop_watcher(watchers.CheckWatcher, callback, args)
+        return self._loop_watcher("check", callback, args)
 
     def idle_watcher_create(
         self, callback: Callable[..., Any] | None = None, args: Any = None
     ) -> Any:
         """Return a watcher called at the end of each turn; while it is active, no time passes."""
-        return self._loop_watcher(watchers.IdleWatcher, callback, args)
+        return self._loop_watcher("idle", callback, args)
 
-    def _loop_watcher(self, kind: Any, callback: Callable[..., Any] | None, args: Any) -> Any:
+    def _loop_watcher(self, kind: str, callback: Callable[..., Any] | None, args: Any) -> Any:
         if callback is None:
-            return kind(self.task)
-        return kind(self.task, lambda watcher, revents: callback(self, watcher, revents, args))
+            return watchers.LoopWatcher(kind, self.task)
+        return watchers.LoopWatcher(
+            kind, self.task, lambda watcher, revents: callback(self, watcher, revents, args)
+        )
 
     def close(self) -> None:
         """Destroy the watchers: the module is gone."""
@@ -223,11 +202,9 @@ class FakeHandle(Flux):
         return 0
 
     def reactor_stop(self, reactor: Any = None) -> None:
-        """End the scheduler."""
         self._stop(0)
 
     def reactor_stop_error(self, reactor: Any = None) -> None:
-        """End the scheduler with an error."""
         self._stop(-1)
 
     def _stop(self, code: int) -> None:
@@ -247,11 +224,6 @@ class FakeHandle(Flux):
         self.instance.log.append((level, text))
 
     def attr_get(self, name: str) -> str:
-        """Return a broker attribute.
-
-        Raises:
-            FileNotFoundError: there is no such attribute
-        """
         try:
             return self.instance.attributes[name]
         except KeyError:
@@ -272,11 +244,8 @@ class FakeHandle(Flux):
     # -- functions of the bindings that take a handle (flux.scheduler.host) ------------
 
     def kvs_get(self, key: str) -> Any:
-        """Return the value of a key: parsed as JSON if possible, else the text.
-
-        Raises:
-            FileNotFoundError: the key does not exist
-        """
+        """Return the value of a key: parsed as JSON if possible, else the text. Raises
+        FileNotFoundError if the key does not exist."""
         text = self.instance.kvs.values.get(key)
         if text is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -286,11 +255,9 @@ class FakeHandle(Flux):
             return text
 
     def kvs_transaction(self) -> FakeTransaction:
-        """Return a new transaction of the key-value store."""
         return FakeTransaction(self)
 
     def raise_job_exception(self, jobid: int, type: str, severity: int, note: str) -> FakeFuture:
-        """Raise an exception on a job."""
         payload = {"id": jobid, "type": type, "severity": severity, "note": note}
         future: FakeFuture = self.rpc("job-manager.raise", payload)
         return future
@@ -299,5 +266,5 @@ class FakeHandle(Flux):
 class HandleWithoutEstimates(FakeHandle):
     """A handle whose scheduler sends users no estimates and reasons."""
 
-    #: see `flux.scheduler.host.HostCapabilities`
+    #: see `flux.scheduler.host.Host`
     wants_forecast = False

@@ -172,10 +172,10 @@ class FakeInstance:
         except BaseException as exc:
             self.failure = exc
             self._lines_checked = len(self.log)
-            self._end()
+            self.unload()
             raise
         if not handle.in_reactor:
-            self._end()  # it has ended by itself
+            self.unload()  # it has ended by itself
             if self.scheduler is None:
                 raise RuntimeError(
                     f"{name}: mod_main() has returned, and no scheduler has run: expected MyScheduler(h, *args).run()"
@@ -200,20 +200,6 @@ class FakeInstance:
 
     def unload(self) -> None:
         """Unload the scheduler. Jobs continue; requests are sent again to the next scheduler."""
-        self._end()
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether a scheduler is loaded and has not ended."""
-        return self.handle is not None and not self.handle.closed
-
-    def scheduler_stops(self) -> None:
-        """End the scheduler, whose reactor has stopped; called by its handle."""
-        if self.handle is not None and self.handle.stopped == -1:
-            self.failure = OSError("reactor exited with error")
-        self._end()
-
-    def _end(self) -> None:
         if self.handle is None or self.handle.closed:
             return
         if self.scheduler is not None and self.handle.in_reactor:
@@ -224,6 +210,17 @@ class FakeInstance:
         self.job_manager.scheduler_gone()
         for msg in unanswered.values():
             self.reactor.respond(msg, msg.error_response(errno.EHOSTUNREACH))
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether a scheduler is loaded and has not ended."""
+        return self.handle is not None and not self.handle.closed
+
+    def scheduler_stops(self) -> None:
+        """End the scheduler, whose reactor has stopped; called by its handle."""
+        if self.handle is not None and self.handle.stopped == -1:
+            self.failure = OSError("reactor exited with error")
+        self.unload()
 
     # -- jobs --------------------------------------------------------------------------------------
 
@@ -303,27 +300,15 @@ class FakeInstance:
     # -- nodes -------------------------------------------------------------------------------------
 
     def mark_down(self, ranks: str) -> None:
-        """Take nodes down. Jobs there continue, as on drained nodes.
-
-        Args:
-            ranks (str): an idset
-        """
+        """Take nodes (ranks, an idset) down. Jobs there continue, as on drained nodes."""
         self.resource.mark_down(ranks)
 
     def mark_up(self, ranks: str) -> None:
-        """Bring nodes up again.
-
-        Args:
-            ranks (str): an idset
-        """
+        """Bring nodes (ranks, an idset) up again."""
         self.resource.mark_up(ranks)
 
     def remove_ranks(self, ranks: str) -> None:
-        """Remove nodes for good, as when an instance shrinks.
-
-        Args:
-            ranks (str): an idset
-        """
+        """Remove nodes (ranks, an idset) for good, as when an instance shrinks."""
         self.resource.remove(ranks)
 
     # -- time --------------------------------------------------------------------------------------
@@ -345,11 +330,7 @@ class FakeInstance:
         self._run(self.reactor.run_until_idle)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: timers expire, jobs end. Raises as `run_until_idle`.
-
-        Args:
-            seconds (float): time to pass, 0 or more
-        """
+        """Let time pass: timers expire, jobs end. Raises as `run_until_idle`."""
         self._run(lambda: self.reactor.advance(seconds))
 
     def _run(self, run: Callable[[], None]) -> None:
@@ -358,7 +339,7 @@ class FakeInstance:
                 run()
         except BaseException as exc:
             self.failure = exc
-            self._end()
+            self.unload()
             raise
         if self.check_errors:
             self._raise_logged_errors()
@@ -486,14 +467,8 @@ class FakeInstance:
 
 
 def find_module(policy: Any) -> Path:
-    """Return the file of a module.
-
-    Args:
-        policy: a path, or the name of a scheduler of the library
-
-    Raises:
-        FileNotFoundError: the file does not exist
-    """
+    """Return the file of a module: a path, or that of a scheduler of the library, by name. Raises
+    FileNotFoundError if the file does not exist."""
     path = Path(policy)
     if len(path.parts) == 1 and not path.suffix:
         path = MODULES / path.name / f"{path.name}.py"

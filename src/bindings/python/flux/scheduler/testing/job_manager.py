@@ -19,7 +19,7 @@ from flux_engine.job_manager.sched import Sched
 from flux_engine.kernel.message import FLAG_NORESPONSE, REQUEST, Message, payload_text
 
 if TYPE_CHECKING:
-    from flux.scheduler.testing.view import InstanceView
+    from flux.scheduler.testing.reactor import InstanceView
     from flux_engine.kernel.reactor import Call
 
 
@@ -125,11 +125,8 @@ class FakeJob(SchedulableJob):
         return f"<{self.name}: {self.describe(self._manager.instance.start_time)}>"
 
     def describe(self, since: float) -> str:
-        """Return one line: ranks and start, or annotations, or end.
-
-        Args:
-            since (float): origin of times, seconds since the epoch
-        """
+        """Return one line: ranks and start, or annotations, or end; times are in seconds from
+        `since` on."""
         if self.state == "running" and self.t_start is not None:
             return f"running on {self.hosts} since {_seconds(self.t_start - since)}"
         if self.state == "pending":
@@ -160,21 +157,15 @@ class FakeJob(SchedulableJob):
                 self.finish(result)
 
     def set_priority(self, priority: int) -> None:
-        """Set its priority while it is pending.
-
-        Args:
-            priority (int): 0 to 4294967295; with 0 it is held, and its request withdrawn
-        """
+        """Set its priority, 0 to 4294967295, while it is pending; with 0 it is held, and its
+        request withdrawn."""
         self.priority = priority
         if self.waits:
             self._manager.submitted(self)
 
     def fail(self, note: str | None) -> None:
-        """End it with an exception; a running job ends after its `clean_up`.
-
-        Args:
-            note (str): the error
-        """
+        """End it with an exception, whose error is `note`; a running job ends after its
+        `clean_up`."""
         self.note = note
         if self.state == "running" and self.clean_up != 0:
             if self.clean_up is not None:
@@ -188,14 +179,8 @@ class FakeJob(SchedulableJob):
             self.end("failed")
 
     def end(self, result: str = "completed") -> None:
-        """End it now, and free its resources.
-
-        Args:
-            result (str): ``completed``, ``canceled`` or ``failed``
-
-        Raises:
-            ValueError: it is not running
-        """
+        """End it now, as ``completed``, ``canceled`` or ``failed``, and free its resources. Raises
+        ValueError if it is not running."""
         R = self._held()
         if self._end_timer is not None:
             self._end_timer.cancel()
@@ -203,14 +188,8 @@ class FakeJob(SchedulableJob):
         self._manager.sched.give_back(self.id, R)
 
     def release(self, ranks: str) -> None:
-        """Free some of its ranks before the others, as after housekeeping (RFC 27).
-
-        Args:
-            ranks (str): an idset; `end` frees the rest
-
-        Raises:
-            ValueError: it is not running, or has no such ranks
-        """
+        """Free some of its ranks (an idset) before the others, as after housekeeping (RFC 27);
+        `end` frees the rest. Raises ValueError if it is not running, or has no such ranks."""
         held = self._held()
         leaving = IDset(ranks)
         missing = set(leaving) - set(ranks_of(held))
@@ -220,16 +199,9 @@ class FakeJob(SchedulableJob):
         self._manager.sched.give_back(self.id, fragment(held, set(leaving)), final=False)
 
     def set_expiration(self, expiration: float) -> None:
-        """Set the expiration of its resources, and run the instance until the scheduler has
-        answered.
-
-        Args:
-            expiration (float): seconds since the epoch; 0: never
-
-        Raises:
-            ValueError: it is not running
-            OSError: the scheduler refuses
-        """
+        """Set the expiration of its resources (seconds since the epoch; 0: never), and run the
+        instance until the scheduler has answered. Raises ValueError if it is not running, OSError
+        if the scheduler refuses."""
         if self.state != "running" or self.R is None:
             raise ValueError(f"job {self.id} is {self.state}: only a running job has resources")
         self._manager.instance.request(
@@ -298,18 +270,7 @@ class _Sched(Sched):
 
 class JobManager(FakeService):
     """``job-manager``: sends requests for pending jobs to the scheduler, up to its maximum; a job
-    of higher priority than one that the scheduler has takes that one's place.
-
-    Args:
-        instance: its instance
-
-    Attributes:
-        hello_request (dict): the scheduler's hello request, or None
-        hello_error (tuple): errno and text to refuse hello with, or None
-        ready_request (dict): the scheduler's ready request, or None
-        raised (list): payloads of the exceptions raised by the scheduler
-        sched (Sched): the requests, and checks of their answers
-    """
+    of higher priority than one that the scheduler has takes that one's place."""
 
     def __init__(self, instance: InstanceView) -> None:
         methods: dict[str, Callable[[Message], Any]] = {
@@ -322,13 +283,15 @@ class JobManager(FakeService):
             "memo": self._memo,
         }
         super().__init__(instance, "job-manager", methods)
-        self.hello_request: dict[str, Any] | None = None
+        self.hello_request: dict[str, Any] | None = None  # the scheduler's hello request, or None
+        #: errno and text to refuse hello with, or None
         self.hello_error: tuple[int, str] | None = None
-        self.ready_request: dict[str, Any] | None = None
-        self.raised: list[dict[str, Any]] = []
+        self.ready_request: dict[str, Any] | None = None  # the scheduler's ready request, or None
+        self.raised: list[dict[str, Any]] = []  # payloads of the exceptions raised by the scheduler
         self.h = self
         jobs = Jobs()
         jobs.active = instance.jobs
+        #: the requests, and checks of their answers
         self.sched = _Sched(
             self, jobs, self, Queues(), self._holders, FakeJob.finish, lambda: instance.resource
         )
@@ -352,7 +315,6 @@ class JobManager(FakeService):
         self.kernel.call_soon(self.sched.pump)
 
     def send(self, function: Callable[..., Any], *args: Any) -> None:
-        """Call a function that sends a message."""
         function(*args)
 
     def send_untagged(self, topic: str, payload: Any, flags: int = 0) -> None:
@@ -360,7 +322,6 @@ class JobManager(FakeService):
         self.send_message(Message(REQUEST, topic, payload_text(payload), flags=flags))
 
     def notify(self, topic: str, payload: Any) -> None:
-        """Send a request without response."""
         self.send_untagged(topic, payload, FLAG_NORESPONSE)
 
     def post(self, job: FakeJob, name: str, context: Any = None) -> None:
@@ -377,7 +338,6 @@ class JobManager(FakeService):
         """Ignore changes of annotations."""
 
     def log(self, level: int, text: str) -> None:
-        """Log an error in an answer."""
         if level <= LOG_ERR:
             self.instance.log.append((level, f"job-manager: {text}"))
 

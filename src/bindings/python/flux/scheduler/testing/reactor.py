@@ -8,7 +8,7 @@ runs.
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Protocol
 
 from flux_engine.kernel import clock as engine_clock
 from flux_engine.kernel import reactor
@@ -22,11 +22,7 @@ START_TIME = 1_700_000_000.0
 
 
 class VirtualClock(engine_clock.VirtualClock):
-    """A clock that moves only on demand.
-
-    Args:
-        start: initial time, seconds since the epoch
-    """
+    """A clock that moves only on demand."""
 
     def __init__(self, start: float = START_TIME) -> None:
         super().__init__(start)
@@ -37,17 +33,7 @@ class VirtualClock(engine_clock.VirtualClock):
 
 
 class FakeMessage(Message):
-    """A request sent by the test, or an event.
-
-    Args:
-        topic (str): service and method
-        text (str): the payload, or None
-        answered: ``answered(errnum, text)`` receives each response; None: there is no sender to
-            receive it
-        userid (int): the sender
-        rolemask (int): the sender's roles (RFC 12)
-        sender: identifies the client; compared by identity
-    """
+    """A request sent by the test, with a payload as text or None, or an event."""
 
     __slots__ = ("answered",)
 
@@ -62,26 +48,19 @@ class FakeMessage(Message):
         sender: Any = None,
     ) -> None:
         super().__init__(type, topic, text, flags=0 if answered is not None else 4)
-        self.userid = userid
-        self.rolemask = rolemask
-        self.sender = sender
+        self.userid = userid  # the sender
+        self.rolemask = rolemask  # the sender's roles (RFC 12)
+        self.sender = sender  # identifies the client; compared by identity
+        #: ``answered(errnum, text)`` receives each response; None: there is no sender to receive it
         self.answered = answered
 
 
 class Reactor(DirectReactor):
-    """Calls timers and callbacks that are due, turn by turn.
-
-    Args:
-        clock: a `VirtualClock`, or an object with its methods
-
-    Attributes:
-        turns (int): number of turns so far
-        calls (int): number of messages and callbacks of the scheduler so far
-    """
+    """Calls timers and callbacks that are due, turn by turn."""
 
     def __init__(self, clock: Any = None) -> None:
         super().__init__(VirtualClock() if clock is None else clock)
-        self.calls = 0
+        self.calls = 0  # number of messages and callbacks of the scheduler so far
 
     def respond(self, msg: Message, answer: Message, responder: Any = None) -> None:
         if isinstance(msg, FakeMessage):
@@ -99,11 +78,8 @@ class Reactor(DirectReactor):
     # -- turning -----------------------------------------------------------------------------------
 
     def run_until_idle(self) -> None:
-        """Turn until no event is due without time passing.
-
-        Raises:
-            RuntimeError: events do not end
-        """
+        """Turn until no event is due without time passing. Raises RuntimeError if events do not
+        end."""
         self._poll()
         first = self.turns
         while not self.is_idle():
@@ -112,11 +88,7 @@ class Reactor(DirectReactor):
             self.turn()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and process all events due meanwhile.
-
-        Args:
-            seconds: time to pass, 0 or more
-        """
+        """Let time pass, and process all events due meanwhile."""
         self._poll()
         end = self.time + seconds
         self.run_until_idle()
@@ -131,11 +103,7 @@ class Reactor(DirectReactor):
 
     def switch_to_hub(self) -> None:
         """Process one event of a service, and advance the time if necessary: the scheduler waits
-        for an answer.
-
-        Raises:
-            RuntimeError: no service will answer
-        """
+        for an answer. Raises RuntimeError if no service will answer."""
         for place, (endpoint, item) in enumerate(self.ready):
             if not isinstance(endpoint, _Door):
                 del self.ready[place]
@@ -182,3 +150,34 @@ class SchedulerTask(Listener):
 
     def guard(self, function: Callable[..., Any], *args: Any) -> None:
         function(*args)
+
+
+class InstanceView(Protocol):
+    """The interface of a `FakeInstance` for its parts."""
+
+    attributes: dict[str, str]
+    config: dict[str, Any]
+    jobs: dict[int, Any]
+    log: list[tuple[int, str]]
+    services: dict[str, Any]
+    start_time: float
+
+    @property
+    def reactor(self) -> Reactor: ...
+
+    @property
+    def resource(self) -> Any: ...
+
+    @property
+    def job_info(self) -> Any: ...
+
+    @property
+    def kvs(self) -> Any: ...
+
+    def now(self) -> float: ...
+
+    def publish(self, topic: str, payload: Any) -> None: ...
+
+    def request(self, topic: str, payload: Any) -> Any: ...
+
+    def scheduler_stops(self) -> None: ...

@@ -19,21 +19,11 @@ from flux_engine.kernel.direct import Peer
 from flux_engine.kernel.message import Message, payload_text
 
 if TYPE_CHECKING:
-    from flux.scheduler.testing.view import InstanceView
+    from flux.scheduler.testing.reactor import InstanceView
 
 
 class FakeService(Peer):
-    """A service of the instance.
-
-    Args:
-        instance: its instance
-        name: first word of its topics
-        methods: rest of a topic -> function of the request, which answers with `respond`, or raises
-            OSError to refuse
-
-    Attributes:
-        methods (dict): as given; a test may replace one
-    """
+    """A service of the instance. A test may replace one of its `methods`."""
 
     def __init__(
         self,
@@ -42,9 +32,11 @@ class FakeService(Peer):
         methods: dict[str, Callable[[Message], Any]],
     ) -> None:
         self.instance = instance
-        self.name = name
+        self.name = name  # first word of its topics
         instance.reactor.services.pop(name, None)
         super().__init__(instance.reactor)
+        #: rest of a topic -> function of the request, which answers with `respond`, or raises
+        #: OSError to refuse
         self.methods = methods
 
     def respond(self, msg: Message, payload: Any = None) -> None:
@@ -63,31 +55,19 @@ class FunctionService(FakeService):
 
 
 class ResourceService(FakeService):
-    """``resource``: sends the scheduler its resources and all changes (RFC 28).
-
-    Args:
-        instance: its instance
-        R: the inventory (RFC 20)
-        up: the ranks that are up (an idset); None: all
-
-    Attributes:
-        R (dict): the inventory
-        up (IDset): the ranks that are up
-        stream (Message): the scheduler's request, or None
-        error (tuple): errno and text to refuse the request with, or None
-        discovering (bool): whether the resources are not known yet; it answers when `discovered` is
-            called
-        told (Allocations): the allocations of the resources known to the scheduler, to check new
-            ones
-    """
+    """``resource``: sends the scheduler its resources and all changes (RFC 28). At first all ranks
+    are up, or those in the idset `up`."""
 
     def __init__(self, instance: InstanceView, R: dict[str, Any], up: str | None = None) -> None:
         super().__init__(instance, "resource", {"acquire": self._acquire})
-        self.R = R
-        self.up = ranks_of(R) if up is None else IDset(up)
-        self.stream: Message | None = None
+        self.R = R  # the inventory (RFC 20)
+        self.up = ranks_of(R) if up is None else IDset(up)  # the ranks that are up
+        self.stream: Message | None = None  # the scheduler's request, or None
+        #: errno and text to refuse the request with, or None
         self.error: tuple[int, str] | None = None
+        #: whether the resources are not known yet; it answers when `discovered` is called
         self.discovering = False
+        #: the allocations of the resources known to the scheduler, to check new ones
         self.told = Allocations()
 
     def _acquire(self, msg: Message) -> None:
@@ -117,12 +97,8 @@ class ResourceService(FakeService):
         self.told.set_up(self.up.encode())
 
     def update(self, **changes: Any) -> None:
-        """Send changes to the scheduler.
-
-        Args:
-            **changes: keys of the response, with ``_`` for ``-``: ``up="0-3"``, ``down="2"``,
-                ``shrink="7"``, ``expiration=1.7e9``, ``property_add={"fast": "0-1"}``
-        """
+        """Send changes to the scheduler: keys of the response, with ``_`` for ``-``: ``up="0-3"``,
+        ``down="2"``, ``shrink="7"``, ``expiration=1.7e9``, ``property_add={"fast": "0-1"}``."""
         if self.stream is not None:
             payload = {key.replace("_", "-"): value for key, value in changes.items()}
             self.respond(self.stream, payload)
@@ -130,12 +106,10 @@ class ResourceService(FakeService):
             task.post(self._has_told)  # after the response
 
     def mark_up(self, ranks: str) -> None:
-        """Bring ranks (an idset) up."""
         self.up.add(ranks)
         self.update(up=ranks)
 
     def mark_down(self, ranks: str) -> None:
-        """Take ranks (an idset) down."""
         self.up.subtract(ranks)
         self.update(down=ranks)
 
@@ -159,20 +133,14 @@ class JobInfo(FakeService):
 
     All requests of a turn are answered together in the next: a client that waits for each answer
     before the next request needs a turn per request.
-
-    Attributes:
-        R (dict): job id -> R, of jobs not in `FakeInstance.jobs`
-        jobspecs (dict): job id -> jobspec, likewise
-        eventlogs (dict): job id -> events (RFC 18), likewise
-        most_waiting (int): maximum number of requests waiting at a time
     """
 
     def __init__(self, instance: InstanceView) -> None:
         super().__init__(instance, "job-info", {"lookup": self._lookup})
-        self.R: dict[int, dict[str, Any]] = {}
-        self.jobspecs: dict[int, dict[str, Any]] = {}
-        self.eventlogs: dict[int, list[dict[str, Any]]] = {}
-        self.most_waiting = 0
+        self.R: dict[int, dict[str, Any]] = {}  # job id -> R, of jobs not in `FakeInstance.jobs`
+        self.jobspecs: dict[int, dict[str, Any]] = {}  # job id -> jobspec, likewise
+        self.eventlogs: dict[int, list[dict[str, Any]]] = {}  # job id -> events (RFC 18), likewise
+        self.most_waiting = 0  # maximum number of requests waiting at a time
         self._waiting: list[Message] = []
 
     def _lookup(self, msg: Message) -> None:
@@ -207,11 +175,8 @@ class JobInfo(FakeService):
         return None
 
     def answer_attributes(self, service: FakeService, msg: Message) -> None:
-        """Answer ``job-manager.getattr``.
-
-        Raises:
-            OSError: the job is unknown, or has no such attribute
-        """
+        """Answer ``job-manager.getattr``. Raises OSError if the job is unknown, or has no such
+        attribute."""
         payload = msg.payload
         answer = {name: self._value(payload["id"], name) for name in payload["attrs"]}
         for name, value in answer.items():
@@ -221,20 +186,14 @@ class JobInfo(FakeService):
 
 
 class KeyValueStore(FakeService):
-    """``kvs``: a dict.
-
-    Attributes:
-        values (dict): key -> text
-        commits (list): payloads of all commits
-        failing (bool): whether to refuse every commit
-        held (list): commits waiting for `release`; None: they are answered at once
-    """
+    """``kvs``: a dict."""
 
     def __init__(self, instance: InstanceView) -> None:
         super().__init__(instance, "kvs", {"commit": self._commit})
-        self.values: dict[str, str] = {}
-        self.commits: list[dict[str, Any]] = []
-        self.failing = False
+        self.values: dict[str, str] = {}  # key -> text
+        self.commits: list[dict[str, Any]] = []  # payloads of all commits
+        self.failing = False  # whether to refuse every commit
+        #: commits waiting for `release`; None: they are answered at once
         self.held: list[Message] | None = None
 
     def _commit(self, msg: Message) -> None:
@@ -266,7 +225,6 @@ class KeyValueStore(FakeService):
 
 
 def ranks_of(R: dict[str, Any]) -> IDset:
-    """Return the ranks of an R."""
     ranks = IDset()
     for entry in R["execution"]["R_lite"]:
         ranks.add(entry["rank"])

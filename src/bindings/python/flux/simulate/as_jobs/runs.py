@@ -26,11 +26,6 @@ def run_as_jobs(tasks, progress=None):
     """Run `tasks` as jobs of the enclosing instance; see `run.run_all`.
 
     The working directory, or that of the results, must be on a file system shared by all nodes.
-
-    Raises:
-        OptionError: a policy is a class, which cannot be sent to another node
-        ValueError: the instance accepts no jobs
-        OSError: that directory is not writable
     """
     for task in tasks:
         if task.policy.entry is not None:

@@ -23,12 +23,7 @@ LOST = ("exec", "node-failure")
 
 
 class Submitter:
-    """Submits jobs and follows them to the end.
-
-    Args:
-        directory (str): directory of ``call.json``
-        executor: a `flux.job.FluxExecutor`
-    """
+    """Submits the jobs of ``call.json`` in a directory and follows them to the end."""
 
     def __init__(self, directory, executor):
         self.directory = directory

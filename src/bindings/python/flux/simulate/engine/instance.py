@@ -20,7 +20,7 @@ from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.instance import Instance
 from flux_engine.formats import states
 from flux_engine.formats.levels import LOG_ERR, LOG_WARNING
-from flux_engine.kernel import VirtualClock
+from flux_engine.kernel.clock import VirtualClock
 from flux_engine.kernel.handle import RPC_STREAMING
 from flux_engine.kernel.kernel import Kernel
 from flux_engine.kernel.message import OWNER
@@ -86,11 +86,7 @@ class _Active:
 
 
 class _Log:
-    """The scheduler's entries in an instance's log, in the form of `peers.Log`.
-
-    Attributes:
-        lines (list): (seconds since the epoch, level, text); a text of several lines is one entry
-    """
+    """The scheduler's entries in an instance's log, in the form of `peers.Log`; a text of several lines is one entry."""
 
     def __init__(self, ring, names):
         self.lines = []
@@ -111,11 +107,7 @@ class _Log:
 
 
 class InstanceEngine:
-    """Runs one scheduler on one workload. Arguments are those of `LeanEngine`, and
-
-    Args:
-        jobtap (list of str): plugins to load: file and arguments, each
-    """
+    """Runs one scheduler on one workload. Arguments are those of `LeanEngine`, and the jobtap plugins to load."""
 
     def __init__(
         self, machine, jobs, path, args, observer, epoch, forecast, config, jobtap,

@@ -32,22 +32,17 @@ class LeanEngine:
     """Runs one scheduler on one workload.
 
     Args:
-        machine (Machine): the resources
         jobs (list of Job): in order of submission
-        path (str): file of the scheduler
-        args (list of str): its arguments
-        observer (Observer): receives starts, ends and refusals
+        path (str), args (list of str): file of the scheduler, and its arguments
         epoch (float): start of the workload, seconds since the epoch
         grain (str): "batch": one pass after all events of an instant; "event-end", "event-submit":
             one after each event, ends or submissions first, with ends at limits in the first
         forecast (bool): whether the scheduler estimates starts and gives reasons
-        config (dict): the configuration: queues, resource.exclude
         actions (list): (seconds, ``function(engine)``) to call at these times, in order
         running (list): (Job, R, start, end) of jobs that run from the beginning; times in seconds
             since the epoch
         down (str): idset of ranks that are down
-        entry (type): the scheduler's class, if no file is to be executed; `path` is then the file
-            of the class
+        entry (type): the scheduler's class, if no file is to be executed; `path` is then its file
     """
 
     def __init__(
@@ -170,12 +165,7 @@ class LeanEngine:
         heapq.heappush(self._actions, (self.epoch + seconds, self._serial, function))
 
     def on(self, event, id, function):
-        """Have ``function(engine)`` called at the submission, start or end of a job.
-
-        Args:
-            event (str): "submit", "start" or "end"
-            id (str): id of the job in the trace
-        """
+        """Have ``function(engine)`` called at the "submit", "start" or "end" of a job of the trace."""
         self._hooks.setdefault((event, id), []).append(function)
 
     def _happened(self, event, active):

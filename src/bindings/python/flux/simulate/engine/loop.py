@@ -126,14 +126,7 @@ class ForecastHandle(DirectHandle):
 
 
 class Scheduler(ModuleTask):
-    """The scheduler's module, on the caller's stack.
-
-    Args:
-        kernel (Loop): the kernel
-        name, path, args: as for `ModuleTask`
-        forecast (bool): whether the scheduler estimates starts and gives reasons
-        entry (type): the scheduler's class, if no file is to be executed
-    """
+    """The scheduler's module, on the caller's stack; `forecast` and `entry` as for `LeanEngine`."""
 
     def __init__(self, kernel, name, path, args, forecast=False, entry=None):
         kernel.module_handle = ForecastHandle if forecast else DirectHandle

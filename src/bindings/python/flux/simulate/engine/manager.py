@@ -31,7 +31,7 @@ def default_queue(config):
 def request_of(job, queue, queues):
     """Return the jobspec of a job, with the constraints of its queue (None: no queue); `queues` is
     a `Queues`."""
-    requires = None if queue is None else queues.constraints_of(queue)
+    requires = None if queue is None else queues.find(queue).requires
     return jobspec(job, queue, {"properties": requires} if requires else None)
 
 
@@ -101,11 +101,8 @@ class Manager(Peer):
     """The service ``job-manager`` as a scheduler sees it.
 
     Args:
-        kernel (Loop): the kernel
         observer: receives ``began(job)``, ``rejected(job, note)``, ``ended(job, how)``, where `how`
             is a result of `states`, and ``annotated(job)``
-        resource (Resource): the resource service
-        config (dict): the configuration
         userids (dict): user name -> user id
 
     Attributes:

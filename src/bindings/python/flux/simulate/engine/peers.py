@@ -126,11 +126,7 @@ def start_job_info(kernel, manager):
 
 
 class Log(Peer):
-    """``log``: keeps entries of level warning and worse.
-
-    Attributes:
-        lines (list): (seconds since the epoch, level, text)
-    """
+    """``log``: keeps entries of level warning and worse as `lines`: (seconds since the epoch, level, text)."""
 
     name = "log"
 

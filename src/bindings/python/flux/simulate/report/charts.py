@@ -28,11 +28,7 @@ def legend(names):
 
 
 def waits(pictures, several=()):
-    """Draw the empirical distribution of waits, on a logarithmic axis.
-
-    Args:
-        several (list): per policy, the pictures of its workloads, for bands
-    """
+    """Draw the empirical distribution of waits; `several`: per policy, the pictures of its workloads, for bands."""
     return _distribution(
         pictures, several, "waits", lambda x: [(value, "1 s or none" if value == 1 else span_text(value)) for value in x.ticks()],
         "Distribution of waits", "wait, logarithmic", "share of jobs that waited no longer",
@@ -207,14 +203,8 @@ def promises(pictures):
 
 
 def sweep(variants, values, title, write):
-    """Draw a figure of each policy along a sweep, with 95 % intervals.
-
-    Args:
-        variants (list of str): the values of the varied option, in order
-        values (list): per policy and variant, the figure for each workload; [] if it failed
-        title (str): title of the figure
-        write: ``write(value)`` returns the label of a tick
-    """
+    """Draw a figure along a sweep, with 95 % intervals, from the values per policy, variant and workload; ``write(value)``
+    returns the label of a tick."""
     height = 240
     step = (svg.WIDTH - svg.RIGHT - svg.LEFT) / len(variants)
     middles = [[interval(some) for some in row] for row in values]
@@ -242,12 +232,8 @@ WORST = 4.0
 
 
 def shade(value, best, floor=0.0):
-    """Return the shade of a matrix cell: 0 for the best of its row, 1 for `WORST` times that or
-    more, on a logarithmic scale.
-
-    Args:
-        floor (float): added to both, so that a wait of 1 s is not infinitely many times a wait of 0
-    """
+    """Return the shade of a matrix cell, logarithmic: 0 for the best of its row, 1 for `WORST` times that or more; `floor`
+    is added to both, so that a wait of 1 s is not infinitely many times a wait of 0."""
     if value is None or best is None or value != value or best + floor <= 0:
         return 0.0
     ratio = (value + floor) / (best + floor)

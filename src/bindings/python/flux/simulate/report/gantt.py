@@ -15,12 +15,8 @@ OUTLINED = (6, 4)
 
 
 def shade_paths(texts, x_of, y_of):
-    """Return the rows of cells as one SVG path per shade.
-
-    Args:
-        texts (list of str): a digit per cell, see `results.picture.Cells`
-        x_of, y_of: return the pixel of a column's left end, and of a row's upper end
-    """
+    """Return the rows of `results.picture.Cells` as one SVG path per shade; x_of and y_of return the pixel of a column's
+    left end, and of a row's upper end."""
     paths = {level: [] for level in LEVELS}
     for row, text in enumerate(texts):
         top, bottom = y_of(row), y_of(row + 1)
@@ -37,13 +33,8 @@ def shade_paths(texts, x_of, y_of):
 
 
 def gantt(picture, number, end=None):
-    """Draw allocations over time in a window; the page's script adds zooming.
-
-    Args:
-        picture (dict): picture data, see `results.picture`
-        number (int): index of the policy
-        end (float): end of the time axis if the whole run is shown; default: the picture's own
-    """
+    """Draw allocations over time in a window (`end`: of the time axis, if not the picture's); the page's script adds
+    zooming."""
     chart = picture["gantt"]
     units, begin = picture["units"], chart["begin"]
     end = max(chart["end"] if end is None else end, begin + 1)

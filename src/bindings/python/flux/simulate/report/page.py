@@ -25,15 +25,8 @@ def write_report(path, *about):
 
 
 def page(summaries, title, notes=(), losses=(), provenance=()):
-    """Return the report as text.
-
-    Args:
-        summaries (list of dict): results of `run.simulate`, with ``picture``
-        title (str): name of the workload
-        notes (list of str): notes on reading the trace
-        losses (list of dict): results of `losses.losses`, for each policy but the first
-        provenance (list of dict): results of `run.provenance_of`
-    """
+    """Return the report as text, from summaries of `run.simulate` with ``picture``, results of `losses.losses` for each
+    policy but the first, and of `run.provenance_of`."""
     variants = table.by_variant(summaries)
     _, first = variants[0]
     parts = [f"<h1>{escape(title)}</h1>", tables.listed(notes, "notes")]

@@ -64,12 +64,8 @@ def failures(summaries):
 
 
 def matrix(pictures, names, kind, figure):
-    """Return a table group x policy of a mean, shaded by the ratio to the best of the row.
-
-    Args:
-        kind (str): kind of group, see `metrics.groups`
-        figure (str): ``wait`` or ``bsld``
-    """
+    """Return a table group (`metrics.groups`) x policy of the mean ``wait`` or ``bsld``, shaded by the ratio to the best of
+    the row."""
     tables = [picture["groups"].get(kind, {}) for picture in pictures]
     groups = list(dict.fromkeys(name for one in tables for name in one))
     write = table.plain if figure == "bsld" else table.duration
@@ -91,12 +87,7 @@ def matrix(pictures, names, kind, figure):
 
 
 def shares(pictures, names, figures):
-    """Return each user's share of the area and, per policy, of all waits, with the index of
-    fairness.
-
-    Args:
-        figures (list of dict): the figures of each policy
-    """
+    """Return each user's share of the area and, per policy, of all waits, with the index of fairness."""
     by_policy = [picture["groups"].get("user", {}) for picture in pictures]
     rows = []
     for user in dict.fromkeys(name for one in by_policy for name in one):

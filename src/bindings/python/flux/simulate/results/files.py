@@ -225,13 +225,8 @@ def write_trace(workload, path):
 
 
 def _write_swf(workload, path, header, record):
-    """Write jobs in the Standard Workload Format.
-
-    Args:
-        header (list): (key, value) of the header comments; machine and queues are added
-        record: ``record(index, job)`` returns submission, wait, run time, allocated and requested
-            size, and status; -1 or NaN: unknown
-    """
+    """Write jobs in the Standard Workload Format: ``record(index, job)`` returns submission, wait, run time, allocated and
+    requested size, and status; -1 or NaN: unknown."""
     queues = dict.fromkeys(job.queue for job in workload.jobs if job.queue)
     queues = {name: code for code, name in enumerate(queues, 1)}
     users, groups = {}, {}

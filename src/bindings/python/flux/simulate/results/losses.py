@@ -11,18 +11,12 @@ NAMED = 3
 
 
 def losses(first, second, jobs):
-    """Compare the starts of two policies job by job.
-
-    Args:
-        first, second (sequence of float): starts, seconds since the start of the workload; NaN:
-            never
-        jobs (list): (user, size) per job
+    """Compare the starts (NaN: never) of two policies job by job; `jobs` is (user, size) of each.
 
     Returns:
         dict: ``later``, ``earlier``, ``same``, ``only_first``, ``only_second``, numbers of jobs;
-            ``lost``, ``won``, unit seconds of longer
-        and of shorter waits; ``worst``, the largest increase of a wait, seconds; ``users``, [[user,
-        net unit seconds lost]] of those who lose most
+            ``lost``, ``won``, unit seconds of longer and of shorter waits; ``worst``, the largest
+            increase of a wait, seconds; ``users``, [[user, net unit seconds lost]] who lose most
     """
     found = dict.fromkeys(("later", "earlier", "same", "only_first", "only_second"), 0)
     lost, won, worst = [], [], 0.0

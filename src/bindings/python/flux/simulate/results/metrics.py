@@ -359,9 +359,8 @@ def groups(outcome):
 
     Returns:
         dict: {"size and run time", "user", "queue", "size"} -> {group: {jobs, wait, wait_p90, bsld,
-            area, waited}}; ``area`` and ``waited``
-        are shares of the total. Classes of size and run time have about equal numbers of jobs.
-        Kinds with a single group are left out.
+            area, waited}}; ``area`` and ``waited`` are shares of the total. Kinds with a single
+            group are left out.
     """
     work = outcome.workload
     size_bounds = parts(job.size for job in work.jobs)

@@ -30,7 +30,6 @@ class Outcome(Observer):
     """The observer of an engine. Times are seconds since the start of the workload.
 
     Args:
-        workload (Workload): the workload
         epoch (float): start of the workload on the engine's clock
 
     Attributes:

@@ -61,12 +61,8 @@ def workload(work):
 
 
 def window(work):
-    """Return the time window of Gantt charts, the same for all policies: (begin, end) in seconds,
-    or None for the whole run.
-
-    It surrounds the largest backlog of submitted work on an ideal machine, and includes the
-    submissions of `GANTT_JOBS` jobs.
-    """
+    """Return the time window of Gantt charts, the same for all policies, or None for the whole run: the submissions of
+    `GANTT_JOBS` jobs around the largest backlog on an ideal machine."""
     jobs = work.jobs
     if len(jobs) <= GANTT_JOBS:
         return None
@@ -89,11 +85,8 @@ def gantt(outcome):
     """Return the jobs that ran in the `window`.
 
     Returns:
-        dict: ``begin``, ``end``; ``jobs``, those with the largest areas in it: [[id, submit, start,
-            end, size, limit, user, queue,
-        allocated, backfilled, how]]; ``merged``, the number of the others; ``merged_share``, their
-        share of the used area; ``shade``, their
-        cells: a text of digits per row
+        dict: ``begin``, ``end``; ``jobs``, those with the largest areas in it, as rows; ``merged``, the number of the
+            others; ``merged_share``, their share of the used area; ``shade``, their `Cells.texts`
     """
     span = window(outcome.workload)
     begin, end = span or (0.0, max(outcome.last, 1.0))
@@ -139,13 +132,7 @@ def whole_run(outcome):
 
 
 class Cells:
-    """Used share of cells of a grid, units by time.
-
-    Args:
-        units (int): units of the machine
-        begin, end (float): first and last time
-        columns, rows (int): size of the grid; there is at most one row per unit
-    """
+    """Used share of cells of a grid, units by time; there is at most one row per unit."""
 
     def __init__(self, units, begin, end, columns, rows):
         self.begin, self.step = begin, (end - begin) / columns

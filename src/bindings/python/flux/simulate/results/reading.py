@@ -69,17 +69,11 @@ class Row:
 
 
 class Result:
-    """One policy's result.
-
-    Args:
-        directory (str): directory with jobs.csv, summary.json and provenance.json
-        base (str): output directory of the call
+    """One policy's result: a directory with jobs.csv, summary.json and provenance.json, in the output directory `base` of
+    the call. Raises ResultError if a file is missing or damaged.
 
     Attributes:
         variant (str): name of its workload in a sweep
-
-    Raises:
-        ResultError: a file is missing or damaged
     """
 
     def __init__(self, directory, base=None):
@@ -146,13 +140,13 @@ def _json(directory, name):
 
 
 #: A directory with two of these files is taken for a result, complete or not.
-OURS = {"summary.json", "jobs.csv", "schedule.json"}
+RESULT_FILES = {"summary.json", "jobs.csv", "schedule.json"}
 
 
 def directories(base):
     """Yield the directories below `base` with results, complete or not."""
     for where, _, names in sorted(os.walk(base)):
-        if len(OURS.intersection(names)) >= 2:
+        if len(RESULT_FILES.intersection(names)) >= 2:
             yield where
 
 

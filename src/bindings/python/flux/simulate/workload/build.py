@@ -65,11 +65,8 @@ class Workload:
 
     Attributes:
         jobs (list of Job): by submission, ties in the order of the trace
-        machine (Machine): the resources
         unit (str): unit of sizes, "node" or "core"
         epoch (float): first submission, seconds since the epoch
-        notes (Notes): notes on reading the trace
-        name (str): for titles
         shaken (float): maximum shift of submissions in seconds; 0 for a model
         running (list): jobs that run from the beginning, see `LeanEngine`
         down (str): ranks that are down
@@ -123,7 +120,8 @@ def build(options):
         raise ValueError(
             "no job is left to simulate" + "".join(f"\n  {line}" for line in notes.lines())
         )
-    records = _in_order(records, notes)
+    if not options.model:
+        records = _in_order(records, notes)
     records = _cut(records, options, notes)
     machine, unit = _machine(records, source, options, notes)
     return _assemble(records, machine, unit, options, notes, name)
@@ -255,11 +253,10 @@ def _compare_with_starts(records, machine, unit, notes):
     """Warn if the trace's own schedule exceeds the machine."""
     events = []
     for record in records:
-        wait = (record.extra or {}).get("wait")
-        if wait is None or not record.run:
+        if record.wait is None or not record.run:
             continue
         size = _shape(record, machine, unit)[1]
-        start = record.submit + wait
+        start = record.submit + record.wait
         events += [(start, size), (start + record.run, -size)]
     events.sort()
     most = used = 0
@@ -470,7 +467,7 @@ def _memory(extra, shape, options):
     memory = extra.pop("memory")
     if options.memory and not shape.exclusive:
         extra["memory"] = {"per-slot": f"{memory * shape.cores}K"}
-    return extra
+    return extra or None
 
 
 def _shape(record, machine, unit):

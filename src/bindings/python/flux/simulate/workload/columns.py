@@ -171,7 +171,7 @@ def _record(source, number, row):
         cancelled = "cancelled before they ran" if state.startswith("CANCELLED") else "no run time"
         notes.count(f"jobs left out: {cancelled}", number)
         return None
-    submit, submitted = _submit(source, row, notes, number)
+    submit = _submit(source, row, notes, number)
     if submit is None:
         notes.count("jobs left out: no time of submission", number)
         return None
@@ -180,19 +180,20 @@ def _record(source, number, row):
     if not nodes and not cores:
         notes.count("jobs left out: no size", number)
         return None
-    extra = {} if submitted is None else {"submitted": submitted}
+    wait = None
     start = row.first("start", "starting_time")
     if start is not None and source.start == 0.0:
-        extra["wait"] = max(0.0, moment(start) - submit)
+        wait = max(0.0, moment(start) - submit)
     queue = row.first("partition", "queue")
     urgency = row.first("urgency")
     urgency = 16 if urgency is None else whole(urgency)
     if urgency > 31:
         raise ValueError(f"urgency {urgency}: 0 to 31 is possible")
     queue = queue.split(",")[0] if queue else None
-    about = row.first("user", "uid"), queue, urgency, extra or None
+    about = row.first("user", "uid"), queue, urgency, None
     bank = row.first("account", "bank", "group")
-    return Record(name or str(number), submit, run, limit, nodes, cores, gpus, *about, bank)
+    size = nodes, cores, gpus
+    return Record(name or str(number), submit, run, limit, *size, *about, bank, None, wait)
 
 
 def _run(row):
@@ -219,7 +220,7 @@ def _one_kind(source, column, text):
 
 
 def _submit(source, row, notes, number):
-    """Return when the job became eligible, and its submission if that was earlier."""
+    """Return when the job became eligible, or was submitted if that is not known."""
     submit = row.first("t_submit", "submit", "submission_time")
     eligible = row.first("eligible")
     if submit is not None and ":" in submit and "+" not in submit and not submit.endswith("Z"):
@@ -230,8 +231,8 @@ def _submit(source, row, notes, number):
         if submit is not None and eligible > submit:
             text = "jobs could not have started when they were submitted (held, dependent)"
             notes.count(f"{text}: they come in when they could", number)
-            return eligible, submit
-    return (submit if submit is not None else eligible), None
+            return eligible
+    return submit if submit is not None else eligible
 
 
 def _limit(row, notes, number):

@@ -17,13 +17,9 @@ INACTIVE = 64
 
 
 def read_list(source):
-    """Yield the jobs of ``flux jobs --json`` or of a job-list answer, as one object or one per
-    line.
+    """Yield the jobs of ``flux jobs --json`` or of a job-list answer, as one object or one per line. Raises TraceError.
 
     They lack the jobs' requests, so allocations are used instead.
-
-    Raises:
-        TraceError: the file is neither
     """
     for position, job in enumerate(_objects(source)):
         if not isinstance(job, dict):
@@ -88,8 +84,9 @@ def _listed(source, job):
     times = submit, max(0.0, end - start), _time(source, job, "duration")
     size = nodes or None, cores or None, int(job.get("ngpus") or 0)
     user = str(job.get("username") or job.get("userid") or "") or None
-    about = user, job.get("queue"), job.get("urgency", 16), {"wait": max(0.0, start - submit)}
-    return Record(str(job.get("id")), *times, *size, *about, job.get("bank"))
+    about = user, job.get("queue"), job.get("urgency", 16), None
+    waited = None, max(0.0, start - submit)
+    return Record(str(job.get("id")), *times, *size, *about, job.get("bank"), *waited)
 
 
 # -- eventlogs ----------------------------------------------------------------------------------------------
@@ -172,13 +169,13 @@ def _logged(source, name, texts):
     jobspec = _json(source, name, "jobspec", texts["jobspec"])
     R = _json(source, name, "R", texts["R"]) if "R" in texts else None
     context = next(context for event, _, context in events if event == "submit")
-    extra = {"jobspec": jobspec, "wait": max(0.0, times["alloc"] - submit)}
-    about = str(context.get("userid", "")) or None, context.get("urgency", 16), extra
+    wait = max(0.0, times["alloc"] - submit)
+    about = str(context.get("userid", "")) or None, context.get("urgency", 16), wait
     name, run = os.path.basename(name), max(0.0, end - start)
     return _requested(source, name, submit, run, jobspec, R, *about)
 
 
-def _requested(source, name, submit, run, jobspec, R, user, urgency, extra):
+def _requested(source, name, submit, run, jobspec, R, user, urgency, wait):
     try:
         system = jobspec["attributes"]["system"]
         limit = float(system.get("duration") or 0) or None
@@ -190,7 +187,8 @@ def _requested(source, name, submit, run, jobspec, R, user, urgency, extra):
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise source.error(0, f"job {name}: a jobspec or R that is none: {exc!r}") from None
     size = nodes or None, cores or 1, 0
-    return Record(str(name), submit, run, limit, *size, user, queue, urgency, extra)
+    extra = {"jobspec": jobspec}
+    return Record(str(name), submit, run, limit, *size, user, queue, urgency, extra, wait=wait)
 
 
 # -- flux-accounting -----------------------------------------------------------------------------------------
@@ -215,8 +213,8 @@ def read_accounting(source):
                 R = json.loads(R) if R else None
             except (ValueError, TypeError) as exc:
                 raise source.error(0, f"job {name}: jobspec or R is not JSON: {exc}") from None
-            extra = {"jobspec": jobspec, "wait": max(0.0, start - submit)}
+            wait = max(0.0, start - submit)
             what = name, float(submit), end - start, jobspec, R
-            yield _requested(source, *what, str(user), 16, extra)
+            yield _requested(source, *what, str(user), 16, wait)
     except sqlite3.Error as exc:
         raise source.error(0, f"not a database of flux-accounting: {exc}") from None

@@ -161,19 +161,20 @@ def _gamma_cdf(shape, scale, x):
 
 
 def generate(text, count, size, seed):
-    """Return `count` jobs as (submit, run, size, type or None), by submission, for a machine of
+    """Return an iterator of `count` jobs, (submit, run, size, type or None), by submission, for a machine of
     `size` units; `text` is the part after ``lublin:``, or ""."""
     kinds, start = parameters(text, size)
     rng = random.Random(seed)
     if len(kinds) == 1:
         stream = Stream(kinds[0][1], start, rng)
-        return [(*next(stream), None) for _ in range(count)]
-    streams = [(kind, Stream(values, start, rng)) for kind, values in kinds]
+        return ((*next(stream), None) for _ in range(count))
+    return _merged([(kind, Stream(values, start, rng)) for kind, values in kinds], count)
+
+
+def _merged(streams, count):
     heads = [(*next(stream), kind) for kind, stream in streams]
-    found = []
-    while len(found) < count:
+    for _ in range(count):
         index = min(range(len(heads)), key=lambda i: heads[i][0])
-        found.append(heads[index])
+        yield heads[index]
         kind, stream = streams[index]
         heads[index] = (*next(stream), kind)
-    return found

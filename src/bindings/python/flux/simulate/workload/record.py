@@ -23,7 +23,7 @@ class Record(NamedTuple):
 
     ``nodes``, ``cores``, ``gpus`` are totals of the job. ``submit`` is in seconds since the epoch,
     or since the trace's start; ``run`` and ``limit`` are in seconds. ``after`` is (id of the job
-    that it follows, seconds after that job's end or None).
+    that it follows, seconds after that job's end or None). ``wait`` is that of the trace's own schedule.
     """
 
     id: str
@@ -39,6 +39,7 @@ class Record(NamedTuple):
     extra: Optional[dict] = None
     group: Optional[str] = None
     after: Optional[tuple] = None
+    wait: Optional[float] = None
 
 
 class Notes:
@@ -91,8 +92,6 @@ class Source:
     """A trace during its reading.
 
     Attributes:
-        path (str): the file
-        notes (Notes): notes on its jobs
         start (float): origin of its times, seconds since the epoch; 0: times are since the epoch
         procs, nodes (int or None): size of the machine, if given
         queues (dict): number or name of a queue -> name

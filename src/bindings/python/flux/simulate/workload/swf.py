@@ -112,12 +112,11 @@ def _record(source, number, words, values):
     after = None
     if values[16] > 0:
         after = (str(int(values[16])), values[17] if values[17] >= 0 else None)
-    extra = {"wait": wait} if wait >= 0 else {}
-    if memory > 0:
-        extra["memory"] = math.ceil(memory)
+    extra = {"memory": math.ceil(memory)} if memory > 0 else None
+    wait = wait if wait >= 0 else None
     user, group = (words[column] if values[column] >= 0 else None for column in (11, 12))
     queue = None if values[14] < 0 else str(int(values[14]))
     queue = source.queues.get(queue, queue)
     limit = limit if limit > 0 else None
     asked = submit, run, limit, None, math.ceil(size), 0
-    return Record(words[0], *asked, user, queue, 16, extra or None, group, after)
+    return Record(words[0], *asked, user, queue, 16, extra, group, after, wait)

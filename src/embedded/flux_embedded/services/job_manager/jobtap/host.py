@@ -7,9 +7,8 @@ from types import MappingProxyType
 
 from _flux import module
 from flux.jobtap import perilogs, validation
-from flux.jobtap.callback_args import CallbackArgs
+from flux.jobtap.callbacks import CallbackArgs, freeze
 from flux.jobtap.errors import FAILURES, brief
-from flux.jobtap.frozen_json import freeze
 from flux.jobtap.perilogs import Perilog, Perilogs
 from flux.jobtap.plugin import Plugin, service_name
 from flux.jobtap.plugin_handle import PluginHandle, PluginRPC, drop_future

@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from types import MappingProxyType
 
 from flux.jobtap import plugin_file, process_guard, validation
-from flux.jobtap.callback_args import CallbackArgs
+from flux.jobtap.callbacks import CallbackArgs, FrozenDict, freeze, read_answer
 from flux.jobtap.errors import (
     FAILURES,
     R_WITHOUT_BYPASS,
@@ -25,8 +25,6 @@ from flux.jobtap.errors import (
     describe_for_log,
     trace,
 )
-from flux.jobtap.frozen_json import FrozenDict, freeze
-from flux.jobtap.handlers import read_answer
 from flux.jobtap.validation import PRIORITY_UNAVAIL
 from flux_embedded.services.job_manager.jobtap.host import Builtin, Host, JobSource
 from flux_engine import paths

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from flux.scheduler.disclosure import Owned, read_by
 from flux.scheduler.host import name_of
-from flux.scheduler.messages import ID_MAX
 from flux.scheduler.query.answering import Caller, Steps, read
 from flux.scheduler.site_policy.preemption.record import jobs_of_classes
+from flux.scheduler.site_policy.preemption.state import Part
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
@@ -21,30 +21,20 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.victims import Choice, Chooser
 
 
-class PreemptionAnswers:
-    """Answers queries about preemption.
-
-    Args:
-        state (PreemptionState): the shared state
-        takers (Takers): the pending jobs
-        chooser (Chooser): chooses victims
-        borrowed (BorrowedTime): the jobs in promised time
-    """
+class PreemptionAnswers(Part):
+    """Answers queries about preemption."""
 
     def __init__(
         self, state: PreemptionState, takers: Takers, chooser: Chooser, borrowed: BorrowedTime
     ) -> None:
-        self._host, self._classes = state.host, state.classes
-        self._record, self._counts = state.record, state.counts
-        self._takers = takers
-        self._chooser = chooser
-        self._borrowed = borrowed
+        super().__init__(state)
+        self._takers, self._chooser, self._borrowed = takers, chooser, borrowed
 
     def _choice(self, job: PendingJob) -> Choice | None:
-        standing = self._takers.standing_of(job.jobid)
-        if standing is None or job.jobid in self._record.active:
+        terms = self._takers.terms_of(job.jobid)
+        if terms is None or job.jobid in self._record.active:
             return None
-        return self._chooser.consider(job, standing)
+        return self._chooser.consider(job, terms)
 
     def could_take(self, job: PendingJob) -> dict[str, Any] | None:
         """Return, for ``sched.explain``, the victims whose end would let a job start: ``jobs``,
@@ -93,30 +83,25 @@ class PreemptionAnswers:
             raise ValueError(
                 "jobs take from others by the table [preemption] alone: ask with dry_run"
             )
-        jobid = asked["id"]
-        if type(jobid) is not int or not 0 <= jobid <= ID_MAX:
-            raise ValueError(f"id={jobid!r} is invalid: expected a job id")
-        job = self._host.pending(jobid)
-        if job is None or not caller.may_see(job.request.userid):
-            raise ValueError(f"{name_of(jobid)} is not a pending job")
+        job = caller.pending_job(self._host, asked["id"])
+        jobid = job.jobid
         if not self._classes.entries:
             raise ValueError("there is no table [preemption] in the configuration")
         yield
         now = self._host.now()
         under_way = self._record.active.get(jobid)
-        answer: dict[str, Any] = {"now": now, "name": name_of(jobid)}
+        victims: Iterable[Victim] = ()
+        reason: str | None = "it is not known here"
+        text = ""
+        choice = self._choice(job)
         if under_way is not None:
-            victims: Iterable[Victim] = under_way.victims.values()
-            reason: str | None = "jobs are ending for it already"
-            text = ""
-        else:
-            choice = self._choice(job)
-            victims, reason, text = (), "it is not known here", ""
-            if choice is not None:
-                victims, reason, text = choice.victims, choice.reason, choice.text()
+            victims, reason = under_way.victims.values(), "jobs are ending for it already"
+        elif choice is not None:
+            victims, reason, text = choice.victims, choice.reason, choice.text()
         shown = [self._victim(one, caller, now) for one in victims]
         return {
-            **answer,
+            "now": now,
+            "name": name_of(jobid),
             "victims": shown,
             "node_hours": sum(one["node_hours"] for one in shown),
             "text": text,

@@ -42,13 +42,15 @@ from flux.scheduler.site_policy.preemption.record import (
     Borrower,
     Victim,
     as_end,
+    rests_of,
 )
+from flux.scheduler.site_policy.preemption.state import Part
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
+    from flux.scheduler.site_policy.preemption.classes import PreemptionClass, PreemptionTerms
     from flux.scheduler.site_policy.preemption.messenger import Messenger
     from flux.scheduler.site_policy.preemption.state import PreemptionState
     from flux.scheduler.site_policy.preemption.takers import Takers
@@ -66,21 +68,12 @@ KEPT_S = 60.0
 ELSEWHERE_AFTER_S = 0.5
 
 
-class BorrowedTime:
-    """The jobs that run in time promised to others.
-
-    Args:
-        state (PreemptionState): the shared state
-        messenger (Messenger): warns borrowers, and ends them
-        takers (Takers): the pending jobs
-    """
+class BorrowedTime(Part):
+    """The jobs that run in time promised to others."""
 
     def __init__(self, state: PreemptionState, messenger: Messenger, takers: Takers) -> None:
-        self._host, self._classes, self._running = state.host, state.classes, state.running
-        self._placeholders, self._counts = state.placeholders, state.counts
-        self._record = state.record
-        self._messenger = messenger
-        self._takers = takers
+        super().__init__(state)
+        self._messenger, self._takers = messenger, takers
         #: id -> job with a tentative allocation that has not started
         self._offered: dict[int, Borrower] = {}
         #: id of a pending job -> borrowers of its time that were ended and have freed all resources
@@ -108,19 +101,19 @@ class BorrowedTime:
 
     # -- starting ----------------------------------------------------------------------------------
 
-    def offer(self, job: PendingJob, standing: Standing, plan: Plan) -> ResourcePool | None:
+    def offer(self, job: PendingJob, terms: PreemptionTerms, plan: Plan) -> ResourcePool | None:
         """Allocate resources in promised time to a job, or return None.
 
         Call this if the job does not fit otherwise. Costs O(promises), and a few searches of the
         plan.
         """
-        cls, host, request = standing.of, self._host, job.resource_request
-        if cls is None or not cls.into_promises or cls.log_only or standing.in_reservation:
+        cls, host, request = terms.cls, self._host, job.resource_request
+        if cls is None or not cls.into_promises or cls.log_only or terms.in_reservation:
             return None
         if not host.decision.keeps_times or getattr(request, "tokens", None):
             return None
         now = host.now()
-        first = now + standing.after + self.margin(cls)
+        first = now + terms.after + self.margin(cls)
         promises = sorted(
             [
                 (start, end, jobid)
@@ -131,7 +124,7 @@ class BorrowedTime:
         )
         tried = 0
         for start, end, taker in promises:
-            if not self._may_borrow(standing, taker):
+            if not self._may_borrow(terms, taker):
                 continue
             tried += 1
             if plan.fits(request, duration=start - now):
@@ -142,17 +135,17 @@ class BorrowedTime:
                 break
         return None
 
-    def _may_borrow(self, standing: Standing, taker: int) -> bool:
-        """Whether a job of this standing may run in the time promised to `taker`."""
-        other, job = self._takers.standing_of(taker), self._host.pending(taker)
-        if other is None or job is None or other.in_reservation or standing.of is None:
+    def _may_borrow(self, terms: PreemptionTerms, taker: int) -> bool:
+        """Whether a job on these terms may run in the time promised to `taker`."""
+        other, job = self._takers.terms_of(taker), self._host.pending(taker)
+        if other is None or job is None or other.in_reservation or terms.cls is None:
             return False
-        if not standing.rank < other.rank or taker in self._gone:
+        if not terms.rank < other.rank or taker in self._gone:
             return False
         others = self.of(taker)
         if any(one.request is None or one.state != RUNS for one in others):
             return False
-        return sum(one.victim.cls == standing.of.name for one in others) < standing.of.max_jobs
+        return sum(one.victim.cls == terms.cls.name for one in others) < terms.cls.max_jobs
 
     def _start(
         self,
@@ -177,8 +170,8 @@ class BorrowedTime:
         pool.update_expiration(job.jobid, start)
         nodes = popcount(pool.held_ranks(job.jobid))
         victim = Victim(job.jobid, cls.name, nodes, now, job.userid)
-        standing = self._takers.standing_of(taker)
-        queue = None if standing is None else standing.queue
+        terms = self._takers.terms_of(taker)
+        queue = None if terms is None else terms.queue
         borrower = Borrower(victim, taker, queue, start, limit, request)
         together = [one.victim for one in (*others, borrower)]
         lost = sum(one.node_hours(start) for one in together if one.cls == cls.name)
@@ -198,41 +191,23 @@ class BorrowedTime:
         rest.duration = as_end(borrower.limit - end)
         if not plan.is_counted:
             rest = rest.on_ranks(self._host.resources.held_ranks(borrower.victim.jobid))
-        return self._reserve_rest(borrower, plan, (self._placeholders.next_id(), rest, end))
-
-    @staticmethod
-    def _reserve_rest(borrower: Borrower, plan: Plan, rest: tuple[int, Any, float]) -> bool:
+        placeholder = self._placeholders.next_id()
         try:
-            plan.reserve(*rest)
+            plan.reserve(placeholder, rest, end)
         except InsufficientResources:
             return False
-        if not plan.contains(rest[0], borrower.victim.jobid):
-            plan.cancel(rest[0])
+        if not plan.contains(placeholder, borrower.victim.jobid):
+            plan.cancel(placeholder)
             return False
-        plan.pin(rest[0])
-        borrower.rest = rest
+        plan.pin(placeholder)
+        borrower.rest = placeholder
         return True
 
     def _drop_rest(self, borrower: Borrower) -> None:
         plan = self._host.planning.current()
         if borrower.rest is not None and plan is not None:
-            plan.cancel(borrower.rest[0])
+            plan.cancel(borrower.rest)
         borrower.rest = None
-
-    def lift_rest(self, borrower: Borrower) -> Callable[[], None]:
-        """Temporarily remove the promise that keeps a borrower's rest from the plan. Return a
-        function that restores it."""
-        plan, rest = self._host.planning.current(), borrower.rest
-        if rest is None or plan is None:
-            return lambda: None
-        there = plan
-        self._drop_rest(borrower)
-
-        def put_back() -> None:
-            if borrower.victim.jobid in self.borrowers:
-                self._reserve_rest(borrower, there, rest)
-
-        return put_back
 
     def taken_back(self, jobid: int) -> None:
         """Drop the rest kept for a job that does not start on its tentative allocation."""
@@ -331,20 +306,16 @@ class BorrowedTime:
         """Whether a promise that can be kept now would break if some borrowers ran to their limits;
         determined by a trial that is undone."""
         pool = self._host.resources
-        rests: list[Callable[[], None]] = []
 
         def run_on() -> None:
-            rests.extend([self.lift_rest(one) for one in borrowers])
             for one in borrowers:
                 pool.update_expiration(one.victim.jobid, as_end(one.limit))
 
         def stop() -> None:
             for one in borrowers:
                 pool.update_expiration(one.victim.jobid, one.until)
-            for put_back in rests:
-                put_back()
 
-        return plan.would_break(run_on, stop)
+        return plan.would_break(run_on, stop, rests_of(borrowers))
 
     def give_back(self, borrower: Borrower, why: str) -> None:
         """Let a borrower run to its limit."""
@@ -424,19 +395,16 @@ class BorrowedTime:
 
         return keep_again
 
-    def extended(self, jobid: int, expiration: float) -> bool:
-        """Set a running job's new end (seconds since the epoch; 0: none). Return whether it is
-        handled here: a borrower's end in the pool remains the start of the promised time."""
+    def extended(self, jobid: int, expiration: float) -> None:
+        """Set a running job's new end (seconds since the epoch; 0: none). A borrower's end in the
+        pool remains the start of the promised time."""
         borrower = self.borrowers.get(jobid)
-        if borrower is None:
-            return False
-        borrower.limit = expiration or inf
-        if borrower.limit > borrower.until:
-            # another rule may have updated the pool
-            self._host.resources.update_expiration(jobid, borrower.until)
-            return True
-        self._over(borrower)
-        return False
+        if borrower is not None:
+            borrower.limit = expiration or inf
+            if borrower.limit > borrower.until:
+                self._host.resources.update_expiration(jobid, borrower.until)
+            else:
+                self._over(borrower)
 
     def gone(self, taker: int) -> None:
         """Handle a pending job that will not start."""
@@ -454,11 +422,8 @@ class BorrowedTime:
 
     def start_taker(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         """Start a job on the resources of the borrowers that were ended for it: otherwise they
-        would have been ended for nothing. Return None if it is to start like others.
-
-        Raises:
-            InsufficientResources: it is to wait for jobs that are ending on the same ranks
-        """
+        would have been ended for nothing. Return None if it is to start like others. Raises
+        InsufficientResources if it is to wait for jobs that are ending on the same ranks."""
         gone = self._gone.get(job.jobid)
         if gone is None:
             return None
@@ -542,11 +507,12 @@ class BorrowedTime:
         self._next_step(borrower)
         self._store(borrower)
 
-    def stays(self, job: PendingJob, plan: Plan) -> bool:
+    def stays(self, job: PendingJob) -> bool:
         """Whether the promise to a job keeps its time, since it needs its borrowers' resources. If
         not, they run to their limits."""
-        borrowers = self.of(job.jobid)
-        if not borrowers:
+        self.review()
+        plan, borrowers = self._host.planning.current(), self.of(job.jobid)
+        if plan is None or not borrowers:
             return False
         if job.jobid in plan.stale():
             return False  # it cannot keep its time
@@ -583,7 +549,7 @@ class BorrowedTime:
             else:
                 self._host.resources.update_expiration(jobid, one.until)
 
-    def not_come_back(self) -> None:
+    def drop_missing(self) -> None:
         """Give up waiting for jobs that have not come back."""
         for one in list(self.borrowers.values()):
             if one.awaits:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flux.scheduler.reservations.times import seconds_of
 from flux.scheduler.site_policy.fields import Fields
 
 if TYPE_CHECKING:
@@ -28,37 +29,24 @@ MODES = ("cancel", "log")
 
 
 class PreemptionClass(NamedTuple):
-    """A class of jobs that may be preempted: an entry of the table.
-
-    Attributes:
-        name: name of the class
-        rank: jobs of this class give way to jobs of a higher rank, and preempt those of a lower
-            rank
-        queues: queues whose jobs are in this class; a parent includes its virtual queues
-        attribute: whether jobs with ``preemptible-after`` are in it, unless their queue is in
-            another class
-        after: seconds that its jobs run undisturbed
-        grace: seconds between the warning and the end
-        signal: number of the signal that goes with the warning; 0: none
-        wait: seconds that a job must have waited to preempt jobs of this class
-        max_jobs: maximum number of jobs of this class ended for one job
-        max_node_hours: maximum node-hours of this class lost for one job
-        log_only: whether preemptions are only logged
-        into_promises: whether its jobs may start into time promised to a job of a higher rank, and
-            are ended before it
-    """
+    """A class of jobs that may be preempted: an entry of the table."""
 
     name: str
+    # jobs of this class give way to jobs of a higher rank, and preempt those of a lower rank
     rank: int
+    # queues whose jobs are in this class; a parent includes its virtual queues
     queues: tuple[str, ...]
+    # whether jobs with ``preemptible-after`` are in it, unless their queue is in another class
     attribute: bool = False
-    after: float = 0.0
-    grace: float = 0.0
-    signal: int = 0
-    wait: float = 0.0
-    max_jobs: float = inf
-    max_node_hours: float = inf
-    log_only: bool = False
+    after: float = 0.0  # seconds that its jobs run undisturbed
+    grace: float = 0.0  # seconds between the warning and the end
+    signal: int = 0  # number of the signal that goes with the warning; 0: none
+    wait: float = 0.0  # seconds that a job must have waited to preempt jobs of this class
+    max_jobs: float = inf  # maximum number of jobs of this class ended for one job
+    max_node_hours: float = inf  # maximum node-hours of this class lost for one job
+    log_only: bool = False  # whether preemptions are only logged
+    # whether its jobs may start into time promised to a job of a higher rank, and are ended before
+    # it
     into_promises: bool = False
 
     def undisturbed(self, offered: float | None, by_attribute: bool) -> float:
@@ -75,11 +63,8 @@ class PreemptionClass(NamedTuple):
 
 
 def read_class(key: str, value: Any) -> PreemptionClass:
-    """Parse an entry ``[preemption.NAME]``.
-
-    Raises:
-        ValueError: the entry is invalid; the text begins with the key
-    """
+    """Parse an entry ``[preemption.NAME]``. Raises ValueError if the entry is invalid; the text
+    begins with the key."""
     fields = Fields(value)
     rank = fields.whole("rank", 0)
     queues = fields.names("queues")
@@ -111,11 +96,8 @@ def read_class(key: str, value: Any) -> PreemptionClass:
 
 
 def _signal_number(name: str | None) -> int:
-    """Return the number of a signal, such as ``SIGUSR1`` or ``USR1``; 0 for None.
-
-    Raises:
-        ValueError: it is not a signal
-    """
+    """Return the number of a signal, such as ``SIGUSR1`` or ``USR1``; 0 for None. Raises ValueError
+    if it is not a signal."""
     if name is None:
         return 0
     try:
@@ -129,11 +111,7 @@ def kill_timeout_of(config: dict[str, Any]) -> float:
     """Return the seconds between SIGTERM and SIGKILL for the tasks of a job
     (``exec.kill-timeout``)."""
     table = config.get("exec")
-    value = table.get("kill-timeout") if isinstance(table, dict) else None
-    try:
-        seconds = None if value is None else Fields({"value": value}).seconds("value")
-    except ValueError:
-        seconds = None
+    seconds = seconds_of(table.get("kill-timeout") if isinstance(table, dict) else None)
     return DEFAULT_KILL_TIMEOUT_S if seconds is None else seconds
 
 
@@ -141,36 +119,21 @@ def kill_timeout_of(config: dict[str, Any]) -> float:
 DEFAULT_KILL_TIMEOUT_S = 5.0
 
 
-class Standing(NamedTuple):
-    """The standing of a job among the classes.
+class PreemptionTerms(NamedTuple):
+    """How a job preempts and is preempted."""
 
-    Attributes:
-        of: its class; None: it has none, and no job preempts it
-        rank: rank to compare jobs by
-        after: seconds that it runs undisturbed
-        queue: its queue, or None
-        in_reservation: whether it names a reservation: it then neither preempts nor gives way
-    """
-
-    of: PreemptionClass | None
-    rank: float
-    after: float
-    queue: str | None
-    in_reservation: bool
+    cls: PreemptionClass | None  # its class; None: it has none, and no job preempts it
+    rank: float  # rank to compare jobs by
+    after: float  # seconds that it runs undisturbed
+    queue: str | None  # its queue, or None
+    in_reservation: bool  # whether it names a reservation: it then neither preempts nor gives way
 
 
 class Classes:
-    """The classes in force.
-
-    Args:
-        names (QueueNames): resolves queue names
-
-    Attributes:
-        entries (dict): name -> class
-    """
+    """The classes in force."""
 
     def __init__(self, names: QueueNames) -> None:
-        self.entries: dict[str, PreemptionClass] = {}
+        self.entries: dict[str, PreemptionClass] = {}  # name -> class
         self._names = names
 
     def of_queue(self, queue: str | None) -> PreemptionClass | None:
@@ -184,8 +147,8 @@ class Classes:
                 found = one
         return found
 
-    def standing(self, attributes: SystemAttributes) -> Standing:
-        """Return the standing of a job, from its system attributes.  O(classes)."""
+    def terms(self, attributes: SystemAttributes) -> PreemptionTerms:
+        """Return the terms of a job, by its system attributes.  O(classes)."""
         queue = attributes.queue
         offered = _seconds(attributes.get(OFFER))
         own = self.of_queue(queue)
@@ -196,13 +159,13 @@ class Classes:
             by_attribute = own is not None
         inside = attributes.reservation is not None
         if own is None:
-            return Standing(None, HIGHEST, inf, queue, inside)
-        return Standing(own, own.rank, own.undisturbed(offered, by_attribute), queue, inside)
+            return PreemptionTerms(None, HIGHEST, inf, queue, inside)
+        return PreemptionTerms(own, own.rank, own.undisturbed(offered, by_attribute), queue, inside)
 
-    def may_take(self, standing: Standing) -> bool:
+    def may_take(self, terms: PreemptionTerms) -> bool:
         """Whether such a job may preempt some class."""
         lowest = min([one.rank for one in self.entries.values()], default=HIGHEST)
-        return standing.rank > lowest and not standing.in_reservation
+        return terms.rank > lowest and not terms.in_reservation
 
     def grace(self, victims: Iterable[Victim]) -> float:
         """Return the seconds between the warning and the end of some jobs: the maximum of their

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from flux.scheduler.host import name_of
 from flux.scheduler.reservations.times import duration_text
 from flux.scheduler.site_policy.preemption.record import EXCEPTION
+from flux.scheduler.site_policy.preemption.state import Part
 
 if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.record import Victim
@@ -23,20 +24,12 @@ if TYPE_CHECKING:
 ENDED = (errno.ENOENT, errno.EINVAL)
 
 
-class Messenger:
-    """Sends requests that warn and end victims.
-
-    Args:
-        state (PreemptionState): the shared state
-
-    Attributes:
-        is_private (bool): whether users must not see the names of others' jobs
-    """
+class Messenger(Part):
+    """Sends requests that warn and end victims."""
 
     def __init__(self, state: PreemptionState) -> None:
-        self._host, self._errors = state.host, state.errors
-        self._classes, self._running, self._counts = state.classes, state.running, state.counts
-        self.is_private = False
+        super().__init__(state)
+        self.is_private = False  # whether users must not see the names of others' jobs
 
     def warn(self, victim: Victim, deadline: float, queue: str | None) -> None:
         """Warn a job that it will be ended at `deadline` (seconds since the epoch) for a job of a

@@ -58,21 +58,13 @@ EXCEPTION = "preempt"
 
 
 class Victim(NamedTuple):
-    """A job that gives way.
-
-    Attributes:
-        jobid: the job id
-        cls: name of its class
-        nodes: number of nodes that it used when it was chosen
-        start: its start, seconds since the epoch
-        userid: its user, or None if unknown
-    """
+    """A job that gives way."""
 
     jobid: int
-    cls: str
-    nodes: int
-    start: float
-    userid: int | None
+    cls: str  # name of its class
+    nodes: int  # number of nodes that it used when it was chosen
+    start: float  # its start, seconds since the epoch
+    userid: int | None  # its user, or None if unknown
 
     def node_hours(self, now: float) -> float:
         """Return the node-hours lost if it ends now."""
@@ -117,39 +109,29 @@ class Preemption:
     Times are in seconds since the epoch.
 
     Attributes:
-        taker (int): id of the job that is to start
-        queue (str or None): the taker's queue
-        userid (int or None): the taker's user
-        victims (dict): id -> job that gives way
-        ranks (int): mask of the ranks kept for the taker
         decided, deadline (float): when the victims were chosen, and when they are to be ended
-        expected (float): the expected start of the taker
-        state (str): one of `PREEMPTION`
-        request: the taker's resource request; None: it has not come back after a reload
         held (set): ids of the victims that still hold resources
-        ended (set): ids of those ended by an exception of severity 0
-        placeholders (list): ids of the allocations that keep free parts of `ranks` for the job
-        withheld (list): ids of the allocations that keep other free parts of `ranks` from the job,
-            while the victims are being ended
-        needs_more (bool): all victims have ended, and the taker did not start on what they freed
-        timer (Timer or None): timer for the deadline, then for the taker's start
     """
 
-    taker: int
-    queue: str | None
-    userid: int | None
-    victims: dict[int, Victim]
-    ranks: int
+    taker: int  # id of the job that is to start
+    queue: str | None  # the taker's queue
+    userid: int | None  # the taker's user
+    victims: dict[int, Victim]  # id -> job that gives way
+    ranks: int  # mask of the ranks kept for the taker
     decided: float
     deadline: float
-    expected: float
-    state: str = DECIDED
-    request: Any = None
-    ended: set[int] = field(default_factory=set)
+    expected: float  # the expected start of the taker
+    state: str = DECIDED  # one of `PREEMPTION`
+    request: Any = None  # the taker's resource request; None: it has not come back after a reload
+    ended: set[int] = field(default_factory=set)  # ids of those ended by an exception of severity 0
+    # ids of the allocations that keep free parts of `ranks` for the job
     placeholders: list[int] = field(default_factory=list)
+    # ids of the allocations that keep other free parts of `ranks` from the job, while the victims
+    # are being ended
     withheld: list[int] = field(default_factory=list)
+    # all victims have ended, and the taker did not start on what they freed
     needs_more: bool = False
-    timer: Timer | None = None
+    timer: Timer | None = None  # timer for the deadline, then for the taker's start
 
     def __post_init__(self) -> None:
         self.held = set(self.victims)
@@ -167,11 +149,8 @@ class Preemption:
         return self.state == ENDING and not self.needs_more
 
     def move(self, event: str) -> None:
-        """Apply an event to the state.
-
-        Raises:
-            IllegalMove: the event is impossible in this state
-        """
+        """Apply an event to the state. Raises IllegalMove if the event is impossible in this
+        state."""
         self.state = PREEMPTION.after(self.state, event)
 
     def reason(self) -> Reason:
@@ -204,11 +183,8 @@ class Preemption:
 
     @classmethod
     def from_dict(cls, stored: Any) -> Preemption:
-        """Restore from the stored form.
-
-        Raises:
-            ValueError, KeyError, TypeError: it is unreadable
-        """
+        """Restore from the stored form. Raises ValueError, KeyError or TypeError if it is
+        unreadable."""
         return cls(
             int(stored["taker"]),
             stored["queue"],
@@ -226,38 +202,22 @@ class Borrower:
     """A running job that is ended before a promised time, unless it ends by itself.
 
     Times are in seconds since the epoch.
-
-    Attributes:
-        victim (Victim): the job
-        taker (int): id of the job that was promised the time
-        queue (str or None): the taker's queue
-        until (float): start of the promised time
-        limit (float): the borrower's end by its own limit; infinite if it has none
-        request: its request; None if unknown, since it started before a reload
-        rest (tuple or None): the promise in the plan that keeps its resources after the promised
-            time: (id, request, start)
-        awaits (bool): whether the taker must come back first, after a reload
-        state (str): `RUNS`, `WARNED` or `ENDED`
-        stored (bool): whether it is recorded in the KVS, a condition for ending it
-        timer (Timer or None): timer for the next step
-        began (float): time at which it was ended
-        ranks (int): mask of the ranks that it held when it was ended
-        kept (tuple or None): resources freed since then and kept for the taker: (id in the pool, R)
     """
 
     victim: Victim
-    taker: int
-    queue: str | None
-    until: float
-    limit: float
-    request: Any = None
-    rest: tuple[int, Any, float] | None = None
-    awaits: bool = False
-    state: str = RUNS
-    stored: bool = False
-    timer: Timer | None = None
-    began: float = 0.0
-    ranks: int = 0
+    taker: int  # id of the job that was promised the time
+    queue: str | None  # the taker's queue
+    until: float  # start of the promised time
+    limit: float  # the borrower's end by its own limit; infinite if it has none
+    request: Any = None  # its request; None if unknown, since it started before a reload
+    rest: int | None = None  # id of the promise that keeps its resources after the promised time
+    awaits: bool = False  # whether the taker must come back first, after a reload
+    state: str = RUNS  # `RUNS`, `WARNED` or `ENDED`
+    stored: bool = False  # whether it is recorded in the KVS, a condition for ending it
+    timer: Timer | None = None  # timer for the next step
+    began: float = 0.0  # time at which it was ended
+    ranks: int = 0  # mask of the ranks that it held when it was ended
+    # resources freed since then and kept for the taker: (id in the pool, R)
     kept: tuple[int, dict[str, Any]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -282,21 +242,18 @@ class Borrower:
         return found
 
 
+def rests_of(borrowers: Iterable[Borrower]) -> list[int]:
+    """Return the ids of the promises that keep borrowers' resources after the promised time."""
+    return [one.rest for one in borrowers if one.rest is not None]
+
+
 class Record:
-    """The current preemptions and borrowers. Stored in the KVS before any job is warned or ended.
-
-    Args:
-        host (RuleHost): the scheduler
-
-    Attributes:
-        active (dict): id of the taker -> preemption
-        borrowers (dict): id -> job in time promised to others
-    """
+    """The current preemptions and borrowers. Stored in the KVS before any job is warned or ended."""
 
     def __init__(self, host: RuleHost) -> None:
         self._host = host
-        self.active: dict[int, Preemption] = {}
-        self.borrowers: dict[int, Borrower] = {}
+        self.active: dict[int, Preemption] = {}  # id of the taker -> preemption
+        self.borrowers: dict[int, Borrower] = {}  # id -> job in time promised to others
 
     def store(self, stored: Callable[[], None] = lambda: None) -> None:
         """Store the record, then call ``stored()``."""
@@ -307,11 +264,8 @@ class Record:
         self._host.store(KEY, json.dumps(record), stored)
 
     def load(self) -> None:
-        """Load the record stored by the previous scheduler, if any.
-
-        Raises:
-            ValueError: it is unreadable; the record is then empty
-        """
+        """Load the record stored by the previous scheduler, if any. Raises ValueError if it is
+        unreadable; the record is then empty."""
 
         def parse(stored: Any) -> tuple[list[Preemption], list[Borrower]]:
             if stored["version"] != VERSION:

@@ -74,14 +74,9 @@ COME_BACK_S = 5.0
 class PreemptionRule(TableRule):
     """Ends running jobs for pending ones, by the table ``[preemption]``.
 
-    Args:
-        host (RuleHost): the scheduler
-        errors (ErrorReporter): logs errors
-
     Attributes:
         classes (Classes): the classes in force
         borrowed (BorrowedTime): the jobs in time promised to others
-        answers (PreemptionAnswers): answers queries
     """
 
     name = "preemption"
@@ -102,7 +97,7 @@ class PreemptionRule(TableRule):
         )
         self.borrowed = BorrowedTime(state, messenger, takers)
         self._under_way = PreemptionsUnderWay(state, self, messenger, takers, self.borrowed)
-        self.answers = PreemptionAnswers(state, takers, chooser, self.borrowed)
+        self.answers = PreemptionAnswers(state, takers, chooser, self.borrowed)  # answers queries
         self._restored = False
 
     # -- the table ---------------------------------------------------------------------------------
@@ -114,6 +109,7 @@ class PreemptionRule(TableRule):
         self.classes.entries = entries
         #: whether jobs may start into promised time
         self._lends = any(cls.into_promises for cls in entries.values())
+        self.host.admission.pins = self.borrowed if entries else None
         self.config_changed(self.host.configuration())
         if not entries:
             for preemption in list(self._record.active.values()):
@@ -129,20 +125,20 @@ class PreemptionRule(TableRule):
     # -- pending jobs ------------------------------------------------------------------------------
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
-        waiting = self._takers.enter(job, self.classes.standing(attributes))
+        waiting = self._takers.enter(job, self.classes.terms(attributes))
         preemption = self._record.active.get(job.jobid)
         if preemption is not None and preemption.request is None:
             self._under_way.came_back(preemption, waiting)
-        elif self.classes.may_take(waiting.standing):
+        elif self.classes.may_take(waiting.terms):
             self._takers.look_soon()
 
     def signature(self, job: PendingJob) -> Hashable:
-        standing = self._takers.standing_of(job.jobid)
-        if standing is None or standing.of is None:
+        terms = self._takers.terms_of(job.jobid)
+        if terms is None or terms.cls is None:
             return None
-        cls = standing.of
+        cls = terms.cls
         # Its undisturbed run time affects whether it may start into promised time.
-        return (cls.name, standing.after) if cls.into_promises else cls.name
+        return (cls.name, terms.after) if cls.into_promises else cls.name
 
     def cancel(self, jobid: int) -> None:
         self._takers.waiting.pop(jobid, None)
@@ -160,15 +156,15 @@ class PreemptionRule(TableRule):
         preemption = self._record.active.get(job.jobid)
         if preemption is not None:
             return self._under_way.allocate(job, plan, preemption)
-        standing = self._takers.standing_of(job.jobid)
-        if standing is None:
+        terms = self._takers.terms_of(job.jobid)
+        if terms is None:
             return None
         alloc = self.borrowed.start_taker(job, plan) if self.borrowed else None
-        if alloc is None and standing.of is not None and standing.of.into_promises:
+        if alloc is None and terms.cls is not None and terms.cls.into_promises:
             try:
                 alloc = plan.alloc(job.jobid, job.resource_request)
             except InsufficientResources:
-                alloc = self.borrowed.offer(job, standing, plan)
+                alloc = self.borrowed.offer(job, terms, plan)
         return alloc
 
     @property
@@ -181,15 +177,6 @@ class PreemptionRule(TableRule):
         if preemption is not None:
             self._under_way.keep(preemption)
 
-    @property
-    def pins_promises(self) -> bool:  # type: ignore[override]
-        return bool(self.borrowed)
-
-    def promise_stays(self, job: PendingJob) -> bool:
-        self.borrowed.review()
-        plan = self.host.planning.current()
-        return plan is not None and self.borrowed.stays(job, plan)
-
     def why(self, job: PendingJob) -> str | None:
         preemption = self._record.active.get(job.jobid)
         return None if preemption is None else preemption.reason()
@@ -199,8 +186,8 @@ class PreemptionRule(TableRule):
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any] | None:
         waited = self._takers.waiting.pop(job.jobid, None)
         if waited is not None:
-            self._running.start(job, waited.standing)
-            if waited.standing.of is not None:
+            self._running.start(job, waited.terms)
+            if waited.terms.cls is not None:
                 self._takers.look_soon()
         preemption = self._record.active.get(job.jobid)
         if preemption is not None:
@@ -210,7 +197,7 @@ class PreemptionRule(TableRule):
         return None if borrower is None else {"t_preempt": self.borrowed.deadline(borrower)}
 
     def hello(self, job: RunningJob) -> None:
-        self._running.hello(job, self.classes.standing(job.attributes))
+        self._running.hello(job, self.classes.terms(job.attributes))
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
         running = self._running.jobs.get(jobid)
@@ -231,9 +218,9 @@ class PreemptionRule(TableRule):
             if job is not None and jobid not in self.host.admission.deferred:
                 self._under_way.start_out_of_turn(job)
 
-    def extended(self, jobid: int, expiration: float) -> bool:
-        is_victim = self._under_way.extended(jobid, expiration)
-        return is_victim or self.borrowed.extended(jobid, expiration)
+    def extended(self, jobid: int, expiration: float) -> None:
+        if not self._under_way.extended(jobid, expiration):
+            self.borrowed.extended(jobid, expiration)
 
     # -- the start, resources and plans ------------------------------------------------------------
 
@@ -256,8 +243,8 @@ class PreemptionRule(TableRule):
         self._takers.look_soon()
 
     def _not_come_back(self) -> None:
-        self._under_way.not_come_back()
-        self.borrowed.not_come_back()
+        self._under_way.drop_missing()
+        self.borrowed.drop_missing()
 
     def ranks_changed(self, lost: bool) -> None:
         self._under_way.ranks_changed()

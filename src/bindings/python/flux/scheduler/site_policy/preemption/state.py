@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
-    from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
+    from flux.scheduler.site_policy.preemption.classes import PreemptionClass, PreemptionTerms
     from flux.scheduler.site_policy.preemption.record import Preemption, Victim
 
 #: Maximum seconds to wait for a job that is being cleaned up before others are ended.
@@ -29,30 +29,20 @@ CLEAN_UP_WEIGHT = 0.25
 
 @dataclass(eq=False)
 class Running:
-    """A running job.
-
-    Attributes:
-        jobid (int): the job id
-        standing (Standing): its standing among the classes
-        start (float): its start, seconds since the epoch
-        userid (int or None): its user, or None if unknown
-        gives_way_to (Preemption or None): the preemption in which it is a victim
-        scheduling (dict or None): while it gives way, its memory and other amounts
-            (`flux.scheduler.site_policy.holdings.amounts_held`)
-        ending (float or None): time since which it is known to be ending by itself, seconds since
-            the epoch
-        left_alone (bool): whether it could not be queried or ended
-        was_ended (bool): whether it was found at the start with the exception that ends it for another
-    """
+    """A running job."""
 
     jobid: int
-    standing: Standing
-    start: float
-    userid: int | None
-    gives_way_to: Preemption | None = None
+    terms: PreemptionTerms
+    start: float  # its start, seconds since the epoch
+    userid: int | None  # its user, or None if unknown
+    gives_way_to: Preemption | None = None  # the preemption in which it is a victim
+    # while it gives way, its memory and other amounts
+    # (`flux.scheduler.site_policy.holdings.amounts_held`)
     scheduling: dict[str, Any] | None = None
+    # time since which it is known to be ending by itself, seconds since the epoch
     ending: float | None = None
-    left_alone: bool = False
+    left_alone: bool = False  # whether it could not be queried or ended
+    # whether it was found at the start with the exception that ends it for another
     was_ended: bool = False
 
     @property
@@ -62,34 +52,26 @@ class Running:
 
 
 class RunningJobs:
-    """The running jobs.
-
-    Args:
-        host (RuleHost): the scheduler
-
-    Attributes:
-        jobs (dict): id -> job
-        kill_timeout (float): seconds between SIGTERM and SIGKILL for the tasks of a job
-    """
+    """The running jobs."""
 
     def __init__(self, host: RuleHost) -> None:
         self._host = host
-        self.jobs: dict[int, Running] = {}
-        self.kill_timeout = 0.0
+        self.jobs: dict[int, Running] = {}  # id -> job
+        self.kill_timeout = 0.0  # seconds between SIGTERM and SIGKILL for the tasks of a job
         self._clean_up: float | None = None
 
-    def start(self, job: PendingJob, standing: Standing) -> None:
+    def start(self, job: PendingJob, terms: PreemptionTerms) -> None:
         """Add a job that starts."""
-        self.jobs[job.jobid] = Running(job.jobid, standing, self._host.now(), job.userid)
+        self.jobs[job.jobid] = Running(job.jobid, terms, self._host.now(), job.userid)
 
-    def hello(self, job: RunningJob, standing: Standing) -> None:
+    def hello(self, job: RunningJob, terms: PreemptionTerms) -> None:
         """Add a job found running, or update it after the classes have changed."""
         found, now = self._host.running.get(job.jobid), self._host.now()
         one = self.jobs.get(job.jobid)
         if one is None:
             start = now if found is None else found.start
-            one = self.jobs[job.jobid] = Running(job.jobid, standing, start, job.userid)
-        one.standing = standing
+            one = self.jobs[job.jobid] = Running(job.jobid, terms, start, job.userid)
+        one.terms = terms
         one.left_alone |= job.unreadable
         if has_ended(job.eventlog):
             self.ends(job.jobid)
@@ -121,10 +103,10 @@ class RunningJobs:
         classes: dict[str, PreemptionClass] = {}
         aging = inf
         for one in self.jobs.values():
-            cls = one.standing.of
-            if cls is None or one.is_spared or one.standing.in_reservation:
+            cls = one.terms.cls
+            if cls is None or one.is_spared or one.terms.in_reservation:
                 continue
-            ripe = one.start + one.standing.after
+            ripe = one.start + one.terms.after
             if ripe > now:
                 aging = min(aging, ripe)
             else:
@@ -168,11 +150,7 @@ FIRST_ID = -(1 << 40)
 
 
 class Placeholders:
-    """Allocates resources to placeholders.
-
-    Args:
-        host (RuleHost): the scheduler
-    """
+    """Allocates resources to placeholders."""
 
     def __init__(self, host: RuleHost) -> None:
         self._host = host
@@ -195,11 +173,8 @@ class Placeholders:
 
     def hold_free(self, ranks: int, until: float, pool: Any = None) -> int | None:
         """Allocate the free part of some ranks (a mask) until a time (0: no end). Return the id of
-        the allocation, or None if none is free.
-
-        Args:
-            pool: a copy of the scheduler's pool to use instead
-        """
+        the allocation, or None if none is free. `pool`: a copy of the scheduler's pool to use
+        instead."""
         jobid, pool = self.next_id(), pool or self._host.resources
         return jobid if pool.hold_free(jobid, ranks, until) else None
 
@@ -210,25 +185,11 @@ class Placeholders:
         jobids.clear()
 
 
-#: Cause for which a job was ended for another that did not start in its place -> text.
-CAUSES = {
-    "gone": "the job that was to start was canceled, held or withdrawn",
-    "node": "a node that was kept for it went down or was drained",
-    "refused": "the job manager would not end another victim",
-    "rule": "a limit or licence kept the job from starting when its nodes were free",
-    "configuration": "the table was removed",
-}
-
-
 class PreemptionCounts:
-    """Counts by class.
-
-    Attributes:
-        takers (int): number of jobs that started where others were ended for them
-    """
+    """Counts by class."""
 
     def __init__(self) -> None:
-        self.takers = 0
+        self.takers = 0  # number of jobs that started where others were ended for them
         self._classes: dict[str, dict[str, Any]] = {}
 
     def _of(self, victim: Victim) -> dict[str, Any]:
@@ -236,18 +197,9 @@ class PreemptionCounts:
         lost, jobs ended for nothing (``useless``, ``useless_by`` cause), jobs that would have been
         ended with mode="log" (``logged``), and jobs that started in time promised to others
         (``borrowing``)."""
-        return self._classes.setdefault(
-            victim.cls,
-            {
-                "class": victim.cls,
-                "victims": 0,
-                "node_hours": 0.0,
-                "useless": 0,
-                "useless_by": {},
-                "logged": 0,
-                "borrowing": 0,
-            },
-        )
+        zeros = dict.fromkeys(("victims", "useless", "logged", "borrowing"), 0)
+        new = {"class": victim.cls, "node_hours": 0.0, "useless_by": {}, **zeros}
+        return self._classes.setdefault(victim.cls, new)
 
     def ended(self, victim: Victim, now: float) -> None:
         """Count an ended job."""
@@ -265,7 +217,8 @@ class PreemptionCounts:
         self._of(victim)["borrowing"] += 1
 
     def ended_uselessly(self, victims: Iterable[Victim], cause: str) -> None:
-        """Count jobs ended for one that did not start, by a cause in `CAUSES`."""
+        """Count jobs ended for one that did not start, by cause: ``gone``, ``node``, ``refused``,
+        ``rule`` or ``configuration`` (:doc:`../guide/preemption`)."""
         for victim in victims:
             counts = self._of(victim)
             counts["useless"] += 1
@@ -278,25 +231,21 @@ class PreemptionCounts:
 
 
 class PreemptionState:
-    """The shared state of the parts of preemption.
-
-    Args:
-        host (RuleHost): the scheduler
-        errors (ErrorReporter): logs errors
-
-    Attributes:
-        classes (Classes): the classes in force
-        running (RunningJobs): the running jobs
-        record (Record): the current preemptions and borrowers
-        placeholders (Placeholders): keeps resources for takers
-        counts (PreemptionCounts): counts since the load
-        host, errors: as given
-    """
+    """The shared state of the parts of preemption."""
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         self.host, self.errors = host, errors
-        self.classes = Classes(host.queue_names)
-        self.running = RunningJobs(host)
-        self.record = Record(host)
-        self.placeholders = Placeholders(host)
-        self.counts = PreemptionCounts()
+        self.classes = Classes(host.queue_names)  # the classes in force
+        self.running = RunningJobs(host)  # the running jobs
+        self.record = Record(host)  # the current preemptions and borrowers
+        self.placeholders = Placeholders(host)  # keeps resources for takers
+        self.counts = PreemptionCounts()  # counts since the load
+
+
+class Part:
+    """A part of preemption."""
+
+    def __init__(self, state: PreemptionState) -> None:
+        self._host, self._errors, self._classes = state.host, state.errors, state.classes
+        self._running, self._record, self._counts = state.running, state.record, state.counts
+        self._placeholders = state.placeholders

@@ -10,12 +10,12 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.host import ask_job_attributes, name_of
-from flux.scheduler.site_policy.preemption.state import has_ended
+from flux.scheduler.site_policy.preemption.state import Part, has_ended
 
 if TYPE_CHECKING:
     from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.preemption.classes import Standing
+    from flux.scheduler.site_policy.preemption.classes import PreemptionTerms
     from flux.scheduler.site_policy.preemption.state import PreemptionState
     from flux.scheduler.site_policy.preemption.victims import Choice, Chooser
 
@@ -34,55 +34,38 @@ MOST_TRIES = 3
 
 @dataclass(eq=False)
 class Waiting:
-    """A pending job.
-
-    Attributes:
-        job (PendingJob): the job
-        standing (Standing): its standing among the classes
-        tries (int): number of choices of victims for it
-        logged (tuple): ids of the victims that were last logged
-    """
+    """A pending job."""
 
     job: PendingJob
-    standing: Standing
-    tries: int = 0
-    logged: tuple[int, ...] = ()
+    terms: PreemptionTerms
+    tries: int = 0  # number of choices of victims for it
+    logged: tuple[int, ...] = ()  # ids of the victims that were last logged
 
 
-class Takers:
-    """Finds the pending jobs that may preempt others, and their victims.
-
-    Args:
-        state (PreemptionState): the shared state
-        chooser (Chooser): chooses victims
-        decide: called with a `Waiting` job and its `Choice`, whose victims are known to run
-
-    Attributes:
-        waiting (dict): id -> pending job
-    """
+class Takers(Part):
+    """Finds the pending jobs that may preempt others, and their victims. `decide`: called with a
+    `Waiting` job and its `Choice`, whose victims are known to run."""
 
     def __init__(
         self, state: PreemptionState, chooser: Chooser, decide: Callable[[Waiting, Choice], None]
     ) -> None:
-        self._host, self._errors, self._classes = state.host, state.errors, state.classes
-        self._running, self._record, self._counts = state.running, state.record, state.counts
-        self._chooser = chooser
-        self._decide = decide
-        self.waiting: dict[int, Waiting] = {}
+        super().__init__(state)
+        self._chooser, self._decide = chooser, decide
+        self.waiting: dict[int, Waiting] = {}  # id -> pending job
         self._timer: Timer | None = None
         self._looked_at = -inf
         #: jobs still to be considered in the current search
         self._left: list[Waiting] = []
 
-    def standing_of(self, jobid: int) -> Standing | None:
-        """Return the standing of a pending job, or None."""
+    def terms_of(self, jobid: int) -> PreemptionTerms | None:
+        """Return the terms of a pending job, or None."""
         found = self.waiting.get(jobid)
-        return None if found is None else found.standing
+        return None if found is None else found.terms
 
-    def enter(self, job: PendingJob, standing: Standing) -> Waiting:
+    def enter(self, job: PendingJob, terms: PreemptionTerms) -> Waiting:
         """Add a pending job, or update it after the classes have changed."""
-        one = self.waiting.setdefault(job.jobid, Waiting(job, standing))
-        one.standing = standing
+        one = self.waiting.setdefault(job.jobid, Waiting(job, terms))
+        one.terms = terms
         return one
 
     def look_soon(self) -> None:
@@ -106,13 +89,13 @@ class Takers:
         if not classes and next_look == inf:
             return  # no job could give way
         takers = []
-        for one in self._who_could_start():
+        for one in self._startable():
             if not self._is_free_to_take(one):
                 continue
             if one.job.prefers is not None:
                 next_look = min(next_look, one.job.prefers[1] + LOOK_INTERVAL_S)
                 continue
-            waits = [cls.wait for cls in classes.values() if cls.rank < one.standing.rank]
+            waits = [cls.wait for cls in classes.values() if cls.rank < one.terms.rank]
             if not waits:
                 continue
             job = one.job
@@ -126,7 +109,7 @@ class Takers:
         self._left = _different([one for _, _, one in first])
         self._consider_next()
 
-    def _who_could_start(self) -> Iterable[Waiting]:
+    def _startable(self) -> Iterable[Waiting]:
         """Return the pending jobs that would start if there were room; if no job may pass a waiting
         one, the heads."""
         if self._host.decision.looks_past_heads:
@@ -137,7 +120,7 @@ class Takers:
     def _is_free_to_take(self, one: Waiting) -> bool:
         jobid = one.job.jobid
         return (
-            self._classes.may_take(one.standing)
+            self._classes.may_take(one.terms)
             and jobid not in self._record.active
             and not one.job.request.finalized
             and one.tries < MOST_TRIES
@@ -155,15 +138,11 @@ class Takers:
 
     def consider(self, jobid: int, alive: frozenset[int] = frozenset()) -> None:
         """Choose the victims of a job, if it may preempt others, and decide once they are known to
-        run.
-
-        Args:
-            alive: ids of jobs that run, by a recent answer of the job manager
-        """
+        run. `alive`: ids of jobs that run, by a recent answer of the job manager."""
         one, now = self.waiting.get(jobid), self._host.now()
         if one is None or not self._is_free_to_take(one):
             return
-        choice = self._chooser.consider(one.job, one.standing, now - one.job.came)
+        choice = self._chooser.consider(one.job, one.terms, now - one.job.came)
         if choice.reason is not None:
             return
         if any(self._classes.entries[victim.cls].log_only for victim in choice.victims):

@@ -5,7 +5,7 @@ end."""
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.admission import Deferral, JobDeferred
@@ -18,7 +18,9 @@ from flux.scheduler.site_policy.preemption.record import (
     Preemption,
     as_end,
     by_id,
+    rests_of,
 )
+from flux.scheduler.site_policy.preemption.state import Part
 from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S
 from flux.scheduler.site_policy.preemption.victims import KeptTrial, needed
 
@@ -35,16 +37,8 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.victims import Choice
 
 
-class PreemptionsUnderWay:
-    """Ends victims for takers, and keeps the freed resources for the latter.
-
-    Args:
-        state (PreemptionState): the shared state
-        rule (AdmissionRule): the rule that defers the takers
-        messenger (Messenger): warns victims, and ends them
-        takers (Takers): the pending jobs
-        borrowed (BorrowedTime): the jobs in promised time
-    """
+class PreemptionsUnderWay(Part):
+    """Ends victims for takers, and keeps the freed resources for the latter."""
 
     def __init__(
         self,
@@ -54,13 +48,9 @@ class PreemptionsUnderWay:
         takers: Takers,
         borrowed: BorrowedTime,
     ) -> None:
-        self._host, self._classes, self._running = state.host, state.classes, state.running
-        self._placeholders, self._counts = state.placeholders, state.counts
-        self._record = state.record
-        self._rule = rule
-        self._messenger = messenger
-        self._takers = takers
-        self._borrowed = borrowed
+        super().__init__(state)
+        self._rule, self._messenger = rule, messenger
+        self._takers, self._borrowed = takers, borrowed
         #: whether a job is being started regardless of its place in the queue
         self._out_of_turn = False
 
@@ -78,7 +68,7 @@ class PreemptionsUnderWay:
         deadline = now + self._classes.grace(choice.victims)
         preemption = Preemption(
             job.jobid,
-            one.standing.queue,
+            one.terms.queue,
             job.userid,
             by_id(choice.victims),
             choice.ranks,
@@ -123,51 +113,38 @@ class PreemptionsUnderWay:
         plan, pool = self._host.planning.current(), self._host.resources
         if plan is None or not self._host.decision.looks_past_heads:
             return True
-        promised = plan.promises().get(job.jobid)
-        plan.cancel(job.jobid)
         borrowers = self._borrowed.of(job.jobid)
-        rests = [self._borrowed.lift_rest(one) for one in borrowers]
         others = {one.victim.jobid: one.limit for one in borrowers}
         ends = {jobid: pool.job_end(jobid) for jobid in {*preemption.held, *others}}
+        held: list[int] = []
 
-        def victims_may_stay() -> None:
+        def victims_stay() -> None:
             for jobid, end in ends.items():
                 own = others.get(jobid, end or inf)
                 in_plan = (
                     self._planned_end(preemption, own) if jobid in preemption.held else as_end(own)
                 )
                 pool.update_expiration(jobid, in_plan)
+            self._hold(preemption, held)
 
-        kept = not self._breaks_a_promise(preemption, victims_may_stay)
-        for jobid, end in ends.items():
-            pool.update_expiration(jobid, end)
-        for put_back in rests:
-            put_back()
-        if promised is not None:
-            try:
-                if promised[1] == inf and promised[0] <= self._host.now():
-                    plan.hold(job.jobid, job.resource_request)
-                else:
-                    plan.reserve(job.jobid, job.resource_request, promised[0])
-            except InsufficientResources:
-                self._host.planning.renew()
-        return kept
+        def undo() -> None:
+            self._placeholders.free(held)
+            for jobid, end in ends.items():
+                pool.update_expiration(jobid, end)
 
-    def _breaks_a_promise(
-        self, preemption: Preemption, prepare: Callable[[], None] = lambda: None
-    ) -> bool:
-        """Whether a present promise would break after `prepare` and with the free part of a
-        preemption's ranks kept. The effects of `prepare` are not undone."""
+        without = [job.jobid, *rests_of(borrowers)]
+        return not plan.would_break(victims_stay, undo, without)
+
+    def _breaks_a_promise(self, preemption: Preemption) -> bool:
+        """Whether a present promise would break if the free part of a preemption's ranks was
+        kept."""
         plan = self._host.planning.current()
         if plan is None or not self._host.decision.looks_past_heads:
             return False
         held: list[int] = []
-
-        def hold() -> None:
-            prepare()
-            self._hold(preemption, held)
-
-        return plan.would_break(hold, lambda: self._placeholders.free(held))
+        return plan.would_break(
+            lambda: self._hold(preemption, held), lambda: self._placeholders.free(held)
+        )
 
     def _enter(self, preemption: Preemption) -> None:
         """Enter a preemption into the record."""
@@ -339,11 +316,8 @@ class PreemptionsUnderWay:
             self._end(preemption, preemption.victims[jobid])
 
     def _spare(self, preemption: Preemption) -> bool:
-        """Spare victims that need not end, since others have made room during the grace.
-
-        Returns:
-            False if the job would not fit even if all ended
-        """
+        """Spare victims that need not end, since others have made room during the grace. Return
+        False if the job would not fit even if all ended."""
         plan = self._host.planning.current()
         if plan is None:
             return True
@@ -564,7 +538,7 @@ class PreemptionsUnderWay:
             self._try_to_start(preemption)
             self._await_rest(preemption)
 
-    def not_come_back(self) -> None:
+    def drop_missing(self) -> None:
         """End the preemptions whose takers have not come back."""
         for preemption in self._all():
             if preemption.request is None:

@@ -24,30 +24,23 @@ from flux.resource.pool.masks import popcount
 from flux.resource.request import ResourceRequest
 from flux.scheduler.host import counted
 from flux.scheduler.site_policy.preemption.record import Victim, jobs_of_classes
+from flux.scheduler.site_policy.preemption.state import Part
 
 if TYPE_CHECKING:
     from flux.resource.plan.claims import ClaimPlan
     from flux.resource.plan.plan import Plan
     from flux.scheduler.admission import JobDeferred
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
-    from flux.scheduler.site_policy.preemption.state import PreemptionState
+    from flux.scheduler.site_policy.preemption.classes import PreemptionClass, PreemptionTerms
 
 
 class Candidate(NamedTuple):
-    """A running job that may be ended.
-
-    Attributes:
-        jobid: the job id
-        rank: rank of its class
-        nodes: number of its nodes
-        start: its start, seconds since the epoch
-    """
+    """A running job that may be ended."""
 
     jobid: int
-    rank: float
-    nodes: int
-    start: float
+    rank: float  # rank of its class
+    nodes: int  # number of its nodes
+    start: float  # its start, seconds since the epoch
 
     def loss(self, now: float) -> float:
         """Return the node-seconds lost if it ends now."""
@@ -55,11 +48,7 @@ class Candidate(NamedTuple):
 
 
 def in_order(candidates: Iterable[Candidate], now: float) -> list[Candidate]:
-    """Return candidates in the order in which they are added.
-
-    Args:
-        now: seconds since the epoch
-    """
+    """Return candidates in the order in which they are added."""
     return sorted(candidates, key=lambda one: (one.rank, one.loss(now), -one.start, -one.jobid))
 
 
@@ -69,13 +58,8 @@ def choose(candidates: Iterable[Candidate], trial: Trial, now: float) -> list[Ca
     Assumes that ending fewer jobs never leaves more room: the last job to add is found by
     bisection. Costs a sort of the candidates, and about one trial per added job.
 
-    Args:
-        candidates: the jobs that may end
-        trial: the present state; afterwards without the chosen jobs
-        now: seconds since the epoch
-
-    Returns:
-        None if the job would not fit even without all of them; the trial is then unchanged
+    Return None if the job would not fit even without all of them; the trial is then unchanged,
+    otherwise without the chosen jobs.
     """
     ordered = in_order(candidates, now)
     # It does not fit without the first `low` (0: tried before). `high` is doubled until it fits
@@ -93,24 +77,24 @@ def choose(candidates: Iterable[Candidate], trial: Trial, now: float) -> list[Ca
         if trial.fits():
             break
     high = out
-    while high - low > 1:
-        middle = (low + high) // 2
-        while out > middle:
+
+    def leave_out(number: int) -> None:
+        nonlocal out
+        while out > number:
             out -= 1
             trial.put_back(ordered[out].jobid)
-        while out < middle:
+        while out < number:
             trial.take_out(ordered[out].jobid)
             out += 1
+
+    while high - low > 1:
+        middle = (low + high) // 2
+        leave_out(middle)
         if trial.fits():
             high = middle
         else:
             low = middle
-    while out < high:
-        trial.take_out(ordered[out].jobid)
-        out += 1
-    while out > high:
-        out -= 1
-        trial.put_back(ordered[out].jobid)
+    leave_out(high)
     left = needed([one.jobid for one in ordered[:high]], trial)
     return [one for one in ordered[:high] if one.jobid in left]
 
@@ -129,11 +113,7 @@ def needed(jobids: Sequence[int], trial: Trial) -> set[int]:
 
 
 class Trial:
-    """A copy of a pool, from which running jobs can be removed.
-
-    Args:
-        pool: the copy; it is changed
-    """
+    """A copy of a pool, from which running jobs can be removed."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -160,9 +140,6 @@ class PoolTrial(Trial):
     """A trial with the promises in the plan.
 
     Args:
-        plan (Plan): the plan through which jobs are started
-        jobid (int): the job to start
-        request: its resource request
         longer (float): seconds that resources are kept for it before it runs
         yielding: ids of jobs whose promises do not count, such as its own
 
@@ -188,11 +165,8 @@ class PoolTrial(Trial):
 
     def offer(self, ask: Callable[[Any, int], Any] | None = None) -> int | None:
         """Return the mask of ranks that the job would get with all promises to others kept, or None
-        if it does not fit. They are allocated, and freed again.
-
-        Args:
-            ask: called with the pool and the id of the allocation, before it is freed
-        """
+        if it does not fit. They are allocated, and freed again. `ask`: called with the pool and the
+        id of the allocation, before it is freed."""
         try:
             self._plan.alloc(self._jobid, self._request)
         except (InsufficientResources, InfeasibleRequest):
@@ -212,8 +186,6 @@ class KeptTrial(Trial):
     """A trial on the ranks kept for a job, regardless of promises.
 
     Args:
-        pool: a copy; it is changed
-        request: the job's resource request
         ranks (int): mask of the ranks kept for it
         kept: ids of the allocations that keep the free parts of these
         claims (ClaimPlan): claims that exclude the job from ranks, or None
@@ -246,56 +218,38 @@ MAX_OTHERS = 32
 
 
 class Choice(NamedTuple):
-    """The choice of victims for a job.
+    """The choice of victims for a job."""
 
-    Attributes:
-        victims: the jobs that would have to end, in order of selection; empty: it preempts none
-        ranks: mask of the ranks to keep for it
-        reason: why it preempts none, in a sentence; None if it does
-        node_hours: the loss
-        others: ids of the first jobs that could have been chosen instead
-    """
-
+    # the jobs that would have to end, in order of selection; empty: it preempts none
     victims: tuple[Victim, ...]
-    ranks: int
-    reason: str | None
-    node_hours: float = 0.0
-    others: tuple[int, ...] = ()
+    ranks: int  # mask of the ranks to keep for it
+    reason: str | None  # why it preempts none, in a sentence; None if it does
+    node_hours: float = 0.0  # the loss
+    others: tuple[int, ...] = ()  # ids of the first jobs that could have been chosen instead
 
     def text(self) -> str:
         """Return ``2 jobs of standby (3.4 node-hours)``."""
         return f"{jobs_of_classes(self.victims)} ({self.node_hours:.1f} node-hours)"
 
 
-class Chooser:
-    """Selects the victims of a job.
+class Chooser(Part):
+    """Selects the victims of a job."""
 
-    Args:
-        state (PreemptionState): the shared state
-    """
-
-    def __init__(self, state: PreemptionState) -> None:
-        self._host, self._running, self._record = state.host, state.running, state.record
-
-    def candidates(self, job: PendingJob, standing: Standing, waited: float) -> list[Candidate]:
-        """Return the running jobs that a job may preempt.
-
-        Args:
-            standing (Standing): the job's standing
-            waited: its wait in seconds; infinite: ignore the classes' ``wait``
-        """
+    def candidates(self, job: PendingJob, terms: PreemptionTerms, waited: float) -> list[Candidate]:
+        """Return the running jobs that a job may preempt. `waited`: its wait in seconds; infinite:
+        ignore the classes' ``wait``."""
         pool, now = self._host.resources, self._host.now()
         request = job.resource_request
         wanted = pool.match_mask(request) & pool.eligible_ranks(request)
         found = []
         for one in self._running.jobs.values():
-            cls = one.standing.of
+            cls = one.terms.cls
             borrower = self._record.borrowers.get(one.jobid)
             if (
                 cls is None
-                or not cls.rank < standing.rank
-                or one.standing.in_reservation
-                or now - one.start < one.standing.after
+                or not cls.rank < terms.rank
+                or one.terms.in_reservation
+                or now - one.start < one.terms.after
                 or waited < cls.wait
                 or one.is_spared
                 or (borrower is not None and borrower.taker != job.jobid)
@@ -309,16 +263,10 @@ class Chooser:
                 found.append(Candidate(one.jobid, cls.rank, popcount(held), one.start))
         return found
 
-    def consider(self, job: PendingJob, standing: Standing, waited: float = inf) -> Choice:
+    def consider(self, job: PendingJob, terms: PreemptionTerms, waited: float = inf) -> Choice:
         """Return the jobs that would have to end for a job to start now. Costs a copy of the pool,
-        and some tens of trials on it.
-
-        Args:
-            job (PendingJob): the job
-            standing (Standing): the job's standing
-            waited: its wait in seconds; default: sufficient
-        """
-        if standing.in_reservation:
+        and some tens of trials on it. `waited`: its wait in seconds; default: sufficient."""
+        if terms.in_reservation:
             return nothing("it waits for its reservation")
         host = self._host
         if not host.planning.pool_can("plan"):
@@ -334,13 +282,13 @@ class Chooser:
             return nothing(job.prefers[0])
         if not host.decision.goes_first(job):
             return nothing("it is not the next to start")
-        found = self.candidates(job, standing, waited)
+        found = self.candidates(job, terms, waited)
         if not found:
             return nothing("no job of a lower rank runs where it could")
         return self._try(job, found)
 
     def _class_of(self, jobid: int) -> PreemptionClass:
-        cls = self._running.jobs[jobid].standing.of
+        cls = self._running.jobs[jobid].terms.cls
         assert cls is not None, "candidates have a class"
         return cls
 

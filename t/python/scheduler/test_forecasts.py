@@ -27,7 +27,7 @@ def test_as_many_jobs_as_may_have_an_expected_start(monkeypatch):
     rig = crowded(monkeypatch, 100, 40)
     rig.wait(10)
     assert estimates(rig, range(1, 102)) == list(range(2, 42))
-    assert len(rig.sched._annotator.told) == 40
+    assert len(rig.sched.forecasts.told) == 40
 
 
 def test_who_is_not_among_them_any_more_has_no_expected_start(monkeypatch):

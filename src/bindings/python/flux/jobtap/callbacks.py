@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Callbacks: their selection by topic, their arguments, and their return values.
+
+The arguments are a mapping of the job's data, read on demand. All plugins share the values in it:
+they behave as a dict and a list that raise on changes; ``copy.deepcopy()`` returns plain ones.
+"""
+
+from __future__ import annotations
+
+import copy
+import errno
+import fnmatch
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NoReturn
+
+from flux.jobtap import validation
+from flux.jobtap.errors import JobtapError, Rejected, refusal
+
+
+class CallbackArgs(Mapping[str, Any]):
+    """A read-only mapping. A value is fetched at its first use, and kept: ``source.fetch(key)``
+    returns it or raises KeyError, ``source.keys()`` lists the keys. Without a source there are only
+    the values known in advance."""
+
+    __slots__ = ("_known", "_source", "__weakref__")
+
+    def __init__(self, source: Any, known: dict[str, Any] | None = None) -> None:
+        self._source = source
+        self._known = {} if known is None else known
+
+    def __getitem__(self, key: str) -> Any:
+        known = self._known
+        if key in known:
+            return known[key]
+        if self._source is None:
+            raise KeyError(key)
+        value = known[key] = self._source.fetch(key)
+        return value
+
+    def __contains__(self, key: Any) -> bool:
+        try:
+            self[key]
+        except KeyError:
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> dict[str, Any]:
+        if self._source is not None:
+            for key in self._source.keys():
+                self[key]
+        return self._known
+
+    def __repr__(self) -> str:
+        return f"CallbackArgs({dict(self)!r})"
+
+    def is_live(self) -> bool:
+        """Whether the callback that received these arguments is still running."""
+        return self._source is not None
+
+    def source(self) -> Any:
+        """The source of the values. Raises OSError (EINVAL) if the callback has returned."""
+        if self._source is None:
+            raise OSError(errno.EINVAL, "the callback that these args belong to has returned")
+        return self._source
+
+    def release(self, kept: bool) -> None:
+        """Drop the source: the callback has returned. If the plugin has kept these arguments, all
+        values are fetched."""
+        if kept:
+            self._all()
+        self._source = None
+
+
+def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    raise TypeError(
+        "the arguments of a callback cannot be changed: make a copy with copy.deepcopy()"
+    )
+
+
+class FrozenDict(dict[str, Any]):
+    """An immutable dict."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def copy(self) -> Any:
+        return dict(self)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return {key: copy.deepcopy(value, memo) for key, value in self.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+
+class FrozenList(list[Any]):
+    """An immutable list."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def copy(self) -> Any:
+        return list(self)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return [copy.deepcopy(value, memo) for value in self]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+
+def freeze(value: Any) -> Any:
+    """Return a deeply immutable copy of a JSON value.  O(size)."""
+    if isinstance(value, dict):
+        return FrozenDict((key, freeze(inner)) for key, inner in value.items())
+    if isinstance(value, (list, tuple)):
+        return FrozenList(freeze(inner) for inner in value)
+    return value
+
+
+#: Size of the cache of callbacks by topic; limited, since plugins may invent any number of topics.
+MAX_REMEMBERED_TOPICS = 1000
+
+
+class Handlers:
+    """A plugin's callbacks by topic or glob. If several match, the first registered is called."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[str, Callable[..., Any]]] = []
+        self._found: dict[str, Callable[..., Any] | None] = {}
+
+    def add(self, pattern: str, callback: Callable[..., Any]) -> None:
+        self._entries.append((pattern, callback))
+        self._found.clear()
+
+    def remove(self, pattern: str) -> None:
+        """Remove the first handler registered for exactly `pattern`, if any."""
+        for entry in self._entries:
+            if entry[0] == pattern:
+                self._entries.remove(entry)
+                break
+        self._found.clear()
+
+    def find(self, topic: str) -> Callable[..., Any] | None:
+        """Return the callback for `topic`, or None."""
+        try:
+            return self._found[topic]
+        except KeyError:
+            return self._search(topic)
+
+    def _search(self, topic: str) -> Callable[..., Any] | None:
+        if len(self._found) >= MAX_REMEMBERED_TOPICS:
+            self._found.clear()
+        callback = next(
+            (
+                callback
+                for pattern, callback in self._entries
+                if pattern == topic or fnmatch.fnmatchcase(topic, pattern)
+            ),
+            None,
+        )
+        self._found[topic] = callback
+        return callback
+
+    @property
+    def callbacks(self) -> list[Callable[..., Any]]:
+        """Return all callbacks, in order of registration."""
+        return [callback for _, callback in self._entries]
+
+    def has(self, pattern: str) -> bool:
+        """Whether a handler is registered for exactly `pattern`."""
+        return any(entry[0] == pattern for entry in self._entries)
+
+
+def read_answer(answer: Any, topic: str, name: str) -> dict[str, Any] | None:
+    """Return a copy of a callback's answer, a dict of JSON values; None if it returned none: None,
+    True or an integer from 0.
+
+    False and negative integers are a refusal without a text, which raises JobtapError, or Rejected
+    if the topic concerns a new job. Other types raise TypeError, values not representable in JSON
+    OSError (EINVAL).
+    """
+    if answer is None or answer is True:
+        return None
+    if answer is False or (isinstance(answer, int) and answer < 0):
+        about_job = topic.startswith(("job.create", "job.validate", "job.dependency."))
+        raise (Rejected if about_job else JobtapError)(refusal(topic, name))
+    if isinstance(answer, int):
+        return None
+    if not isinstance(answer, dict):
+        raise TypeError(f"expected None, an integer or a dict, got {type(answer).__name__}")
+    if len(answer) == 1 and type(answer.get("priority")) is int:
+        if -(1 << 63) <= answer["priority"] < 1 << 63:
+            return dict(answer)
+    plain: dict[str, Any] = validation.plain(answer, "answer")
+    return plain
