@@ -197,6 +197,8 @@ def test_failed_commit_through_the_bindings(h):
 def test_whoever_waited_in_vain_is_not_called_back(instance, h):
     instance.load_module("job-manager")
     rpc = h.rpc("job-manager.journal-batches", flags=FLUX_RPC_STREAMING)
+    assert rpc.get() == {"events": []}
+    rpc.reset()
     with pytest.raises(TimeoutError):
         rpc.wait_for(0.1)
     seen = []

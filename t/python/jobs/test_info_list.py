@@ -447,7 +447,7 @@ def test_expiration_and_duration_follow_updates(auto):
 
 def test_journal_in_batches(auto):
     stream = Stream(auto, "job-manager.journal-batches", None)
-    assert stream.take() == []
+    assert stream.take() == [{"events": []}]
     id = auto.submit(run_duration=1)
     (alloc,) = [e for item in stream.take() for e in item["events"] if "R" in e]
     assert (alloc["id"], alloc["event"]["name"]) == (id, "alloc")

@@ -38,9 +38,9 @@ class MockJob(base.ExecJob):
         if "run_duration" in test:
             duration = fsd.parse(test["run_duration"])
         self._end = self.service.kernel.time + duration
-        self.service.append(self.id, "exec.eventlog", ("init", None), ("starting", None))
+        events = (("init", None), ("starting", None), ("recoverable", None))
+        self.service.append(self.id, "exec.eventlog", *events)
         self.answer("start", {})
-        self.service.append(self.id, "exec.eventlog", ("recoverable", None))
         self._wind()
 
     def _wind(self):

@@ -44,6 +44,7 @@ class JobList(Service):
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
         self._waiting = {}  # id -> [message]
+        self._follows = False  # the events of the job manager
         form.check_table(ctx.config.get("access"), _ACCESS, "access")
 
     @property
@@ -54,7 +55,6 @@ class JobList(Service):
 
     def begin(self):
         self.subscribe("job-manager-start", self._follow)
-        self._follow()
 
     @request("config-reload")
     def _config_reload(self, msg):
@@ -62,16 +62,22 @@ class JobList(Service):
         self.respond(msg)
 
     def _follow(self, msg=None):
-        self.rpc("job-manager.journal-batches", streaming=True).then(self._events)
+        """Follow the events of the job manager from now on, if a request waits for one."""
+        if self._waiting and not self._follows:
+            self._follows = True
+            self.rpc("job-manager.journal-batches", streaming=True).then(self._events)
 
     def _events(self, future):
         """Answer the requests that waited for one of these events."""
         try:
             entries = future.body["events"]
         except OSError:
-            return  # there is no job manager, or it is gone
+            self._follows = False  # the job manager is gone
+            return
         future.reset()
-        for id in self._waiting.keys() & {entry["id"] for entry in entries}:
+        # The first response is empty: what came before it may be what a request waits for.
+        ids = {entry["id"] for entry in entries} or set(self._waiting)
+        for id in self._waiting.keys() & ids:
             for msg in self._waiting.pop(id):
                 self._answer_or_wait(msg, self._jobs.find(id))
 
@@ -125,6 +131,7 @@ class JobList(Service):
         wanted = msg.body.get("state", 0)
         if wanted and job.state != INACTIVE and not any(state & wanted for state in job.times):
             self._waiting.setdefault(job.id, []).append(msg)
+            self._follow()
         else:
             self.respond(msg, {"job": attributes(job, _attrs_of(msg.body["attrs"]))})
 
@@ -144,8 +151,9 @@ class JobList(Service):
 
     @request("disconnect", guest=True)
     def _disconnect(self, msg):
-        for id, waiting in list(self._waiting.items()):
-            self._waiting[id] = [other for other in waiting if other.sender is not msg.sender]
+        gone = msg.sender
+        left = {id: [m for m in msgs if m.sender is not gone] for id, msgs in self._waiting.items()}
+        self._waiting = {id: msgs for id, msgs in left.items() if msgs}
 
 
 def _attrs_of(attrs):

@@ -137,30 +137,33 @@ class Events:
         else:
             lines.append(line)
         self.journal_event(job, event)
+        if not self._scheduled:
+            self.schedule()
 
     def journal_event(self, job, event):
         """Send an event to the journal's readers, also one that is in no eventlog (annotations)."""
-        entry = {"id": job.id, "event": event}
-        if event["name"] == "alloc":
-            entry["R"] = job.R
-        self.journal.append(entry)
-        if not self._scheduled:
-            self.schedule()
+        if self.readers:
+            entry = {"id": job.id, "event": event}
+            if event["name"] == "alloc":
+                entry["R"] = job.R
+            self.journal.append(entry)
 
     def annotated(self, job):
         """Announce a change of the annotations of `job` to the journal's readers and subscribed plugins."""
         context = {"annotations": job.annotations}
         event = {"timestamp": self.service.kernel.time, "name": "annotations", "context": context}
         self.journal_event(job, event)
+        self.schedule()
         if job.subscribers:
             self.jobtap.job_event(job, event)
 
     def follow(self, msg):
         """``journal-batches``: ``{"events": [{"id", "event", "R"?}, ...]}`` for the events of each commit; R with ``alloc``.
 
-        ``annotations`` is in no eventlog: it has the job's annotations whenever these changed.
+        The first response has none. ``annotations`` is in no eventlog: it has the job's annotations whenever these changed.
         """
         self.readers.append(msg)
+        self.service.respond(msg, {"events": []})
 
     # -- messages that wait for the commit -------------------------------------------------------
 
