@@ -7,7 +7,7 @@ A promise is counted, or bound to ranks (see ``strategy.py``).
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
@@ -146,12 +146,6 @@ class CountedPromise(Promise):
         return CountedPromise(self.start, self.end, self.request, self.demand, self.is_open)
 
 
-class _Room(Protocol):
-    """An `Availability`, plain or compiled, in which a bound promise has a use."""
-
-    def ranks_of(self, number: int) -> int: ...
-
-
 class BoundPromise(Promise):
     """A promise bound to ranks.
 
@@ -171,7 +165,7 @@ class BoundPromise(Promise):
         self.end = end
         self.request = request
         self.is_open = is_open
-        self.room: _Room | None = None
+        self.room: Any = None
         self.number: int | None = None
         self.pinned = False
 
@@ -180,7 +174,7 @@ class BoundPromise(Promise):
         """Mask of its ranks.  O(ranks)."""
         if self.number is None or self.room is None:
             return 0
-        return self.room.ranks_of(self.number)
+        return self.room.ranks_of(self.number)  # type: ignore[no-any-return]
 
 
 def due_of(promises: Mapping[int, Promise], now: float) -> tuple[list[int], float]:
