@@ -156,11 +156,13 @@ size_t availability_amounts_of (const struct availability *all,
                                 int64_t *amounts);
 void availability_ranks_of (const struct availability *all, int64_t number, unsigned char *ranks);
 
+/* ranks: set to those with room, and each: to the units on each rank of the demand; or NULL */
 int64_t availability_room (const struct availability *all,
                            const struct demand *demand,
                            double start,
                            double end,
-                           unsigned char *ranks);
+                           unsigned char *ranks,
+                           int64_t *each);
 bool availability_overdrawn (const struct availability *all, int64_t number, double since);
 void availability_booked (const struct availability *all,
                           double start,

@@ -150,13 +150,24 @@ class BoundPromise(Promise):
     """A promise bound to ranks.
 
     Attributes:
+        shape, length: of its request
         room: the availability with its use
         number (int or None): the number of that use; None if it has no ranks, since it cannot be
             kept
         pinned (bool): whether it stays on its ranks
     """
 
-    __slots__ = ("start", "end", "request", "is_open", "room", "number", "pinned")
+    __slots__ = (
+        "start",
+        "end",
+        "request",
+        "shape",
+        "length",
+        "is_open",
+        "room",
+        "number",
+        "pinned",
+    )
 
     def __init__(
         self, start: float, end: float, request: ResourceRequest, is_open: bool = False
@@ -164,6 +175,8 @@ class BoundPromise(Promise):
         self.start = start
         self.end = end
         self.request = request
+        self.shape = request.shape
+        self.length = length_of(request)
         self.is_open = is_open
         self.room: Any = None
         self.number: int | None = None
