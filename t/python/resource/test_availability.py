@@ -131,6 +131,7 @@ def test_both_give_the_same_answers(built, seed):
             both.of("amounts_of", number)
             both.of("overdrawn", number, now)
         both.ask("room", demand, now + 10, now + 30)
+        both.ask("room_by_rank", demand, now + 5, now + 25)
         both.ask("booked", now + 5, now + 45)
         both.ask("enough_until", a_demand(rng, totals), now)
 

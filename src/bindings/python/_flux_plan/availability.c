@@ -893,7 +893,8 @@ int64_t availability_room (const struct availability *all,
                            const struct demand *demand,
                            double start,
                            double end,
-                           unsigned char *ranks)
+                           unsigned char *ranks,
+                           int64_t *each)
 {
     int64_t sum = 0;
     size_t rank;
@@ -904,6 +905,8 @@ int64_t availability_room (const struct availability *all,
 
         if (units && ranks)
             mark (ranks, rank);
+        if (each)
+            *each++ = units;
         sum += units;
     }
     return sum;

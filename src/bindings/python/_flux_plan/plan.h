@@ -13,17 +13,11 @@
 struct timeline;
 
 struct timeline *timeline_create (double start, int64_t value);
-struct timeline *timeline_rising (double start,
-                                  int64_t value,
-                                  const double *times,
-                                  const int64_t *gains,
-                                  size_t count);
 struct timeline *timeline_copy (const struct timeline *line);
 void timeline_destroy (struct timeline *line);
 
-size_t timeline_length (const struct timeline *line);
-/* Copy all steps to arrays that have room for timeline_length() of them. */
-void timeline_steps (const struct timeline *line, double *starts, int64_t *values);
+/* Returns the number of steps; starts, values: room for these, or NULL. */
+size_t timeline_steps (const struct timeline *line, double *starts, int64_t *values);
 double timeline_begin (const struct timeline *line);
 
 int timeline_add (struct timeline *line, double start, double end, int64_t delta);
@@ -162,11 +156,13 @@ size_t availability_amounts_of (const struct availability *all,
                                 int64_t *amounts);
 void availability_ranks_of (const struct availability *all, int64_t number, unsigned char *ranks);
 
+/* ranks: set to those with room, and each: to the units on each rank of the demand; or NULL */
 int64_t availability_room (const struct availability *all,
                            const struct demand *demand,
                            double start,
                            double end,
-                           unsigned char *ranks);
+                           unsigned char *ranks,
+                           int64_t *each);
 bool availability_overdrawn (const struct availability *all, int64_t number, double since);
 void availability_booked (const struct availability *all,
                           double start,

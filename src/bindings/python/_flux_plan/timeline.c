@@ -249,23 +249,6 @@ struct timeline *timeline_create (double start, int64_t value)
     return NULL;
 }
 
-struct timeline *timeline_rising (double start,
-                                  int64_t value,
-                                  const double *times,
-                                  const int64_t *gains,
-                                  size_t count)
-{
-    struct timeline *line = timeline_create (start, value);
-
-    for (size_t i = 0; line && i < count; i++) {
-        if (timeline_add (line, times[i], INFINITY, gains[i]) < 0) {
-            timeline_destroy (line);
-            line = NULL;
-        }
-    }
-    return line;
-}
-
 struct timeline *timeline_copy (const struct timeline *line)
 {
     struct timeline *copy = calloc (1, sizeof (*copy));
@@ -300,25 +283,20 @@ void timeline_destroy (struct timeline *line)
     free (line);
 }
 
-size_t timeline_length (const struct timeline *line)
+size_t timeline_steps (const struct timeline *line, double *starts, int64_t *values)
 {
     size_t length = 0;
 
-    for (size_t at = 0; at < line->count; at++)
-        length += line->entries[at].block->count;
-    return length;
-}
-
-void timeline_steps (const struct timeline *line, double *starts, int64_t *values)
-{
     for (size_t at = 0; at < line->count; at++) {
         const struct block *block = line->entries[at].block;
 
-        for (size_t i = 0; i < block->count; i++) {
-            *starts++ = block->starts[i];
-            *values++ = block->values[i] + block->plus;
+        for (size_t i = 0; starts && i < block->count; i++) {
+            starts[length + i] = block->starts[i];
+            values[length + i] = block->values[i] + block->plus;
         }
+        length += block->count;
     }
+    return length;
 }
 
 double timeline_begin (const struct timeline *line)

@@ -463,7 +463,7 @@ class BoundStrategy(Strategy):
 
     def advance(self, jobid: int, now: float) -> float:
         promise = self.promises[jobid]
-        request, start, length = promise.request, promise.start, length_of(promise.request)
+        request, start, length = promise.request, promise.start, promise.length
         if self.may_start(request) and self.fits_without(jobid, request, now, now + length):
             promise.start, promise.end = now, now + length
             if self._bind_again(promise, not self.frozen):
@@ -483,10 +483,10 @@ class BoundStrategy(Strategy):
             promise = promises.get(jobid)
             if promise is None or promise.is_open or promise.start <= now:
                 break
-            shape = promise.request.shape
+            shape = promise.shape
             room = known.get(shape)
             if (room_of(shape) if room is None else room) >= shape.least_count:
-                end = now + length_of(promise.request)
+                end = now + promise.length
                 until = untils.get(shape)
                 if until is None:
                     until = untils[shape] = self._enough_until(shape, now)

@@ -4,7 +4,7 @@
 With thousands of promises, each end of a job lets hundreds move, each because of the one before. A
 move is a few additions and comparisons, so most of the time is the interpreter's. ``_flux_plan``
 does the same in C, more than ten times as fast; ``make`` builds it if there is a compiler.
-Otherwise ``CountTimeline`` and ``PlainMoves`` replace it, with the same results:
+Otherwise ``CountTimeline`` and ``PromiseMoves`` replace it, with the same results:
 ``t/python/resource/test_compiled.py``.
 """
 
@@ -52,26 +52,13 @@ class CompiledTimeline:
     def __init__(self, start: float, value: int) -> None:
         self.cdata = _owned(lib.timeline_create(start, value), lib.timeline_destroy)
 
-    @classmethod
-    def rising(cls, start: float, value: int, gains: Iterable[tuple[float, int]]) -> Self:
-        pairs = list(gains)
-        times = ffi.from_buffer("double[]", array("d", [time for time, _ in pairs]))
-        counts = ffi.from_buffer("int64_t[]", array("q", [gain for _, gain in pairs]))
-        cdata = lib.timeline_rising(start, value, times, counts, len(pairs))
-        self = object.__new__(cls)
-        self.cdata = _owned(cdata, lib.timeline_destroy)
-        return self
-
     def copy(self) -> Self:
         new = object.__new__(type(self))
         new.cdata = _owned(lib.timeline_copy(self.cdata), lib.timeline_destroy)
         return new
 
-    def __len__(self) -> int:
-        return int(lib.timeline_length(self.cdata))
-
     def steps(self) -> list[tuple[float, int]]:
-        count = lib.timeline_length(self.cdata)
+        count = lib.timeline_steps(self.cdata, ffi.NULL, ffi.NULL)
         starts, values = ffi.new("double[]", count), ffi.new("int64_t[]", count)
         lib.timeline_steps(self.cdata, starts, values)
         return list(zip(ffi.unpack(starts, count), ffi.unpack(values, count)))
@@ -174,7 +161,7 @@ class CompiledMoves(PromiseMoves):
         if self._is_told:
             self._tell(jobid, promise)
 
-    def leave(self, jobid: int, profile: CountedProfile) -> None:
+    def leave(self, jobid: int) -> None:
         if self._is_told:
             lib.promises_drop(self._cdata, jobid)
             self._told.pop(jobid, None)

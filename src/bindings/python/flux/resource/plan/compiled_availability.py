@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan import compiled
-from flux.resource.pool.masks import mask_of
+from flux.resource.pool.masks import mask_of, members
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,10 +62,11 @@ class CompiledAvailability:
         if told is None:
             if len(self._told) == MAX_TOLD:
                 self._told.clear()
-            new = self._ffi.new
-            each, ranks = new("int64_t[]", demand.each), new("char[]", self._mask(demand.ranks))
-            values = (demand.count, each, demand.per_node, demand.whole, ranks)
-            told = demand, new("struct demand *", values), each, ranks
+            count, each, per_node, whole, mask = demand
+            each = self._ffi.new("int64_t[]", each)
+            ranks = self._ffi.from_buffer(self._mask(mask))
+            values = count, each, per_node, whole, ranks
+            told = demand, self._ffi.new("struct demand *", values), each, ranks
             self._told[id(demand)] = told
         return told[1]
 
@@ -113,8 +114,14 @@ class CompiledAvailability:
     def room(self, demand: Demand, start: float, end: float) -> tuple[int, int]:
         ranks = self._ffi.new("unsigned char[]", self._bytes)
         made = self._tell(demand)
-        units = self._lib.availability_room(self._all, made, start, end, ranks)
+        units = self._lib.availability_room(self._all, made, start, end, ranks, self._ffi.NULL)
         return units, self._read(ranks)
+
+    def room_by_rank(self, demand: Demand, start: float, end: float) -> list[tuple[int, int]]:
+        ranks, ffi = members(demand.ranks), self._ffi
+        each = ffi.new("int64_t[]", len(ranks))
+        self._lib.availability_room(self._all, self._tell(demand), start, end, ffi.NULL, each)
+        return list(zip(ranks, each))
 
     def overdrawn(self, number: int, since: float) -> bool:
         return self._lib.availability_overdrawn(self._all, number, since)  # type: ignore[no-any-return]
@@ -150,9 +157,11 @@ class CompiledAvailability:
     ) -> int:
         if len(row) > MAX_TOLD:
             raise ValueError(f"more than {MAX_TOLD} demands in a row")
-        numbers = [-1 if number is None else number for number, _, _ in row]
-        demands = [self._tell(demand) for _, demand, _ in row]
-        ends = [end for _, _, end in row]
+        numbers, demands, ends = [], [], []
+        for number, demand, end in row:
+            numbers.append(-1 if number is None else number)
+            demands.append(self._tell(demand))
+            ends.append(end)
         return self._number(
             self._lib.availability_first_to_start(
                 self._all, len(row), numbers, demands, ends, now, may_move

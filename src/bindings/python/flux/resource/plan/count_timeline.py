@@ -8,26 +8,11 @@ used if built.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-
-class Timeline(Protocol):
-    """A step function: a `CountTimeline`, or the compiled one."""
-
-    @property
-    def begin(self) -> float: ...
-    def copy(self) -> Self: ...
-    def add(self, start: float, end: float, delta: int) -> None: ...
-    def forget(self, time: float) -> None: ...
-    def least(self, start: float, end: float) -> int: ...
-    def below(self, value: int, start: float) -> float: ...
-    def after(self, time: float) -> float: ...
-    def first(self, value: int, length: float, start: float, until: float = inf) -> float: ...
 
 
 class CountTimeline:
@@ -44,30 +29,11 @@ class CountTimeline:
         self.starts = [start]
         self.values = [value]
 
-    @classmethod
-    def rising(cls, start: float, value: int, gains: Iterable[tuple[float, int]]) -> Self:
-        """Return a rising function.
-
-        Args:
-            gains: ``(time, gain)``, ascending, all after ``start``
-        """
-        self = cls(start, value)
-        for time, gain in gains:
-            value += gain
-            if time > self.starts[-1]:
-                self.starts.append(time)
-                self.values.append(value)
-            self.values[-1] = value
-        return self
-
     def copy(self) -> Self:
         """Return an independent copy."""
         new = type(self)(0.0, 0)
         new.starts, new.values = self.starts[:], self.values[:]
         return new
-
-    def __len__(self) -> int:
-        return len(self.starts)
 
     @property
     def begin(self) -> float:

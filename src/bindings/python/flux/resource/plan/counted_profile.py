@@ -13,7 +13,7 @@ and any of them will do. (Conservative backfill has such a profile, too: Mu'alem
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan.start_bounds import StartBounds
 from flux.resource.pool.inventory import pairs
@@ -24,19 +24,12 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from flux.resource.plan.count_timeline import Timeline
+    from flux.resource.plan.count_timeline import CountTimeline
     from flux.resource.plan.promise import UnitKind
+    from flux.resource.plan.promise_moves import PromiseMoves
     from flux.resource.pool.contract import JobRecord
     from flux.resource.pool.inventory import Selection
     from flux.resource.pool.view import PoolWithView
-
-
-class _Moves(Protocol):
-    """The mover of promises in a profile: `flux.resource.plan.promise_moves.PromiseMoves`."""
-
-    timeline: Any
-
-    def watch(self, line: Any) -> Any: ...
 
 
 class CountedProfile:
@@ -45,7 +38,7 @@ class CountedProfile:
     A job that ran past its end is assumed to end now. Made by `CountedProfile.of()`.
 
     Attributes:
-        line (Timeline): free units over time.
+        line (CountTimeline): free units over time.
         watch (object): notified when units come free, for promises that could move there; see
             `PromiseMoves.watch`.
         free (int): units free now, regardless of promises.
@@ -73,7 +66,7 @@ class CountedProfile:
     )
     ranks: int
     whole: bool
-    line: Timeline
+    line: CountTimeline
     watch: Any
     free: int
     promises: int
@@ -86,7 +79,7 @@ class CountedProfile:
     _uniform: bool  # all nodes of the pool are of one kind, and are counted here
 
     @classmethod
-    def of(cls, pool: PoolWithView, kind: UnitKind, now: float, moves: _Moves) -> Self | None:
+    def of(cls, pool: PoolWithView, kind: UnitKind, now: float, moves: PromiseMoves) -> Self | None:
         """Return the profile of a kind of units; None if running jobs on its ranks hold parts of
         units.
 
@@ -116,7 +109,7 @@ class CountedProfile:
         self.jobs = {}
         self._bounds = StartBounds()
         self._released = inf
-        gains = []
+        self.line = line = moves.timeline(now, free)
         for end, jobid in pool.jobs_by_end():
             count = self.units(pool, pool.held(jobid))
             if count is None:
@@ -124,15 +117,11 @@ class CountedProfile:
             if not count:
                 continue
             self.jobs[jobid] = (end, count)
-            if end <= now:
-                free += count
-            else:
-                gains.append((end, count))
-        self.line = moves.timeline.rising(now, free, gains)
+            line.add(end, inf, count)
         self.watch = moves.watch(self.line)
         return self
 
-    def copy(self, moves: _Moves) -> Self:
+    def copy(self, moves: PromiseMoves) -> Self:
         """Return an independent copy; `moves` as for `of`."""
         new = object.__new__(type(self))
         for name in ("ranks", "whole", "free", "promises", "total", "maybe_overdrawn", "_uniform"):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from flux.resource.plan import compiled
 from flux.resource.plan.counted_profile import CountedProfile
 from flux.resource.plan.promise import CountedDemand, CountedPromise, UnitKind, length_of
-from flux.resource.plan.promise_moves import PlainMoves
+from flux.resource.plan.promise_moves import PromiseMoves
 from flux.resource.plan.strategy import Strategy
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import popcount, take
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from flux.resource.plan.count_timeline import Timeline
+    from flux.resource.plan.count_timeline import CountTimeline
     from flux.resource.plan.promise import Promise
-    from flux.resource.plan.promise_moves import PromiseMoves
     from flux.resource.pool.inventory import Inventory, Selection
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import ResourceRequest, Shape
@@ -69,9 +68,8 @@ class CountedStrategy(Strategy):
 
     def _new_moves(self) -> PromiseMoves:
         """Return a mover for the promises, in profiles yet to be made."""
-        if compiled.is_built():
-            return compiled.CompiledMoves(self.promises, self._profiles)
-        return PlainMoves(self.promises, self._profiles)
+        moves = compiled.CompiledMoves if compiled.is_built() else PromiseMoves
+        return moves(self.promises, self._profiles)
 
     # -- following the pool -------------------------------------------------
 
@@ -222,7 +220,7 @@ class CountedStrategy(Strategy):
         return self._find(request)[0].next_change(time)
 
     def stale(self, now: float) -> list[int]:
-        lines: dict[UnitKind, Timeline] = {}
+        lines: dict[UnitKind, CountTimeline] = {}
         moves = self._new_moves()  # nothing moves: the lines are discarded
         stale = []
         for jobid, promise in self.promises.items():
@@ -301,7 +299,7 @@ class CountedStrategy(Strategy):
         if promise.is_open:
             profile.open_units.pop(jobid, None)
         else:
-            self._moves.leave(jobid, profile)
+            self._moves.leave(jobid)
             count = promise.demand.count
             profile.remove(promise.start, promise.end, count, self._pool.clock())
         return promise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -96,6 +97,12 @@ class PlainAvailability(Availability):
         return sorted(self._uses[number].where.items())
 
     # -- questions ----------------------------------------------------------
+
+    def room_by_rank(self, demand: Demand, start: float, end: float) -> list[tuple[int, int]]:
+        """Return ``(rank, units)``: the units that fit throughout a span on each rank of a demand,
+        all of which exist."""
+        units = partial(self.units_on, demand=demand, start=start, end=end, beside=self.uses)
+        return [(rank, units(rank)) for rank in members(demand.ranks)]
 
     def earliest(
         self, demand: Demand, length: float, after: float, now: float, may_move: bool

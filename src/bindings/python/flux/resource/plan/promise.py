@@ -7,7 +7,7 @@ A promise is counted, or bound to ranks (see ``strategy.py``).
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
@@ -146,23 +146,28 @@ class CountedPromise(Promise):
         return CountedPromise(self.start, self.end, self.request, self.demand, self.is_open)
 
 
-class _Room(Protocol):
-    """An `Availability`, plain or compiled, in which a bound promise has a use."""
-
-    def ranks_of(self, number: int) -> int: ...
-
-
 class BoundPromise(Promise):
     """A promise bound to ranks.
 
     Attributes:
+        shape, length: of its request
         room: the availability with its use
         number (int or None): the number of that use; None if it has no ranks, since it cannot be
             kept
         pinned (bool): whether it stays on its ranks
     """
 
-    __slots__ = ("start", "end", "request", "is_open", "room", "number", "pinned")
+    __slots__ = (
+        "start",
+        "end",
+        "request",
+        "shape",
+        "length",
+        "is_open",
+        "room",
+        "number",
+        "pinned",
+    )
 
     def __init__(
         self, start: float, end: float, request: ResourceRequest, is_open: bool = False
@@ -170,8 +175,10 @@ class BoundPromise(Promise):
         self.start = start
         self.end = end
         self.request = request
+        self.shape = request.shape
+        self.length = length_of(request)
         self.is_open = is_open
-        self.room: _Room | None = None
+        self.room: Any = None
         self.number: int | None = None
         self.pinned = False
 
@@ -180,7 +187,7 @@ class BoundPromise(Promise):
         """Mask of its ranks.  O(ranks)."""
         if self.number is None or self.room is None:
             return 0
-        return self.room.ranks_of(self.number)
+        return self.room.ranks_of(self.number)  # type: ignore[no-any-return]
 
 
 def due_of(promises: Mapping[int, Promise], now: float) -> tuple[list[int], float]:

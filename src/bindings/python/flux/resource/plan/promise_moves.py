@@ -6,7 +6,6 @@ This is the definition. ``compiled.py``, used if built, has the same results wit
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,15 @@ if TYPE_CHECKING:
     from flux.resource.plan.promise import UnitKind
 
 
-class PromiseMoves(ABC):
-    """Moves promises, with the timelines that count them.
+class NoWatch:
+    """Ignores units that come free."""
+
+    def opened(self, start: float, end: float, count: int) -> None:
+        pass
+
+
+class PromiseMoves:
+    """Moves promises, with the timelines that count them: each is searched for from now on.
 
     Args:
         promises (dict): job id to promise, in the order in which they were made
@@ -32,8 +38,8 @@ class PromiseMoves(ABC):
         per_turn (int): the maximum number of jobs for `advance_in_turn` in one reactor turn
     """
 
-    timeline: Any
-    per_turn: int
+    timeline: Any = CountTimeline
+    per_turn = 128
 
     def __init__(
         self, promises: dict[int, CountedPromise], profiles: dict[UnitKind, CountedProfile]
@@ -41,69 +47,33 @@ class PromiseMoves(ABC):
         self._promises = promises
         self._profiles = profiles
 
-    @abstractmethod
     def watch(self, line: Any) -> Any:
         """Register a timeline for promises.
 
         Returns:
             object: its ``opened(start, end, count)`` is called when units come free
         """
+        return NoWatch()
 
-    @abstractmethod
     def unwatch(self, watch: Any) -> None:
         """Unregister a timeline that has no promises any more."""
 
-    @abstractmethod
     def enter(self, jobid: int, promise: CountedPromise) -> None:
         """Note that a job's new promise is counted."""
 
-    @abstractmethod
-    def leave(self, jobid: int, profile: CountedProfile) -> None:
+    def leave(self, jobid: int) -> None:
         """Note that a job's promise is gone, or about to be replaced."""
 
-    @abstractmethod
+    def due(self, now: float) -> tuple[list[int], float]:
+        """As ``Plan.due()``."""
+        return due_of(self._promises, now)
+
     def advance(self, jobid: int, now: float) -> float:
         """Move a promise that starts later than now to the earliest time at which it fits.
 
         Returns:
             float: its new start, in seconds since the epoch
         """
-
-    def due(self, now: float) -> tuple[list[int], float]:
-        """As ``Plan.due()``."""
-        return due_of(self._promises, now)
-
-    @abstractmethod
-    def advance_in_turn(self, jobids: Iterable[int], now: float) -> tuple[int, list[int], float]:
-        """Move the promises of several jobs; as `Strategy.advance_in_turn`."""
-
-
-class NoWatch:
-    """Ignores units that come free."""
-
-    def opened(self, start: float, end: float, count: int) -> None:
-        pass
-
-
-class PlainMoves(PromiseMoves):
-    """The definition: each promise is searched for from now on."""
-
-    timeline = CountTimeline
-    per_turn = 128
-
-    def watch(self, line: CountTimeline) -> NoWatch:
-        return NoWatch()
-
-    def unwatch(self, watch: NoWatch) -> None:
-        pass
-
-    def enter(self, jobid: int, promise: CountedPromise) -> None:
-        pass
-
-    def leave(self, jobid: int, profile: CountedProfile) -> None:
-        pass
-
-    def advance(self, jobid: int, now: float) -> float:
         promise = self._promises[jobid]
         start, length, count = promise.start, promise.end - promise.start, promise.demand.count
         profile = self._profiles[promise.demand.kind]
@@ -116,6 +86,7 @@ class PlainMoves(PromiseMoves):
         return earlier
 
     def advance_in_turn(self, jobids: Iterable[int], now: float) -> tuple[int, list[int], float]:
+        """Move the promises of several jobs; as `Strategy.advance_in_turn`."""
         count, first = 0, inf
         moved = []
         for jobid in jobids:

@@ -202,9 +202,8 @@ class RoomOnRanks:
             index = index.copy()
             each = self.inventory.padded((shape.slot_size, shape.gpu_per_slot, *shape.slot_amounts))
             once = self.inventory.padded((0, 0, *shape.node_amounts))
-            for rank in members(touched):
-                demand = Demand(ALL_UNITS, each, False, False, 1 << rank)
-                slots, _ = self.room.room(demand, now, end)
+            demand = Demand(ALL_UNITS, each, False, False, touched)
+            for rank, slots in self.room.room_by_rank(demand, now, end):
                 reduce(index, rank, tuple([slots * e + o for e, o in zip(each, once)]))
         return index
 
