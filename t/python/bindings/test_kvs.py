@@ -101,21 +101,6 @@ def test_malformed_commits(h, payload):
         h.rpc("kvs.commit", payload).get()
 
 
-def test_commits_are_seen_in_order_by_everybody(instance, h):
-    """RFC 16: who has seen a later commit sees all earlier ones."""
-    other = bindings_instance.another_handle(instance)
-    futures = [h.rpc("kvs.commit", {"ops": [["put", "n", str(i)]]}) for i in range(5)]
-    assert other.rpc("kvs.lookup", {"key": "n"}).get()["value"] == "4"
-    seqs = [f.get()["rootseq"] for f in futures]
-    assert seqs == list(range(seqs[0], seqs[0] + 5))
-
-
-def test_what_is_put_is_text_of_any_kind(h):
-    for text in ("", "a\nb", "\u0192\0", "x" * 100000):
-        commit(h, ["put", "k", text])
-        assert lookup(h, "k") == text
-
-
 # -- reading -----------------------------------------------------------------
 
 
@@ -131,13 +116,6 @@ def test_lookup_errors(h):
         with pytest.raises(OSError) as info:
             lookup(h, key)
         assert (info.value.errno, info.value.strerror) == (number, text)
-
-
-def test_several_keys_are_looked_up_at_once_or_not_at_all(h):
-    commit(h, ["put", "a", "1"], ["put", "b.c", "2"])
-    assert h.rpc("kvs.lookup", {"keys": ["b.c", "a"]}).get() == {"values": {"a": "1", "b.c": "2"}}
-    with pytest.raises(FileNotFoundError):
-        h.rpc("kvs.lookup", {"keys": ["a", "nosuch"]}).get()
 
 
 def test_dir_of_a_value_and_of_nothing(h):

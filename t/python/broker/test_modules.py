@@ -88,29 +88,10 @@ def test_failure_before_running(broker, capfd, case):
     assert not [line for line in broker.log() if line.startswith("broker.crit")]
 
 
-def test_traceback_begins_in_the_module(broker, capfd):
-    path = broker.file("m.py", "def mod_main(h, *a):\n    raise RuntimeError('oops')\n")
-    broker.fails("module.load", {"path": path, "args": []})
-    frames = [line for line in capfd.readouterr().err.splitlines() if line.startswith("  File")]
-    assert frames == [f'  File "{path}", line 2, in mod_main']
-
-
 def test_return_before_running_is_success(broker):
     broker.load("m.py", "def mod_main(h, *args): return")
     assert "m" not in broker.loaded()
     assert "broker.debug: module m exited" in broker.log()
-
-
-def test_failure_after_running(broker, capfd):
-    broker.load("m.py", "from flux.brokermod import BrokerModule\nclass M(BrokerModule):\n def run(self):\n"
-                        "  self.set_running()\n  raise ValueError('too late')")  # fmt: skip
-    broker.settle()
-    assert "m" not in broker.loaded()
-    assert broker.log()[-2:] == [
-        "broker.err: m: Invalid argument",
-        "broker.crit: m module runtime failure",
-    ]
-    assert "m.py: too late\n" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("method", ["crash", "stoperr"])

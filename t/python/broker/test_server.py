@@ -128,18 +128,6 @@ def test_only_requests_are_taken(broker, client):
     assert sum("only requests are taken" in line for line in broker.log()) == 3
 
 
-def test_services_learn_that_a_client_has_gone(broker, client, server):
-    client.send("log.dmesg", '{"follow":true}', flags=message.FLAG_STREAMING)
-    client.send("event.subscribe", '{"topic":"x"}', tag=2)
-    client.receive()
-    log, events = broker.instance.infra[0], broker.instance.infra[3]
-    assert log.followers and events.subscribers
-    client.sock.close()
-    broker.kernel.run(until=lambda: not server.clients)
-    broker.settle()
-    assert not log.followers and not events.subscribers
-
-
 def test_clients_may_hold_services(broker, client, server):
     client.send("service.add", '{"service":"mine"}')
     assert client.receive().errnum == 0

@@ -7,7 +7,7 @@ import pytest
 
 from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.environment import command_environment
-from flux_embedded.broker.logring import LogEntry, LogRing, format_entry
+from flux_embedded.broker.logring import LogRing
 from flux_engine.formats import config
 from flux_engine.modules import modpath
 
@@ -119,16 +119,6 @@ def test_finding_modules(tmp_path):
     (one / "c.so").write_text("")
     with pytest.raises(OSError, match="compiled modules need a real Flux"):
         modpath.find(str(one / "c.so"), [])
-
-
-def test_log_line_format():
-    entry = LogEntry(1795182890.52428, "broker", 0, 3, "rc2.0: false Exited (rc=1) 0.0s")
-    assert (
-        format_entry(entry)
-        == "Nov 20 13:54:50.524280 UTC 2026 broker.err[0]: rc2.0: false Exited (rc=1) 0.0s"
-    )
-    # A fraction that rounds up to a whole second belongs to the next one.
-    assert "13:54:51.000000" in format_entry(entry._replace(timestamp=1795182890.9999999))
 
 
 def test_log_levels_ring_and_file(tmp_path, capfd):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """What is wrong with an R that a scheduler gives away, and what is not."""
 
-import random
-
 import pytest
 
 from flux.resource.allocations import Allocations
@@ -72,38 +70,3 @@ def test_no_R(held, R):
     with pytest.raises(ValueError):
         held.take(3, R)
     assert held.take(3, R_of(("2-3", {"core": "2-3"}))) is None
-
-
-def test_against_a_table_of_cores():
-    """Random jobs, partial frees: right and wrong as where each core has a cell of its own."""
-    chance = random.Random(7)
-    held, cells, jobs = Allocations(R_of(("0-7", {"core": "0-7"}))), {}, {}
-    for jobid in range(2000):
-        ranks = sorted(chance.sample(range(8), chance.randint(1, 3)))
-        low = chance.randrange(8)
-        high = chance.randint(low, 7)
-        mine = {(rank, core) for rank in ranks for core in range(low, high + 1)}
-        R = R_of((",".join(map(str, ranks)), {"core": f"{low}-{high}" if high > low else f"{low}"}))
-        is_free = not any(cell in cells for cell in mine)
-        wrong = held.take(jobid, R)
-        assert (wrong is None) == is_free
-        if is_free:
-            cells.update(dict.fromkeys(mine, jobid))
-            jobs[jobid] = mine
-        else:
-            held.give_back(jobid)
-            # What two had at a time is nobody's now: start from what the others hold.
-            held = Allocations(R_of(("0-7", {"core": "0-7"})))
-            for other, theirs in jobs.items():
-                for rank, core in sorted(theirs):
-                    assert held.take(other, R_of((f"{rank}", {"core": f"{core}"}))) is None
-        if jobs and (not is_free or chance.random() < 0.4):
-            leaving = chance.choice(list(jobs))
-            rank = chance.choice(sorted({rank for rank, _ in jobs[leaving]}))
-            gone = {cell for cell in jobs[leaving] if cell[0] == rank}
-            held.give_back(leaving, f"{rank}")
-            jobs[leaving] -= gone
-            for cell in gone:
-                del cells[cell]
-            if not jobs[leaving]:
-                del jobs[leaving]

@@ -114,11 +114,6 @@ def test_wrong_requests_are_named(asked, text):
     assert text in str(error.value)
 
 
-def test_what_is_not_counted_is_not_read():
-    pool = ResourcePool(R_of())
-    assert ask(pool, memory="much", amounts=3).shape is ask(pool).shape
-
-
 @pytest.mark.parametrize(
     "asked, taken",
     [
@@ -151,13 +146,6 @@ def test_what_a_job_takes(asked, taken, tree):
     again.free(1, alloc.to_dict(), final=True)
     pool.free(1)
     assert in_use(again) == in_use(pool) == {"memory": "0B"}
-
-
-def test_a_default_for_jobs_that_do_not_say():
-    pool = pool_of({"memory": {"each": "64G", "default": "2G"}})
-    pool.alloc(1, ask(pool, slots=3))
-    pool.alloc(2, ask(pool, nodes=2, memory=0))
-    assert in_use(pool) == {"memory": "6G"}
 
 
 def test_ranks_that_are_given_back_in_parts():
@@ -204,16 +192,6 @@ def test_reasons(tree):
     # Cores are free for those that need no more memory than is left.
     pool.alloc(3, ask(pool, nodes=4, slots=7, memory="24G"))
     assert in_use(pool) == {"memory": "256G"}
-
-
-@pytest.mark.parametrize("tree", (False, True))
-def test_memory_decides_how_many_slots_a_node_has_room_for(tree):
-    R = R_of(scheduling=topology(64))
-    pool = (TreePool if tree else ResourcePool)(R, amounts={"memory": "R"})
-    alloc = pool.alloc(1, ask(pool, slots=5, memory="20G")).to_dict()
-    assert [e["rank"] for e in alloc["execution"]["R_lite"]] == ["0", "1"]
-    assert alloc["scheduling"]["amounts"]["memory"] == {"0": "60G", "1": "40G"}
-    pool.check()
 
 
 def test_a_hook_sees_cores_for_as_many_slots_as_memory_allows():

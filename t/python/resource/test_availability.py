@@ -143,31 +143,3 @@ def test_what_is_booked_is_never_overdrawn(seed):
         if start < math.inf:
             booked.append(here.book(demand, start, start + length, NOW, True))
             assert not any(here.overdrawn(number, NOW) for number in booked)
-
-
-def test_promises_give_way_where_they_find_other_ranks():
-    # Rank 0 has GPUs: the promise without need for them moves to rank 1.
-    here = PlainAvailability({0: (4, 1), 1: (4, 0)})
-    job = here.create(-math.inf, NOW + 10)
-    here.take(job, 0b10, (4, 0))
-    here.enter(job)
-    plain = here.book(Demand(1, (4, 0), True, False, 0b11), NOW, NOW + 100, NOW, True)
-    assert here.ranks_of(plain) == 0b01
-    gpus = Demand(1, (4, 1), True, False, 0b11)
-    assert here.earliest(gpus, 50.0, NOW, NOW, False) == NOW + 100
-    assert not here.can_book(gpus, NOW, NOW + 50, NOW)  # the plain one could not begin in time
-    here.leave(plain)
-    here.drop(plain)
-    plain = here.book(Demand(1, (4, 0), True, False, 0b01), NOW + 20, NOW + 120, NOW, True)
-    here.leave(plain)
-    here.drop(plain)
-    plain = here.book(Demand(1, (4, 0), True, False, 0b11), NOW + 20, NOW + 120, NOW, True)
-    assert here.ranks_of(plain) == 0b10  # the rank that fewest others want
-
-
-def test_no_promise_moves_in_time():
-    here = PlainAvailability({0: (4,)})
-    first = here.book(Demand(1, (4,), True, False, 1), NOW + 10, NOW + 20, NOW, True)
-    assert here.earliest(Demand(1, (4,), True, False, 1), 30.0, NOW, NOW, True) == NOW + 20
-    assert here.earliest(Demand(1, (4,), True, False, 1), 10.0, NOW, NOW, True) == NOW
-    assert here.ranks_of(first) == 1

@@ -103,13 +103,6 @@ def test_what_changes_a_timeline(way):
     assert kind.rising(10.0, 4, [(20.0, 1), (20.0, 2)]).steps() == [(10, 4), (20, 7)]
 
 
-def test_what_is_before_the_first_step_does_not_count(built):
-    line = compiled.CompiledTimeline(NOW, 3)
-    line.add(NOW - 5, NOW + 5, -1)
-    line.add(NOW - 5, NOW - 1, -1)
-    assert line.steps() == [(NOW, 2), (NOW + 5, 3)]
-
-
 class Rows(PlannedQueue):
     """A queue whose promises move in rows, as in a pass of sched-backfill.
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from pool_model import Ask, R_of
 
 from flux.resource import (
-    InfeasibleRequest,
     InsufficientResources,
     ResourcePool,
     ResourcePoolImplementation,
@@ -243,14 +242,6 @@ def test_a_pool_without_a_view_says_what_it_lacks():
     with pytest.raises(NotImplementedError, match="^BarePool[.]index$"):
         assert pool.idle_ranks
     assert Ledger(R_of(ROWS)).can("plan")
-
-
-def test_feasibility_follows_from_the_view():
-    pool = make(LedgerPool)
-    with pytest.raises(InfeasibleRequest, match="only 1 eligible"):
-        pool.check_feasibility(
-            pool.parse_resource_request(Ask(([2], 2), ([1], 1), 8, 0, False).jobspec())
-        )
 
 
 def test_the_pool_and_the_embedded_instance_write_job_ids_alike():

@@ -47,22 +47,6 @@ def test_values(count, values):
     assert repr(parsed) == f"ResourceCount({parsed})"
 
 
-@pytest.mark.parametrize(
-    "count, limit, value",
-    [
-        ("4+:4", 30, 28),
-        ("3+:3:*", 30, 27),
-        ("2+:2:^", 10**30, 2**64),
-        ("3-30", 100, 30),
-        ("3-30", 2, None),
-        ("4,9,16,25", 24, 16),
-        ({"min": 2}, 10**12, 10**12),
-    ],
-)
-def test_floor(count, limit, value):
-    assert parse(count).floor(limit) == value
-
-
 def test_unbounded():
     assert list(itertools.islice(parse("2+:3"), 4)) == [2, 5, 8, 11]
     assert list(itertools.islice(parse("1+:2:*"), 4)) == [1, 2, 4, 8]

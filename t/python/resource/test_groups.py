@@ -244,14 +244,14 @@ def test_a_search_counts_groups_only_where_enough_is_free(counts):
     assert counts[0] <= 3 * GROUPS
 
 
+# -- nodes that are no job's -----------------------------------------------------------------------
+
+
 def test_without_groups_nothing_is_counted(counts):
     pool, _ = large()
     pool.alloc(1, request_of(pool, nodes=7, slots=4))
     pool.alloc(2, request_of(pool, slots=3))
     assert counts[0] == 0
-
-
-# -- nodes that are no job's -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -283,16 +283,6 @@ def test_chosen_nodes_are_in_as_few_groups_as_can_be(seed):
         if found:
             fewest_blocks = possible(blocks.masks, ranks, popcount(found), 1, None)
             assert len(blocks.names_of(found)) == fewest_blocks
-
-
-def test_a_whole_group_is_begun_last_and_the_fullest_is_taken_first():
-    pool = ResourcePool(R(16, 4))
-    pool.pack_by([racks_of(16, 4)])
-    assert pool.choose_nodes(0xFFF8, 1, 0xFFF8) == 0x0008
-    assert pool.choose_nodes(0xFFF8, 2, 0xFFF8) == 0x0030
-    assert pool.choose_nodes(0xFFFC, 2, 0xFFF0) == 0x000C
-    # All of the second rack are free, but a window is to have some: it counts as begun.
-    assert pool.choose_nodes(0xFF70, 3, 0xFF00) == 0x0070
 
 
 def test_nodes_are_chosen_beside_others():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from flux.hostlist import Hostlist
 from flux.idset import IDset
 from flux.resource.pool import masks
-from flux.resource.pool.hosts import HostNames, encode_pieces, name_pieces
+from flux.resource.pool.hosts import HostNames, name_pieces
 from flux.resource.pool.masks import (
     bracketed,
     clip_idset,
@@ -56,21 +56,6 @@ def test_round_trip(ids):
     for form in (text, IDset(text), sorted(ids), ids, iter(ids)):
         assert to_mask(form) == mask
     assert to_mask(7) == 128
-
-
-@pytest.mark.parametrize(
-    "text, canonical",
-    [
-        ("", ""),
-        ("[]", ""),
-        ("0", "0"),
-        ("[1-3,5-6,42]", "1-3,5-6,42"),
-        ("7-7", "7"),
-        ("1,2", "1-2"),
-    ],
-)
-def test_forms(text, canonical):
-    assert idset_text(parse_idset(text)) == canonical
 
 
 BAD = ["01", "1,", ",1", "3-1", "2,1", "1,1", "1-3,2", "-1", "1 ,2", "[1", "1]", "[1],[2]", "a", "1--2", "+1", "all",
@@ -147,46 +132,6 @@ def test_host_names(hosts):
     # The same from pieces of several strings.
     again = HostNames(ranks, [hosts[0]] + ([",".join(hosts[1:])] if hosts[1:] else []))
     assert again.hostlist(ranks) == text
-
-
-@pytest.mark.parametrize(
-    "text, hosts",
-    [
-        ("gpu[08-11]", ["gpu08", "gpu09", "gpu10", "gpu11"]),
-        ("n[007,5,12-13]", ["n007", "n005", "n012", "n013"]),
-        ("c[3,1-2,2]n", ["c3n", "c1n", "c2n", "c2n"]),
-        ("a,b[1-2],a", ["a", "b1", "b2", "a"]),
-        ("[098-101]", ["098", "099", "100", "101"]),
-        ("r1n[0-2]-ib", ["r1n0-ib", "r1n1-ib", "r1n2-ib"]),
-        ("a,,b", ["a", "b"]),
-        (",", []),
-        ("", []),
-        ("n1[0-2]", ["n10", "n11", "n12"]),
-        ("n[1,001]", ["n1", "n001"]),
-    ],
-)
-def test_decode(text, hosts):
-    table = HostNames(mask_of(range(len(hosts))), [text])
-    assert [table.name(rank) for rank in range(len(hosts))] == hosts
-
-
-@pytest.mark.parametrize(
-    "hosts, text",
-    [
-        (["n9", "n10"], "n[9-10]"),
-        (["n09", "n10"], "n[09-10]"),
-        (["n009", "n10"], "n009,n10"),
-        (["n10", "n09"], "n10,n09"),
-        (["n1", "n1", "n2"], "n[1,1-2]"),
-        (["n3", "n1", "n2"], "n[3,1-2]"),
-        (["n0", "n00"], "n0,n00"),
-        (["1", "2", "3"], "[1-3]"),
-        (["n099", "n100", "n1000"], "n[099-100,1000]"),
-        (["a", "a", "b1"], "a,a,b1"),
-    ],
-)
-def test_encode(hosts, text):
-    assert encode_pieces([piece for host in hosts for piece in name_pieces(host)]) == text
 
 
 number = st.integers(0, 120)

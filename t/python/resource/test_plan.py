@@ -186,24 +186,6 @@ def test_job_with_own_reservation():
     assert plan.promises() == {}
 
 
-def test_started_on_the_pool_itself():
-    pool = make_pool(FOUR)
-    plan = pool.plan()
-    request = job(pool, 2, cores=4)
-    plan.reserve(1, request, NOW)
-    plan.reserve(2, request, NOW + 1)
-    pool.alloc(1, request)
-    plan.note_started(1)
-    assert list(plan.promises()) == [2]
-    # Whichever ranks it took, two are left for job 2.
-    assert plan.stale() == []
-    pool.alloc(3, job(pool, 1, cores=4))
-    assert plan.stale() == [2]
-    plan.reserve(2, request, plan.earliest(request))
-    assert plan.promises() == {2: (NOW + 10, NOW + 20)}
-    assert plan.stale() == []
-
-
 def test_whether_a_change_would_break_a_promise():
     """It is tried on the pool, and taken back."""
     pool = make_pool(FOUR)
@@ -314,19 +296,6 @@ def test_plan_of_a_pool_with_hooks():
     plan.cancel(3)
     plan.hold(6, job(pool, 2, cores=4, duration=0.0))
     assert plan.earliest(two) is None
-
-
-def test_a_second_question():
-    """A search that swept over many ends does not hide them from the next one."""
-    pool = make_pool(FOUR)
-    for jobid in range(4):
-        pool.alloc(jobid, job(pool, 1, cores=4, duration=10.0 + jobid))
-    plan = pool.plan()
-    assert plan.earliest(job(pool, 4, cores=4, duration=5.0)) == NOW + 13
-    assert plan.earliest(job(pool, 2, cores=4, duration=7.0)) == NOW + 11
-    assert plan.earliest(job(pool, 1, cores=4, duration=99.0)) == NOW + 10
-    assert plan.earliest(job(pool, 1, cores=4, duration=99.0), NOW + 12.5) == NOW + 12.5
-    assert plan.earliest(job(pool, 4, cores=4, duration=6.0)) == NOW + 13
 
 
 LENGTHS = st.sampled_from([1.0, 5.0, 5.5, 60.0, 61.0, 3600.0, FOREVER])
@@ -516,29 +485,6 @@ def test_a_clock_that_is_set_back(planned):
     assert plan.earliest(job(pool, 4, cores=4)) <= NOW
 
 
-def test_a_promise_that_waits_for_a_late_job_keeps_its_ranks():
-    """What comes free at some later time does not make up for them."""
-    pool = make_pool(FOUR)
-    now = [NOW]
-    pool.clock = lambda: now[0]
-    long = [job(pool, 1, cores=cores, duration=1000.0) for cores in (4, 2, 2)]
-    for jobid, request in enumerate(long, 1):
-        pool.alloc(jobid, request)
-    late, whole = job(pool, 1, cores=4, duration=10.0), job(pool, 1, cores=4, duration=100.0)
-    pool.alloc(4, late)
-    plan = pool.plan()
-    assert plan.earliest(whole) == NOW + 10
-    plan.reserve(5, whole, NOW + 10)
-    assert plan.ranks_of(5) == pool.held_ranks(4)
-    now[0] = NOW + 12
-    pool.free(4)
-    assert plan.earliest(job(pool, 4, cores=4)) == NOW + 1000
-    with pytest.raises(InsufficientResources, match="would delay"):
-        plan.alloc(6, job(pool, 1, cores=4, duration=50.0))
-    assert plan.stale() == []
-    plan.alloc(5, whole)
-
-
 def test_a_plan_that_lives_long():
     """Reservations made and dropped a thousand times, while the pool goes on."""
     pool = make_pool(FOUR)
@@ -575,41 +521,6 @@ def test_holding_what_is_large_enough():
     with pytest.raises(InsufficientResources):
         plan.alloc(4, job(pool, 1, cores=2))
     assert plan.alloc(5, job(pool, 1)).dumps() == "rank4/core0"
-
-
-def test_jobs_that_end_at_once():
-    pool = make_pool([({0, 1, 2, 3, 4}, set())] * 2)
-    pool.mark_up("all")
-    pool.alloc(1, job(pool, nodes=2, cores=2))
-    pool.alloc(2, job(pool, nodes=2, cores=2))
-    plan = pool.plan()
-    plan.reserve(3, job(pool, nodes=2, cores=3), NOW + 10)
-    # One core of each rank is free now, two are when jobs 1 and 2 have ended and job 3 begins.
-    asked = job(pool, slots=2, duration=15.0)
-    assert plan.earliest(asked) == NOW
-    plan.reserve(4, asked, NOW)
-
-
-def test_ranks_that_are_not_there_are_never_free():
-    pool = make_pool([({0, 1, 2, 3}, {0})])
-    pool.alloc(1, job(pool, 1, cores=4, duration=3.0))
-    ask = Ask(([1], 1), ([1], 1), 1, 0, True, 5.0, {"ranks": ["1-3"]})
-    request = pool.parse_resource_request(ask.jobspec())
-    assert pool.earliest(request) is None
-    assert pool.earliest(job(pool, 1, cores=4)) == NOW + 3
-
-
-def test_part_of_a_node_is_not_taken_for_a_whole_one():
-    """A job holds of a large node just what a small one has in all."""
-    pool = make_pool([(set(range(8)), set()), ({0, 1, 2, 3}, set())])
-    pool.mark_down("1")
-    pool.alloc(1, job(pool, 1, cores=4, duration=20.0))
-    pool.mark_up("1")
-    pool.alloc(2, job(pool, 1, cores=4, duration=5.0))
-    ask = Ask(([2], 2), ([1], 1), 4, 0, True, 10.0, {"ranks": ["1,3"]})
-    assert pool.earliest(pool.parse_resource_request(ask.jobspec())) is None
-    ask = Ask(([1], 1), ([1], 1), 4, 0, True, 10.0, {"ranks": ["1,3"]})
-    assert pool.earliest(pool.parse_resource_request(ask.jobspec())) == NOW
 
 
 @pytest.mark.parametrize("seed", range(12))

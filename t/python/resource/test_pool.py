@@ -363,29 +363,6 @@ def test_times():
             pool.set_starttime(bad)
 
 
-def test_the_clock_is_the_hosts():
-    import time
-
-    before = time.time()
-    pool = ResourcePool(R())
-    pool.alloc(1, ask(pool, duration=10.0))
-    assert before + 10 <= pool.job_end_times()[0][1] <= time.time() + 10
-
-
-def test_match_mask():
-    lite = [
-        {"rank": "0-1", "children": {"core": "0-3"}},
-        {"rank": "2-3", "children": {"core": "0-7", "gpu": "0"}},
-    ]
-    pool = ResourcePool(R(lite, properties={"red": "1-2"}))
-    pool.mark_down("3")
-    assert pool.match_mask(ask(pool)) == 0b1111
-    assert pool.match_mask(ask(pool, gpus=1)) == 0b1100
-    assert pool.match_mask(ask(pool, nodes=1, slots=5)) == 0b1100
-    assert pool.match_mask(ask(pool, constraint={"properties": ["red"]})) == 0b0110
-    assert pool.match_mask(ask(pool, cores=9)) == 0
-
-
 def test_reasons():
     lite = [
         {"rank": "0-1", "children": {"core": "0-3"}},

@@ -63,17 +63,6 @@ def test_a_gpu_brings_its_cores(option, keys, cores, gpus):
     pool.check()
 
 
-def test_the_smallest_share_counts_where_nodes_differ():
-    lite = (
-        {"rank": "0", "children": {"core": "0-15", "gpu": "0-1"}},
-        {"rank": "1", "children": {"core": "0-7", "gpu": "0-3"}},
-        {"rank": "2", "children": {"core": "0-1"}},
-    )
-    pool = pool_of(*lite, cores_per_gpu="share")
-    assert ask(pool, gpus=1).slot_size == 2
-    assert pool_of(lite[2], cores_per_gpu="share").alloc(1, ask(pool, cores=2)).dumps()
-
-
 def test_system_cores_are_given_to_nobody():
     pool = pool_of(system_cores="0,4")
     alloc = pool.alloc(1, ask(pool, nodes=1, exclusive=True))

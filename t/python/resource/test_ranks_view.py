@@ -76,19 +76,6 @@ def state_of(pool):
 # -- ranks -------------------------------------------------------------------------------------------------
 
 
-def test_ranks_by_what_they_are_in(pool):
-    assert pool.ranks == pool.idle_ranks == pool.eligible_ranks() == ALL
-    pool.alloc(1, ask(pool, cores=3, constraint={"ranks": ["1"]}))
-    assert pool.idle_ranks == 0b1101
-    pool.mark_down("2")
-    assert pool.ranks == ALL
-    assert pool.idle_ranks == 0b1101, "a rank that is down and free is idle"
-    assert pool.eligible_ranks() == 0b1011, "a rank in use is eligible"
-    assert pool.eligible_ranks(ask(pool, constraint={"properties": ["big"]})) == 0b1000
-    pool.mark_up("2")
-    assert pool.eligible_ranks(ask(pool)) == ALL
-
-
 @pytest.mark.parametrize("cls", [ResourcePool, TreePool])
 def test_ranks_that_left_are_in_nothing(cls):
     pool = cls(R())
@@ -115,28 +102,6 @@ def test_ranks_that_meet_a_constraint(pool, constraint, expected):
     assert pool.ranks_matching(constraint) == expected
 
 
-@pytest.mark.parametrize("constraint", [{"near": ["n1"]}, {"ranks": ["2-1"]}, ["big"]])
-def test_what_is_no_constraint(pool, constraint):
-    with pytest.raises(ValueError):
-        pool.ranks_matching(constraint)
-
-
-def test_kinds_of_node_are_the_largest_first(pool):
-    pool.mark_down("3")
-    pool.alloc(1, ask(pool))
-    assert pool.node_kinds() == [(8, 0, BIG), (4, 1, SMALL)]
-
-
-def test_kinds_that_have_as_much_on_other_ids_are_one():
-    lite = [
-        {"rank": "0", "children": {"core": "0-3"}},
-        {"rank": "1", "children": {"core": "4-7"}},
-        {"rank": "2", "children": {"core": "0-3", "gpu": "1"}},
-    ]
-    pool = ResourcePool({"version": 1, "execution": {"R_lite": lite}})
-    assert pool.node_kinds() == [(4, 1, 0b100), (4, 0, 0b011)]
-
-
 # -- jobs --------------------------------------------------------------------------------------------------
 
 
@@ -157,28 +122,9 @@ def test_where_and_until_when_a_job_runs(pool):
             question(1)
 
 
-def test_the_list_of_ends_is_the_callers_own(pool):
-    pool.alloc(1, ask(pool))
-    pool.jobs_by_end().clear()
-    assert pool.jobs_by_end() == [(NOW + 100, 1)]
-
-
-def test_why_a_request_does_not_fit(pool):
-    request = ask(pool, nodes=2, cores=8)
-    pool.alloc(1, ask(pool, nodes=1, cores=8))
-    assert pool.why_not(request) == pool.explain(request)["reason"]
-    assert pool.why_not(request).startswith("insufficient resources: needs 2 nodes")
-
-
 def test_why_not_has_an_answer_where_enough_is_free(pool):
     assert pool.explain(ask(pool))["reason"] == ""
     assert "finds no place" in pool.why_not(ask(pool))
-
-
-def test_what_a_pool_can_do(pool):
-    for operation in ("plan", "ranks", "idle_ranks", "alloc_on", "hold_free", "node_kinds", "free"):
-        assert pool.can(operation), operation
-    assert not pool.can("fly")
 
 
 # -- allocations on given ranks ----------------------------------------------------------------------------
@@ -207,16 +153,6 @@ def test_given_ranks_that_do_not_do(pool):
     with pytest.raises(InfeasibleRequest):
         pool.alloc_on(1, ask(pool, nodes=1, cores=9), ALL)
     assert state_of(pool) == before
-
-
-def test_given_ranks_are_narrowed_to_those_up_that_match(pool):
-    pool.mark_down("2")
-    big = ask(pool, nodes=1, cores=4, constraint={"properties": ["big"]})
-    assert pool.fits_on(big, ALL) and not pool.fits_on(big, 0b0111)
-    with pytest.raises(InsufficientResources, match="none of the given ranks"):
-        pool.alloc_on(1, big, 0b0111)
-    pool.alloc_on(1, big, ALL)
-    assert pool.held_ranks(1) == 0b1000
 
 
 @pytest.mark.parametrize("ranks", range(16))
@@ -280,11 +216,6 @@ def test_a_placeholder_takes_what_is_free(pool):
     pool.check()
 
 
-def test_only_what_is_asked_for_is_held(pool):
-    assert pool.hold_free(NOBODY, 0b0100, NOW + 60) == 0b0100
-    assert pool.idle_ranks == 0b1011
-
-
 def test_nothing_free_is_no_placeholder(pool):
     pool.alloc(1, ask(pool, nodes=1, cores=8, constraint={"ranks": ["2"]}))
     before = state_of(pool)
@@ -321,11 +252,3 @@ def test_jobs_move_into_what_a_placeholder_held(pool):
     index = pool.impl.index
     assert [index.free(rank) for rank in (2, 3)] == [0, 0]
     pool.check()
-
-
-def test_a_plan_counts_on_the_end_of_a_placeholder(pool):
-    pool.hold_free(NOBODY, ALL, NOW + 60)
-    plan = pool.plan()
-    assert plan.earliest(ask(pool, nodes=1, cores=8)) == NOW + 60
-    pool.free(NOBODY)
-    assert plan.earliest(ask(pool, nodes=1, cores=8)) == NOW

@@ -95,11 +95,6 @@ def test_totals():
     assert request.node_count is None and request.slot_count == 5
 
 
-def test_resources_beside_the_slot_do_not_count():
-    request = read(vertex("storage", 2), vertex("node", 1, vertex("core", 5), vertex("gpu"), SLOT))
-    assert (request.nnodes, request.slot_size, request.gpu_per_slot) == (1, 1, 0)
-
-
 def deep(levels):
     entry = SLOT
     for _ in range(levels):

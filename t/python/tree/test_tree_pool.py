@@ -209,14 +209,6 @@ def test_two_kinds_of_container_in_a_slot_are_refused():
         TreePool(two_sockets()).parse_resource_request(jobspec_of_shape("slot/[socket{x};numa{x}]"))
 
 
-def test_whole_nodes():
-    pool = TreePool(two_sockets(3))
-    assert alloc(pool, 1, "slot/node{x}/gpu=2") == "rank0/core[0-7],gpu[0-1]"
-    assert alloc(pool, 2, "slot/node{x}/gpu=3") == "InfeasibleRequest"
-    assert alloc(pool, 3, "slot/node") == "rank1/core[0-7],gpu[0-1]"
-    assert alloc(pool, 4, "slot=2/node{x}/core=8") == "InsufficientResources"
-
-
 def test_a_slot_over_a_node_with_containers():
     pool = TreePool(two_sockets(3))
     assert alloc(pool, 1, "slot=2/node/socket{x}") == "rank[0-1]/core[0-3],gpu0"
@@ -277,21 +269,6 @@ def test_a_job_on_any_rank_is_registered():
 def test_levels_above_the_node_multiply():
     pool = TreePool(two_sockets(4))
     assert alloc(pool, 1, "rack=2/node=2/slot/[core=2;gpu]") == "rank[0-3]/core[0-1],gpu0"
-
-
-def test_a_sub_instance_of_a_sub_instance():
-    pool = TreePool(two_sockets(5))
-    alloc(pool, 1, "node=2/slot=8/core")
-    job = pool.alloc(
-        2, pool.parse_resource_request(jobspec_of_shape("node=3/slot=2/[core;gpu]"))
-    ).to_dict()
-    assert [entry["ranks"] for entry in children(job)] == ["2-4"]
-    job["execution"]["R_lite"][0]["rank"] = "0-2"
-    inner = TreePool(job)
-    # The job holds a core and the GPU of each socket.
-    assert alloc(inner, 1, "slot/socket{x}") == "rank0/core0,gpu0"
-    assert alloc(inner, 2, "slot/[core;gpu]") == "rank0/core4,gpu1"
-    assert [entry["ranks"] for entry in children(inner.to_dict())] == ["0-2"]
 
 
 def test_reasons_name_the_container():
