@@ -272,14 +272,6 @@ def test_disabled_queue(queues):
     assert queues.submit(queue="b")
 
 
-def test_queue_state_survives_a_configuration_change(queues):
-    switch(queues, True, "b")
-    queues.rpc("config.load", {**CONFIG, "queues": {**CONFIG["queues"], "c": {}}})
-    assert status(queues, "b")["start"] and not status(queues, "c")["start"]
-    queues.rpc("config.load", {})
-    assert status(queues) == {"enable": True, "start": True}
-
-
 @pytest.mark.parametrize(
     "queues",
     [
@@ -319,13 +311,6 @@ def test_bad_virtual_queue(inst, entry, text):
     assert caught.value.errno == errno.EINVAL
     assert caught.value.strerror.endswith(f"configuration: queues.v{text}")
     assert inst.rpc("job-manager.queue-list") == {"queues": ["good"]}
-
-
-def test_a_virtual_queue_may_be_the_default(inst):
-    config = {"queues": {"a": {}, "v": {"parent": "a"}}}
-    policy = {"jobspec": {"defaults": {"system": {"queue": "v"}}}}
-    inst.rpc("config.load", {**config, "policy": policy})
-    assert inst.jm.jobs.find(inst.submit()).queue_name == "v"
 
 
 # -- virtual queues (RFC 33) ----------------------------------------------------------------------------------------
@@ -416,13 +401,6 @@ def test_a_job_moved_to_a_virtual_queue_gets_the_constraint_of_the_parent(virtua
     virtual.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.queue": "a"}})
     system = virtual.jm.jobs.find(id).jobspec["attributes"]["system"]
     assert (system["queue"], system["constraints"]) == ("a", {"properties": ["x"]})
-
-
-def test_equal_priorities_go_by_the_time_of_submission_whatever_the_queue(virtual):
-    switch(virtual, False, all=True)
-    ids = [virtual.submit(queue=queue) for queue in "vawav"]
-    switch(virtual, True, all=True)
-    assert allocs(virtual) == ids
 
 
 def test_default_queue_must_exist(inst):

@@ -53,16 +53,6 @@ def test_success(inst):
     assert inst.sched.of("free") == [{"id": id, "R": make_R(), "final": True}]
 
 
-def test_two_requests_answered_in_reverse(inst):
-    inst.load_sched()
-    one, two = inst.submit(run_duration=9), inst.submit(run_duration=9)
-    inst.sched.allocate(two, make_R(cores="1"))
-    inst.sched.allocate(one, make_R(cores="0"))
-    inst.run()
-    assert inst.jm.jobs.active[one].R == make_R(cores="0")
-    assert inst.jm.jobs.active[two].R == make_R(cores="1")
-
-
 @pytest.mark.parametrize("body, note", [({"note": "too big"}, "too big"), ({}, "")])
 def test_deny(inst, body, note):
     inst.load_sched()
@@ -182,17 +172,6 @@ def test_hold_withdraws_the_request(inst):
     assert inst.events(id)[-4:] == ["urgency", "priority", "urgency", "priority"]
 
 
-def test_hold_crosses_success(inst):
-    inst.load_sched()
-    id = inst.submit()
-    inst.sched.methods["sched.cancel"] = (lambda msg: None, False, False)
-    urgency(inst, id, 0)
-    inst.sched.allocate(id, make_R())
-    inst.run()
-    assert inst.state(id) == SCHED
-    assert [method for method, _ in seen(inst)] == ["alloc", "free"]
-
-
 def test_urgency_is_refused_once_allocated(inst):
     inst.load_sched(auto=lambda body: None)
     id = inst.submit(run_duration=5)
@@ -240,14 +219,6 @@ def test_limited_mode(inst):
     ]
 
 
-def test_limited_mode_moves_requests_with_room_to_spare(inst):
-    """golden: C gets higher-priority job in front."""
-    inst.load_sched(mode="limited", limit=8)
-    first = inst.submit()
-    second = inst.submit(urgency=20)
-    assert seen(inst) == [("alloc", first), ("cancel", first), ("alloc", second), ("alloc", first)]
-
-
 def test_limited_mode_priority_raised(inst):
     """golden: sixth job pending, its urgency raised to 20."""
     inst.load_sched(mode="limited", limit=8)
@@ -293,19 +264,6 @@ def test_update_crosses_success(inst):
     inst.sched.allocate(id, make_R())
     inst.run()
     assert [method for method, _ in inst.sched.seen] == ["alloc", "prioritize", "free", "alloc"]
-
-
-# -- queues ---------------------------------------------------------------------------------------------
-
-
-def test_queue_stop_and_start(inst):
-    inst.load_sched()
-    one, two = inst.submit(), inst.submit(urgency=20)
-    seen(inst)
-    inst.rpc("job-manager.queue-start", {"start": False, "all": True})
-    assert sorted(seen(inst)) == [("cancel", one), ("cancel", two)]
-    inst.rpc("job-manager.queue-start", {"start": True, "all": True})
-    assert seen(inst) == [("alloc", two), ("alloc", one)]
 
 
 # -- failure, unload, reload ------------------------------------------------------------------------------
@@ -439,19 +397,6 @@ def test_expiration_update(inst, number):
     ]
 
 
-def test_expiration_update_where_R_says_no_start(inst):
-    """A scheduler need not stamp R: the job must not end at once for that."""
-    inst.load_sched()
-    id = inst.submit(jobspec(run_duration=100, duration=50))
-    now = inst.kernel.time
-    inst.sched.allocate(id, make_R())
-    inst.run()
-    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
-    assert inst.eventlog(id)[-1]["context"] == {"expiration": now + 20}
-    inst.advance(15)
-    assert inst.eventlog(id)[-1]["name"] == "resource-update"
-
-
 def test_expiration_refused(inst):
     inst.load_sched(auto=lambda body: None)
     inst.sched.expiration_error = OSError(errno.ENOENT, "never heard of it")
@@ -467,19 +412,6 @@ def test_expiration_without_scheduler(inst):
     inst.unload_sched()
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
     assert inst.events(id)[-2:] == ["jobspec-update", "resource-update"]
-
-
-def test_scheduler_goes_away_during_an_expiration_update(inst):
-    inst.load_sched(auto=lambda body: None)
-    id = inst.submit(run_duration=100)
-    inst.sched.methods["sched.expiration"] = (lambda msg: None, False, False)
-    answer = inst.handle.rpc(
-        "job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}}
-    )
-    inst.run()
-    assert not answer.is_ready()
-    inst.unload_sched()
-    assert answer.get() is None and inst.events(id)[-1] == "resource-update"
 
 
 def test_getattr(inst):

@@ -228,12 +228,6 @@ def test_exec_eventlog(real):
     assert events[6]["context"] == {"status": 768}
 
 
-def test_status_is_the_greatest(real):
-    id = real.submit(tasks(3, command=["sh", "-c", "exit $FLUX_TASK_RANK"]))
-    wait(real, id)
-    assert status(real, id) == [2 << 8]
-
-
 def test_output_file(real, tmp_path):
     options = {"output": {"stdout": {"type": "file", "path": "out-{{name}}-{{id}}.txt"}}}
     id = run_job_to_end(
@@ -371,3 +365,24 @@ def test_unload_kills_what_runs(real, tmp_path):
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert real.state(id) == RUN
+
+
+@pytest.mark.parametrize("kind", ["cancel", "x"])
+def test_a_fatal_exception_ends_what_runs(real, kind):
+    id = real.submit(jobspec(command=["sleep", "30"]))
+    wait(real, id, "start")
+    real.rpc("job-manager.raise", {"id": id, "type": kind, "severity": 0})
+    wait(real, id)
+    assert status(real, id) == [143 << 8]
+
+
+def test_a_job_that_runs_out_of_time_is_ended(real):
+    def auto(body):
+        now = real.sched.now()
+        return make_R(starttime=now, expiration=now + 0.2)
+
+    real.sched.auto = auto
+    id = real.submit(jobspec(command=["sleep", "30"], duration=0.2))
+    wait(real, id)
+    [context] = [event["context"] for event in real.eventlog(id) if event["name"] == "exception"]
+    assert context["type"] == "timeout" and status(real, id) == [142 << 8]

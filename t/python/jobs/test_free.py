@@ -124,13 +124,6 @@ def test_housekeeping_release_after(four):
     assert frees(four) == [("0-2", False), ("3", True)]
 
 
-def test_housekeeping_all_at_once(four):
-    housekeeping(four)
-    four.submit(run_duration=1)
-    four.advance(10)
-    assert frees(four) == [("0-3", True)]
-
-
 def test_hello_during_housekeeping(four):
     housekeeping(four, **{"release-after": "0s"})
     id = four.submit(run_duration=1)
@@ -214,13 +207,6 @@ def test_housekeeping_scripts_really_run(real):
 def test_bad_housekeeping_configuration(inst, table):
     with pytest.raises(OSError, match="job-manager.housekeeping"):
         inst.rpc("config.load", {"job-manager": {"housekeeping": table}})
-
-
-def test_resource_status_is_empty(inst):
-    empty = {"R_lite": [], "starttime": 0.0, "expiration": 0.0, "nodelist": [""]}
-    assert inst.rpc("job-manager.resource-status") == {
-        "allocated": {"version": 1, "execution": empty}
-    }
 
 
 def test_resource_status_adds_up(inst):

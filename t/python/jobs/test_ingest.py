@@ -59,10 +59,6 @@ def test_ids_go_on_after_a_reload(inst):
     assert inst.submit() > one
 
 
-def test_generator_id():
-    assert IdGenerator(0.0, 3).next(86400.0) == 86400000 << 24 | 3 << 10
-
-
 # -- what is stored ------------------------------------------------------------------------------------
 
 
@@ -165,11 +161,6 @@ def test_submission_disabled(inst):
     refused(inst, errno.EINVAL, "job submission is disabled: no more")
     inst.rpc("job-manager.queue-enable", {"enable": True, "all": True})
     assert inst.submit()
-
-
-def test_no_ingest(inst):
-    inst.unload("job-ingest")
-    refused(inst, errno.ENOSYS, "No service matching job-ingest.submit is registered")
 
 
 def test_no_job_manager(inst):

@@ -582,24 +582,6 @@ def test_load_list_remove(inst, write):
     assert plugins(inst) == [*BUILTINS, "c.py"]
 
 
-def test_globs_do_not_match_builtins(inst, write):
-    inst.rpc("job-manager.jobtap", {"load": write("a.py", MINIMAL)})
-    inst.rpc("job-manager.jobtap", {"remove": "*"})
-    assert plugins(inst) == BUILTINS
-    inst.rpc("job-manager.jobtap", {"remove": ".limit-*"})
-    assert ".limit-duration" not in plugins(inst) and ".update-queue" in plugins(inst)
-
-
-def test_builtins_can_be_removed_and_loaded_again(inst):
-    inst.rpc("job-manager.jobtap", {"remove": ".priority-default"})
-    id = inst.submit()
-    assert inst.state(id) == PRIORITY
-    inst.rpc("job-manager.jobtap", {"load": ".priority-default"})
-    assert plugins(inst)[-1] == ".priority-default" and inst.state(inst.submit()) == SCHED
-    with pytest.raises(OSError, match=".update-queue already loaded"):
-        inst.rpc("job-manager.jobtap", {"load": ".update-queue"})
-
-
 @pytest.mark.parametrize(
     "source, text",
     [

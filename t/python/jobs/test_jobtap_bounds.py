@@ -236,14 +236,6 @@ def test_exceptions_without_end(inst, p, severity):
     assert any("mine.py has posted exception to job" in text for text in inst.logged())
 
 
-def test_exceptions_in_run_and_again_in_cleanup(inst, p):
-    for topic in ("job.state.run", "job.state.cleanup"):
-        p.add_handler(topic, lambda p, t, a: p.raise_exception(CURRENT_JOB, "policy", 0, t))
-    id = running(inst)
-    end(inst)
-    assert inst.events(id).count("exception") == 2 and inst.events(id)[-2:] == ["free", "clean"]
-
-
 @pytest.mark.parametrize(
     "name, context",
     [
@@ -263,8 +255,3 @@ def test_events_by_which_resources_would_be_lost_are_refused(inst, p, name, cont
     with pytest.raises(OSError) as caught:
         p.event_post(id, name, context)
     assert caught.value.errno == errno.EINVAL and inst.events(id) == before
-
-
-def test_the_exception_of_the_scheduler_is_not_for_plugins(inst, p):
-    with pytest.raises(OSError, match="reserved to the job manager"):
-        p.raise_exception(inst.submit(), "scheduler-restart", 0)

@@ -63,12 +63,6 @@ def test_2_a_plugin_loaded_late_learns_of_jobs_in_depend(inst, add):
     assert inst.state(id) == SCHED
 
 
-def test_3_loading_reprioritizes(inst, add):
-    id = inst.submit()
-    add(lambda p: p.add_handler("job.priority.get", lambda p, topic, args: {"priority": 77}))
-    assert inst.jm.jobs.active[id].priority == 77
-
-
 def test_4_updates_are_collected(inst, p):
     seen = []
 
@@ -94,24 +88,6 @@ def test_4_updates_are_collected(inst, p):
         "job.state.depend",
     ]
     assert all(update["attributes.system.y"] == 1 for update in updates)
-
-
-def test_4_the_next_plugin_sees_the_update_of_a_new_job(inst, add):
-    seen = []
-    add(
-        lambda p: p.add_handler(
-            "job.validate", lambda p, t, a: p.jobspec_update({"attributes.system.x": 1})
-        )
-    )
-    add(
-        lambda p: p.add_handler(
-            "job.validate",
-            lambda p, t, a: seen.append(a["jobspec"]["attributes"]["system"].get("x")),
-        ),
-        "two.py",
-    )
-    inst.submit()
-    assert seen == [1]
 
 
 def test_4_a_callback_that_fails_updates_nothing(inst, p):
@@ -204,19 +180,6 @@ def test_9_job_update_has_updates(inst, p):
     assert seen[0]["jobspec"]["attributes"]["system"]["x"] == 1
 
 
-def test_9_job_update_key_has_both_forms(inst, p):
-    seen = []
-    p.add_handler(
-        "job.update.attributes.system.x",
-        lambda p, topic, args: seen.append(
-            (args["key"], args["value"], args["updates"], args["cred"]["rolemask"] & 1)
-        ),
-    )
-    id = inst.submit()
-    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.x": 1}})
-    assert seen == [("attributes.system.x", 1, {"attributes.system.x": 1}, 1)]
-
-
 def test_10_R_needs_the_flag(inst, p):
     p.add_handler("job.state.sched", lambda p, topic, args: {"R": make_R()})
     inst.load_sched()
@@ -224,11 +187,6 @@ def test_10_R_needs_the_flag(inst, p):
     inst.run()
     assert inst.state(id) == SCHED and len(inst.sched.of("alloc")) == 1
     assert any("R without the flag alloc-bypass" in text for text in inst.logged())
-
-
-def test_11_no_order_can_be_asked_for(p):
-    p.set_load_sort_order("none")
-    p.set_load_sort_order(None)
 
 
 def test_12_a_priority_may_be_in_any_answer(inst, p):
@@ -331,14 +289,6 @@ def test_15_whatever_is_raised_ends_that_callback_only(inst, add, exc):
     p.add_handler("job.validate", boom)
     with pytest.raises(OSError, match=f"mine.py: job.validate: .*{exc or type(exc).__name__}"):
         inst.submit()
-
-
-def test_17_the_service_name_ends_at_the_first_dot(inst, add):
-    def init(p):
-        p.service_register("hello", lambda p, msg: p.handle.respond(msg, {"x": 1}))
-
-    add(init, "my.cool-plugin.py")
-    assert inst.rpc("job-manager.my.hello") == {"x": 1}
 
 
 @pytest.mark.parametrize(

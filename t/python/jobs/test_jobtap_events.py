@@ -140,6 +140,9 @@ def test_failure_runs_down_a_chain_of_dependencies(inst):
     assert inst.events(chain[-1])[-2:] == ["exception", "clean"]
 
 
+# -- order on the outside -------------------------------------------------------------------------------
+
+
 def test_hold_releases_in_order(inst):
     """While a job's events are held they are queued; on release all are processed before control returns."""
     id = inst.submit()
@@ -152,9 +155,6 @@ def test_hold_releases_in_order(inst):
     assert job.was_posted("debug.a") and job.was_posted("debug.b")
     inst.run()
     assert inst.events(id)[-2:] == ["debug.a", "debug.b"]
-
-
-# -- order on the outside -------------------------------------------------------------------------------
 
 
 def test_events_are_committed_before_what_they_announce(inst):

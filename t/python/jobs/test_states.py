@@ -115,16 +115,6 @@ def test_jobspec_and_R_updates_survive(inst):
     assert inst.jm.jobs.active[id].jobspec["attributes"]["system"]["duration"] == 50
 
 
-def test_events_are_not_lost_at_unload(inst):
-    """What was posted and not committed yet when the job manager is unloaded is in the eventlog."""
-    id = inst.submit()
-    jm = inst.jm
-    jm.events.post(jm.jobs.active[id], "debug.last")
-    inst.unload("job-manager")
-    inst.run()
-    assert inst.events(id)[-1] == "debug.last"
-
-
 def test_callbacks_at_restart(inst, tmp_path):
     """job.create, job.new and job.dependency.SCHEME are called for the jobs that are found."""
     inst.submit(run_duration=1)
