@@ -40,18 +40,6 @@ RANKED = {
     "bounded-wfp3-72h-class": ("promise=all", "rank=wfp3", "within=72h", "predict=class"),
 }
 
-#: Conversions of a trace's units: (function from a number to a machine, function from a number to a
-#: shape).
-UNITS = {
-    "nodes of one core": (uniform, lambda size: Shape(size, 1)),
-    "exclusive nodes": (lambda n: uniform(n, 4, 1), lambda size: Shape(size, 1, exclusive=True)),
-    "all cores of nodes": (lambda n: uniform(n, 4), lambda size: Shape(size, 2, 2)),
-    "slots of all cores": (lambda n: uniform(n, 4), lambda size: Shape(0, size, 4)),
-    "cores": (lambda n: uniform(n // 8, 8), lambda size: Shape(0, size, 1)),
-    "cores of one node": (lambda n: uniform(1, n), lambda size: Shape(0, size, 1)),
-    "slots on nodes of one core": (uniform, lambda size: Shape(0, size, 1)),
-}
-
 
 class Starts(Observer):
     """An observer that records the starts of jobs; None: refused."""

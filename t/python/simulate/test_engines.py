@@ -18,7 +18,6 @@ from flux.simulate.results.reading import Row
 from flux.simulate.run import Settings, simulate
 from flux.simulate.workload.build import Workload
 from flux.simulate.workload.record import Notes
-from flux_engine.formats import states
 
 NODES, CORES, GPUS = 6, 4, 1
 SHAPES = [
@@ -138,21 +137,6 @@ def test_no_job_starts_after_it_may_wait(seed, text, tmp_path):
     assert sum(row.start is not None for row in rows) == sum(
         start == start for start in whole.start
     )
-
-
-def test_results():
-    jobs = [
-        Job("done", 0.0, 10, 20, Shape(1, 1), 1),
-        Job("late", 0.0, 30, 20, Shape(1, 1), 1),
-        Job("large", 1.0, 10, 20, Shape(3, 1), 3),
-        Job("nothing", 2.0, 0, 20, Shape(1, 1), 1),
-    ]
-    outcome, summary = simulate_policy(workload(jobs, uniform(2), "node"), "sched-fifo")
-    assert list(outcome.how) == [states.COMPLETED, states.TIMEOUT, REJECTED, states.COMPLETED]
-    assert list(outcome.start)[:2] == [0.0, 0.0]
-    assert (outcome.end[1], outcome.start[3], outcome.end[3]) == (20.0, 10.0, 10.0)
-    assert "large" not in outcome.notes and outcome.notes[2]
-    assert summary["figures"]["rejected"] == 1
 
 
 def module(tmp_path, text):

@@ -28,21 +28,9 @@ def first_that_fits(seen, info):
     return int(info["mask"].argmax())
 
 
-def in_turn(seen, info):
-    return 0
-
-
 @pytest.mark.filterwarnings("ignore:.*not within the observation space.*")
 def test_the_checker_of_gymnasium_is_content():
     check_env(SchedulingEnv("sample", jobs=40), skip_render_check=True)
-
-
-def test_asking_the_first_job_only_is_first_come_first_served():
-    env = SchedulingEnv(Trace("sample", jobs=300), jobs=None, k=1)
-    total, steps, seen = episode(env, in_turn)
-    (run,) = simulate(Trace("sample", jobs=300), "sched-fifo")
-    assert -total * 3600 == pytest.approx(run.figures["wait_mean"])
-    assert steps >= 300 and not seen[:, 0].any()
 
 
 def test_a_seed_is_an_episode():

@@ -1,6 +1,5 @@
 """The running instance as a workload: what `probe.py` answers, without an instance that runs."""
 
-import csv
 import functools
 import json
 
@@ -56,23 +55,6 @@ def result(tmp_path):
     outcome, summary = simulate(work, one, settings)
     write(outcome, summary, one, settings, str(tmp_path / "out"))
     return tmp_path / "out"
-
-
-def test_all_of_its_files_count_cores(result):
-    with open(result / "jobs.csv", newline="") as stream:
-        table = list(csv.DictReader(stream))
-    assert [row["requested_number_of_resources"] for row in table] == ["16", "4", "6"]
-    assert [row["starting_time"] for row in table] == ["120", "300", "300"]
-    with open(result / "machine_states.csv", newline="") as stream:
-        states = [
-            (float(r["time"]), int(r["nb_idle"]), int(r["nb_computing"]))
-            for r in csv.DictReader(stream)
-        ]
-    assert states[0] == (0.0, 12, 20)  # what runs already is in use
-    assert all(idle + busy == NODES * CORES for _, idle, busy in states)
-    totals = json.loads((result / "schedule.json").read_text())
-    assert totals["nb_computing_machines"] == NODES * CORES
-    assert totals["time_computing"] == 16 * 300 + 4 * 120 + (16 + 4 + 6) * 600
 
 
 def test_check_finds_a_mixture_of_nodes_and_cores(result):

@@ -93,15 +93,6 @@ def test_required_placement_is_kept(seed, text, tmp_path):
             assert row.start <= row.promise + 1e-3, row.id
 
 
-@pytest.mark.parametrize("text", POLICIES)
-def test_both_engines_agree(text):
-    lean, _ = test_engines.simulate_policy(many(7, 60), text, config=CONFIG)
-    whole, _ = test_engines.simulate_policy(many(7, 60), text, config=CONFIG, engine="instance")
-    assert sum(start == start for start in lean.start) == sum(
-        start == start for start in whole.start
-    )
-
-
 def test_units_that_are_cores(tmp_path):
     work = many(3, unit="core")
     outcome, _ = test_engines.simulate_policy(work, "sched-backfill", config=CONFIG)

@@ -238,25 +238,6 @@ def test_csv_of_flux_fiction(tmp_path):
     assert "fewer cores than nodes" in said and "do not divide" in said
 
 
-BATSIM_OLD = (
-    "jobID,hacky_job_id,workload_name,submission_time,requested_number_of_processors,requested_time,success,"
-    "starting_time,execution_time,finish_time,waiting_time,turnaround_time,stretch,consumed_energy,"
-    "allocated_processors\n"
-    "a!1,1,a,5,3,60,1,9,20,29,4,24,1.2,-1,0-2\n"
-)
-
-
-def test_older_results_of_batsim(tmp_path):
-    ((record,), _) = read(write(tmp_path, BATSIM_OLD, "jobs.csv"))
-    assert (record.id, record.submit, record.run, record.limit, record.cores) == (
-        "a!1",
-        5,
-        20,
-        60,
-        3,
-    )
-
-
 PLAIN = "id,submit,run,limit,nodes\n"
 
 
@@ -665,15 +646,6 @@ def warned(tmp_path, jobs, **options):
     """The warnings about a trace of (submit, run, limit, status)."""
     rows = (row(i, job[0], job[1], 1, *job[2:]) for i, job in enumerate(jobs, 1))
     return workload(tmp_path, swf(*rows, header=""), nodes=4, **options).notes.warnings
-
-
-def test_limits_that_cut_most_jobs_are_warned_of(tmp_path):
-    """Limits of eight hours, in minutes."""
-    assert warned(tmp_path, [(i * 9000, 20000, 28800, 1) for i in range(50)]) == []
-    (text,) = warned(tmp_path, [(i * 9000, 20000, 480, 1) for i in range(50)])
-    assert text.startswith(
-        "100.0 % of the jobs are cut at their limits, and with them 97.6 % of the area"
-    )
 
 
 def test_few_cut_jobs_that_are_much_of_the_area_are_warned_of(tmp_path):

@@ -79,25 +79,6 @@ def test_dependencies_of_a_trace(tmp_path):
     assert "--dependencies changes nothing" in warning
 
 
-def test_the_command_on_dependencies(tmp_path):
-    lines = [row(n, submit=n, run=50, size=64, limit=60, requested=-1) for n in range(1, 20)]
-    for line in lines[1:]:
-        line[16:] = [line[0] - 1, 100]
-    (tmp_path / "chain.swf").write_text(swf(*lines))
-    flux(
-        tmp_path / "chain.swf",
-        "--dependencies",
-        "--scheduler=sched-fifo",
-        "-q",
-        "-o",
-        tmp_path / "out",
-    )
-    table = rows(tmp_path / "out" / "sched-fifo")
-    assert [float(line["submission_time"]) for line in table] == [150.0 * n for n in range(19)]
-    assert {line["waiting_time"] for line in table} == {"0"}
-    assert "no rule broken" in flux_here("check", tmp_path / "out").stdout
-
-
 # -- nodes that fail -------------------------------------------------------------------------------------------
 
 

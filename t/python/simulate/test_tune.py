@@ -96,14 +96,6 @@ def test_splits_that_choose_do_not_judge(trace):
     assert len(versions) == 3
 
 
-def test_jobs_before_a_split_run_and_are_not_counted(trace):
-    """With arrivals all at once, the machine is full of them when the split begins."""
-    parts = tuning._Splits(Trace(trace, nodes=1, scale_arrivals=0.5), 6, 1)
-    ((case, counted), *_) = parts.judging()
-    before = [job for job in case.workload.jobs if job.id not in counted]
-    assert len(before) == 50
-
-
 def test_a_model_has_workloads_for_splits():
     trace = Trace(model="lublin", estimates="tsafrir", nodes=64, jobs=60)
     parts = tuning._Splits(trace, 6, 3)
