@@ -7,7 +7,7 @@ import math
 import pytest
 from peers import R, Rig, jobspec
 
-from flux.scheduler.history import MAX_CLASSES_OF_USER, RunTimes, narrow_to_wide, user_only
+from flux.scheduler.history import MAX_CLASSES_OF_USER, RunTimes, user_only
 from flux.scheduler.policies import Backfill
 from flux.scheduler.testing.services import FunctionService
 
@@ -67,19 +67,6 @@ def stored_and_restored(history, into):
     return into
 
 
-def test_over_a_restart():
-    history = RunTimes(narrow_to_wide)
-    for run in (1.0, 2.0, 3.0):
-        history.learn(1, 4, 100.0, run)
-    history.learn(1, 4, math.inf, 7.0)  # of a class that JSON has no word for
-    again = RunTimes()
-    again.learn(2, 4, 100.0, 50.0)
-    stored_and_restored(history, again)
-    assert again.predict(1, 4, 100.0) == 2.5
-    again.learn(2, 4, 100.0, 60.0)
-    assert again.predict(2, 4, 100.0) == 55.0
-
-
 def test_what_was_learnt_since_counts_more_than_what_is_restored():
     history, again = RunTimes(), RunTimes()
     for run in (10.0, 20.0):
@@ -109,39 +96,6 @@ def test_a_user_of_many_classes_has_only_his_own_forgotten():
 def test_what_cannot_be_read_is_refused(stored):
     with pytest.raises(ValueError):
         RunTimes().restore(stored)
-
-
-def test_a_scheduler_learns_and_knows_what_runs():
-    ended = []
-
-    class Watching(Backfill):
-        def ended(self, job, run, result):
-            super().ended(job, run, result)
-            ended.append((job.jobid, run, result))
-
-    rig = Rig(R(4, 4), Watching, "predict=last2", "rank=shortest")
-    begin = rig.now
-    for jobid, run in [(1, 10), (2, 30), (3, 120)]:
-        rig.alloc(jobid, jobspec(1, nodes=1, cores=4, duration=100), userid=7)
-        rig.settle()
-        running = rig.sched.running[jobid]
-        assert (running.userid, running.size, running.limit) == (7, 4, 100.0)
-        assert running.end == running.start + 100
-        rig.wait(run)
-        rig.free(jobid)
-        rig.settle()
-    assert rig.now > begin
-    assert rig.sched.running == {}
-    # What is beyond the limit is clean-up.
-    assert [(jobid, round(run), result) for jobid, run, result in ended] == [
-        (1, 10, None),
-        (2, 30, None),
-        (3, 100, "timeout"),
-    ]
-    assert rig.sched.history.predict(7, 1, 5.0) == pytest.approx(65, abs=0.5)
-    rig.alloc(4, jobspec(1, nodes=1, cores=4, duration=100), userid=7)
-    rig.settle()
-    assert rig.sched.running[4].predicted == pytest.approx(65, abs=0.5)
 
 
 # -- over reloads ----------------------------------------------------------------------------------
@@ -213,17 +167,6 @@ def test_what_was_learnt_is_there_after_a_reload():
     # Classes by another function are others.
     rig.load("sched-backfill", "rank=shortest", "predict=last2")
     assert predicted(rig) is None
-
-
-def test_it_is_saved_rarely():
-    rig = Rig(R(4, 4), "sched-backfill", "rank=shortest", "predict=class")
-    for jobid in range(1, 41):
-        run_job(rig, jobid, 60)
-    commits = [key for commit in rig.kvs.commits for key, _ in commit["changes"] if key == KEY]
-    assert len(commits) == 40 * 60 // 600
-    history = rig.sched.history
-    rig.instance.handle.close()  # it dies
-    assert len(json.loads(rig.kvs_value(KEY))["classes"]) == len(history) == 3
 
 
 def test_cleanup_is_not_run_time(listed):
@@ -303,16 +246,6 @@ def test_a_job_that_runs_at_the_start_is_of_the_class_it_was_of(listed):
     job = listed.sched.running[1]
     assert (job.userid, job.size, job.limit) == (7, 4, 100.0)
     assert (job.start, job.end, job.predicted) == (start, start + 100.0, None)
-
-
-def test_how_good_predictions_were():
-    rig = Rig(R(4, 4), "sched-backfill", "rank=shortest", "predict=last2")
-    for jobid, run in enumerate((20, 40, 60, 15), 1):  # then 30 and 50 are predicted
-        run_job(rig, jobid, run)
-    figures = rig.sched.stats_get()["predictions"]
-    assert figures["jobs"] == 2
-    assert figures["accuracy"] == pytest.approx((30 / 60 + 15 / 50) / 2, abs=0.01)
-    assert figures["underpredicted"] == 0.5
 
 
 @pytest.mark.parametrize("what", ["float('nan')", "-5", "'x'", "1e99"])

@@ -35,40 +35,6 @@ def held_by_jobs(rig):
     }
 
 
-def test_a_job_of_the_group_is_not_refused_with_jobs_outside_that_ask_for_the_same():
-    """Its nodes are others: what was found of jobs that may not have them does not hold for it."""
-    rig = make("sched-backfill")
-    rig.reserve("dat", 100, 1000, nodes=4, users=[0])
-    rig.alloc(1, whole(4, 5000))  # before the window begins, on the other half
-    rig.wait(101)
-    rig.alloc(2, whole(2, 50))  # blocked outside
-    rig.alloc(3, whole(2, 50, reservation="dat"))
-    assert rig.started() == [1, 3]
-    rig.alloc(4, whole(2, 50))
-    rig.alloc(5, whole(2, 50, reservation="dat"))
-    assert rig.started() == [1, 3, 5]
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_a_reservation_for_a_queue_takes_the_jobs_of_its_virtual_queues(module):
-    rig = make(module)
-    queues = {"batch": {}, "quick": {"parent": "batch"}, "other": {}}
-    rig.reconfigure({"queues": queues})
-    rig.reserve("parents", 0, 1000, nodes=4, queues=["batch"])
-    rig.reserve("childs", 0, 1000, nodes=4, queues=["quick"])
-    rig.alloc(1, whole(1, 50, queue="quick", reservation="parents"))
-    rig.alloc(2, whole(1, 50, queue="batch", reservation="parents"))
-    rig.alloc(3, whole(1, 50, queue="quick", reservation="childs"))
-    rig.alloc(4, whole(1, 50, queue="batch", reservation="childs"))
-    rig.alloc(5, whole(1, 50, queue="other", reservation="parents"))
-    assert rig.started() == [1, 2, 3]
-    assert "is not for this job's user, queue and bank" in rig.denied(4)
-    # The names are those of the configuration as it is now.
-    rig.reconfigure({"queues": {"batch": {}, "quick": {}}})
-    rig.alloc(6, whole(1, 50, queue="quick", reservation="parents"))
-    assert rig.started() == [1, 2, 3] and "is not for" in rig.denied(6)
-
-
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize(
     "limit, reason",
@@ -90,21 +56,6 @@ def test_a_job_that_would_run_into_the_window_waits(module, limit, reason):
     assert rig.started() == [1]
     rig.wait(2)
     assert rig.started() == [1, 2]
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_a_number_of_nodes_is_bound_late(module):
-    rig = make(module)
-    rig.reserve("dat", 100, 50, nodes=4)
-    rig.alloc(1, whole(4, 1000))
-    assert rig.started() == [1]
-    rig.alloc(2, whole(1, 1000))
-    assert rig.started() == [1]
-    assert listed(rig)["dat"]["ranks"] is None
-    rig.wait(101)
-    (entry,) = listed(rig).values()
-    assert (entry["state"], entry["held"], entry["short"]) == ("active", 4, 0)
-    assert set(IDset(entry["ranks"])).isdisjoint(rig.ranks(1))
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -137,14 +88,6 @@ def test_the_group_runs_inside_and_nobody_else(module):
     assert rig.started() == [1, 2]
     rig.wait(100)
     assert rig.started() == [1, 2, 3]
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_a_job_of_the_group_may_use_what_is_idle_outside(module):
-    rig = make(module)
-    rig.reserve("dat", 1000, 100, nodes=4, users=[0])
-    rig.alloc(1, whole(2, 50, reservation="dat"))
-    assert rig.started() == [1]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -186,48 +129,12 @@ def test_jobs_of_the_group_are_told_what_they_wait_for(module):
     assert shown["t_estimate"] == pytest.approx(begin + 220, abs=1)
 
 
-def test_at_end_run_leaves_the_limit_alone():
-    rig = make("sched-backfill")
-    rig.reserve("dat", 0, 100, nodes=8, users=[0], at_end="run")
-    rig.alloc(1, whole(1, 500, reservation="dat"))
-    assert rig.success(1)["R"]["execution"]["expiration"] == rig.now + 500
-    rig.wait(101)
-    assert held_by_jobs(rig) == {1: rig.ranks(1)}
-    rig.alloc(2, whole(7, 10))
-    assert rig.started() == [1, 2]
-
-
 @pytest.mark.parametrize("module", MODULES)
 def test_who_is_not_of_the_group_is_denied(module):
     rig = make(module)
     rig.reserve("dat", 100, 100, nodes=8, users=[1001])
     rig.alloc(1, whole(1, 10, reservation="dat"))
     assert "reservation dat is not for this job's user" in rig.denied(1)
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_an_unknown_reservation_is_waited_for(module):
-    rig = make(module)
-    rig.alloc(1, whole(1, 10, reservation="later"))
-    rig.alloc(2, whole(1, 10))
-    assert rig.started() == [2]
-    (job,) = rig.ask("sched.explain", {"id": 1})[1]["jobs"]
-    assert job["reason"] == "reservation later does not exist"
-    rig.reserve("later", 0, 100, nodes=1, users=[0])
-    assert rig.started() == [2, 1]
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_a_job_aside_can_be_cancelled_and_prioritized(module):
-    rig = make(module)
-    rig.alloc(1, whole(1, 10, reservation="later"))
-    rig.alloc(2, whole(1, 10, reservation="later"))
-    rig.settle()
-    rig.prioritize((2, 20))
-    rig.cancel(1)
-    assert [payload["type"] for payload in rig.answers(1, 3)] == [3]
-    rig.reserve("later", 0, 100, nodes=8, users=[0])
-    assert rig.started() == [2]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -344,15 +251,6 @@ def test_as_many_jobs_are_named_as_have_to_end():
         assert [job["name"] for job in answer["conflicts"]] == names
     answer = rig.reserve("hosts", 100, 10, hosts="n[0-1,4]")
     assert [job["name"] for job in answer["conflicts"]] == ["ƒ4", "ƒ2"]
-
-
-def test_a_reservation_takes_precedence_over_promises():
-    rig = make("sched-backfill", args=("reservations=unlimited",))
-    rig.alloc(1, whole(8, 100))
-    rig.alloc(2, whole(8, 100))
-    rig.reserve("dat", 150, 100, nodes=8)
-    rig.wait(2)
-    assert rig.shown(2)["t_estimate"] == pytest.approx(rig.now - 2 + 250, abs=1)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -630,16 +528,6 @@ def test_guests_may_list_and_no_more():
     assert rig.ask("sched.unreserve", {"name": "dat"})[0] == errno.EPERM
 
 
-def test_the_plan_shows_windows():
-    rig = make("sched-backfill")
-    rig.reserve("dat", 100, 50, nodes=2, every="1h")
-    spans = rig.ask("sched.plan", {"horizon": 7200})[1]["reserved"]
-    assert [(one["start"] - rig.now, one["nodes"], one["ranks"]) for one in spans] == [
-        (100, 2, None),
-        (3700, 2, None),
-    ]
-
-
 def test_one_timer_for_all_promises_that_come_due_by_the_clock():
     rig = Simulation(R(8, 4), "sched-backfill", "reservations=unlimited", estimates=True)
     rig.reserve("dat", 50, 50, nodes=8)
@@ -657,17 +545,6 @@ def test_one_timer_for_all_promises_that_come_due_by_the_clock():
     assert min(rig.begun.values()) == pytest.approx(begin + 100, abs=0.1)
     for jobid, when in promised.items():
         assert rig.begun[jobid] <= when + 0.1
-
-
-def test_promises_made_before_the_reservation_come_due_too():
-    rig = Simulation(R(4, 4), "sched-backfill")
-    rig.submit(1, whole(2, 0), runtime=0)  # no limit: it goes on
-    rig.submit(2, whole(2, 100), runtime=500)  # it overruns
-    rig.submit(3, whole(2, 50))
-    rig.wait(1)
-    rig.reserve("dat", 1000, 50, nodes=2)
-    rig.wait(3000)
-    assert rig.begun[3] == pytest.approx(rig.begun[2] + 500, abs=0.1)
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
