@@ -529,29 +529,6 @@ def test_a_clock_that_is_set_back(planned):
     assert plan.earliest(job(pool, 4, cores=4)) <= NOW
 
 
-def test_a_promise_that_waits_for_a_late_job_keeps_its_ranks():
-    """What comes free at some later time does not make up for them."""
-    pool = make_pool(FOUR)
-    now = [NOW]
-    pool.clock = lambda: now[0]
-    long = [job(pool, 1, cores=cores, duration=1000.0) for cores in (4, 2, 2)]
-    for jobid, request in enumerate(long, 1):
-        pool.alloc(jobid, request)
-    late, whole = job(pool, 1, cores=4, duration=10.0), job(pool, 1, cores=4, duration=100.0)
-    pool.alloc(4, late)
-    plan = pool.plan()
-    assert plan.earliest(whole) == NOW + 10
-    plan.reserve(5, whole, NOW + 10)
-    assert plan.ranks_of(5) == pool.held_ranks(4)
-    now[0] = NOW + 12
-    pool.free(4)
-    assert plan.earliest(job(pool, 4, cores=4)) == NOW + 1000
-    with pytest.raises(InsufficientResources, match="would delay"):
-        plan.alloc(6, job(pool, 1, cores=4, duration=50.0))
-    assert plan.stale() == []
-    plan.alloc(5, whole)
-
-
 def test_a_plan_that_lives_long():
     """Reservations made and dropped a thousand times, while the pool goes on."""
     pool = make_pool(FOUR)

@@ -169,14 +169,6 @@ def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
 # -- who may borrow --------------------------------------------------------------------------------
 
 
-def test_nobody_borrows_of_an_equal_or_a_lower_rank():
-    instance = make(config=config())
-    batch(instance, 2, duration=1000)
-    first = standby(instance, 4)
-    second = standby(instance, 2)
-    assert first.state == second.state == "pending"
-
-
 @pytest.mark.parametrize(
     "policy",
     [

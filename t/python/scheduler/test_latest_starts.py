@@ -84,6 +84,24 @@ def test_who_would_break_a_promise_waits(rig):
     assert rig.shown(5)["backfill"] == "ƒ3"
 
 
+def test_a_drain_makes_promises_void_that_need_the_nodes():
+    rig = rig_with("within=1h")
+    begin = rig.now
+    rig.alloc(1, whole(2, 100))
+    rig.settle()
+    rig.alloc(2, whole(3, 50))
+    rig.settle()
+    rig.alloc(3, whole(1, 2 * HOUR))
+    assert rig.started() == [1, 3]
+    assert rig.shown(2)["t_latest"] == begin + HOUR
+    rig.resource.update(down="0")
+    # Three nodes are left, of which job 3 has one.
+    assert rig.shown(2)["t_latest"] == begin + 2 * HOUR
+    assert stats(rig)["void"] == {"resources": 1}
+    assert stats(rig)["violated"] == 0
+    assert any("ƒ3" in line and "void" in line for line in rig.logged(6))
+
+
 def test_a_running_job_that_is_given_more_time_makes_promises_void(rig):
     rig.expire(1, rig.begin + 2 * HOUR)
     assert rig.shown(2)["t_latest"] == rig.begin + 2 * HOUR

@@ -210,6 +210,17 @@ def test_a_job_is_promised_when_nodes_and_licences_are_there(policy, args):
     check(rig)
 
 
+def test_a_running_job_gets_more_time():
+    rig = load(Backfill, (), matlab=PLANNED)
+    rig.alloc(1, wants(2, duration=100))
+    rig.alloc(2, wants(3, duration=100))
+    rig.settle()
+    rig.expire(1, rig.now + 300)
+    rig.wait(120)
+    assert rig.started() == [1]
+    assert rig.estimate(2) == (300, "promised")
+
+
 @pytest.mark.parametrize("seed", seeds(2, 6))
 def test_planned_times_are_those_of_a_search_second_by_second(seed):
     draw = random.Random(seed)

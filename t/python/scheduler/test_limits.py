@@ -200,23 +200,6 @@ def test_a_child_counts_as_its_parent_and_its_own_limit_is_its_own(policy, args)
     assert rig.started() == [1, 3, 4]
 
 
-@POLICIES
-def test_all_that_apply_must_hold(policy, args):
-    limits = {
-        "user": {"per": "user", "max": {"jobs": 1}},
-        "bank": {"per": "bank", "max": {"cores": 3}},
-    }
-    rig = load(policy, args, limits)
-    for jobid, userid, cores in ((1, 7, 2), (2, 7, 1), (3, 8, 2), (4, 9, 1)):
-        rig.alloc(jobid, spec(cores, bank="red"), userid=userid)
-    assert rig.started() == [1, 4]
-    assert rig.reason(2) == "limit user: ann has 1 of 1 jobs; needs 1"
-    assert rig.reason(3) == "limit bank: bank red has 3 of 3 cores; needs 2"
-    rig.free(1)
-    assert rig.started() == [1, 4, 2]  # two cores of the bank are left, one is used then
-    check(rig)
-
-
 # -- waiting ---------------------------------------------------------------------------------------
 
 
@@ -438,33 +421,6 @@ def test_what_comes_back_while_a_scheduler_asks_about_running_jobs(policy, args,
         rig.free(8, part_of(rig.info.R[8], "1"))
         rig.settle()
     assert used(rig) == {("",): (4 - left, 4 * (4 - left), 0, 2)}
-    check(rig)
-
-
-@POLICIES
-def test_jobs_that_run_when_the_scheduler_is_loaded(policy, args):
-    rig = Rig(R(4, 4))
-    rig.will_be_found(8, R("0", 4), nodes(1, bank="red"), userid=7)
-    rig.will_be_found(9, R("1", 4), nodes(1, bank="blue"), userid=7)
-    rig.will_be_found(10, R("2", 4), userid=7)
-    limits = {
-        "bank": {"per": "bank", "max": {"nodes": 1}},
-        "user": {"per": "user", "max": {"nodes": 4}},
-    }
-    load(policy, args, limits, rig)
-    assert used(rig, "bank") == {
-        ("red",): (1, 4, 0, 1),
-        ("blue",): (1, 4, 0, 1),
-        ("",): (1, 4, 0, 1),
-    }
-    assert used(rig, "user") == {(7,): (3, 12, 0, 3)}
-    assert rig.logged(4) == [
-        "ƒB: jobspec cannot be read: [Errno 22] jobspec of job 10 is not known"
-    ]
-    rig.alloc(1, nodes(1, bank="red"), userid=7)
-    assert rig.started() == []
-    rig.free(8, rig.info.R[8])
-    assert rig.started() == [1]
     check(rig)
 
 

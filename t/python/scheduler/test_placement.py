@@ -134,6 +134,16 @@ def test_slots_without_nodes():
     assert "placement.segment: the job has to ask for a number of nodes" in rig.denied(3)
 
 
+def test_at_most_so_many_racks():
+    rig = load()
+    occupy(rig)
+    rig.alloc(5, spec(6, required(max=2)))
+    rig.alloc(6, spec(6, required(max=2)))
+    assert len(racks(rig, 5)) == len(racks(rig, 6)) == 2
+    rig.alloc(7, spec(9, required(max=2)))
+    assert "need 9 nodes in at most 2 of level rack, at most 8 in 2 of them" in rig.denied(7)
+
+
 @START
 def test_the_groups_are_annotated_and_r_is_unchanged(policy, args):
     rig = load(policy, args)

@@ -285,17 +285,6 @@ def test_a_child_that_exits_late_holds_up_no_answer(monkeypatch):
         os.kill(pid, 0)
 
 
-def test_where_time_is_virtual_a_slow_machine_changes_no_answer(monkeypatch):
-    class Slow(Fifo):
-        def order(self, job):
-            if job.jobid > 1:
-                time.sleep(0.4)
-            return 0
-
-    monkeypatch.setattr(fork, "KILLED_AFTER_S", 0.2)
-    assert when(full(Slow), jobspec=small())["verdict"] == "later"
-
-
 def test_an_error_in_a_child_is_an_answer():
     rig = full()
     steps = Projections(rig.sched, waits=True).ask(

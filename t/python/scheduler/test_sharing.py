@@ -232,34 +232,6 @@ def machine(tree, nodes):
 
 
 @IN_ORDER
-@POOLS
-def test_a_job_is_promised_when_the_last_stranger_has_left(policy, args, tree):
-    """By cores it would fit at 50, when the first of two jobs on each node has ended."""
-    rig = load(policy, args, USER, rig=Rig(machine(tree, 2)))
-    for jobid, duration in ((1, 50), (2, 200)):
-        rig.alloc(jobid, spec(2, nodes=2, duration=duration), userid=7)
-    rig.settle()
-    rig.alloc(3, spec(1, nodes=2, duration=100), userid=8)
-    rig.wait(2)
-    assert rig.started() == [1, 2]
-    assert rig.estimate(3) == (200, "promised")
-    rig.wait(60)
-    rig.free(1)
-    rig.settle()
-    # Small jobs of the key that is there would go on for ever; one that ends by then may start.
-    rig.alloc(4, spec(1, duration=1000), userid=7)
-    rig.alloc(5, spec(1, duration=100), userid=7)
-    assert rig.started() == [1, 2, 5]
-    rig.check()
-    rig.free(5)
-    rig.free(2)
-    assert rig.started() == [1, 2, 5, 3]
-    rig.wait(2)
-    assert rig.estimate(4)[0] == 162, "it would meet job 3"
-    rig.check()
-
-
-@IN_ORDER
 def test_a_stranger_does_not_start_beside_a_promise(policy, args):
     """There are cores for both, and the nodes are idle when the promise is due."""
     rig = load(policy, args, USER, rig=Rig(R(1, 4)))
@@ -272,6 +244,18 @@ def test_a_stranger_does_not_start_beside_a_promise(policy, args):
     rig.free(1)
     assert rig.started() == [1, 2]
     rig.check()
+
+
+def test_a_running_stranger_gets_more_time():
+    rig = load(Backfill, (), USER, rig=Rig(R(1, 4)))
+    rig.alloc(1, spec(1, duration=100), userid=7)
+    rig.alloc(2, spec(1, duration=100), userid=8)
+    rig.wait(2)
+    assert rig.estimate(2) == (100, "promised")
+    rig.expire(1, rig.now + 300)
+    rig.wait(120)
+    assert rig.started() == [1]
+    assert rig.estimate(2) == (302, "promised")
 
 
 def test_what_waits_for_strangers_without_an_end():

@@ -105,11 +105,6 @@ def test_eventlogs_and_swf_can_be_read_again(results):
     assert waits == [float(row["waiting_time"]) for row in table]
 
 
-def test_check(results):
-    done = flux_here("check", results[0])
-    assert done.stdout.count("300 jobs: no rule broken") == 3
-
-
 @pytest.fixture
 def broken(results, tmp_path):
     """A copy of a result, to be spoilt."""
