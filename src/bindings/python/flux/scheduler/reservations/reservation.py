@@ -78,13 +78,13 @@ class Reservation:
     duration: float  # duration of each, seconds
     nodes: int | None = None  # number of nodes; None: all in `hosts` or `requires`
     hosts: str | None = None  # the nodes, by host name (RFC 29); None: any
-    #: constraint on the nodes (RFC 31); None: none
+    #: constraint on the nodes (RFC 31), or None
     requires: dict[str, Any] | None = field(default=None, hash=False)
     users: tuple[int, ...] = ()  # the group's user ids; empty: any user
     queues: tuple[str, ...] = ()  # its queues, each with its virtual queues; empty: any queue
     banks: tuple[str, ...] = ()  # its banks; empty: any bank
-    #: action on its running jobs at the end of a window: ``"cancel"``: that is their expiration;
-    #: ``"run"``: they continue as ordinary jobs
+    #: action on its running jobs at the end of a window; ``"cancel"`` makes that their expiration,
+    #: with ``"run"`` they continue as ordinary jobs
     at_end: str = "cancel"
     #: whether to choose the ranks when the reservation is made, rather than as late as possible
     pin: bool = False
