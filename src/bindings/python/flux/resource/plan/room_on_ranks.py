@@ -160,7 +160,10 @@ class RoomOnRanks:
         areas = self._free_areas.get(shape)
         if areas is None:
             free = self.counts.ranks(shape)
-            areas = [demand._replace(ranks=demand.ranks & free) for demand in self.areas(shape)]
+            areas = [
+                Demand(count, each, per_node, whole, ranks & free)
+                for count, each, per_node, whole, ranks in self.areas(shape)
+            ]
             self._free_areas[shape] = areas
         return areas
 
