@@ -32,6 +32,16 @@ static inline int reserve (void *array, size_t *room, size_t wanted, size_t each
     return 0;
 }
 
+/* A copy of some memory, which may be none; NULL: no memory. */
+static inline void *duplicate (const void *from, size_t size)
+{
+    void *to = malloc (size + 1);
+
+    if (to && size)
+        memcpy (to, from, size);
+    return to;
+}
+
 /* fmin() and fmax(), of numbers: these are library calls, which also handle NaN. */
 static inline double first_of (double a, double b)
 {

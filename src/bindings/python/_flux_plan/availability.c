@@ -75,7 +75,7 @@ struct use {
     bool away;  /* a question leaves it out */
     bool waits; /* it is in the queue of a trial */
     double start, end;
-    uint64_t sequence;  /* grows with each use */
+    uint64_t sequence;  /* grows with each use; of one that is not there: the next unused */
     struct wish *wish;  /* NULL: it stays where it is */
     struct place *place;
 };
@@ -86,8 +86,7 @@ struct availability {
     struct line **lines;
     struct use *uses;
     size_t count, room; /* of uses */
-    int64_t *unused;    /* numbers of uses that do not exist */
-    size_t unused_count;
+    int64_t unused;     /* the next number to be used again, from 1 on; 0: none */
     size_t movable; /* promises that are entered and may be moved */
     uint64_t sequence;
     struct trial *trial;
@@ -263,12 +262,11 @@ static struct line *own_line (struct availability *all, size_t rank)
     if (!copy)
         return NULL;
     copy->promises_room = line->promises;
-    copy->promised = malloc (line->promises * sizeof (struct promised) + 1);
+    copy->promised = duplicate (line->promised, line->promises * sizeof (struct promised));
     if (!copy->promised) {
         free (copy);
         return NULL;
     }
-    memcpy (copy->promised, line->promised, line->promises * sizeof (struct promised));
     line_release (line);
     return all->lines[rank] = copy;
 }
@@ -427,29 +425,20 @@ struct availability *availability_create (size_t ranks,
     size_t rank, kind;
     bool first = true;
 
-    if (kinds == 0 || kinds > MAX_KINDS || ranks > SIZE_MAX / 64)
-        return NULL;
-    all = calloc (1, sizeof (*all));
-    if (!all)
+    if (kinds == 0 || kinds > MAX_KINDS || ranks > SIZE_MAX / 64 || !(all = calloc (1, sizeof (*all))))
         return NULL;
     all->ranks = ranks;
     all->kinds = kinds;
-    all->totals = malloc ((ranks * kinds + 1) * sizeof (int64_t));
+    all->totals = duplicate (totals, ranks * kinds * sizeof (int64_t));
+    all->up = duplicate (up, ranks / 8 + 1);
     all->lines = calloc (ranks + 1, sizeof (struct line *));
-    all->up = malloc (ranks / 8 + 1);
-    if (!all->totals || !all->lines || !all->up) {
-        availability_destroy (all);
-        return NULL;
-    }
-    memcpy (all->up, up, ranks / 8 + 1);
-    memcpy (all->totals, totals, ranks * kinds * sizeof (int64_t));
+    if (!all->totals || !all->lines || !all->up)
+        goto error;
     for (rank = 0; rank < ranks; rank++) {
         const int64_t *total = totals + rank * kinds;
-        struct line *line = all->lines[rank] = line_create (kinds, 2, total);
-        if (!line) {
-            availability_destroy (all);
-            return NULL;
-        }
+
+        if (!(all->lines[rank] = line_create (kinds, 2, total)))
+            goto error;
         if (!has (up, rank))
             continue;
         for (kind = 0; kind < kinds; kind++)
@@ -458,6 +447,9 @@ struct availability *availability_create (size_t ranks,
         first = false;
     }
     return all;
+error:
+    availability_destroy (all);
+    return NULL;
 }
 
 void availability_destroy (struct availability *all)
@@ -468,7 +460,7 @@ void availability_destroy (struct availability *all)
         return;
     for (at = 0; all->lines && at < all->ranks; at++)
         line_release (all->lines[at]);
-    for (at = 0; at < all->count; at++) {
+    for (at = 0; all->uses && at < all->count; at++) {
         place_release (all->uses[at].place);
         wish_release (all->uses[at].wish);
     }
@@ -476,7 +468,6 @@ void availability_destroy (struct availability *all)
     free (all->lines);
     free (all->totals);
     free (all->uses);
-    free (all->unused);
     free (all->up);
     free (all->scratch);
     trial_destroy (all->trial);
@@ -500,45 +491,33 @@ static struct wish *wish_create (const struct availability *all, const struct de
 
 struct availability *availability_copy (const struct availability *from)
 {
-    struct availability *all = calloc (1, sizeof (*all));
+    struct availability *all = duplicate (from, sizeof (*from));
     size_t at;
 
     if (!all)
         return NULL;
-    all->ranks = from->ranks;
-    all->kinds = from->kinds;
-    all->movable = from->movable;
-    all->sequence = from->sequence;
-    all->totals = malloc ((from->ranks * from->kinds + 1) * sizeof (int64_t));
-    all->lines = calloc (from->ranks + 1, sizeof (struct line *));
-    all->uses = malloc ((from->count + 1) * sizeof (struct use));
-    all->unused = malloc ((from->count + 1) * sizeof (int64_t));
-    all->up = malloc (from->ranks / 8 + 1);
-    if (!all->totals || !all->lines || !all->uses || !all->unused || !all->up) {
-        availability_destroy (all);
-        return NULL;
-    }
-    memcpy (all->up, from->up, from->ranks / 8 + 1);
-    memcpy (all->least, from->least, sizeof (all->least));
-    memcpy (all->totals, from->totals, from->ranks * from->kinds * sizeof (int64_t));
-    if (from->count) { /* else there are no arrays yet */
-        memcpy (all->unused, from->unused, from->unused_count * sizeof (int64_t));
-        memcpy (all->uses, from->uses, from->count * sizeof (struct use));
-    }
-    all->unused_count = from->unused_count;
-    all->count = from->count;
-    all->room = from->count + 1;
-    for (at = 0; at < from->ranks; at++) {
-        all->lines[at] = from->lines[at];
+    all->sum = NULL;
+    all->summed = false;
+    all->trial = NULL;
+    all->scratch = NULL;
+    all->scratch_room = 0;
+    all->room = all->count;
+    all->totals = duplicate (from->totals, from->ranks * from->kinds * sizeof (int64_t));
+    all->up = duplicate (from->up, from->ranks / 8 + 1);
+    all->lines = duplicate (from->lines, from->ranks * sizeof (struct line *));
+    all->uses = duplicate (from->uses, from->count * sizeof (struct use));
+    for (at = 0; all->lines && at < all->ranks; at++)
         all->lines[at]->sharers++;
-    }
-    for (at = 0; at < from->count; at++) {
+    for (at = 0; all->uses && at < all->count; at++) {
         if (all->uses[at].place)
             all->uses[at].place->sharers++;
         if (all->uses[at].wish)
             all->uses[at].wish->sharers++;
     }
-    return all;
+    if (all->totals && all->up && all->lines && all->uses)
+        return all;
+    availability_destroy (all);
+    return NULL;
 }
 
 /* -- uses -- */
@@ -551,13 +530,11 @@ int64_t availability_use (struct availability *all,
     struct use *use;
     int64_t number;
 
-    if (all->unused_count) {
-        number = all->unused[--all->unused_count];
+    if (all->unused) {
+        number = all->unused - 1;
+        all->unused = (int64_t)all->uses[number].sequence;
     } else {
-        size_t room = all->room;
-
-        if (reserve (&all->uses, &room, all->count + 1, sizeof (struct use)) < 0
-            || reserve (&all->unused, &all->room, all->count + 1, sizeof (int64_t)) < 0)
+        if (reserve (&all->uses, &all->room, all->count + 1, sizeof (struct use)) < 0)
             return -1;
         number = (int64_t)all->count++;
     }
@@ -697,8 +674,8 @@ void availability_drop (struct availability *all, int64_t number)
 
     place_release (use->place);
     wish_release (use->wish);
-    memset (use, 0, sizeof (*use));
-    all->unused[all->unused_count++] = number;
+    *use = (struct use){.sequence = (uint64_t)all->unused};
+    all->unused = number + 1;
 }
 
 int availability_pin (struct availability *all, int64_t number)

@@ -15,7 +15,6 @@ from flux.resource.plan.promise import CountedPromise, due_of, length_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from flux.resource.plan.counted_profile import CountedProfile
     from flux.resource.plan.promise import UnitKind
 
 
@@ -31,7 +30,7 @@ class PromiseMoves:
 
     Args:
         promises (dict): job id to promise, in the order in which they were made
-        profiles (dict): kind of units to the profile that counts them, made with this object
+        profiles (dict): kind of units to the `CountedProfile` made with this object
 
     Attributes:
         timeline (type): the class of the timelines
@@ -41,9 +40,7 @@ class PromiseMoves:
     timeline: Any = CountTimeline
     per_turn = 128
 
-    def __init__(
-        self, promises: dict[int, CountedPromise], profiles: dict[UnitKind, CountedProfile]
-    ) -> None:
+    def __init__(self, promises: dict[int, CountedPromise], profiles: dict[UnitKind, Any]) -> None:
         self._promises = promises
         self._profiles = profiles
 

@@ -162,8 +162,16 @@ class RoomOnRanks:
         if areas is None:
             free = self.counts.ranks(shape)
             every = self.areas(shape)
-            some = [demand for demand in every if demand.ranks & free] or every[:1]
-            areas = [demand._replace(ranks=demand.ranks & free) for demand in some]
+            areas = (
+                [
+                    Demand(count, each, per_node, whole, ranks & free)
+                    for count, each, per_node, whole, ranks in every
+                    if ranks & free
+                ]
+                or [every[0]._replace(ranks=0)]
+                if every
+                else []
+            )
             self._free_areas[shape] = areas
         return areas
 
