@@ -99,12 +99,6 @@ def test_bad_arguments_of_sched_backfill(name, values, text):
         assert said.startswith(f"{name}={value!r}") and text in said
 
 
-def test_an_unknown_argument_of_sched_backfill():
-    also = "profile, reservations, promises, promise, guarantee, rank, candidates, predict, within"
-    said = failure("bogus=1", module="sched-backfill")
-    assert said == f"{UNKNOWN_HERE.format('bogus=1')}, {also}"
-
-
 def test_a_pool_class_that_is_no_class():
     text = failure("pool-class=json:loads")
     assert text.startswith(
@@ -132,11 +126,6 @@ def test_test_hello_nopartial_is_sched_simples():
 def test_queue_depth(args, ready):
     rig = Rig(R(1, 1), "sched-fifo", *args)
     assert rig.manager.ready_request == ready
-
-
-def test_log_level_keeps_the_ready_line_back():
-    rig = Rig(R(1, 1), "sched-fifo", "log-level=warning")
-    assert rig.logged() == []
 
 
 # -- the check for unknown arguments, however classes are built ------------------------------------
@@ -176,6 +165,17 @@ class Deeper(TakesAfter):
 
 class DeepestWithout(Deeper):
     pass
+
+
+@pytest.mark.parametrize("level", ["debug", "DEBUG", "Debug"])
+def test_log_level_in_any_case(level):
+    rig = Rig(R(1, 1), "sched-fifo", "log-level=" + level)
+    assert "log-level=debug" in rig.logged(6)[0]
+
+
+def test_log_level_keeps_the_ready_line_back():
+    rig = Rig(R(1, 1), "sched-fifo", "log-level=warning")
+    assert rig.logged() == []
 
 
 @pytest.mark.parametrize(

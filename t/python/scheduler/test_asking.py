@@ -209,6 +209,13 @@ def test_when(module):
     assert never["verdict"] == "never" and "only 8 eligible" in never["reason"]
 
 
+def test_when_ranks_are_down():
+    rig = rig_with("sched-fifo")
+    rig.resource.update(down="3-7")
+    answer = ask(rig, "when", jobspec=whole(4, 10))
+    assert answer["verdict"] == "unknown" and "5 down" in answer["reason"]
+
+
 def test_asking_changes_nothing():
     rig = rig_with(BACKFILL, (6, 100), (4, 50), (8, 70))
     before = [rig.annotations(jobid) for jobid in (2, 3)]

@@ -211,22 +211,6 @@ def test_no_more_borrow_of_a_job_than_may_end_for_it():
     assert lend(instance, nodes=2)[2].state == "running"
 
 
-def test_borrowers_hold_no_more_than_was_promised():
-    """Otherwise somebody else could be promised what only their end leaves."""
-    instance = make(nodes=6, config=config())
-    early = batch(instance, 4, duration=1000)
-    taker = batch(instance, 5, duration=4000)
-    borrower = standby(instance, 2)
-    early.end()
-    instance.run_until_idle()
-    assert taker.state == "pending" and borrower.state == "running"
-    four = standby(instance, 4, duration=2000)
-    assert four.state == "pending"
-    four.cancel()
-    three = standby(instance, 3, duration=2000)
-    assert three.state == "running"
-
-
 def test_on_ranks_a_borrower_is_where_the_promise_is():
     """The promise is bound to ranks, since another job is confined to some; it stays on them."""
     instance = make("sched-backfill", "promise=2", config=config(), nodes=6)

@@ -68,6 +68,19 @@ class Msg:
     payload = {"id": 77}
 
 
+def test_what_comes_during_a_commit_goes_into_the_next(rig):
+    rig.kvs.hold()
+    rig.alloc(1)
+    rig.settle()
+    for jobid in range(2, 10):
+        rig.alloc(jobid)
+        rig.settle()
+    rig.kvs.release()
+    assert rig.started() == list(range(1, 10))
+    assert len(rig.kvs.commits) == 2
+    assert rig.sched.stats_get()["commits"] == 2
+
+
 @pytest.fixture
 def request_():
     return AllocRequest(Answers(), Msg())

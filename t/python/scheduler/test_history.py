@@ -7,7 +7,7 @@ import math
 import pytest
 from peers import R, Rig, jobspec
 
-from flux.scheduler.history import MAX_CLASSES_OF_USER, RunTimes, user_only
+from flux.scheduler.history import MAX_CLASSES_OF_USER, RunTimes, narrow_to_wide, user_only
 from flux.scheduler.policies import Backfill
 from flux.scheduler.testing.services import FunctionService
 
@@ -65,6 +65,19 @@ def test_classes_of_a_site():
 def stored_and_restored(history, into):
     into.restore(json.loads(json.dumps([entry for part in history.parts() for entry in part])))
     return into
+
+
+def test_over_a_restart():
+    history = RunTimes(narrow_to_wide)
+    for run in (1.0, 2.0, 3.0):
+        history.learn(1, 4, 100.0, run)
+    history.learn(1, 4, math.inf, 7.0)  # of a class that JSON has no word for
+    again = RunTimes()
+    again.learn(2, 4, 100.0, 50.0)
+    stored_and_restored(history, again)
+    assert again.predict(1, 4, 100.0) == 2.5
+    again.learn(2, 4, 100.0, 60.0)
+    assert again.predict(2, 4, 100.0) == 55.0
 
 
 def test_what_was_learnt_since_counts_more_than_what_is_restored():
@@ -169,6 +182,17 @@ def test_what_was_learnt_is_there_after_a_reload():
     assert predicted(rig) is None
 
 
+def test_it_is_saved_rarely():
+    rig = Rig(R(4, 4), "sched-backfill", "rank=shortest", "predict=class")
+    for jobid in range(1, 41):
+        run_job(rig, jobid, 60)
+    commits = [key for commit in rig.kvs.commits for key, _ in commit["changes"] if key == KEY]
+    assert len(commits) == 40 * 60 // 600
+    history = rig.sched.history
+    rig.instance.handle.close()  # it dies
+    assert len(json.loads(rig.kvs_value(KEY))["classes"]) == len(history) == 3
+
+
 def test_cleanup_is_not_run_time(listed):
     results = []
 
@@ -246,6 +270,16 @@ def test_a_job_that_runs_at_the_start_is_of_the_class_it_was_of(listed):
     job = listed.sched.running[1]
     assert (job.userid, job.size, job.limit) == (7, 4, 100.0)
     assert (job.start, job.end, job.predicted) == (start, start + 100.0, None)
+
+
+def test_how_good_predictions_were():
+    rig = Rig(R(4, 4), "sched-backfill", "rank=shortest", "predict=last2")
+    for jobid, run in enumerate((20, 40, 60, 15), 1):  # then 30 and 50 are predicted
+        run_job(rig, jobid, run)
+    figures = rig.sched.stats_get()["predictions"]
+    assert figures["jobs"] == 2
+    assert figures["accuracy"] == pytest.approx((30 / 60 + 15 / 50) / 2, abs=0.01)
+    assert figures["underpredicted"] == 0.5
 
 
 @pytest.mark.parametrize("what", ["float('nan')", "-5", "'x'", "1e99"])

@@ -278,6 +278,25 @@ def test_what_a_function_of_a_site_says_changes_order_only(tmp_path, option, wha
     assert len(errors) == (1 if what == "1/0" else 0), errors
 
 
+def test_a_site_derives_from_it(tmp_path):
+    class LongestFirst(Backfill):
+        def rank(self, job):
+            return -self.expected_run(job)
+
+        def latest_start(self, job):
+            return job.t_submit + (60 if job.resource_request.nnodes > 1 else 600)
+
+    rig = Rig(R(4, 4), LongestFirst, "promise=all")
+    begin = rig.now
+    rig.alloc(1, whole(4, 50))
+    rig.settle()
+    for jobid, nodes, duration in [(2, 4, 10), (3, 1, 20), (4, 4, 30)]:
+        rig.alloc(jobid, whole(nodes, duration))
+    assert [rig.shown(id)["t_latest"] - begin for id in (2, 3, 4)] == [60, 600, 70]
+    rig.free(1)
+    assert rig.started() == [1, 4]
+
+
 @pytest.mark.parametrize(
     "args, kind", [(["candidates=shortest"], "promised"), (["rank=shortest"], "planned")]
 )

@@ -425,6 +425,33 @@ def test_what_comes_back_while_a_scheduler_asks_about_running_jobs(policy, args,
 
 
 @POLICIES
+def test_jobs_that_run_when_the_scheduler_is_loaded(policy, args):
+    rig = Rig(R(4, 4))
+    rig.will_be_found(8, R("0", 4), nodes(1, bank="red"), userid=7)
+    rig.will_be_found(9, R("1", 4), nodes(1, bank="blue"), userid=7)
+    rig.will_be_found(10, R("2", 4), userid=7)
+    limits = {
+        "bank": {"per": "bank", "max": {"nodes": 1}},
+        "user": {"per": "user", "max": {"nodes": 4}},
+    }
+    load(policy, args, limits, rig)
+    assert used(rig, "bank") == {
+        ("red",): (1, 4, 0, 1),
+        ("blue",): (1, 4, 0, 1),
+        ("",): (1, 4, 0, 1),
+    }
+    assert used(rig, "user") == {(7,): (3, 12, 0, 3)}
+    assert rig.logged(4) == [
+        "ƒB: jobspec cannot be read: [Errno 22] jobspec of job 10 is not known"
+    ]
+    rig.alloc(1, nodes(1, bank="red"), userid=7)
+    assert rig.started() == []
+    rig.free(8, rig.info.R[8])
+    assert rig.started() == [1]
+    check(rig)
+
+
+@POLICIES
 def test_other_maxima_by_a_reload_of_the_configuration(policy, args):
     rig = load(policy, args, PER_USER)
     for jobid in (1, 2, 3, 4):

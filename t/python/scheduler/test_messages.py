@@ -547,6 +547,15 @@ def test_updates_are_applied_as_a_unit_down_over_up_shrink_over_both():
     assert [e["rank"] for e in status["down"]["execution"]["R_lite"]] == ["2,7"]
 
 
+def test_shrink_denies_what_became_infeasible_but_drain_does_not(rig):
+    rig.alloc(1, jobspec(1))
+    rig.alloc(2, jobspec(1, nodes=4, cores=4))
+    rig.resource.update(down="3")
+    assert rig.answers(2) == []
+    rig.resource.update(down="3", shrink="3")
+    assert "need 4 node" in rig.denied(2)
+
+
 def test_property_updates_let_a_job_run(rig):
     rig.alloc(1, jobspec(1))
     rig.settle()

@@ -165,26 +165,6 @@ def test_the_groups_are_annotated_and_r_is_unchanged(policy, args):
 # -- plans and promises ----------------------------------------------------------------------------
 
 
-def test_the_earliest_rack_is_promised_and_others_leave_it():
-    rig = load()
-    occupy(rig)  # racks come free after 1000, 2000, 3000 and 4000 seconds
-    rig.alloc(5, spec(4, required(), duration=500))
-    when = rig.shown(5)["t_estimate"]
-    assert rig.shown(5)["t_estimate_kind"] == "promised"
-    assert round(when - rig.now) in range(990, 1001)
-    # The rest of that rack may be used until then, and other racks for longer.
-    rig.alloc(6, spec(9, duration=5000))
-    rig.settle()
-    rig.alloc(7, spec(3, duration=900))
-    rig.alloc(8, spec(1, duration=5000))
-    assert rig.ranks(6) == {5, 6, 7, 9, 10, 11, 13, 14, 15}
-    assert rig.ranks(7) == {1, 2, 3} and 8 not in rig.started()
-    for jobid in (7, 1):
-        rig.free(jobid)
-    assert rig.ranks(5) == {0, 1, 2, 3}
-    rig.check()
-
-
 def test_when_and_explain_say_why():
     rig = load()
     occupy(rig)

@@ -344,6 +344,25 @@ def test_if_the_job_is_canceled_nobody_ends(policy):
     assert victim.expiration == instance.scheduler.resources.job_end(victim.id)
 
 
+@pytest.mark.parametrize("policy", [one for one in POLICIES if len(one) < 3], ids=" ".join)
+def test_if_the_job_starts_elsewhere_nobody_ends(policy):
+    instance = make(*policy, nodes=2)
+    victim = standby(instance)
+    instance.advance(1)
+    other = batch(instance, duration=50000)
+    instance.advance(10)
+    taker = batch(instance)
+    instance.advance(30)
+    assert len(exceptions(victim)) == 1
+    other.end()
+    instance.advance(10)
+    assert taker.state == "running" and taker.ranks == other.ranks
+    instance.advance(300)
+    assert victim.state == "running"
+    assert "has started without that" in exceptions(victim)[1][1]
+    assert stored(instance) == []
+
+
 @pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
 def test_a_victim_is_spared_if_others_make_room_in_the_grace(policy, tree):

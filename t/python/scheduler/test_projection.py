@@ -111,6 +111,14 @@ def test_what_happens_in_the_copy_is_not_seen_outside():
     rig.sched.resources.check()
 
 
+def test_behind_a_job_without_a_limit_nothing_is_known():
+    rig = Rig(R(1, 4), Fifo)
+    rig.alloc(1, jobspec(4))
+    answer = when(rig, jobspec=small())
+    assert (answer["verdict"], answer["start"]) == ("unknown", None)
+    assert answer["reason"] == "a job without a time limit is in the way"
+
+
 def test_a_newcomer_has_the_default_urgency_unless_priorities_are_no_urgencies():
     rig = full()
     rig.alloc(2, jobspec(8, duration=1000), priority=10)

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from flux.scheduler.reservations import Reservation
+from flux.scheduler.reservations import Asker, Reservation
+from flux.scheduler.site_policy.queue_names import QueueNames
 
 NOW = 1795600000.0
 LEAST = {"name": "dat", "start": "+1h", "duration": "4h", "nodes": 4, "zone": "UTC"}
@@ -16,6 +17,16 @@ LEAST = {"name": "dat", "start": "+1h", "duration": "4h", "nodes": 4, "zone": "U
 def make(**changes):
     entry = {**LEAST, **changes}
     return Reservation.from_dict({k: v for k, v in entry.items() if v is not ...}, NOW)
+
+
+def test_what_is_stored_reads_back():
+    one = make(every="1d", users=["root", 1001], queues="debug", at_end="run", pin=True)
+    stored = one.to_dict()
+    assert stored["users"] == [0, 1001]
+    assert stored["queues"] == ["debug"]
+    again = Reservation.from_dict(stored, NOW + 99999)
+    assert again.to_dict() == stored
+    assert again.window_at(NOW + 86400) == one.window_at(NOW + 86400)
 
 
 def test_a_bare_toml_date_has_lost_its_offset_and_is_refused():
@@ -70,6 +81,18 @@ def test_what_is_no_object(entry):
 def test_users_by_name():
     name = pwd.getpwuid(os.getuid()).pw_name
     assert make(users=name).users == (os.getuid(),)
+
+
+def test_the_group():
+    names = QueueNames()
+    maintenance = make()
+    assert maintenance.for_nobody
+    assert not maintenance.admits(Asker(0, None, None), names)
+    dedicated = make(users=[1001], queues=["batch", "debug"])
+    assert dedicated.admits(Asker(1001, "debug", None), names)
+    assert not dedicated.admits(Asker(1001, None, None), names)
+    assert not dedicated.admits(Asker(1002, "debug", None), names)
+    assert make(banks="physics").admits(Asker(7, None, "physics"), names)
 
 
 def test_windows_follow_each_other():

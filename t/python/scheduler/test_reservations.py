@@ -36,6 +36,26 @@ def held_by_jobs(rig):
 
 
 @pytest.mark.parametrize("module", MODULES)
+def test_a_reservation_for_a_queue_takes_the_jobs_of_its_virtual_queues(module):
+    rig = make(module)
+    queues = {"batch": {}, "quick": {"parent": "batch"}, "other": {}}
+    rig.reconfigure({"queues": queues})
+    rig.reserve("parents", 0, 1000, nodes=4, queues=["batch"])
+    rig.reserve("childs", 0, 1000, nodes=4, queues=["quick"])
+    rig.alloc(1, whole(1, 50, queue="quick", reservation="parents"))
+    rig.alloc(2, whole(1, 50, queue="batch", reservation="parents"))
+    rig.alloc(3, whole(1, 50, queue="quick", reservation="childs"))
+    rig.alloc(4, whole(1, 50, queue="batch", reservation="childs"))
+    rig.alloc(5, whole(1, 50, queue="other", reservation="parents"))
+    assert rig.started() == [1, 2, 3]
+    assert "is not for this job's user, queue and bank" in rig.denied(4)
+    # The names are those of the configuration as it is now.
+    rig.reconfigure({"queues": {"batch": {}, "quick": {}}})
+    rig.alloc(6, whole(1, 50, queue="quick", reservation="parents"))
+    assert rig.started() == [1, 2, 3] and "is not for" in rig.denied(6)
+
+
+@pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize(
     "limit, reason",
     [
@@ -598,25 +618,6 @@ def test_a_late_job_starts_no_passes(module, args):
     assert rig.sched.stats_get()["sched_passes"] - before <= 5
     rig.free(1)
     assert rig.started() == [1, 2]
-
-
-def test_the_rest_of_a_node_in_use_is_promised_to_nobody():
-    """A window lasts and is short of a node, part of which a job uses: when that job ends, the node is the window's. No job is
-    promised it for that time, and one that was promised it is told another time at once."""
-    rig = make("sched-backfill", 2, args=("promise=all", "within=0"))
-    begin = rig.now
-    rig.alloc(1, jobspec(3, cores=1, duration=50, constraints={"ranks": ["1"]}))
-    rig.alloc(2, jobspec(1, nodes=1, cores=4, duration=1000, constraints={"ranks": ["0"]}))
-    assert rig.started() == [1, 2]
-    rig.alloc(3, jobspec(1, nodes=1, cores=2, duration=10))
-    assert rig.shown(3)["t_latest"] == begin + 50
-    rig.reserve("r", 0, 200, hosts="n1")
-    assert rig.shown(3)["t_latest"] == begin + 200
-    rig.wait(50)
-    rig.free(1)
-    rig.wait(150)
-    assert rig.started() == [1, 2, 3]
-    assert rig.sched.stats_get()["latest_starts"]["violated"] == 0
 
 
 @pytest.mark.parametrize("args", [("promise=all",), ("rank=shortest",), ("candidates=shortest",)])

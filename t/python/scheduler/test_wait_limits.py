@@ -9,7 +9,7 @@ from peers import R, Rig, jobspec
 
 from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.reservations.times import duration_text
-from flux.scheduler.wait_limits import WITHDRAWN_REMEMBERED
+from flux.scheduler.wait_limits import WITHDRAWN_REMEMBERED, time_text
 
 POLICIES = under(*TABLE)
 
@@ -131,6 +131,16 @@ def test_what_cannot_be_read_is_denied_with_its_reason(keys, text):
     rig.alloc(2, whole(1))
     assert text in rig.denied(1) and rig.started() == [2]
     assert not rule(rig).engaged and not rig.logged(3)
+
+
+def test_the_sentence_has_the_start_that_was_expected():
+    rig = load(Backfill)
+    rig.alloc(1, whole(4, duration=7200))
+    rig.alloc(2, whole(4, max_wait=3600))
+    begin = rig.now
+    rig.wait(3601)
+    about = time_text(begin + 7200, rig.now)
+    assert rig.denied(2) == f"max-wait: not started within 1h (first start about {about})"
 
 
 @POLICIES
