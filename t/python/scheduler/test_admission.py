@@ -9,7 +9,6 @@ import pytest
 from each_policy import under
 from peers import R, Rig, jobspec
 
-from flux.resource import InfeasibleRequest
 from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill
 
@@ -46,21 +45,6 @@ def wants(count, slots=1, name="matlab", **keys):
 
 
 @POLICIES
-def test_nobody_waits_behind_it(policy, args):
-    """Not even a job that asks for the same resources: what is refused by its shape is not this
-    one."""
-    rig = licensed(policy, args)
-    rig.alloc(1, wants(2, duration=100))
-    rig.settle()
-    rig.alloc(2, wants(2, slots=2, duration=100), priority=20)
-    rig.alloc(3, jobspec(2, duration=100))  # of the same shape
-    rig.alloc(4, wants(1, slots=1, duration=100))
-    rig.alloc(5, jobspec(1, duration=100))
-    assert rig.started() == [1, 3, 5]
-    rig.check()
-
-
-@POLICIES
 def test_a_job_of_the_same_shape_that_does_not_fit_does_not_speak_for_it(policy, args):
     """And the other way round: a job without licences is blocked, and the one with licences says
     that it waits for these."""
@@ -90,40 +74,6 @@ def test_those_that_wait_come_back_in_order_of_priority(policy, args):
     rig.free(3)
     assert rig.started() == [1, 2, 3, 4]
     rig.check()
-
-
-@POLICIES
-def test_a_deferred_job_is_withdrawn_and_comes_again(policy, args):
-    rig = licensed(policy, args)
-    rig.alloc(1, wants(2))
-    rig.alloc(2, wants(1))
-    rig.settle()
-    rig.cancel(2)
-    assert rig.answers(2, 3)
-    rig.check()
-    rig.free(1)
-    assert rig.started() == [1]
-    assert not any(rig.rule("licenses").in_use.values())
-    rig.alloc(2, wants(1))
-    assert rig.started() == [1, 2]
-    rig.check()
-
-
-@POLICIES
-def test_counted_once_when_denied_or_withdrawn(policy, args):
-    """A job that fits never, and one that is withdrawn while it waits for nodes, leave nothing
-    behind."""
-    rig = licensed(policy, args)
-    rig.alloc(1, jobspec(16))
-    rig.alloc(2, wants(1, slots=17))
-    rig.alloc(3, wants(1, slots=2))
-    rig.settle()
-    rig.cancel(3)
-    rig.settle()
-    rig.free(1)
-    assert "need 17" in rig.denied(2)
-    rule = rig.rule("licenses")
-    assert not any(rule.in_use.values()) and rule.asked == {}
 
 
 def test_the_arguments_of_the_example_and_a_job_that_runs_when_it_is_loaded():
@@ -229,36 +179,6 @@ def test_a_rule_that_raises_when_it_is_told_costs_nothing(policy, args, method):
     rig.check()
 
 
-class Idle(AdmissionRule):
-    name = "idle"
-    engaged = False
-    asked = ()
-
-    def check(self, job):
-        raise AssertionError("it is not engaged")
-
-    allocate = why = second_look = end_of = kept_jobs = check
-
-
-@POLICIES
-def test_a_rule_that_is_not_engaged_is_not_asked(policy, args):
-    engaged = type("Engaged", (AdmissionRule,), {"name": "engaged"})
-    for rules in ((Idle,), (Idle, engaged), (engaged, Idle)):
-        rig = load(policy, args, *rules)
-        rig.alloc(1, jobspec(16, duration=100))
-        rig.alloc(2, jobspec(1, duration=100))
-        assert rig.reason(2).startswith("insufficient resources")
-        rig.free(1)
-        assert rig.started() == [1, 2] and not rig.logged(3)
-
-
-class Never(AdmissionRule):
-    name = "never"
-
-    def check(self, job):
-        raise InfeasibleRequest("not on a Sunday")
-
-
 class Deadline(AdmissionRule):
     """Jobs start once a time has come, and end by another."""
 
@@ -285,14 +205,6 @@ class Deadline(AdmissionRule):
     def extended(self, jobid, expiration):
         self.told.append((jobid, expiration))
         return False
-
-
-@POLICIES
-def test_a_rule_denies(policy, args):
-    rig = load(policy, args, Never)
-    rig.alloc(1)
-    assert rig.denied(1) == "not on a Sunday"
-    assert not rig.logged(3)
 
 
 @POLICIES

@@ -33,16 +33,6 @@ def test_a_jobspec_without_any(odd):
     assert found.get("licenses") is None and found.get("licenses", {}) == {}
 
 
-def test_what_is_said():
-    spec = jobspec(1, queue="batch", bank="physics", reservation="class", licenses={"matlab": 2})
-    spec["attributes"]["system"]["constraints"] = {"properties": ["gpu"]}
-    found = SystemAttributes.of(spec)
-    assert (found.queue, found.bank, found.reservation) == ("batch", "physics", "class")
-    assert found.constraints == {"properties": ["gpu"]}
-    assert found.get("licenses") == {"matlab": 2}
-    assert found.get("duration") == 0
-
-
 def test_values_of_other_types():
     """A name that is a number names a reservation of that name (``--setattr`` reads JSON);
     elsewhere what is of another type counts as missing."""

@@ -169,14 +169,6 @@ def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
 # -- who may borrow --------------------------------------------------------------------------------
 
 
-def test_nobody_borrows_of_an_equal_or_a_lower_rank():
-    instance = make(config=config())
-    batch(instance, 2, duration=1000)
-    first = standby(instance, 4)
-    second = standby(instance, 2)
-    assert first.state == second.state == "pending"
-
-
 @pytest.mark.parametrize(
     "policy",
     [
@@ -217,22 +209,6 @@ def test_no_more_borrow_of_a_job_than_may_end_for_it():
     assert lend(instance, nodes=2)[2].state == "pending"  # 1000 s on two nodes
     instance = make(config=config(max={"node-hours": 0.6}))
     assert lend(instance, nodes=2)[2].state == "running"
-
-
-def test_borrowers_hold_no_more_than_was_promised():
-    """Otherwise somebody else could be promised what only their end leaves."""
-    instance = make(nodes=6, config=config())
-    early = batch(instance, 4, duration=1000)
-    taker = batch(instance, 5, duration=4000)
-    borrower = standby(instance, 2)
-    early.end()
-    instance.run_until_idle()
-    assert taker.state == "pending" and borrower.state == "running"
-    four = standby(instance, 4, duration=2000)
-    assert four.state == "pending"
-    four.cancel()
-    three = standby(instance, 3, duration=2000)
-    assert three.state == "running"
 
 
 def test_on_ranks_a_borrower_is_where_the_promise_is():
@@ -298,39 +274,6 @@ def test_if_the_job_is_canceled_the_borrower_runs_on(policy):
     assert stats(instance)["standby"]["victims"] == 0
 
 
-def test_equals_are_promised_nothing_that_only_its_end_leaves():
-    """The first is promised all nodes from 1000 s on for 1000 s. The borrower, of 7000 s, would hold two
-    of them until then."""
-    instance = make("sched-backfill", "promise=unlimited", config=config())
-    began = instance.now()
-    batch(instance, 2, duration=1000)
-    taker = batch(instance, 4, duration=1000)
-    borrower = standby(instance, 2, duration=7000)
-    assert borrower.state == "running"
-    equal = standby(instance, 4, duration=100)
-    # The borrower is ended for the first, which leaves at 2000 s: expected, and not promised.
-    assert promised(equal) == began + 2000
-    assert equal.annotations["sched"]["t_estimate_kind"] == "planned"
-    taker.cancel()
-    instance.advance(1500)
-    assert borrower.state == "running" and equal.state == "pending"
-    assert promised(equal) >= began + 6999
-
-
-def test_a_borrower_is_not_ended_if_others_make_room():
-    instance = make(config=config(), nodes=6)
-    early = batch(instance, 4, duration=1000)
-    taker = batch(instance, 4, duration=4000)
-    borrower = standby(instance, 2)
-    assert taker.state == "pending" and borrower.state == "running"
-    early.end()
-    instance.advance(10)
-    assert taker.state == "running" and borrower.state == "running"
-    instance.advance(3000)
-    assert borrower.state == "running" and exceptions(borrower) == []
-    assert borrower.expiration == instance.scheduler.resources.job_end(borrower.id)
-
-
 def test_a_promise_stays_if_others_rest_on_it():
     """Both are promised three of six nodes; when four come free early, the first would fit, and then
     the second, an equal of the borrower, would have to wait for its end, which nothing would hasten."""
@@ -380,16 +323,6 @@ def test_what_a_borrower_has_given_back_is_kept_for_whom_it_was_ended(early):
     assert IDset(borrower.ranks).intersect(IDset(taker.ranks))
     assert stats(instance)["standby"]["useless"] == 0
     check(instance)
-
-
-def test_what_is_kept_is_for_all_if_the_job_is_gone_or_waits_too_long():
-    instance = make("sched-backfill", "promise=unlimited", config=config())
-    _, taker, _, other = lend_one_of_two(instance)
-    instance.advance(396)
-    taker.cancel()
-    instance.run_until_idle()
-    assert other.state == "running"
-    instance.scheduler.resources.check()
 
 
 def test_what_is_kept_is_for_all_when_another_outlives_its_limit():
@@ -457,16 +390,6 @@ def test_who_was_promised_the_time_may_take_from_borrowers(policy):
     assert taker.state == "running" and borrower.result == "failed"
     assert not borrowed(instance)
     assert stats(instance)["standby"]["useless"] == 0
-
-
-def test_nobody_else_takes_from_a_borrower():
-    classes = {"standby": BORROWING, "middle": {"rank": 1, "queues": ["middle"]}}
-    queues = {"batch": {}, "standby": {}, "middle": {}}
-    instance = make("sched-backfill", config=tables(queues=queues, **classes))
-    first, taker, borrower = lend(instance)
-    batch(instance, 2, duration=500, queue="middle")
-    instance.advance(600)
-    assert borrower.state == "running" and exceptions(borrower) == []
 
 
 @pytest.mark.parametrize("when", [10, 900, 990], ids=["runs", "warned", "about-to-end"])

@@ -2,7 +2,6 @@
 """Fair share: ``[fairshare]``, and what it counts."""
 
 import json
-import math
 
 import pytest
 from each_policy import POLICIES, under
@@ -40,32 +39,6 @@ def used(rig):
 
 
 # -- what is counted -------------------------------------------------------------------------------
-
-
-def test_use_grows_and_half_of_it_is_forgotten():
-    usage = Usage(HOUR)
-    usage.change(("a",), 2.0, 1000.0)
-    most = 2.0 * HOUR / math.log(2)  # where as much is forgotten as comes
-    assert usage.of(("a",), 1000.0 + HOUR) == pytest.approx(most / 2)
-    usage.change(("a",), -2.0, 1000.0 + HOUR)
-    assert usage.of(("a",), 1000.0 + 3 * HOUR) == pytest.approx(most / 8)
-    # In small steps it comes to the same.
-    stepwise = Usage(HOUR)
-    stepwise.change(("a",), 2.0, 1000.0)
-    for step in range(60):
-        stepwise.change(("a",), 0.0, 1000.0 + 60 * (step + 1))
-    assert stepwise.of(("a",), 1000.0 + HOUR) == pytest.approx(most / 2)
-    # Of what was used since a time in the past, some is forgotten by now.
-    late = Usage(HOUR)
-    late.change(("a",), 2.0, 1000.0 + HOUR, since=1000.0)
-    assert late.of(("a",), 1000.0 + HOUR) == pytest.approx(most / 2)
-
-
-def test_without_a_half_life_nothing_is_forgotten():
-    usage = Usage()
-    usage.change(("a",), 3.0, 0.0)
-    usage.add(("a",), 5.0, 10.0)
-    assert usage.of(("a",), 100.0) == 305.0
 
 
 def test_use_is_stored_in_parts_and_read_again():
@@ -117,17 +90,6 @@ def test_an_empty_table_is_doubted():
 
 
 # -- the order -------------------------------------------------------------------------------------
-
-
-def test_a_table_that_comes_when_no_job_waits():
-    """A job was withdrawn: its place in the former order does not matter any more."""
-    rig = Rig(R(4, 4), Backfill)
-    submit(rig, 1, 7)
-    submit(rig, 2, 7)
-    rig.cancel(2)
-    rig.reconfigure({"fairshare": {"half-life": "1h", "period": "1m"}})
-    submit(rig, 3, 8)
-    assert order(rig) == [3]
 
 
 @under(

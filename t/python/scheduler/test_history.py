@@ -111,39 +111,6 @@ def test_what_cannot_be_read_is_refused(stored):
         RunTimes().restore(stored)
 
 
-def test_a_scheduler_learns_and_knows_what_runs():
-    ended = []
-
-    class Watching(Backfill):
-        def ended(self, job, run, result):
-            super().ended(job, run, result)
-            ended.append((job.jobid, run, result))
-
-    rig = Rig(R(4, 4), Watching, "predict=last2", "rank=shortest")
-    begin = rig.now
-    for jobid, run in [(1, 10), (2, 30), (3, 120)]:
-        rig.alloc(jobid, jobspec(1, nodes=1, cores=4, duration=100), userid=7)
-        rig.settle()
-        running = rig.sched.running[jobid]
-        assert (running.userid, running.size, running.limit) == (7, 4, 100.0)
-        assert running.end == running.start + 100
-        rig.wait(run)
-        rig.free(jobid)
-        rig.settle()
-    assert rig.now > begin
-    assert rig.sched.running == {}
-    # What is beyond the limit is clean-up.
-    assert [(jobid, round(run), result) for jobid, run, result in ended] == [
-        (1, 10, None),
-        (2, 30, None),
-        (3, 100, "timeout"),
-    ]
-    assert rig.sched.history.predict(7, 1, 5.0) == pytest.approx(65, abs=0.5)
-    rig.alloc(4, jobspec(1, nodes=1, cores=4, duration=100), userid=7)
-    rig.settle()
-    assert rig.sched.running[4].predicted == pytest.approx(65, abs=0.5)
-
-
 # -- over reloads ----------------------------------------------------------------------------------
 
 KEY = "checkpoint.sched-history"

@@ -84,14 +84,6 @@ def test_who_would_break_a_promise_waits(rig):
     assert rig.shown(5)["backfill"] == "ƒ3"
 
 
-def test_a_job_that_is_canceled_keeps_nothing_any_more(rig):
-    rig.cancel(2)
-    rig.settle()
-    assert rig.sched.planning.current().promises() == {}
-    rig.alloc(3, whole(1, HOUR + 1))
-    assert rig.started() == [1, 3]
-
-
 def test_a_drain_makes_promises_void_that_need_the_nodes():
     rig = rig_with("within=1h")
     begin = rig.now
@@ -358,30 +350,6 @@ def test_questions_know_ranks_and_latest_starts():
     assert rig.shown(2)["t_estimate"] == begin + 100
 
 
-def test_questions_know_ranks_without_latest_starts():
-    rig = Rig(R(4, 4), "sched-backfill", "rank=shortest")
-    begin = rig.now
-    rig.alloc(1, whole(4, 100))
-    rig.settle()
-    for jobid in (2, 3):
-        rig.alloc(jobid, whole(4, 1000))
-    _, answer = rig.ask("sched.explain", {"id": 3})
-    job = answer["jobs"][0]
-    assert (job["rank"], job["expected_run"]) == (1000, 1000)
-    assert "t_latest" not in job
-    starts = {}
-    for duration in (50, 2000):
-        _, answer = rig.ask("sched.when", {"jobspec": whole(4, duration)})
-        starts[duration] = answer["start"] - begin
-        assert "t_latest" not in answer
-    # The one would be asked first, the other behind both that wait.
-    assert starts[50] == pytest.approx(100, abs=5)
-    assert starts[2000] == pytest.approx(2100, abs=5)
-    rig.alloc(4, whole(4, 10), priority=31)
-    _, answer = rig.ask("sched.when", {"jobspec": whole(4, 50)})
-    assert answer["start"] - begin == pytest.approx(110, abs=5)
-
-
 # -- over a reload ---------------------------------------------------------------------------------
 
 KEY = "checkpoint.sched-promises"
@@ -440,17 +408,6 @@ def test_after_a_crash_what_was_stored_is_kept(promised):
     promised.scheduler.finish = lambda: None
     reload(promised, "within=0")
     assert latest(*promised.jobs_promised) == before
-
-
-def test_a_latest_start_that_has_passed_without_a_scheduler_is_void(promised):
-    promised.unload()
-    promised.advance(1050)
-    promised.load("sched-backfill", "promise=all", "within=0")
-    promised.run_until_idle()
-    stats = promised.request("sched.stats")["stats"]["latest_starts"]
-    assert stats["void"] == {"unloaded": 1} and stats["violated"] == 0
-    begin = promised.start_time
-    assert latest(*promised.jobs_promised) == [begin + 1100, begin + 11100, begin + 11150]
 
 
 def test_one_that_has_passed_is_void_though_it_can_start_now():

@@ -6,7 +6,7 @@ import random
 
 import pytest
 from each_policy import IN_ORDER, POLICIES
-from peers import START_TIME, R, Rig, jobspec, part_of
+from peers import START_TIME, R, Rig, jobspec
 from shared import seeds
 
 from flux.resource.plan.tokens import TokenPlan
@@ -50,22 +50,6 @@ def test_a_job_waits_while_its_licences_are_in_use(policy, args):
     assert rig.started() == [1, 3, 2] and rig.reason(2) is None
     rig.free(2)
     assert used(rig) == {}
-    check(rig)
-
-
-@POLICIES
-def test_one_licence_does_not_wait_for_another(policy, args):
-    rig = load(policy, args, matlab=1, ansys=1)
-    rig.alloc(1, wants(1))
-    rig.alloc(2, wants(1, name="ansys"))
-    rig.alloc(3, wants(1))
-    rig.alloc(4, jobspec(1, duration=9, licenses={"matlab": 1, "ansys": 1}))
-    assert rig.started() == [1, 2]
-    for ended, started in ((2, []), (1, [3]), (3, [4])):
-        before = len(rig.started())
-        rig.free(ended)
-        assert rig.started()[before:] == started
-    assert used(rig) == {"matlab": 1, "ansys": 1}
     check(rig)
 
 
@@ -154,18 +138,6 @@ def test_other_numbers_by_a_reload_of_the_configuration(policy, args):
     assert rig.started() == [1, 2, 3]
 
 
-@POLICIES
-def test_a_partial_free_gives_no_licence_back(policy, args):
-    rig = load(policy, args)
-    rig.alloc(1, jobspec(1, nodes=2, exclusive=True, licenses={"matlab": 2}))
-    rig.alloc(2, wants(1))
-    whole = rig.success(1)["R"]
-    for rank, final, started in (("0", False, [1]), ("1", True, [1, 2])):
-        rig.free(1, part_of(whole, rank), final=final)
-        assert rig.started() == started
-        check(rig)
-
-
 @pytest.mark.parametrize(
     "value, text",
     [
@@ -238,35 +210,6 @@ def test_a_job_is_promised_when_nodes_and_licences_are_there(policy, args):
     check(rig)
 
 
-@IN_ORDER
-def test_nodes_that_come_later_than_licences(policy, args):
-    rig = load(policy, args, matlab=PLANNED)
-    rig.alloc(1, wants(3, duration=100))
-    rig.alloc(2, jobspec(12, duration=150))
-    rig.settle()
-    rig.alloc(3, wants(2, slots=14, duration=100))
-    assert rig.estimate(3) == (150, "promised")
-    rig.alloc(4, jobspec(3, duration=120))  # leaves it its nodes
-    assert rig.started() == [1, 2, 4]
-
-
-@pytest.mark.parametrize("duration", [0, 500])
-def test_licences_that_never_come_back_keep_no_nodes(duration):
-    """With a time limit it is promised; without one no time is known, and nothing is kept for it."""
-    rig = load(Backfill, (), matlab=PLANNED)
-    rig.alloc(1, jobspec(1, duration=duration, licenses={"matlab": 2}))
-    rig.settle()
-    rig.alloc(2, wants(2, slots=15))
-    rig.alloc(3, jobspec(15, duration=100 if duration else 0))
-    assert rig.started() == [1, 3]
-    assert rig.estimate(2) == ((500, "promised") if duration else None)
-    assert (2 in rig.sched.admission.deferred) == (duration == 0)
-    rig.free(1)
-    rig.free(3)
-    assert rig.started() == [1, 3, 2]
-    check(rig)
-
-
 def test_a_running_job_gets_more_time():
     rig = load(Backfill, (), matlab=PLANNED)
     rig.alloc(1, wants(2, duration=100))
@@ -276,18 +219,6 @@ def test_a_running_job_gets_more_time():
     rig.wait(120)
     assert rig.started() == [1]
     assert rig.estimate(2) == (300, "promised")
-
-
-@pytest.mark.parametrize("policy, args", [(Fifo, ()), (Backfill, ("promise=all",))])
-def test_where_no_plan_goes_by_the_queue_it_is_any_licence(policy, args):
-    rig = load(policy, args, matlab=PLANNED)
-    rig.alloc(1, wants(2))
-    rig.settle()
-    rig.alloc(2, wants(3))
-    rig.alloc(3, wants(1))
-    assert rig.started() == [1, 3]
-    assert 2 in rig.sched.admission.deferred
-    check(rig)
 
 
 @pytest.mark.parametrize("seed", seeds(2, 6))

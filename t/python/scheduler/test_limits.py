@@ -200,23 +200,6 @@ def test_a_child_counts_as_its_parent_and_its_own_limit_is_its_own(policy, args)
     assert rig.started() == [1, 3, 4]
 
 
-@POLICIES
-def test_all_that_apply_must_hold(policy, args):
-    limits = {
-        "user": {"per": "user", "max": {"jobs": 1}},
-        "bank": {"per": "bank", "max": {"cores": 3}},
-    }
-    rig = load(policy, args, limits)
-    for jobid, userid, cores in ((1, 7, 2), (2, 7, 1), (3, 8, 2), (4, 9, 1)):
-        rig.alloc(jobid, spec(cores, bank="red"), userid=userid)
-    assert rig.started() == [1, 4]
-    assert rig.reason(2) == "limit user: ann has 1 of 1 jobs; needs 1"
-    assert rig.reason(3) == "limit bank: bank red has 3 of 3 cores; needs 2"
-    rig.free(1)
-    assert rig.started() == [1, 4, 2]  # two cores of the bank are left, one is used then
-    check(rig)
-
-
 # -- waiting ---------------------------------------------------------------------------------------
 
 
@@ -374,41 +357,6 @@ def test_a_start_that_a_limit_may_prevent_is_planned(jobs, kind):
     assert rig.shown(2)["t_estimate_kind"] == kind
 
 
-def test_a_planned_start_is_not_called_promised_when_it_moves():
-    rig = load(Backfill, (), {"one": {"per": "user", "max": {"nodes": 3}}})
-    rig.alloc(1, nodes(2, duration=100), userid=8)
-    rig.alloc(2, nodes(2, duration=200), userid=6)
-    rig.settle()
-    rig.alloc(3, jobspec(8, duration=50), userid=7)  # on how many nodes nobody knows
-    rig.alloc(4, nodes(4, duration=50), userid=9)
-    kinds = {rig.shown(3)["t_estimate_kind"]}
-    rig.expire(1, rig.now + 20)
-    kinds.add(rig.shown(3)["t_estimate_kind"])
-    assert kinds == {"planned"}
-
-
-@pytest.mark.parametrize("duration, starts", [(50, True), (500, False)])
-def test_jobs_that_come_later_leave_a_promised_one_what_it_needs(duration, starts):
-    """The limit would let it start, and there is a node; but then the promise could not be kept."""
-    rig = load(Backfill, (), {"one": {"per": "user", "max": {"jobs": 1}}})
-    rig.alloc(1, nodes(3, duration=100), userid=8)
-    rig.settle()
-    rig.alloc(2, nodes(3, duration=100), userid=7)
-    assert rig.shown(2)["t_estimate_kind"] == "promised"
-    rig.alloc(3, nodes(1, duration=40), userid=7)
-    assert rig.started() == [1, 3]
-    rig.alloc(4, jobspec(1, duration=duration), userid=7)
-    rig.wait(3)
-    assert rig.started() == [1, 3]
-    rig.free(3)
-    assert (4 in rig.started()) == starts
-    if starts:
-        rig.free(4)
-    rig.free(1)
-    assert 2 in rig.started()
-    check(rig)
-
-
 # -- reservations, reload --------------------------------------------------------------------------
 
 
@@ -503,15 +451,6 @@ def test_jobs_that_run_when_the_scheduler_is_loaded(policy, args):
     check(rig)
 
 
-def test_without_a_limit_that_needs_it_nothing_is_looked_up():
-    rig = Rig(R(4, 4))
-    rig.will_be_found(8, R("0", 4), userid=7)
-    rig.manager.methods["getattr"] = None
-    load(Backfill, (), PER_USER, rig)
-    assert used(rig) == {(7,): (1, 4, 0, 1)}
-    assert not rig.logged(4)
-
-
 @POLICIES
 def test_other_maxima_by_a_reload_of_the_configuration(policy, args):
     rig = load(policy, args, PER_USER)
@@ -573,31 +512,6 @@ def test_a_rank_of_a_running_job_that_had_left_when_the_scheduler_was_loaded(
     rig.free(8, rig.info.R[8])
     assert rig.started() == [1]
     assert used(rig) == {(7,): (2, 8, 0, 1)}
-    check(rig)
-
-
-@POLICIES
-def test_a_straggler_of_housekeeping_a_new_queue_and_a_reload(policy, args):
-    """The history of core#7794: one rank of two is back from housekeeping, a queue is added, the
-    scheduler is loaded anew. The other rank is given to nobody, and counts, until it is freed."""
-    limits = {"one": {"per": "user", "max": {"nodes": 2}}}
-    rig = load(policy, args, limits, nodes=2)
-    rig.alloc(1, nodes(2), userid=7)
-    whole = rig.success(1)["R"]
-    rig.free(1, part_of(whole, "0"), final=False)
-    rig.settle()
-    rig.unload()
-    rig.will_be_found(1, userid=7, free="0")
-    rig.resource.R = R(2, 4, properties={"new": "0-1"})
-    load(policy, args, limits, rig, queues={"new": {"requires": ["new"]}})
-    assert used(rig) == {(7,): (1, 4, 0, 1)}
-    for jobid in (2, 3):
-        asked = nodes(1, queue="new", constraints={"properties": ["new"]})
-        rig.alloc(jobid, asked, userid=7)
-    rig.alloc(4, nodes(1), userid=8)
-    assert rig.started() == [1, 2] and rig.ranks(2) == {0}
-    rig.free(1, part_of(whole, "1"))
-    assert rig.started() == [1, 2, 3] and rig.ranks(3) == {1}
     check(rig)
 
 
@@ -715,12 +629,3 @@ def test_what_is_in_use_for_the_owner_and_for_a_guest():
         "bank": 1,
         "all": 0,
     }
-
-
-def test_a_newcomer_is_told_of_its_limit():
-    rig = load(Backfill, (), PER_USER)
-    rig.alloc(1, nodes(2), userid=0)
-    errnum, answer = rig.ask("sched.when", {"jobspec": nodes(1)})
-    assert errnum == 0
-    assert (answer["verdict"], answer["start"]) == ("later", rig.now + 100)
-    assert answer["reason"] == "limit one: root has 2 of 2 nodes; needs 1"

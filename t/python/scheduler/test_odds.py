@@ -75,16 +75,6 @@ def test_run_times_are_drawn_from_jobs_like_it(jobs, asked, found):
     assert drawn(learnt(*jobs), **asked) == found
 
 
-def test_each_share_is_drawn_as_often_as_it_was_seen():
-    shares = learnt(*[(1, 100.0, 10.0)] * 30, *[(1, 100.0, 90.0)] * 10)
-    draws = [
-        Draws(shares, play).run_of(RunningJob(jobid, 1, 1, 100.0, 0.0, 100.0), 0.0)
-        for play in range(100)
-        for jobid in range(20)
-    ]
-    assert sum(run == 10.0 for run in draws) / len(draws) == pytest.approx(0.75, abs=0.03)
-
-
 def test_the_same_play_draws_the_same_whatever_else_is_asked():
     shares = learnt(*[(1, 100.0, float(run)) for run in range(60)])
     jobs = [RunningJob(jobid, 1, 1, 100.0, 0.0, 100.0) for jobid in range(30)]
@@ -147,16 +137,6 @@ def test_misses_move_what_is_told(misses, limits, likely, safe):
     assert (told.likely, told.safe) == (pytest.approx(likely), pytest.approx(safe))
 
 
-def test_a_burst_of_a_user_is_one_miss_that_of_the_job_that_started_last():
-    calibration = Calibration()
-    played = Played(1000.0, 1400.0)
-    for start in (1000.0, 2000.0, 3000.0):
-        calibration.learn(1, 10.0, played, start)
-    calibration.learn(2, 10.0, played, 1000.0)
-    calibration.learn(1, BURST_S, played, 1000.0)
-    assert calibration.stored() == [[1, 0, 2.0], [2, 0, 0.0], [1, 1, 0.0]]
-
-
 def test_old_misses_are_forgotten():
     calibration = Calibration()
     for hour in range(MAX_MISSES + 5):
@@ -214,24 +194,6 @@ def test_when_says_the_likely_start_beside_the_latest(policy):
     assert answer["t_likely"] == rig.begun + 100
 
 
-def test_nine_of_ten():
-    rig = busy(shares=(10.0,) * 12 + (60.0,) * 6 + (90.0,) * 2)
-    rig.alloc(2, SPEC, userid=7)
-    odds = explained(rig, 2)["odds"]
-    # Which shares the plays draw is up to their seeds: all odds are among them, the two in this order.
-    assert odds["t_likely"] - rig.begun in (10, 60)
-    assert odds["t_likely"] < odds["t_p90"] and odds["t_p90"] - rig.begun in (60, 90)
-    answer = asked(rig, "when", jobspec=SPEC)
-    assert asked(rig, "when", jobspec=SPEC) == answer
-
-
-def test_what_has_run_for_long_takes_longer():
-    rig = busy(shares=(10.0,) * 12 + (80.0,) * 2)
-    rig.wait(30)
-    answer = asked(rig, "when", jobspec=SPEC)
-    assert answer["t_likely"] == rig.begun + 80
-
-
 def test_a_job_that_starts_at_once_is_certain_to():
     rig = busy()
     rig.free(1)
@@ -250,15 +212,6 @@ def test_behind_a_job_without_a_limit_a_start_may_be_likely():
     assert (answer["verdict"], answer["start"]) == ("unknown", None)
     assert answer["t_likely"] == begun + 40
     assert answer["t_p90"] == begun + 40 + UNKNOWN_MISS * LEAST_WIDTH_S
-
-
-def test_before_jobs_have_ended_nothing_is_likely():
-    rig = busy(shares=(50.0,) * (LEAST_JOBS - 1))
-    rig.alloc(2, SPEC)
-    answer = asked(rig, "when", jobspec=SPEC)
-    assert answer["start"] == rig.begun + 200 and answer["t_likely"] is answer["t_p90"] is None
-    job = explained(rig, 2)
-    assert job["t_likely"] is job["t_p90"] is job["odds"] is None
 
 
 def test_explain_says_what_was_played_and_what_it_was_corrected_by():

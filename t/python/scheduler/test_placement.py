@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Jobs in one rack, or in as few as can be: ``[topology.LEVEL]``."""
 
-import random
-
 import pytest
 from each_policy import POLICIES
 from peers import R, Rig, jobspec
-from shared import seeds
 
 from flux.idset import IDset
 from flux.scheduler.policies import Backfill, Fifo, Simple
@@ -137,13 +134,6 @@ def test_slots_without_nodes():
     assert "placement.segment: the job has to ask for a number of nodes" in rig.denied(3)
 
 
-def test_a_range_of_nodes_gets_what_one_rack_has():
-    rig = load()
-    occupy(rig)
-    rig.alloc(5, spec("2-8", required()))
-    assert len(rig.ranks(5)) == 3 and len(racks(rig, 5)) == 1
-
-
 def test_at_most_so_many_racks():
     rig = load()
     occupy(rig)
@@ -173,39 +163,6 @@ def test_the_groups_are_annotated_and_r_is_unchanged(policy, args):
 
 
 # -- plans and promises ----------------------------------------------------------------------------
-
-
-def test_the_earliest_rack_is_promised_and_others_leave_it():
-    rig = load()
-    occupy(rig)  # racks come free after 1000, 2000, 3000 and 4000 seconds
-    rig.alloc(5, spec(4, required(), duration=500))
-    when = rig.shown(5)["t_estimate"]
-    assert rig.shown(5)["t_estimate_kind"] == "promised"
-    assert round(when - rig.now) in range(990, 1001)
-    # The rest of that rack may be used until then, and other racks for longer.
-    rig.alloc(6, spec(9, duration=5000))
-    rig.settle()
-    rig.alloc(7, spec(3, duration=900))
-    rig.alloc(8, spec(1, duration=5000))
-    assert rig.ranks(6) == {5, 6, 7, 9, 10, 11, 13, 14, 15}
-    assert rig.ranks(7) == {1, 2, 3} and 8 not in rig.started()
-    for jobid in (7, 1):
-        rig.free(jobid)
-    assert rig.ranks(5) == {0, 1, 2, 3}
-    rig.check()
-
-
-def test_a_rack_that_loses_a_node_is_promised_no_more():
-    rig = load()
-    occupy(rig)
-    rig.alloc(5, spec(4, required(), duration=500))
-    before = rig.shown(5)["t_estimate"]
-    rig.resource.update(down="2")
-    assert rig.shown(5)["t_estimate"] > before
-    rig.free(1)
-    assert 5 not in rig.started()
-    rig.free(2)
-    assert racks(rig, 5) == [1]
 
 
 def test_when_and_explain_say_why():
@@ -243,18 +200,6 @@ def test_a_preferred_job_waits_for_a_rack_and_then_takes_any_nodes(policy, args)
     rig.check()
 
 
-@POLICIES
-def test_a_preferred_job_takes_a_rack_that_comes_free(policy, args):
-    rig = load(policy, args)
-    occupy(rig)
-    rig.alloc(5, spec(4, preferred(wait=600), duration=500))
-    rig.wait(10)
-    rig.free(3)
-    assert racks(rig, 5) == [2]
-    rig.wait(700)
-    rig.check()
-
-
 def test_without_a_wait_or_a_rack_so_large_it_starts_at_once():
     rig = load()
     occupy(rig)
@@ -288,39 +233,7 @@ def test_a_promise_is_made_for_a_rack_and_moves_when_the_wait_is_over():
     rig.check()
 
 
-def test_who_is_withdrawn_is_forgotten():
-    rig = load()
-    occupy(rig)
-    rig.alloc(5, spec(4, preferred(wait=300)))
-    rig.settle()
-    rig.cancel(5)
-    rig.wait(400)
-    assert rig.sched.admission.rules[-1]._jobs == {} and not rig.sched.admission.rules[-1].engaged
-    rig.check()
-
-
 # -- everyone else ---------------------------------------------------------------------------------
-
-
-@START
-def test_others_are_put_into_the_fewest_racks(policy, args):
-    rig = load(policy, args)
-    rig.alloc(1, spec(3))
-    rig.alloc(2, spec(2))
-    rig.alloc(3, spec(1))
-    rig.alloc(4, spec(2))
-    assert [racks(rig, jobid) for jobid in (1, 2, 3, 4)] == [[0], [1], [0], [1]]
-    rig.alloc(5, spec(7))
-    assert racks(rig, 5) == [2, 3]
-
-
-def test_single_cores_fill_a_rack_that_is_begun():
-    rig = load()
-    rig.alloc(1, spec(2))
-    rig.settle()
-    for jobid in range(2, 10):
-        rig.alloc(jobid, jobspec(1, duration=100))
-    assert set().union(*(rig.ranks(jobid) for jobid in range(1, 10))) <= {0, 1, 2, 3}
 
 
 def test_two_levels():
@@ -460,23 +373,6 @@ class Nodes:
         return {rank for rank, job in self.jobs.items() if job.state != "running"}
 
 
-@pytest.mark.parametrize(
-    "machine, ended",
-    [
-        # A job that is in two racks is ended with those of one.
-        ({"may_end": {2, 5, 6, 7, 8, 12}, "spans": [(2, 4)]}, {2, 3, 4, 5, 6, 7}),
-        # What is free in the rack is used as well.
-        ({"may_end": {0, 4, 5, 8, 9, 12}, "empty": {6, 7, 10, 13}}, {4, 5}),
-    ],
-)
-def test_who_is_ended_makes_room_in_one_rack(machine, ended):
-    nodes = Nodes(**machine)
-    job = nodes.taker(4, required())
-    nodes.instance.advance(100)
-    assert job.state == "running" and job.ranks == "4-7"
-    assert nodes.ended() == ended
-
-
 def test_segments_are_made_room_for_in_several_racks():
     nodes = Nodes(may_end={0, 1, 2, 4, 8, 9, 12})
     job = nodes.taker(4, required(segment=2))
@@ -496,42 +392,6 @@ def test_nobody_is_ended_for_what_a_job_only_prefers(empty):
     nodes.instance.advance(150)
     assert job.state == "running" and len(nodes.ended()) == 3 - len(empty)
     assert set(IDset(job.ranks)) == empty | nodes.ended()
-
-
-def test_a_node_of_the_rack_that_goes_down_in_the_grace_moves_the_job_to_another():
-    nodes = Nodes(may_end={4, 5, 6, 7, 12, 13, 14, 15}, grace="2m", signal="SIGUSR1")
-    job = nodes.taker(4, required())
-    nodes.instance.advance(30)
-    assert not nodes.ended()
-    warned = {
-        rank
-        for rank, one in nodes.jobs.items()
-        if any(event["name"] == "exception" for event in one.events)
-    }
-    assert warned == {12, 13, 14, 15}, "the youngest"
-    nodes.instance.mark_down("13")
-    nodes.instance.advance(300)
-    assert job.state == "running" and job.ranks == "4-7"
-    assert nodes.ended() == {4, 5, 6, 7}
-    nodes.instance.scheduler.resources.check()
-
-
-@pytest.mark.parametrize("seed", seeds(6, 20))
-def test_who_is_ended_is_in_the_rack_of_the_one_who_required_it(seed):
-    chance = random.Random(seed)
-    may_end = {rank for rank in range(16) if chance.random() < 0.7}
-    nodes = Nodes(may_end=may_end)
-    wanted = chance.choice((2, 3, 4))
-    job = nodes.taker(wanted, required())
-    nodes.instance.advance(100)
-    rooms = [len(may_end & set(range(first, first + 4))) for first in range(0, 16, 4)]
-    if max(rooms) < wanted:
-        assert job.state == "pending" and not nodes.ended()
-    else:
-        ranks = set(IDset(job.ranks))
-        assert nodes.ended() == ranks and len(ranks) == wanted
-        assert len({rank // 4 for rank in ranks}) == 1
-    nodes.instance.scheduler.resources.check()
 
 
 def test_stats_and_windows_have_idle_groups_and_who_waits_for_them():
@@ -586,36 +446,6 @@ def chosen(rig):
     return {one["name"]: one["ranks"] for one in answer["reservations"]}
 
 
-@START
-@pytest.mark.parametrize("pin", [True, False], ids=["pinned", "at the begin"])
-def test_a_window_by_count_is_in_few_racks_and_leaves_whole_ones(policy, args, pin):
-    rig = load(policy, args)
-    rig.alloc(1, spec(1, constraints={"ranks": ["0"]}, duration=10000))
-    rig.alloc(2, spec(2, constraints={"ranks": ["4-5"]}, duration=10000))
-    rig.reserve("four", 100, 1000, nodes=4, pin=pin)
-    rig.reserve("two", 100, 1000, nodes=2, pin=pin)
-    rig.reserve("three", 100, 1000, nodes=3, pin=pin)
-    if not pin:
-        assert set(chosen(rig).values()) == {None}
-        rig.wait(101)
-    assert chosen(rig) == {"four": "8-11", "two": "6-7", "three": "1-3"}
-    rig.wait(101)
-    assert chosen(rig) == {"four": "8-11", "two": "6-7", "three": "1-3"}
-    rig.alloc(3, spec(4, required(), duration=50))
-    assert racks(rig, 3) == [3]
-    rig.check()
-
-
-def test_a_window_of_two_racks():
-    rig = load()
-    occupy(rig, ids="1", ranks=(0,), duration=10000)
-    rig.reserve("six", 0, 1000, nodes=6)
-    assert chosen(rig) == {"six": "1-6"}, "the whole second rack, and some of the first"
-    rig.reserve("five", 0, 1000, nodes=5)
-    assert chosen(rig)["five"] == "7-11"
-    rig.check()
-
-
 def test_a_pinned_window_does_not_mind_jobs_that_end_before():
     rig = load()
     occupy(rig, ranks=(0, 4, 8, 12))  # until 1000, 2000, 3000 and 4000 s from now
@@ -652,21 +482,3 @@ def test_a_window_whose_nodes_the_plan_has_chosen_is_in_few_racks():
     ranks = IDset(chosen(rig)["six"])
     assert len(ranks) == 6 and len({rank // 4 for rank in ranks}) == 2
     rig.check()
-
-
-@pytest.mark.parametrize("pin", [True, False])
-def test_a_window_of_the_configuration_is_in_one_rack(pin):
-    rig = Rig(R(16, 4))
-    rig.alloc(1, spec(1, constraints={"ranks": ["0"]}, duration=10000))
-    class_ = {"start": rig.now, "duration": 1000, "nodes": 4, "pin": pin, "zone": "UTC"}
-    load(rig=rig, reservations={"class": class_})
-    assert len({rank // 4 for rank in IDset(chosen(rig)["class"])}) == 1
-    rig.check()
-
-
-def test_whole_nodes_by_a_rule_of_sharing_are_in_one_rack():
-    rig = load(sharing={"all": {"mode": "node"}})
-    rig.alloc(1, jobspec(7, duration=100, placement=required()))
-    assert len(rig.ranks(1)) == 2 and len(racks(rig, 1)) == 1
-    rig.alloc(2, jobspec(17, duration=100, placement=required()))
-    assert "in one rack" in rig.denied(2)

@@ -141,14 +141,6 @@ def test_nobody_takes_from_an_equal_or_a_higher_rank():
     assert high.result == "failed" or equal.result == "failed"
 
 
-def test_a_queue_that_is_in_no_table_is_the_highest():
-    instance = make(nodes=1)
-    victim = standby(instance)
-    taker = instance.submit(nodes=1, duration=60, exclusive=True)  # it names no queue
-    instance.advance(130)
-    assert victim.result == "failed" and taker.state == "running"
-
-
 def test_a_parent_covers_its_virtual_queues_but_those_with_a_table_of_their_own():
     config = tables(
         queues={"batch": {}, "standby": {"parent": "batch"}, "debug": {"parent": "batch"}},
@@ -234,56 +226,10 @@ def test_a_slip_in_preemptible_after_offers_nothing(value):
     assert job.state == "running"
 
 
-def test_a_job_of_the_class_may_offer_itself_earlier_but_not_later():
-    config = tables(standby={"queues": ["standby"], "after": "10m"})
-    instance = make(nodes=2, config=config)
-    early = standby(instance, **{"preemptible-after": 60})
-    late = standby(instance, **{"preemptible-after": 6000})
-    batch(instance, 2)
-    instance.advance(500)
-    assert early.state == late.state == "running"  # one alone does not help
-    instance.advance(110)
-    assert early.result == late.result == "failed"
-
-
 # -- whom ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
-def test_on_shared_nodes_as_many_end_as_make_room_in_one_place(tree):
-    """Four cores are free if two jobs of two cores end, but for a job that wants a whole node only
-    if both are on one node."""
-    instance = make(nodes=2, tree=tree)
-    config = {"exclusive": False}
-    jobs = [standby(instance, None, slots=2, **config) for _ in range(4)]
-    instance.advance(100)
-    taker = batch(instance, 1)
-    instance.advance(130)
-    assert taker.state == "running"
-    ended = [job for job in jobs if job.result]
-    assert len(ended) == 2
-    assert {job.ranks for job in ended} == {taker.ranks}
-
-
 SHARED = {"exclusive": False, "nodes": None}
-
-
-@pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
-@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-def test_on_a_claimed_node_all_end_who_keep_the_job_off(policy, tree):
-    """Cores are free, and more if one of them ends; but the node is another user's until both have."""
-    config = {**tables(), "sharing": {"all": {"mode": "user"}}}
-    instance = make(*policy, nodes=1, tree=tree, config=config)
-    jobs = [standby(instance, slots=1, userid=7, **SHARED) for _ in range(2)]
-    instance.advance(3600)
-    taker = batch(instance, slots=1, userid=8, **SHARED)
-    instance.advance(5)
-    assert all(exceptions(job) for job in jobs) and taker.state == "pending"
-    instance.advance(130)
-    assert [job.result for job in jobs] == ["failed", "failed"]
-    assert taker.state == "running"
-    assert stats(instance)["standby"]["useless"] == 0
-    check(instance)
 
 
 def test_a_node_with_a_stranger_who_cannot_be_ended_is_no_use():
@@ -318,19 +264,6 @@ def test_a_job_that_keeps_others_off_is_not_spared():
     assert stats(instance)["standby"]["victims"] == 1
 
 
-def test_jobs_on_nodes_that_the_job_could_not_use_are_left_alone():
-    R = make_R(4, 4, properties={"big": "2-3"})
-    instance = make(R=R)
-    small = [standby(instance, constraints={"properties": ["^big"]}) for _ in range(2)]
-    big = [standby(instance, constraints={"properties": ["big"]}) for _ in range(2)]
-    instance.advance(10)
-    taker = batch(instance, constraints={"properties": ["big"]})
-    instance.advance(130)
-    assert taker.state == "running" and taker.ranks in ("2", "3")
-    assert sum(job.result == "failed" for job in big) == 1
-    assert all(job.state == "running" for job in small)
-
-
 def test_beyond_the_most_that_may_end_nobody_does():
     most = {"queues": ["standby"], "max": {"jobs": 2}}
     instance = make(config=tables(standby=most))
@@ -356,15 +289,6 @@ def test_beyond_the_node_hours_that_may_be_lost_nobody_ends():
     assert job.state == "running" and taker.state == "pending"
     answer = instance.request("sched.preempt", {"id": taker.id, "dry_run": True})
     assert answer["reason"] == "2.0 node-hours of standby would be lost, of which 1 may be"
-
-
-def test_if_it_would_not_fit_anyway_nobody_ends():
-    instance = make()
-    jobs = [standby(instance) for _ in range(2)]
-    batch(instance, 2, duration=100000)
-    taker = batch(instance, 3)
-    instance.advance(200)
-    assert taker.state == "pending" and all(job.state == "running" for job in jobs)
 
 
 def test_a_job_in_a_reservation_is_never_ended():
@@ -441,29 +365,6 @@ def test_if_the_job_starts_elsewhere_nobody_ends(policy):
 
 @pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-def test_what_others_free_after_the_victim_was_ended_is_not_for_the_job(policy, tree):
-    """The job is to have the free core of one node and two of the other, on which a victim is being
-    ended. If it took the three that come free beside the first, the victim had ended for nothing."""
-    instance = make(*policy, nodes=2, tree=tree)
-    other = batch(instance, None, slots=3, exclusive=False, duration=50000)
-    victim = standby(instance)
-    victim.clean_up = 60.0
-    taker = batch(instance, None, slots=3, exclusive=False)
-    instance.advance(130)
-    assert victim.note and taker.state == "pending"
-    other.end()
-    instance.advance(10)
-    assert taker.state == "pending"
-    instance.advance(100)
-    assert taker.state == "running"
-    assert victim.ranks in taker.ranks.replace("-", ",").split(",")
-    instance.advance(10)
-    assert standby(instance, None, slots=3, exclusive=False).state == "running"
-    check(instance)
-
-
-@pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
-@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
 def test_a_victim_is_spared_if_others_make_room_in_the_grace(policy, tree):
     """Two are to end, one on each node; what comes free beside the first is as good as one of them."""
     instance = make(*policy, nodes=2, tree=tree)
@@ -524,25 +425,6 @@ def test_more_time_for_a_victim_counts_when_the_preemption_is_given_up(given_up)
     else:
         instance.advance(100)
         assert taker.state == "running" and victim.result == "failed"
-
-
-@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-def test_others_do_not_get_what_is_kept_for_the_job(policy):
-    """One of two victims ends at once, the other is long being cleaned up."""
-    instance = make(*policy, nodes=3)
-    quick, slow = standby(instance, 1), standby(instance, 1)
-    slow.clean_up = 500.0
-    instance.advance(10)
-    taker = batch(instance, 3, duration=5000)  # with one node that is idle
-    instance.advance(150)
-    assert quick.result == "failed" and taker.state == "pending"
-    small = batch(instance, 1, duration=10)
-    also = standby(instance, 1, duration=10)
-    instance.advance(100)
-    assert small.state == also.state == "pending"
-    instance.advance(400)
-    assert taker.state == "running" and taker.ranks == "0-2"
-    assert stats(instance)["standby"]["useless"] == 0
 
 
 def test_resources_that_come_back_in_parts_are_kept_too():
@@ -618,21 +500,6 @@ def test_when_a_node_goes_down_the_job_looks_again_at_most_twice():
     assert taker.state == "pending"
     assert stats(instance)["standby"]["useless_by"] == {"node": 3}
     check(instance)
-
-
-def test_a_node_that_goes_down_in_the_grace_costs_nobody_an_end():
-    instance = make(nodes=2)
-    victims = [standby(instance), standby(instance)]
-    taker = batch(instance)
-    instance.advance(30)
-    warned = next(job for job in victims if exceptions(job))
-    other = next(job for job in victims if not exceptions(job))
-    instance.mark_down(warned.ranks)
-    instance.advance(30)
-    assert warned.state == "running"
-    assert "will not be ended now" in exceptions(warned)[1][1]
-    instance.advance(120)
-    assert other.result == "failed" and taker.state == "running" and warned.state == "running"
 
 
 def test_when_the_job_manager_refuses_the_job_looks_elsewhere():
@@ -741,25 +608,6 @@ def test_a_reload_after_the_victims_have_gone(policy):
     assert small.state == "pending" or small.t_start < taker.t_start
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-def test_a_node_that_goes_down_while_no_scheduler_runs_is_given_up(policy):
-    instance = make(*policy, nodes=2)
-    victim = standby(instance)
-    batch(instance, duration=100000)
-    taker = batch(instance)
-    instance.advance(30)
-    assert len(stored(instance)) == 1
-    instance.unload()
-    victim.end()
-    instance.mark_down(victim.ranks)
-    instance.load(*policy)
-    instance.advance(60)
-    assert stored(instance) == []
-    instance.mark_up(victim.ranks)
-    instance.advance(60)
-    assert taker.state == "running"
-
-
 def test_a_job_that_cannot_run_on_what_is_left_takes_nothing():
     """Ranks leave for good between the choice of victims and their deadline."""
     instance = make(nodes=3)
@@ -859,16 +707,6 @@ def reconfigure(instance, config):
     instance.config.update(config)
     instance.request("sched-backfill.config-reload", config)
     instance.run_until_idle()
-
-
-def test_a_table_that_comes_later_counts_for_jobs_that_run_and_wait():
-    instance = make(nodes=1, config=tables() | {"preemption": {}})
-    victim, taker = standby(instance), batch(instance)
-    instance.advance(1000)
-    assert victim.state == "running"
-    reconfigure(instance, tables())
-    instance.advance(130)
-    assert victim.result == "failed" and taker.state == "running"
 
 
 def test_when_the_table_goes_nobody_is_ended():

@@ -15,7 +15,6 @@ from peers import R, Rig, jobspec
 
 from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill, Fifo
-from flux.scheduler.policy import PolicyScheduler
 from flux.scheduler.projection import fork
 from flux.scheduler.projection.fork import ProjectionFailed, Projections
 
@@ -70,27 +69,6 @@ def finish(steps):
 # -- the copy --------------------------------------------------------------------------------------
 
 
-def test_a_policy_of_a_site_is_asked_in_the_copy():
-    class ShortestFirst(PolicyScheduler):
-        def order(self, job):
-            return job.resource_request.duration
-
-        def schedule(self):
-            return self.start_in_order()
-
-        def forecast(self):
-            yield from self.estimates()
-
-    rig = full(ShortestFirst, 1)
-    for jobid, duration in ((2, 50), (3, 20), (4, 30)):
-        rig.alloc(jobid, jobspec(4, duration=duration))
-    begun = rig.success(1)["R"]["execution"]["starttime"]
-    shown = {jobid: rig.shown(jobid)["t_estimate"] - begun for jobid in (2, 3, 4)}
-    assert shown == {3: 100, 4: 120, 2: 150}
-    assert when(rig, jobspec=jobspec(4, duration=40))["start"] == begun + 150
-    assert rig.started() == [1]
-
-
 def test_a_rule_of_a_site_is_asked_as_time_goes_on():
     class NotBefore(AdmissionRule):
         name = "late"
@@ -131,13 +109,6 @@ def test_what_happens_in_the_copy_is_not_seen_outside():
     assert (len(rig.received) - 3, dict(rig.kvs.values), len(rig.instance.log)) == before
     assert rig.sched._passes.events == events and rig.started() == [1]
     rig.sched.resources.check()
-
-
-def test_a_job_that_is_late_is_expected_to_end_soon():
-    rig = full()
-    rig.wait(150)
-    answer = when(rig, jobspec=small())
-    assert answer["verdict"] == "later" and answer["start"] == pytest.approx(rig.now + 1)
 
 
 def test_behind_a_job_without_a_limit_nothing_is_known():
@@ -187,23 +158,6 @@ def test_questions_that_come_while_a_child_works_share_the_next():
     assert projections.count == 2
     # None of them sees the job of another.
     assert {answer["start"] for answer in answers} == {answers[0]["start"]}
-
-
-def test_a_job_that_starts_when_it_is_submitted_starts_now(monkeypatch):
-    """However long the question had to wait for its child."""
-    rig = full()
-    made = rig.now + 5
-    found = {"made": made, "ranks": "0", "denied": False, "reason": "", "left": 0}
-
-    def ask(question, **arguments):
-        yield
-        return found
-
-    monkeypatch.setattr(rig.sched._queries._source, "ask", ask)
-    for later, verdict in ((0.0, "now"), (5.0, "later")):
-        found["start"] = made + later
-        answer = when(rig, jobspec=small())
-        assert (answer["verdict"], answer["made"]) == (verdict, made)
 
 
 @pytest.mark.parametrize("option", ["QUESTIONS_PER_CHILD", "ODDS_PER_CHILD"])
@@ -337,17 +291,6 @@ def test_a_child_that_exits_late_holds_up_no_answer(monkeypatch):
     projections.stop()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-def test_where_time_is_virtual_a_slow_machine_changes_no_answer(monkeypatch):
-    class Slow(Fifo):
-        def order(self, job):
-            if job.jobid > 1:
-                time.sleep(0.4)
-            return 0
-
-    monkeypatch.setattr(fork, "KILLED_AFTER_S", 0.2)
-    assert when(full(Slow), jobspec=small())["verdict"] == "later"
 
 
 def test_an_error_in_a_child_is_an_answer():

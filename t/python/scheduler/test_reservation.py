@@ -19,13 +19,6 @@ def make(**changes):
     return Reservation.from_dict({k: v for k, v in entry.items() if v is not ...}, NOW)
 
 
-def test_times_are_absolute_once_read():
-    one = make()
-    assert one.recurrence.start == NOW + 3600
-    assert one.duration == 4 * 3600
-    assert one.window_at(NOW) == (0, NOW + 3600, NOW + 5 * 3600)
-
-
 def test_what_is_stored_reads_back():
     one = make(every="1d", users=["root", 1001], queues="debug", at_end="run", pin=True)
     stored = one.to_dict()
@@ -34,10 +27,6 @@ def test_what_is_stored_reads_back():
     again = Reservation.from_dict(stored, NOW + 99999)
     assert again.to_dict() == stored
     assert again.window_at(NOW + 86400) == one.window_at(NOW + 86400)
-
-
-def test_a_zone_is_noted():
-    assert make(zone=...).recurrence.zone
 
 
 def test_a_bare_toml_date_has_lost_its_offset_and_is_refused():

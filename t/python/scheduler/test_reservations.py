@@ -35,20 +35,6 @@ def held_by_jobs(rig):
     }
 
 
-def test_a_job_of_the_group_is_not_refused_with_jobs_outside_that_ask_for_the_same():
-    """Its nodes are others: what was found of jobs that may not have them does not hold for it."""
-    rig = make("sched-backfill")
-    rig.reserve("dat", 100, 1000, nodes=4, users=[0])
-    rig.alloc(1, whole(4, 5000))  # before the window begins, on the other half
-    rig.wait(101)
-    rig.alloc(2, whole(2, 50))  # blocked outside
-    rig.alloc(3, whole(2, 50, reservation="dat"))
-    assert rig.started() == [1, 3]
-    rig.alloc(4, whole(2, 50))
-    rig.alloc(5, whole(2, 50, reservation="dat"))
-    assert rig.started() == [1, 3, 5]
-
-
 @pytest.mark.parametrize("module", MODULES)
 def test_a_reservation_for_a_queue_takes_the_jobs_of_its_virtual_queues(module):
     rig = make(module)
@@ -93,21 +79,6 @@ def test_a_job_that_would_run_into_the_window_waits(module, limit, reason):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_number_of_nodes_is_bound_late(module):
-    rig = make(module)
-    rig.reserve("dat", 100, 50, nodes=4)
-    rig.alloc(1, whole(4, 1000))
-    assert rig.started() == [1]
-    rig.alloc(2, whole(1, 1000))
-    assert rig.started() == [1]
-    assert listed(rig)["dat"]["ranks"] is None
-    rig.wait(101)
-    (entry,) = listed(rig).values()
-    assert (entry["state"], entry["held"], entry["short"]) == ("active", 4, 0)
-    assert set(IDset(entry["ranks"])).isdisjoint(rig.ranks(1))
-
-
-@pytest.mark.parametrize("module", MODULES)
 def test_hosts_and_constraints_bind_at_once(module):
     rig = make(module, properties={"big": "4-7"})
     rig.reserve("hosts", 100, 50, hosts="n[0-1]")
@@ -137,14 +108,6 @@ def test_the_group_runs_inside_and_nobody_else(module):
     assert rig.started() == [1, 2]
     rig.wait(100)
     assert rig.started() == [1, 2, 3]
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_a_job_of_the_group_may_use_what_is_idle_outside(module):
-    rig = make(module)
-    rig.reserve("dat", 1000, 100, nodes=4, users=[0])
-    rig.alloc(1, whole(2, 50, reservation="dat"))
-    assert rig.started() == [1]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -186,48 +149,12 @@ def test_jobs_of_the_group_are_told_what_they_wait_for(module):
     assert shown["t_estimate"] == pytest.approx(begin + 220, abs=1)
 
 
-def test_at_end_run_leaves_the_limit_alone():
-    rig = make("sched-backfill")
-    rig.reserve("dat", 0, 100, nodes=8, users=[0], at_end="run")
-    rig.alloc(1, whole(1, 500, reservation="dat"))
-    assert rig.success(1)["R"]["execution"]["expiration"] == rig.now + 500
-    rig.wait(101)
-    assert held_by_jobs(rig) == {1: rig.ranks(1)}
-    rig.alloc(2, whole(7, 10))
-    assert rig.started() == [1, 2]
-
-
 @pytest.mark.parametrize("module", MODULES)
 def test_who_is_not_of_the_group_is_denied(module):
     rig = make(module)
     rig.reserve("dat", 100, 100, nodes=8, users=[1001])
     rig.alloc(1, whole(1, 10, reservation="dat"))
     assert "reservation dat is not for this job's user" in rig.denied(1)
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_an_unknown_reservation_is_waited_for(module):
-    rig = make(module)
-    rig.alloc(1, whole(1, 10, reservation="later"))
-    rig.alloc(2, whole(1, 10))
-    assert rig.started() == [2]
-    (job,) = rig.ask("sched.explain", {"id": 1})[1]["jobs"]
-    assert job["reason"] == "reservation later does not exist"
-    rig.reserve("later", 0, 100, nodes=1, users=[0])
-    assert rig.started() == [2, 1]
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_a_job_aside_can_be_cancelled_and_prioritized(module):
-    rig = make(module)
-    rig.alloc(1, whole(1, 10, reservation="later"))
-    rig.alloc(2, whole(1, 10, reservation="later"))
-    rig.settle()
-    rig.prioritize((2, 20))
-    rig.cancel(1)
-    assert [payload["type"] for payload in rig.answers(1, 3)] == [3]
-    rig.reserve("later", 0, 100, nodes=8, users=[0])
-    assert rig.started() == [2]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -344,15 +271,6 @@ def test_as_many_jobs_are_named_as_have_to_end():
         assert [job["name"] for job in answer["conflicts"]] == names
     answer = rig.reserve("hosts", 100, 10, hosts="n[0-1,4]")
     assert [job["name"] for job in answer["conflicts"]] == ["ƒ4", "ƒ2"]
-
-
-def test_a_reservation_takes_precedence_over_promises():
-    rig = make("sched-backfill", args=("reservations=unlimited",))
-    rig.alloc(1, whole(8, 100))
-    rig.alloc(2, whole(8, 100))
-    rig.reserve("dat", 150, 100, nodes=8)
-    rig.wait(2)
-    assert rig.shown(2)["t_estimate"] == pytest.approx(rig.now - 2 + 250, abs=1)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -630,16 +548,6 @@ def test_guests_may_list_and_no_more():
     assert rig.ask("sched.unreserve", {"name": "dat"})[0] == errno.EPERM
 
 
-def test_the_plan_shows_windows():
-    rig = make("sched-backfill")
-    rig.reserve("dat", 100, 50, nodes=2, every="1h")
-    spans = rig.ask("sched.plan", {"horizon": 7200})[1]["reserved"]
-    assert [(one["start"] - rig.now, one["nodes"], one["ranks"]) for one in spans] == [
-        (100, 2, None),
-        (3700, 2, None),
-    ]
-
-
 def test_one_timer_for_all_promises_that_come_due_by_the_clock():
     rig = Simulation(R(8, 4), "sched-backfill", "reservations=unlimited", estimates=True)
     rig.reserve("dat", 50, 50, nodes=8)
@@ -657,17 +565,6 @@ def test_one_timer_for_all_promises_that_come_due_by_the_clock():
     assert min(rig.begun.values()) == pytest.approx(begin + 100, abs=0.1)
     for jobid, when in promised.items():
         assert rig.begun[jobid] <= when + 0.1
-
-
-def test_promises_made_before_the_reservation_come_due_too():
-    rig = Simulation(R(4, 4), "sched-backfill")
-    rig.submit(1, whole(2, 0), runtime=0)  # no limit: it goes on
-    rig.submit(2, whole(2, 100), runtime=500)  # it overruns
-    rig.submit(3, whole(2, 50))
-    rig.wait(1)
-    rig.reserve("dat", 1000, 50, nodes=2)
-    rig.wait(3000)
-    assert rig.begun[3] == pytest.approx(rig.begun[2] + 500, abs=0.1)
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
@@ -721,25 +618,6 @@ def test_a_late_job_starts_no_passes(module, args):
     assert rig.sched.stats_get()["sched_passes"] - before <= 5
     rig.free(1)
     assert rig.started() == [1, 2]
-
-
-def test_the_rest_of_a_node_in_use_is_promised_to_nobody():
-    """A window lasts and is short of a node, part of which a job uses: when that job ends, the node is the window's. No job is
-    promised it for that time, and one that was promised it is told another time at once."""
-    rig = make("sched-backfill", 2, args=("promise=all", "within=0"))
-    begin = rig.now
-    rig.alloc(1, jobspec(3, cores=1, duration=50, constraints={"ranks": ["1"]}))
-    rig.alloc(2, jobspec(1, nodes=1, cores=4, duration=1000, constraints={"ranks": ["0"]}))
-    assert rig.started() == [1, 2]
-    rig.alloc(3, jobspec(1, nodes=1, cores=2, duration=10))
-    assert rig.shown(3)["t_latest"] == begin + 50
-    rig.reserve("r", 0, 200, hosts="n1")
-    assert rig.shown(3)["t_latest"] == begin + 200
-    rig.wait(50)
-    rig.free(1)
-    rig.wait(150)
-    assert rig.started() == [1, 2, 3]
-    assert rig.sched.stats_get()["latest_starts"]["violated"] == 0
 
 
 @pytest.mark.parametrize("args", [("promise=all",), ("rank=shortest",), ("candidates=shortest",)])

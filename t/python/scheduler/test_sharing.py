@@ -71,17 +71,6 @@ def test_the_jobs_on_a_node_are_one_users(policy, args):
 
 
 @POLICIES
-def test_what_a_job_is_told_that_waits_for_strangers(policy, args):
-    rig = load(policy, args, USER, rig=Rig(R(2, 4)))
-    rig.alloc(1, spec(1), userid=7)
-    rig.alloc(2, spec(4), userid=8)
-    rig.settle()
-    rig.alloc(3, spec(1), userid=9)
-    assert rig.started() == [1, 2]
-    assert rig.reason(3) == "1 node has room but is another user's"
-
-
-@POLICIES
 def test_banks(policy, args):
     rig = load(policy, args, {"all": {"mode": "bank"}}, rig=Rig(R(1, 4)))
     rig.alloc(1, spec(1, bank="red"), userid=7)
@@ -243,34 +232,6 @@ def machine(tree, nodes):
 
 
 @IN_ORDER
-@POOLS
-def test_a_job_is_promised_when_the_last_stranger_has_left(policy, args, tree):
-    """By cores it would fit at 50, when the first of two jobs on each node has ended."""
-    rig = load(policy, args, USER, rig=Rig(machine(tree, 2)))
-    for jobid, duration in ((1, 50), (2, 200)):
-        rig.alloc(jobid, spec(2, nodes=2, duration=duration), userid=7)
-    rig.settle()
-    rig.alloc(3, spec(1, nodes=2, duration=100), userid=8)
-    rig.wait(2)
-    assert rig.started() == [1, 2]
-    assert rig.estimate(3) == (200, "promised")
-    rig.wait(60)
-    rig.free(1)
-    rig.settle()
-    # Small jobs of the key that is there would go on for ever; one that ends by then may start.
-    rig.alloc(4, spec(1, duration=1000), userid=7)
-    rig.alloc(5, spec(1, duration=100), userid=7)
-    assert rig.started() == [1, 2, 5]
-    rig.check()
-    rig.free(5)
-    rig.free(2)
-    assert rig.started() == [1, 2, 5, 3]
-    rig.wait(2)
-    assert rig.estimate(4)[0] == 162, "it would meet job 3"
-    rig.check()
-
-
-@IN_ORDER
 def test_a_stranger_does_not_start_beside_a_promise(policy, args):
     """There are cores for both, and the nodes are idle when the promise is due."""
     rig = load(policy, args, USER, rig=Rig(R(1, 4)))
@@ -282,22 +243,6 @@ def test_a_stranger_does_not_start_beside_a_promise(policy, args):
     assert rig.started() == [1]
     rig.free(1)
     assert rig.started() == [1, 2]
-    rig.check()
-
-
-def test_two_of_one_user_are_promised_the_same_node():
-    rig = load(Backfill, ("promises=unlimited",), USER, rig=Rig(R(1, 4)))
-    rig.alloc(1, spec(1, duration=100), userid=7)
-    rig.settle()
-    for jobid, userid in ((2, 8), (3, 8), (4, 9)):
-        rig.alloc(jobid, spec(2, duration=50), userid=userid)
-    assert [rig.estimate(jobid) for jobid in (2, 3, 4)] == [
-        (100, "promised"),
-        (100, "promised"),
-        (150, "promised"),
-    ]
-    rig.free(1)
-    assert rig.started() == [1, 2, 3]
     rig.check()
 
 
@@ -374,35 +319,10 @@ def sockets(count, **keys):
     return {**asked, "resources": [slot]}
 
 
-@pytest.mark.parametrize("count, nodes", [(1, 1), (2, 1), (3, 2), (5, 3)])
-def test_containers_where_nodes_are_given_as_a_whole(count, nodes):
-    rig = load(Backfill, (), {"all": {"mode": "node"}}, rig=Rig(machine(True, 4)))
-    rig.alloc(1, sockets(count), userid=7)
-    assert len(rig.ranks(1)) == nodes and cores(rig, 1) == 4 * nodes
-    assert rig.success(1)["R"]["execution"]["nslots"] == count
-    rig.free(1)
-    rig.check()
-
-
 def test_more_containers_than_there_are_nodes_for():
     rig = load(Backfill, (), {"all": {"mode": "node"}}, rig=Rig(machine(True, 2)))
     rig.alloc(1, sockets(5), userid=7)
     assert "exclusive 'socket' container" in rig.denied(1)
-
-
-@IN_ORDER
-def test_containers_on_claimed_nodes(policy, args):
-    rig = load(policy, args, USER, rig=Rig(machine(True, 1)))
-    rig.alloc(1, sockets(1, duration=50), userid=7)
-    rig.settle()
-    rig.alloc(2, sockets(1, duration=50), userid=8)
-    assert rig.started() == [1] and rig.estimate(2) == (50, "promised")
-    rig.alloc(3, sockets(1, duration=20), userid=7)
-    assert rig.started() == [1, 3]
-    rig.free(3)
-    rig.free(1)
-    assert rig.started() == [1, 3, 2]
-    rig.check()
 
 
 def test_jobs_of_others_start_where_one_finds_only_claimed_nodes():

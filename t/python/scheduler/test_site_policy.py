@@ -288,16 +288,6 @@ def test_a_bug_of_ours_costs_one_entry():
     assert errors.lines == ["configuration: [limits.two]: 'two'"]
 
 
-def test_entries_that_are_written_elsewhere():
-    errors = Errors()
-    tables = PolicyTables(errors)
-    tables.add("sharing", fields, lambda config: {"queues.ci": config["short"]})
-    tables.read({"short": {"size": 2}})
-    assert tables.entries("sharing") == {"queues.ci": {"size": 2, "kind": "a"}}
-    tables.read({"short": {"size": "x"}})
-    assert errors.lines == ["configuration: queues.ci size='x': expected a whole number, 0 or more"]
-
-
 @pytest.mark.parametrize(
     "value, seconds",
     [("10m", 600.0), (90, 90.0), (0, 0.0), ("0", 0.0), ("0s", 0.0), (1.5, 1.5), (None, 7.0)],
@@ -436,18 +426,6 @@ def test_without_its_table_a_rule_is_not_asked(policy, args, toys):
 
 
 @POLICIES
-def test_with_its_table_it_is(policy, args, toys):
-    rig = load(policy, args, {"toys": {"red": 1}})
-    assert [rule.name for rule in rig.sched.admission.rules] == ["reservation", "toy", "max-wait"]
-    for jobid in (1, 2):
-        rig.alloc(jobid, of("red"))
-    rig.alloc(3, of("blue"))
-    assert rig.started() == [1, 3]
-    rig.free(1)
-    assert rig.started() == [1, 3, 2]
-
-
-@POLICIES
 def test_a_table_that_comes_later_counts_the_jobs_there_are(policy, args, toys):
     """Those that run and those that wait, of whatever shape, and those whose request comes while the
     running ones are looked up."""
@@ -486,24 +464,6 @@ def test_a_running_job_that_cannot_be_read_is_told_as_such(policy, args, toys):
     assert [text for text in rig.logged(4) if "cannot be read" in text]
     rig.alloc(2, of("red"))
     assert rig.started() == [1, 2]
-
-
-@POLICIES
-def test_a_table_that_goes_lets_its_jobs_go(policy, args, toys):
-    rig = load(policy, args, {"toys": {"red": 1}})
-    for jobid in (1, 2, 3):
-        rig.alloc(jobid, of("red"))
-    assert rig.started() == [1]
-    rig.info.jobspecs[1] = of("red")
-    rig.info.eventlogs[1] = []
-    rig.reconfigure({"toys": {"red": 2}})
-    assert rig.started() == [1, 2]
-    rig.reconfigure({})
-    assert rig.started() == [1, 2, 3]
-    assert [rule.name for rule in rig.sched.admission.rules] == ["reservation", "max-wait"]
-    for jobid in (1, 2, 3):
-        rig.free(jobid)
-    rig.check()
 
 
 # -- rules of a site's own -------------------------------------------------------------------------

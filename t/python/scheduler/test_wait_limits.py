@@ -108,16 +108,6 @@ def test_the_shorter_of_both_counts():
     assert rig.denied(2).startswith("deadline: ")
 
 
-def test_a_length_of_time_may_be_text():
-    rig = load(Fifo)
-    rig.alloc(1, whole(4))
-    rig.alloc(2, whole(4, max_wait="2m"))
-    rig.wait(119)
-    assert not answered(rig, 2)
-    rig.wait(2)
-    assert "within 2m" in rig.denied(2)
-
-
 @pytest.mark.parametrize(
     "keys, text",
     [
@@ -179,15 +169,6 @@ def test_by_a_promise_that_is_too_late_it_is_denied_early():
     assert rig.started() == [1, 3]
     rig.wait(1)
     assert denials(rig) == [2, 4]  # now it is promised one, behind job 3
-
-
-def test_a_promise_in_time_is_no_reason():
-    rig = load(Backfill)
-    rig.alloc(1, whole(4, duration=40))
-    rig.alloc(2, whole(4, max_wait=50, early=True))
-    rig.wait(40)
-    rig.free(1)
-    assert rig.started() == [1, 2]
 
 
 def test_the_clock_stands_while_the_request_is_withdrawn():
