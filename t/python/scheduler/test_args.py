@@ -99,12 +99,6 @@ def test_bad_arguments_of_sched_backfill(name, values, text):
         assert said.startswith(f"{name}={value!r}") and text in said
 
 
-def test_an_unknown_argument_of_sched_backfill():
-    also = "profile, reservations, promises, promise, guarantee, rank, candidates, predict, within"
-    said = failure("bogus=1", module="sched-backfill")
-    assert said == f"{UNKNOWN_HERE.format('bogus=1')}, {also}"
-
-
 def test_a_pool_class_that_is_no_class():
     text = failure("pool-class=json:loads")
     assert text.startswith(
@@ -132,17 +126,6 @@ def test_test_hello_nopartial_is_sched_simples():
 def test_queue_depth(args, ready):
     rig = Rig(R(1, 1), "sched-fifo", *args)
     assert rig.manager.ready_request == ready
-
-
-@pytest.mark.parametrize("level", ["debug", "DEBUG", "Debug"])
-def test_log_level_in_any_case(level):
-    rig = Rig(R(1, 1), "sched-fifo", "log-level=" + level)
-    assert "log-level=debug" in rig.logged(6)[0]
-
-
-def test_log_level_keeps_the_ready_line_back():
-    rig = Rig(R(1, 1), "sched-fifo", "log-level=warning")
-    assert rig.logged() == []
 
 
 # -- the check for unknown arguments, however classes are built ------------------------------------
@@ -184,6 +167,17 @@ class DeepestWithout(Deeper):
     pass
 
 
+@pytest.mark.parametrize("level", ["debug", "DEBUG", "Debug"])
+def test_log_level_in_any_case(level):
+    rig = Rig(R(1, 1), "sched-fifo", "log-level=" + level)
+    assert "log-level=debug" in rig.logged(6)[0]
+
+
+def test_log_level_keeps_the_ready_line_back():
+    rig = Rig(R(1, 1), "sched-fifo", "log-level=warning")
+    assert rig.logged() == []
+
+
 @pytest.mark.parametrize(
     "cls, args",
     [
@@ -199,18 +193,6 @@ def test_arguments_of_subclasses(cls, args):
     with pytest.raises(ValueError) as caught:
         Rig(R(1, 1)).load(cls, *args, "typo=1")
     assert str(caught.value) == UNKNOWN.format("typo=1")
-
-
-def test_a_value_error_of_a_subclass_is_logged_too():
-    class Picky(Scheduler):
-        def __init__(self, h, *args):
-            super().__init__(h, *args)
-            raise ValueError("colour='x': expected red or blue")
-
-    rig = Rig(R(1, 1))
-    with pytest.raises(ValueError):
-        rig.load(Picky)
-    assert rig.logged(ERR) == ["colour='x': expected red or blue"]
 
 
 def test_a_bad_class_attribute_is_told_like_a_bad_argument():

@@ -117,19 +117,6 @@ def test_the_reservation_that_a_job_behind_others_is_to_start_after(module):
     assert head["reservation"] is None
 
 
-def test_jobs_behind_the_head_of_a_strict_queue():
-    rig = rig_with("sched-fifo", (6, 100), (4, 50), (1, 10))
-    (job,) = ask(rig, "explain", id=3)["jobs"]
-    assert job["reason"] == "behind ƒ3"
-    assert job["behind"][0] == {
-        "name": "ƒ3",
-        "state": "pending",
-        "start": pytest.approx(rig.now + 98, abs=1),
-        "end": pytest.approx(rig.now + 148, abs=1),
-    }
-    assert job["fits"] is None  # nothing about this job would help: it is not its turn
-
-
 @pytest.mark.parametrize("module", MODULES)
 def test_parts_of_a_constraint_and_whom_they_leave_out(module):
     rig = rig_with(module, (8, 100), properties={"big": "0-3", "fast": "2-5"})
@@ -152,15 +139,6 @@ def test_never_is_not_not_now(module):
     assert head["verdict"] == "waits"
     assert job["verdict"] == "never"
     assert "only 7 eligible" in job["reason"]
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_all_jobs_in_order(module):
-    rig = rig_with(module, (6, 100), (4, 50), (3, 10))
-    answer = ask(rig, "explain", all=True)
-    assert [job["name"] for job in answer["jobs"]] == ["ƒ3", "ƒ4"]
-    assert answer["others"] == 0
-    assert "behind" not in answer["jobs"][0]
 
 
 @pytest.mark.parametrize(
@@ -239,12 +217,6 @@ def test_when_ranks_are_down():
     assert answer["verdict"] == "unknown" and "5 down" in answer["reason"]
 
 
-def test_when_says_which_ranks_it_would_get_now():
-    rig = rig_with(BACKFILL, (6, 100))
-    assert ask(rig, "when", jobspec=whole(2, 10))["ranks"] == "6-7"
-    assert ask(rig, "when", jobspec=whole(3, 10))["ranks"] == "0-2"
-
-
 def test_asking_changes_nothing():
     rig = rig_with(BACKFILL, (6, 100), (4, 50), (8, 70))
     before = [rig.annotations(jobid) for jobid in (2, 3)]
@@ -258,12 +230,6 @@ def test_asking_changes_nothing():
     rig.wait(5)
     assert [rig.annotations(jobid) for jobid in (2, 3)] == before
     assert rig.started() == [1]
-
-
-@pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
-def test_nobody_waits_for_a_job_that_will_be_denied(module):
-    rig = rig_with(module, (8, 100), (9, 100))
-    assert ask(rig, "when", jobspec=whole(1, 10))["start"] == rig.now + 98
 
 
 @pytest.mark.parametrize("payload", [{}, {"jobspec": 3}, {"jobspec": {}}, {"jobspec": None}])
@@ -298,36 +264,6 @@ def test_when_knows_what_submission_adds(module):
     constraint = {"ranks": ["0-1"]}
     later = ask(rig, "when", jobspec=whole(2, constraints=constraint, queue="debug"))
     assert later["start"] == pytest.approx(begin + 100, abs=0.1)
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_when_of_a_job_in_a_reservation(module):
-    rig = rig_with(module, (8, 50))
-    entry = {"name": "class", "start": rig.now + 100, "duration": 100, "nodes": 4, "zone": "UTC"}
-    start = entry["start"]
-    assert rig.ask("sched.reserve", {"reservation": {**entry, "users": [0]}})[0] == 0
-    early = ask(rig, "when", jobspec=whole(4, 60, reservation="class"))
-    assert early["verdict"] == "later"  # outside, before the window begins
-    assert early["start"] == pytest.approx(rig.success(1)["R"]["execution"]["expiration"])
-    rig.alloc(5, whole(4, 200, reservation="class"))
-    said = ask(rig, "when", jobspec=whole(4, 200, reservation="class"))
-    assert said["start"] >= start
-    other = ask(rig, "when", jobspec=whole(4, 60, reservation="other"))
-    assert other["verdict"] == "unknown" and "does not exist" in other["reason"]
-    as_guest(rig)
-    never = ask(rig, "when", jobspec=whole(4, 60, reservation="class"))
-    assert never["verdict"] == "never" and "is not for this job" in never["reason"]
-    rig.client.userid, rig.client.rolemask = 0, 1
-    rig.cancel(5)
-    rig.free(1)
-    rig.wait(110)
-    assert ask(rig, "when", jobspec=whole(4, 60, reservation="class"))["verdict"] == "now"
-    rig.alloc(6, whole(3, 60, reservation="class"))
-    assert ask(rig, "when", jobspec=whole(2, 60, reservation="class"))["verdict"] == "now"
-    rig.alloc(7, whole(4, 60))  # on the nodes that are not reserved
-    full = ask(rig, "when", jobspec=whole(2, 60, reservation="class"))
-    assert full["verdict"] == "later" and "are free" in full["reason"]
-    assert full["start"] == pytest.approx(rig.success(6)["R"]["execution"]["expiration"])
 
 
 # -- windows, plan, statistics ---------------------------------------------------------------------

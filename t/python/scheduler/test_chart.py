@@ -37,21 +37,11 @@ def test_ranks_that_look_alike_share_a_row():
     }
 
 
-def test_what_is_short_is_seen():
-    chart = Chart(plan(promised=[job("A", 4.01, 4.02, "0")]))
-    assert rows(chart)["0"] == "." * 20 + "a" + "." * 19
-
-
 def test_what_has_no_end_or_goes_on_is_marked():
     chart = Chart(plan(running=[job("A", 0, None, "0"), job("B", 0, 9, "1"), job("C", 0, 8, "2")]))
     assert rows(chart)["0"] == "a" * 39 + ">"
     assert rows(chart)["1"] == "b" * 39 + ">"
     assert rows(chart)["2"] == "c" * 40
-
-
-def test_two_in_one_column_are_not_hidden():
-    chart = Chart(plan(running=[job("A", 0, 4.05, "0")], promised=[job("B", 4.06, 8, "0")]))
-    assert rows(chart)["0"] == "a" * 20 + "*" + "b" * 19
 
 
 def test_down_reserved_and_not_chosen():

@@ -60,19 +60,6 @@ def test_a_kvs_that_stays_out_of_order_is_an_orderly_end(rig):
     assert [p for p in rig.received if p[1] == 0] == []
 
 
-def test_what_comes_during_a_commit_goes_into_the_next(rig):
-    rig.kvs.hold()
-    rig.alloc(1)
-    rig.settle()
-    for jobid in range(2, 10):
-        rig.alloc(jobid)
-        rig.settle()
-    rig.kvs.release()
-    assert rig.started() == list(range(1, 10))
-    assert len(rig.kvs.commits) == 2
-    assert rig.sched.stats_get()["commits"] == 2
-
-
 # -- AllocRequest ----------------------------------------------------------------------------------
 
 
@@ -90,6 +77,19 @@ class Answers:
 
 class Msg:
     payload = {"id": 77}
+
+
+def test_what_comes_during_a_commit_goes_into_the_next(rig):
+    rig.kvs.hold()
+    rig.alloc(1)
+    rig.settle()
+    for jobid in range(2, 10):
+        rig.alloc(jobid)
+        rig.settle()
+    rig.kvs.release()
+    assert rig.started() == list(range(1, 10))
+    assert len(rig.kvs.commits) == 2
+    assert rig.sched.stats_get()["commits"] == 2
 
 
 @pytest.fixture
@@ -141,13 +141,6 @@ def test_nulls_for_what_is_not_shown_are_left_out(request_):
     ]
 
 
-def test_deny_needs_no_clearing(request_):
-    request_.annotate({"sched": {"a": 1}})
-    request_.deny("no")
-    request_.annotate({"sched": {"a": 2}})
-    assert [call[0] for call in request_.scheduler.calls] == ["alloc_annotate", "alloc_deny"]
-
-
 def test_the_guides_answers_work_from_outside_too(rig):
     """alloc_success and its kin may be called with the message alone."""
     rig.sched.schedule = lambda: None
@@ -170,18 +163,6 @@ def test_the_guides_answers_work_from_outside_too(rig):
 
 
 # -- times in R ------------------------------------------------------------------------------------
-
-
-def test_a_pool_without_times_gets_them():
-    """A policy that stamps nothing must not leave its jobs without a time limit."""
-    rig = Rig(R(1, 4, expiration=9e9), Guide)
-    rig.alloc(1, jobspec(1, duration=60))
-    rig.alloc(2, jobspec(1, duration=0))
-    began = rig.now
-    rig.settle()
-    for jobid, end in ((1, began + 60), (2, 9e9)):
-        execution = rig.success(jobid)["R"]["execution"]
-        assert (execution["starttime"], execution["expiration"]) == (began, end)
 
 
 def test_times_that_a_policy_sets_and_R_objects_are_left_alone():

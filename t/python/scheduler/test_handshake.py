@@ -38,16 +38,6 @@ def test_order_of_business():
     assert rig.task.running
 
 
-def test_ranks_not_up_at_first_are_down():
-    rig = Rig(R(4, 1), Guide, up="1")
-    for jobid in (1, 2):
-        rig.alloc(jobid)
-    assert rig.success(1)["R"]["execution"]["R_lite"][0]["rank"] == "1"
-    assert rig.answers(2) == []
-    rig.resource.update(up="3")
-    assert rig.success(2)["R"]["execution"]["R_lite"][0]["rank"] == "3"
-
-
 def test_hello_marks_what_jobs_hold():
     rig = Rig(R(2, 4))
     rig.will_be_found(1, R("0", "0-2", expiration=5000.0))
@@ -61,28 +51,6 @@ def test_hello_marks_what_jobs_hold():
     assert rig.ask("sched.quiescent") == (0, {"status": 0, "alloc_current": 2})
     assert rig.logged(INFO)[0] == "hello: 2 jobs found running"
     assert rig.logged(DEBUG)[:2] == ["hello: ƒ2: rank0/core[0-2]", "hello: ƒ3: rank1/core[0-3]"]
-
-
-def test_hello_is_one_line_however_many_jobs_run():
-    rig = Rig(R(100, 1))
-    for rank in range(100):
-        rig.will_be_found(rank + 1, R(str(rank), "0"))
-    rig.will_be_found(101, R("7", "0"))  # held by job 8
-    rig.load(Guide)
-    lines = [text for text in rig.logged(INFO) if text.startswith("hello")]
-    assert lines == ["hello: 100 jobs found running, 1 job could not be taken over"]
-
-
-def test_hello_leaves_out_ranks_already_freed():
-    rig = Rig(R(4, 2))
-    rig.will_be_found(1, R("0-3", 2), free="0-1")
-    rig.load(Guide)
-    assert rig.sched.resources.copy_allocated().to_dict()["execution"]["R_lite"] == [
-        {"rank": "2-3", "children": {"core": "0-1"}}
-    ]
-    rig.free(1, R("2-3", 2))
-    rig.settle()
-    assert rig.sched.resources.job_end_times() == []
 
 
 def test_partial_ok_can_be_turned_off():
@@ -156,19 +124,6 @@ def test_a_hello_override_that_raises_costs_its_job_only():
     assert [e["id"] for e in rig.manager.raised] == [1]
     # Until its resources come back, job 1 is on them.
     assert sorted(jobid for jobid, _ in rig.sched.resources.job_end_times()) == [1, 2]
-
-
-def test_a_job_on_a_lost_rank_keeps_its_other_ranks_until_they_come_back():
-    rig = Rig(R(2, 1))
-    whole = R("1,9", "0")
-    rig.will_be_found(1, whole)
-    rig.load(Guide)
-    assert [e["id"] for e in rig.manager.raised] == [1]
-    assert rig.sched.resources.copy_allocated().dumps() == "rank1/core0"
-    rig.free(1, whole)
-    rig.settle()
-    assert rig.sched.resources.copy_allocated().dumps() == ""
-    assert rig.sched.stats_get()["errors"] == 1
 
 
 def test_without_job_info_the_kvs_is_read_with_updates_applied():
@@ -354,25 +309,6 @@ def test_unload_answers_nothing_on_the_way_out():
 # -- pool classes ----------------------------------------------------------------------------------
 
 
-def test_pool_options_reach_a_pool_that_lists_them():
-    from flux.resource import Rv1Pool
-
-    class Blue(Rv1Pool):
-        known_options = frozenset(["colour"])
-
-        def __init__(self, R=None, log=None, colour=None, **kwargs):
-            super().__init__(R, log=log, **kwargs)
-            self.colour = colour
-
-    class Mine(Guide):
-        pool_class = Blue
-        pool_kwargs = {"colour": "blue"}
-
-    rig = Rig(R(1, 1), Mine)
-    assert rig.sched.resources.impl.colour == "blue"
-    assert not rig.logged(WARNING)
-
-
 def test_making_the_pool_can_be_overridden():
     class Mine(Guide):
         def _make_pool(self, R):
@@ -382,13 +318,6 @@ def test_making_the_pool_can_be_overridden():
 
     rig = Rig(R(1, 1), Mine)
     assert rig.sched.resources.mine
-
-
-def test_the_pools_clock_is_the_schedulers():
-    rig = Rig(R(1, 1), Guide)
-    sched = rig.sched
-    rig.wait(100)
-    assert sched.resources.clock() == sched.now() == rig.now
 
 
 @pytest.mark.parametrize(

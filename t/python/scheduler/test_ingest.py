@@ -71,12 +71,6 @@ def test_members_of_a_queue_are_asked_for_by_its_property(hosts):
     assert submitted(config, "night", asked)[2] == {"and": [asked, {"properties": ["+day"]}]}
 
 
-def test_without_queues_their_names_are_not_known():
-    assert submitted({}) == (None, None, None)
-    with pytest.raises(ValueError, match="there is no queue 'x'"):
-        submitted({}, "x")
-
-
 def test_a_parent_that_there_is_not_is_refused():
     with pytest.raises(ValueError, match="queue 'a': parent queue 'b' is not configured"):
         submitted({"queues": {"a": {"parent": "b"}}}, "a")

@@ -3,11 +3,10 @@
 order."""
 
 import errno
-import json
 import sys
 
 import pytest
-from peers import Guide, R, Rig, jobspec, part_of
+from peers import Guide, R, Rig, jobspec
 
 ERR = 3
 
@@ -36,14 +35,6 @@ def healthy(rig, jobid=4242):
 # -- sched.alloc -----------------------------------------------------------------------------------
 
 
-def test_success_is_one_message_with_R_as_stored(rig):
-    rig.alloc(100, jobspec(2))
-    (answer,) = rig.answers(100)
-    assert list(answer) == ["id", "type", "R"]
-    assert answer["type"] == 0
-    assert json.loads(rig.kvs_value("job.0000.0000.0000.0064.R")) == answer["R"]
-
-
 def test_R_is_stored_before_success_is_sent(rig):
     rig.kvs.hold()
     rig.alloc(100)
@@ -57,17 +48,6 @@ def test_several_starts_of_a_turn_share_a_commit(rig):
         rig.alloc(jobid)
     assert sorted(rig.started()) == list(range(1, 13))
     assert len(rig.kvs.commits) == 1
-
-
-def test_deny_carries_the_note(rig):
-    rig.alloc(1, jobspec(17))
-    assert rig.answers(1) == [
-        {
-            "id": 1,
-            "type": 2,
-            "note": "unsatisfiable request: need 17 slot(s) of 1 core(s), only 16 such slot(s) available (total cores: 16)",
-        }
-    ]
 
 
 @pytest.mark.parametrize("spec", [None, [], "text", 7, True, {"version": 1}])
@@ -108,22 +88,6 @@ def test_a_jobspec_without_attributes_names_no_reservation(attributes):
     rig.alloc(7, spec)
     assert rig.success(7)
     assert rig.logged(3) == []
-
-
-def test_an_unknown_constraint_operator_is_denied(rig):
-    rig.alloc(1, jobspec(1, constraints={"foo": ["9"]}))
-    rig.alloc(2, jobspec(1, constraints="foo"))
-    assert "foo" in rig.denied(1)
-    assert rig.denied(2).startswith("cannot parse jobspec: ")
-    healthy(rig)
-
-
-def test_missing_submit_time_is_the_time_of_arrival(rig):
-    rig.alloc(1, jobspec(16))
-    rig.settle()
-    rig.send("sched.alloc", {"id": 2, "priority": 16, "userid": 0, "jobspec": jobspec(1)})
-    rig.settle()
-    assert rig.sched._queue[0].t_submit == rig.now
 
 
 @pytest.mark.parametrize(
@@ -174,21 +138,6 @@ def test_a_second_request_for_a_pending_job_is_ignored(rig):
     assert rig.sched.stats_get()["errors"] == 1
 
 
-def test_an_alloc_override_that_raises_loses_its_job_only():
-    class Odd(Guide):
-        def alloc(self, request, jobid, *rest):
-            if jobid == 1:
-                raise RuntimeError("no odd jobs")
-            super().alloc(request, jobid, *rest)
-
-    rig = Rig(R(1, 4), Odd)
-    rig.alloc(1)
-    rig.alloc(2)
-    assert "no odd jobs" in rig.denied(1)
-    assert rig.success(2)
-    assert any("Traceback" in line for line in rig.logged(ERR))
-
-
 # -- sched.cancel ----------------------------------------------------------------------------------
 
 
@@ -216,45 +165,7 @@ def test_cancel_of_what_is_not_pending_gets_no_message(rig, jobid):
     healthy(rig)
 
 
-def test_cancel_while_R_is_stored_is_too_late(rig):
-    rig.kvs.hold()
-    rig.alloc(1)
-    rig.settle()
-    rig.cancel(1)
-    rig.settle()
-    rig.kvs.release()
-    assert [p["type"] for p in rig.answers(1)] == [0]
-    rig.free(1)
-    rig.settle()
-    assert rig.sched.resources.job_end_times() == []
-
-
-def test_a_cancelled_job_may_come_back(rig):
-    rig.alloc(1, jobspec(16))
-    rig.alloc(2)
-    rig.settle()
-    for _ in range(3):
-        rig.cancel(2)
-        rig.alloc(2)
-    rig.settle()
-    rig.free(1)
-    assert [p["type"] for p in rig.answers(2)] == [3, 3, 3, 0]
-
-
 # -- sched.prioritize ------------------------------------------------------------------------------
-
-
-def test_prioritize_reorders_the_known_and_ignores_the_unknown(rig):
-    rig.alloc(1, jobspec(16))
-    for jobid in (2, 3, 4):
-        rig.alloc(jobid, jobspec(16))
-    rig.settle()
-    rig.prioritize((99, 30), (4, 20), (3, 25), (3, 18))
-    rig.settle()
-    for jobid in (1, 4, 3):
-        rig.free(jobid)
-        rig.settle()
-    assert rig.started() == [1, 4, 3, 2]
 
 
 @pytest.mark.parametrize(
@@ -284,18 +195,6 @@ def test_malformed_prioritize_changes_nothing(rig, payload):
 
 
 # -- sched.free ------------------------------------------------------------------------------------
-
-
-def test_free_in_pieces(rig):
-    rig.alloc(1, jobspec(1, nodes=4, cores=4))
-    rig.alloc(2, jobspec(1, nodes=3, cores=4))
-    whole = rig.success(1)["R"]
-    for rank in range(4):
-        part = part_of(whole, str(rank))
-        part["execution"].update(starttime=0.0, expiration=0.0)
-        rig.free(1, part, final=rank == 3)
-        assert rig.started() == ([1] if rank < 2 else [1, 2])
-    healthy(rig)
 
 
 def test_free_of_an_unknown_job_is_ignored(rig):
@@ -331,36 +230,7 @@ def test_a_free_that_does_not_match_changes_nothing(rig, bad):
     healthy(rig)
 
 
-def test_a_free_override_gets_a_pool_and_may_raise():
-    seen = []
-
-    class Mine(Guide):
-        def free(self, jobid, R, final=False):
-            seen.append((jobid, R.dumps(), final))
-            if jobid == 1:
-                raise RuntimeError("mine")
-            super().free(jobid, R, final=final)
-
-    rig = Rig(R(1, 2), Mine)
-    rig.alloc(1)
-    rig.alloc(2)
-    rig.settle()
-    rig.free(1)
-    rig.free(2)
-    rig.settle()
-    assert seen == [(1, "rank0/core0", True), (2, "rank0/core1", True)]
-    assert [jobid for jobid, _ in rig.sched.resources.job_end_times()] == [1]
-
-
 # -- sched.expiration ------------------------------------------------------------------------------
-
-
-def test_expiration_reaches_the_pool(rig):
-    rig.alloc(1, jobspec(1, duration=100))
-    assert rig.ask("sched.expiration", {"id": 1, "expiration": rig.now + 500}) == (0, None)
-    assert rig.sched.resources.job_end_times() == [(1, rig.now + 500)]
-    assert rig.ask("sched.expiration", {"id": 1, "expiration": 0.0}) == (0, None)
-    assert rig.sched.resources.job_end_times() == [(1, 0.0)]
 
 
 @pytest.mark.parametrize(
@@ -431,17 +301,6 @@ def test_feasibility_looks_past_what_is_down_or_busy(rig, spec, text):
 @pytest.mark.parametrize("payload", [None, {}, {"Jobspec": {}}])
 def test_feasibility_without_a_jobspec(rig, payload):
     assert rig.ask("feasibility.check", payload)[0] == errno.EINVAL
-
-
-def test_resource_status(rig):
-    rig.alloc(1, jobspec(6))
-    rig.resource.update(down="3")
-    errnum, status = rig.ask("sched.resource-status")
-    assert errnum == 0
-    assert list(status) == ["all", "allocated", "down"]
-    assert status["all"]["execution"]["R_lite"] == [{"rank": "0-3", "children": {"core": "0-3"}}]
-    assert sum(len(e["children"]["core"]) for e in status["allocated"]["execution"]["R_lite"]) > 0
-    assert [e["rank"] for e in status["down"]["execution"]["R_lite"]] == ["3"]
 
 
 def test_resource_status_makes_no_resource_sets(rig, monkeypatch):
@@ -523,21 +382,6 @@ def test_quiescent_waits_for_pass_commit_and_reply(rig):
     assert rig.received[-1][2] == {"status": 0, "alloc_current": 2}
 
 
-def test_quiescent_does_not_wait_for_what_came_after_it(rig):
-    rig.alloc(1)
-    rig.settle()
-    rig.kvs.hold()
-    rig.alloc(2)
-    rig.settle()
-    rig.kvs.release()
-    rig.send("sched.quiescent", None)
-    rig.kvs.hold()
-    rig.alloc(3)
-    rig.settle()
-    assert [topic for topic, _, _ in rig.received if topic == "sched.quiescent"]
-    assert rig.started() == [1, 2]
-
-
 class Sending:
     """A job manager that sends one request of its queue each time it is asked how far it is."""
 
@@ -558,6 +402,21 @@ class Sending:
             self.sent += 1
             open_now += 1
         return {"queue_length": len(self.queue), "alloc_pending": open_now, "running": 0}, requests
+
+
+def test_quiescent_does_not_wait_for_what_came_after_it(rig):
+    rig.alloc(1)
+    rig.settle()
+    rig.kvs.hold()
+    rig.alloc(2)
+    rig.settle()
+    rig.kvs.release()
+    rig.send("sched.quiescent", None)
+    rig.kvs.hold()
+    rig.alloc(3)
+    rig.settle()
+    assert [topic for topic, _, _ in rig.received if topic == "sched.quiescent"]
+    assert rig.started() == [1, 2]
 
 
 def test_quiescent_waits_for_requests_the_job_manager_has_not_sent_yet(rig):
@@ -656,23 +515,6 @@ def test_a_schedule_that_raises_costs_that_pass_and_backs_off():
     assert len(rig.started()) == 4
 
 
-def test_a_generator_that_raises_keeps_what_it_answered():
-    class Broken(Guide):
-        def schedule(self):
-            job = self._queue[0]
-            job.request.success(self.resources.alloc(job.jobid, job.resource_request))
-            yield
-            raise RuntimeError("bug in the policy")
-
-    rig = Rig(R(1, 4), Broken)
-    rig.alloc(1)
-    assert rig.success(1)
-    rig.alloc(2)
-    rig.wait(1)
-    assert rig.success(2)
-    assert rig.started() == [1, 2]
-
-
 @pytest.mark.parametrize("point", ["cancel", "prioritize", "resource_update", "forecast"])
 def test_other_override_points_that_raise_lose_that_event(point):
     def broken(self, *args):
@@ -703,21 +545,6 @@ def test_updates_are_applied_as_a_unit_down_over_up_shrink_over_both():
     status = rig.ask("sched.resource-status")[1]
     assert [e["rank"] for e in status["all"]["execution"]["R_lite"]] == ["0-5,7"]
     assert [e["rank"] for e in status["down"]["execution"]["R_lite"]] == ["2,7"]
-
-
-def test_down_of_an_allocated_rank_sends_nothing():
-    rig = Rig(R(1, 1), Guide)
-    rig.alloc(1)
-    rig.settle()
-    before = len(rig.received)
-    rig.resource.update(down="0")
-    rig.settle()
-    rig.free(1)
-    rig.alloc(2)
-    rig.settle()
-    assert len(rig.received) == before
-    rig.resource.update(up="0")
-    assert rig.started() == [1, 2]
 
 
 def test_shrink_denies_what_became_infeasible_but_drain_does_not(rig):

@@ -41,14 +41,6 @@ def R_on(rank, cores="0-1"):
     return R
 
 
-def test_an_R_is_free_again_when_its_job_has_ended():
-    instance = loaded(lambda self, job: job.request.success(R_on(1)))
-    for _ in range(3):
-        job = instance.submit(1, duration=60)
-        instance.advance(60)
-        assert job.result == "completed"
-
-
 def test_a_rank_that_is_down():
     instance = loaded(lambda self, job: job.request.success(R_on(1)))
     instance.mark_down("1")

@@ -6,8 +6,6 @@ import random
 import pytest
 from peers import R, Rig, Simulation, jobspec
 
-from flux.scheduler.policies import Backfill
-
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 STRICT = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
 
@@ -40,27 +38,6 @@ def test_queues_with_nodes_of_their_own(module):
 
 
 @STRICT
-def test_off_by_default(module):
-    rig = make(module, "queue-depth=unlimited")
-    fill(rig, "a")
-    rig.alloc(3, whole(1, "b"))
-    assert rig.started() == [1]
-
-
-def test_sched_backfill_can_be_strict():
-    for order in ("queue", "strict"):
-        rig = make("sched-backfill", f"order={order}")
-        rig.alloc(1, whole(4, "a", 1000))
-        rig.alloc(2, whole(4, "a", 1000))
-        # Beyond the promise of 2, but on nodes that it does not want: of no matter to the plan.
-        rig.alloc(3, whole(4, "b"))
-        assert rig.started() == [1, 3], order
-        assert rig.success(3)["annotations"]["sched"]["selection_type"] == (
-            "immediate" if order == "queue" else "backfilled"
-        )
-
-
-@STRICT
 def test_queues_that_share_nodes_go_by_priority(module):
     rig = make(module, "order=queue")
     fill(rig, "a")
@@ -77,28 +54,6 @@ def test_a_limited_depth_must_not_hide_a_queue(module):
     assert make(module, "order=queue").manager.ready_request == {"mode": "unlimited"}
     depth = make(module, "order=queue", "queue-depth=3").manager.ready_request
     assert depth == {"mode": "limited", "limit": 3}
-
-
-@STRICT
-def test_estimates_and_reasons_are_each_queues_own(module):
-    rig = make(module, "order=queue")
-    begin = rig.now
-    rig.alloc(1, whole(4, "a", 1000))
-    rig.alloc(2, whole(4, "b", 100))
-    rig.alloc(3, whole(4, "a"))
-    rig.alloc(4, whole(1, "a", 10))
-    rig.alloc(5, whole(1, "b", 10))
-    rig.alloc(6, whole(1, "b", 10))
-    shown = {jobid: rig.shown(jobid) for jobid in (3, 4, 5, 6)}
-    assert {jobid: one.get("t_estimate") for jobid, one in shown.items()} == {
-        3: begin + 1000,
-        4: None,  # behind a job without a limit
-        5: begin + 100,
-        6: begin + 100,
-    }
-    assert shown[4]["reason_pending"] == "behind ƒ4"
-    assert shown[6]["reason_pending"] == "behind ƒ6"
-    assert "0 free of 4 nodes" in shown[5]["reason_pending"]
 
 
 @STRICT
@@ -150,37 +105,3 @@ def test_as_if_each_queue_had_a_scheduler_of_its_own(module, seed):
     assert begun["ab"].keys() == alone.keys() and len(alone) == 59
     for jobid, when in alone.items():
         assert begun["ab"][jobid] == pytest.approx(when, abs=2.0), jobid
-
-
-# -- order() that changes, under backfill ----------------------------------------------------------
-
-
-class FairShare(Backfill):
-    """Who has used least goes first."""
-
-    def __init__(self, h, *args):
-        self.used = dict.fromkeys(range(5), 0.0)
-        super().__init__(h, *args)
-
-    def order(self, job):
-        return (self.used[job.userid], -job.priority)
-
-
-def test_reorder_changes_who_is_promised_the_next_start():
-    rig = Rig(R(8, 4), FairShare, "promises=1")
-    sched = rig.sched
-    begin = rig.now
-    rig.alloc(1, whole(8, duration=100), userid=0)
-    rig.settle()
-    rig.alloc(2, whole(8, duration=100), userid=1)
-    rig.alloc(3, whole(8, duration=100), userid=2)
-    rig.settle()
-    assert [job.jobid for job in sched.promises] == [2]
-    sched.used[1] = 1.0
-    sched.reorder()
-    sched.look_again()
-    rig.wait(2)
-    assert [job.jobid for job in sched.promises] == [3]
-    assert rig.shown(3)["t_estimate"] == begin + 100
-    rig.free(1)
-    assert rig.started() == [1, 3]

@@ -59,36 +59,7 @@ def test_delay_is_capped():
     assert pace.delay == 0.5
 
 
-def test_simultaneous_events_alone_make_no_delay():
-    pace = Pace(0.25, 1.0)
-    for _ in range(5):
-        pace.event(7.0)
-    pace.passed(1.0)
-    assert pace.delay == 0.0
-
-
 # -- coalescing ------------------------------------------------------------------------------------
-
-
-def test_events_of_a_turn_share_a_pass():
-    rig = Rig(R(4, 4), Guide)
-    for jobid in range(1, 9):
-        rig.alloc(jobid)
-    rig.settle()
-    assert rig.sched.stats_get()["sched_passes"] == 1
-
-
-def test_nothing_is_requested_while_the_queue_is_empty():
-    rig = Rig(R(2, 1), Guide)
-    rig.resource.update(down="0")
-    rig.resource.update(up="0")
-    rig.settle()
-    assert rig.sched.stats_get()["sched_passes"] == 0
-    rig.alloc(1)
-    rig.settle()
-    rig.free(1)
-    rig.settle()
-    assert rig.sched.stats_get()["sched_passes"] == 1
 
 
 def test_a_class_with_its_own_queue_is_always_called():

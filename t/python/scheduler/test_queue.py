@@ -7,7 +7,7 @@ import heapq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from peers import Guide, R, Rig, jobspec
+from peers import R, Rig, jobspec
 
 from flux.scheduler import PendingJob, walk
 from flux.scheduler.queue import Backlog, PendingQueue, in_order
@@ -21,20 +21,6 @@ def job(jobid, priority=16):
 
 def is_heap(jobs):
     return all(not jobs[i] < jobs[(i - 1) // 2] for i in range(1, len(jobs)))
-
-
-def test_a_job_takes_new_attributes():
-    one = job(1)
-    assert one._last_annotation is None
-    one.my_notes = ["seen"]
-    assert one.my_notes == ["seen"]
-
-
-def test_a_priority_set_directly_counts_at_once():
-    queue = [job(1), job(2), job(3)]
-    queue[2].priority = 31
-    heapq.heapify(queue)
-    assert queue[0].jobid == 3
 
 
 def test_the_same_job_again_after_removal():
@@ -132,15 +118,6 @@ def test_a_cancel_in_a_deep_queue_touches_few_jobs(size):
 
 def is_valid_root(heap):
     return heap[0].order <= heap[1].order
-
-
-def test_order_without_sorting_stops_early():
-    heap = [job(i) for i in range(10)]
-    walk = in_order(heap)
-    assert next(walk).jobid == 0
-    heapq.heappop(heap)
-    assert [j.jobid for j in walk] == list(range(1, 10))
-    assert list(in_order([])) == []
 
 
 # -- an order of one's own -------------------------------------------------------------------------
@@ -271,18 +248,3 @@ def test_sched_backfill_makes_no_list_of_all_jobs_as_they_come_move_and_leave(
         rig.turn()
     assert len(rig.started()) == 2
     assert not listed and not rig.logged(3)
-
-
-def test_a_policy_that_pops_what_it_starts_may_have_a_backlog():
-    class Popping(Guide):
-        _queue_class = Backlog
-
-    rig = Rig(R(4, 4), Popping, "queue-depth=unlimited")
-    sched = rig.sched
-    for jobid in range(1, 7):
-        rig.alloc(jobid, jobspec(4), priority=16 + jobid % 2)
-    assert rig.started() == [1, 3, 5, 2]
-    assert [one.jobid for one in sched._queue] == [4, 6] and len(sched._backlog) == 2
-    rig.free(3)
-    assert rig.started() == [1, 3, 5, 2, 4]
-    assert not rig.logged(3)

@@ -53,11 +53,6 @@ def test_no_promises_whatever_fits_starts():
     assert rig.started() == [1, 3, 2]
 
 
-def test_queue_depth_is_unlimited():
-    rig = Rig(R(1, 1), "sched-backfill")
-    assert rig.manager.ready_request == {"mode": "unlimited"}
-
-
 def test_first_condition_ends_by_the_shadow_time(rig):
     rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
     rig.alloc(3, jobspec(1, nodes=1, cores=4, duration=100))
@@ -98,55 +93,6 @@ def test_an_urgent_job_takes_the_reservation_and_the_estimate(rig):
     assert promised(rig, 3) is None
 
 
-def test_reservations_for_more_than_one(rig):
-    other = Rig(R(4, 4), "sched-backfill", "reservations=2")
-    for one in (rig, other):
-        if one is other:
-            one.alloc(1, jobspec(1, nodes=3, cores=4, duration=100))
-        for jobid in (2, 3, 4):
-            one.alloc(jobid, jobspec(1, nodes=4, cores=4, duration=50))
-        one.settle()
-    start = rig.now
-    assert [promised(rig, i) for i in (2, 3, 4)] == [start + 100, None, None]
-    assert [promised(other, i) for i in (2, 3, 4)] == [start + 100, start + 150, None]
-    for one in (rig, other):  # the others are told what follows from it
-        assert [one.shown(i)["t_estimate"] for i in (2, 3, 4)] == [
-            start + 100,
-            start + 150,
-            start + 200,
-        ]
-        assert one.shown(4)["t_estimate_kind"] == "planned"
-    assert other.sched.stats_get()["reserved"] == 2
-
-
-def test_promises_are_made_anew_when_ranks_are_lost():
-    rig = Rig(R(4, 4), "sched-backfill", "reservations=unlimited")
-    rig.alloc(1, jobspec(1, nodes=2, cores=4, duration=100))
-    rig.alloc(2, jobspec(1, nodes=2, cores=4, duration=200))
-    rig.alloc(3, jobspec(1, nodes=2, cores=4, duration=50))
-    start = rig.now
-    assert rig.shown(3)["t_estimate"] == start + 100
-    rig.resource.update(down="0")
-    assert rig.shown(3)["t_estimate"] == start + 200
-    rig.resource.update(down="2-3")
-    assert "t_estimate" not in rig.shown(3)
-    assert rig.sched.stats_get()["parked"] == 1
-    rig.resource.update(up="0,2-3")
-    assert rig.shown(3)["t_estimate"] == start + 100
-
-
-def test_reasons(rig):
-    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
-    rig.alloc(3, jobspec(1, nodes=1, cores=4, duration=500))
-    rig.alloc(4, jobspec(1, nodes=2, cores=4, duration=500))
-    reasons = {jobid: rig.shown(jobid)["reason_pending"] for jobid in (2, 3, 4)}
-    assert reasons == {
-        2: "insufficient resources: needs 4 nodes with 4 cores, 1 free of 4 nodes (3 busy)",
-        3: "behind ƒ3",
-        4: "insufficient resources: needs 2 nodes with 4 cores, 1 free of 4 nodes (3 busy)",
-    }
-
-
 @pytest.mark.parametrize("depth, told", [("0", 0), ("2", 2), ("32", 5)])
 def test_reason_depth(depth, told):
     rig = Rig(R(1, 1), "sched-backfill", "reason-depth=" + depth)
@@ -162,22 +108,6 @@ QUEUES = {"+batch": "0-1", "+debug": "2-3"}
 
 def queued(queue, **keys):
     return jobspec(1, constraints={"properties": ["+" + queue]}, queue=queue, **keys)
-
-
-def test_queues_without_a_node_in_common_do_not_stop_one_another():
-    rig = Rig(R(4, 4, properties=QUEUES), "sched-backfill")
-    rig.alloc(1, queued("batch", nodes=1, cores=4, duration=1000))
-    rig.alloc(2, queued("batch", nodes=2, cores=4, duration=1000), priority=30)
-    rig.settle()
-    rig.alloc(3, queued("debug", nodes=1, cores=4))
-    assert rig.started() == [2] or rig.started() == [2, 3]
-    assert rig.success(3)["annotations"]["sched"]["selection_type"] == "immediate"
-    # Each queue's first blocked job has a reservation of its own.
-    rig.alloc(4, queued("debug", nodes=2, cores=4, duration=10))
-    rig.alloc(5, queued("debug", nodes=1, cores=4, duration=10))
-    assert "t_estimate" in rig.shown(1)
-    assert rig.answers(5, 0) == []
-    assert rig.sched.stats_get()["reserved"] == 2
 
 
 def test_no_promise_that_a_job_ahead_would_have_to_break():
@@ -246,31 +176,6 @@ def test_one_job_is_refused_for_all_that_want_more_gpus_than_are_free(monkeypatc
     rig.free(3)
     assert set(rig.started()) == {1, 3}
     assert len(tried) <= 4
-
-
-# -- estimates -------------------------------------------------------------------------------------
-
-
-def test_a_job_behind_one_without_a_limit_gets_no_estimate(rig):
-    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
-    rig.alloc(3, jobspec(1, nodes=4, cores=4, duration=50))
-    rig.alloc(4, jobspec(1, nodes=4, cores=4))  # nobody knows how long
-    rig.alloc(5, jobspec(1, nodes=4, cores=4, duration=50))
-    start = rig.now
-    estimates = [rig.shown(i).get("t_estimate") for i in (2, 3, 4, 5)]
-    assert estimates == [start + 100, start + 150, start + 200, None]
-
-
-def test_an_estimate_that_is_no_longer_true_is_taken_back(rig):
-    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
-    rig.alloc(3, jobspec(1, nodes=4, cores=4, duration=50))
-    start = rig.now
-    assert rig.shown(3)["t_estimate"] == start + 150
-    rig.expire(1, 0)  # the running job may take for ever
-    assert "t_estimate" not in rig.shown(2) and "t_estimate" not in rig.shown(3)
-    rig.free(1)
-    assert rig.started() == [1, 2]
-    assert promised(rig, 3) == rig.now + 50
 
 
 # -- what is taken back wakes others ---------------------------------------------------------------

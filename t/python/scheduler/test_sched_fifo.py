@@ -15,15 +15,6 @@ BOTH = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
 
 
 @BOTH
-def test_an_infeasible_job_is_denied_and_passed_over(module):
-    rig = Rig(R(1, 4), module)
-    rig.alloc(1, jobspec(5))
-    rig.alloc(2, jobspec(1))
-    assert "need 5 slot" in rig.denied(1)
-    assert rig.success(2)
-
-
-@BOTH
 def test_times_of_R(module):
     rig = Rig(R(1, 4), module)
     rig.alloc(1, jobspec(1, duration=100))
@@ -36,39 +27,6 @@ def test_times_of_R(module):
     rig.alloc(3, jobspec(1))
     assert rig.success(3)["R"]["execution"]["expiration"] == rig.now + 5000
     assert rig.success(3)["annotations"] == {"sched": {"resource_summary": "rank0/core2"}}
-
-
-@BOTH
-def test_estimates_in_order(module):
-    rig = Rig(R(1, 4), module)
-    rig.alloc(1, jobspec(4, duration=100))
-    rig.settle()
-    start = rig.now
-    rig.alloc(2, jobspec(4, duration=100))
-    rig.alloc(3, jobspec(1, duration=10))
-    rig.alloc(4, jobspec(1))
-    rig.alloc(5, jobspec(1, duration=10))
-    assert [rig.shown(i).get("t_estimate") for i in (2, 3, 4, 5)] == [
-        start + 100,
-        start + 200,
-        start + 200,
-        start + 200,
-    ]
-    rig.prioritize((4, 31))
-    assert [rig.shown(i).get("t_estimate") for i in (4, 2, 3, 5)] == [
-        start + 100,
-        None,
-        None,
-        None,
-    ]
-    rig.cancel(4)
-    assert [rig.shown(i).get("t_estimate") for i in (2, 3, 5)] == [
-        start + 100,
-        start + 200,
-        start + 200,
-    ]
-    rig.resource.update(down="0")
-    assert [rig.shown(i).get("t_estimate") for i in (2, 3, 5)] == [None, None, None]
 
 
 @BOTH

@@ -11,8 +11,6 @@ from peers import R, Rig, jobspec
 from flux.scheduler.policies import Backfill
 from flux.scheduler.queue import PendingQueue
 from flux.scheduler.requests import AllocRequest, Requests
-from flux.scheduler.reservations.reservation import Reservation
-from flux.scheduler.reservations.state import ReservationState
 from flux.scheduler.states import JOB, REQUEST, WINDOW, IllegalMove, StateTable
 
 TABLES = pytest.mark.parametrize("table", [REQUEST, JOB, WINDOW], ids=lambda table: table.name)
@@ -111,24 +109,6 @@ def test_a_job_that_runs_is_not_queued():
     requests.open(types.SimpleNamespace(), Message(), 7)
     assert requests.state_of(7) == "queued"
     requests._check()
-
-
-def test_a_window_begins_once():
-    now = 1_700_000_000.0
-    entry = {"name": "dat", "start": now, "duration": 60, "nodes": 1, "zone": "UTC", "every": "1d"}
-    reservation = Reservation.from_dict(entry, now)
-    state = ReservationState(reservation, configured=False)
-    state.window = reservation.window_at(now)
-    state.begin()
-    assert state.active
-    with pytest.raises(IllegalMove, match="begin while active"):
-        state.begin()
-    state.plan_next(reservation.window_after(state.window))
-    assert not state.active
-    state.plan_next(None)
-    assert state.state == "over"
-    with pytest.raises(IllegalMove):
-        state.plan_next(None)
 
 
 def test_the_states_of_a_job_as_the_scheduler_sees_them():

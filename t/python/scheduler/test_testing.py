@@ -8,7 +8,7 @@ import pytest
 from peers import EXAMPLES, Guide
 
 from flux.scheduler import Scheduler
-from flux.scheduler.testing import FakeInstance, SchedulerErrors, jobspec, make_R
+from flux.scheduler.testing import FakeInstance, SchedulerErrors, jobspec
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 
@@ -22,22 +22,6 @@ def instance():
 
 
 # -- loading ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_a_scheduler_of_the_project_is_loaded_by_its_name(module):
-    instance = FakeInstance(nodes=2, cores=4, gpus=1)
-    scheduler = instance.load(module, "queue-depth=7")
-    assert scheduler is instance.scheduler and isinstance(scheduler, Scheduler)
-    assert scheduler.name == module and scheduler.queue_depth == 7
-    assert scheduler.resources.dumps() == "rank[0-1]/core[0-3],gpu0"
-
-
-def test_a_class_is_named_as_the_caller_says(instance):
-    other = FakeInstance()
-    assert other.load(Guide, name="sched-mine").name == "sched-mine"
-    assert other.request("sched-mine.stats-get")["pending_jobs"] == 0
-    assert instance.scheduler.name == "myscheduler"
 
 
 def test_a_file_with_one_class_needs_no_mod_main(tmp_path):
@@ -131,31 +115,6 @@ def test_pending_and_running_jobs_are_cancelled(instance):
     assert running.result == "canceled" and third.state == "running"
 
 
-def test_a_job_that_is_cancelled_while_its_answer_is_on_the_way_ends(instance):
-    instance.kvs.hold()  # the answer waits until R is stored
-    job = instance.submit(duration=60)
-    instance.run_until_idle()
-    assert job.state == "pending"
-    job.cancel()
-    instance.kvs.release()
-    instance.run_until_idle()
-    assert job.result == "canceled"
-    assert instance.scheduler.resources.copy_allocated().dumps() == ""
-
-
-def test_priorities_decide_and_can_be_changed(instance):
-    instance.submit(nodes=4, duration=10)
-    instance.run_until_idle()
-    low, high, raised = (instance.submit(nodes=4, duration=10, priority=p) for p in (16, 20, 1))
-    instance.run_until_idle()
-    raised.set_priority(31)
-    instance.advance(10)
-    assert instance.running() == [raised]
-    instance.advance(10)
-    assert instance.running() == [high]
-    assert low.state == "pending"
-
-
 def test_a_job_of_priority_0_is_held(instance):
     held, job = instance.submit(priority=0), instance.submit(nodes=4, duration=10)
     instance.run_until_idle()
@@ -166,21 +125,6 @@ def test_a_job_of_priority_0_is_held(instance):
     held.set_priority(0)
     instance.advance(10)
     assert not held.requested and held.state == "pending"
-
-
-def test_as_many_requests_are_open_as_the_scheduler_takes():
-    instance = FakeInstance()
-    instance.load(Guide, "queue-depth=2")
-    instance.submit(duration=10)
-    instance.run_until_idle()
-    jobs = [instance.submit(duration=10, priority=priority) for priority in (16, 16, 16, 20)]
-    instance.run_until_idle()
-    # A job that precedes one which the scheduler has takes that one's place.
-    assert [job.requested for job in jobs] == [True, False, False, True]
-    assert instance.scheduler.stats_get()["pending_jobs"] == 2
-    jobs[2].set_priority(30)
-    instance.advance(100)
-    assert sorted(jobs, key=lambda job: job.t_start) == [jobs[2], jobs[3], jobs[0], jobs[1]]
 
 
 def test_who_submits_and_what_else_the_jobspec_says_reaches_the_policy():
@@ -220,14 +164,6 @@ def test_part_of_a_job_comes_back_first():
     job.end()
     instance.run_until_idle()
     assert freed == [("rank[1-2]/core0", False), ("rank[0,3]/core0", True)]
-
-
-def test_the_end_of_a_running_job_is_moved(instance):
-    job = instance.submit(duration=100)
-    instance.run_until_idle()
-    job.set_expiration(instance.now() + 500)
-    assert job.expiration == instance.now() + 500
-    assert instance.scheduler.resources.job_end_times() == [(1, instance.now() + 500)]
 
 
 def test_a_scheduler_may_refuse_to_move_an_end():
@@ -284,33 +220,7 @@ def test_nodes_go_down_come_back_and_leave(instance):
     assert job.result == "failed" and "3 eligible" in job.note
 
 
-def test_ranks_and_properties_are_as_R_says():
-    R = make_R(4, cores=2, properties={"fast": "2-3"})
-    instance = FakeInstance(R=R, up="0-2")
-    instance.load(Guide)
-    job = instance.submit(nodes=1, constraints={"properties": ["fast"]})
-    other = instance.submit(nodes=2, exclusive=True)
-    instance.run_until_idle()
-    assert (job.ranks, other.ranks) == ("2", "0-1")
-
-
 # -- reloads ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_another_scheduler_takes_over_what_runs_and_what_waits(module, instance):
-    running = instance.submit(nodes=3, duration=100)
-    part = instance.submit(nodes=1, duration=100)
-    pending = instance.submit(nodes=4, duration=100)
-    instance.run_until_idle()
-    instance.unload()
-    assert not instance.is_loaded and pending.state == "pending"
-    late = instance.submit(nodes=1, duration=10)
-    instance.load(module)
-    assert instance.running() == [running, part]
-    assert len(instance.scheduler.resources.job_end_times()) == 2
-    instance.advance(1000)
-    assert [job.result for job in (running, part, pending, late)] == ["completed"] * 4
 
 
 def test_what_a_job_has_returned_already_is_not_taken_over(instance):
@@ -366,15 +276,6 @@ def test_a_policy_that_raises_makes_the_test_fail():
         instance.run_until_idle()
 
 
-def test_errors_may_be_looked_at_instead():
-    instance = FakeInstance(check_errors=False)
-    instance.load(Broken)
-    instance.submit()
-    instance.run_until_idle()
-    (text,) = instance.errors
-    assert "schedule: this pass is lost" in text and "a bug in the policy" in text
-
-
 def test_waiting_for_an_answer_that_never_comes_is_an_error():
     class Deaf(Guide):
         def schedule(self):
@@ -389,33 +290,6 @@ def test_waiting_for_an_answer_that_never_comes_is_an_error():
 
 
 # -- what a policy may use of its host -------------------------------------------------------------
-
-
-def test_timers_run_on_the_virtual_clock():
-    class Patient(Guide):
-        """Looks every ten minutes only."""
-
-        def __init__(self, h, *args):
-            super().__init__(h, *args)
-            self.times = []
-            self.timer = h.timer_watcher_create(600, self.tick, repeat=600)
-            self.timer.start()
-
-        def start_schedule(self):
-            pass
-
-        def tick(self, handle, watcher, revents, args):
-            self.times.append(self.now())
-            super().start_schedule()
-
-    instance = FakeInstance(start_time=1000.0)
-    scheduler = instance.load(Patient)
-    job = instance.submit(duration=60)
-    instance.advance(1500)
-    assert scheduler.times == [1600.0, 2200.0] and job.t_start == 1600.0
-    scheduler.timer.stop()
-    instance.advance(10000)
-    assert len(scheduler.times) == 2
 
 
 def test_a_service_of_the_test_answers_what_the_policy_asks():

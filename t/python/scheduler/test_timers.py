@@ -58,14 +58,6 @@ def test_cancel(rig):
     timers[2].cancel()  # it was called
 
 
-def test_one_that_cancels_another_of_the_same_time(rig):
-    rig.start = rig.now
-    rig.sched.call_at(rig.now + 1, lambda: second.cancel())
-    second = rig.sched.call_at(rig.now + 1, note(rig, "second"))
-    rig.wait(2)
-    assert rig.called == []
-
-
 def test_what_a_function_raises_is_logged_and_counted(rig):
     rig.start = rig.now
 
@@ -79,21 +71,6 @@ def test_what_a_function_raises_is_logged_and_counted(rig):
     assert [what for what, _ in rig.called] == ["next", "later"]
     assert rig.sched.stats_get()["errors"] == 1
     assert any("out of order" in text for text in rig.logged(3))
-
-
-def test_a_function_that_asks_to_be_called_again_at_once(rig):
-    """It is, in later turns of the reactor: messages get through."""
-    rig.start = rig.now
-
-    def again():
-        rig.called.append("again")
-        if len(rig.called) < 500 and not rig.started():
-            rig.sched.call_at(rig.now, again)
-
-    again()
-    rig.alloc(1, jobspec(1))
-    assert rig.started() == [1]
-    assert len(rig.called) < 500
 
 
 def test_without_a_function_a_pass_begins(rig):

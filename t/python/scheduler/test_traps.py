@@ -117,26 +117,6 @@ def test_trap_3_jobs_that_wait_for_down_nodes_take_no_part_in_passes():
     assert rig.sched.stats_get()["parked"] == 0
 
 
-def test_trap_3_parked_jobs_can_be_cancelled_and_moved():
-    rig = Rig(R(2, 1), "sched-backfill", up="0")
-    for jobid in (1, 2, 3):
-        rig.alloc(jobid, jobspec(1, nodes=2))
-    rig.settle()
-    rig.cancel(1)
-    rig.prioritize((3, 30))
-    assert rig.answers(1, 3)
-    rig.resource.update(up="1")
-    assert rig.started() == [3]
-
-
-def test_trap_3_parked_jobs_are_denied_when_their_node_is_gone_for_good():
-    rig = Rig(R(2, 1), "sched-backfill", up="0")
-    rig.alloc(1, jobspec(1, nodes=2))
-    rig.settle()
-    rig.resource.update(shrink="1")
-    assert "need 2 node" in rig.denied(1)
-
-
 def test_trap_3_a_head_behind_jobs_without_a_limit_stops_only_who_could_delay_it():
     rig = Rig(R(4, 4), "sched-backfill")
     rig.alloc(1, jobspec(1, nodes=2, cores=4))  # runs, nobody knows how long
@@ -195,23 +175,6 @@ def counting(rig):
     return looked
 
 
-def test_trap_4_a_release_wakes_nobody_for_whom_too_little_is_free():
-    rig = deep(jobs=20)
-    for jobid in range(1000, 1200):
-        rig.alloc(jobid, different(jobid, 90000, nodes=2))
-    rig.settle()
-    examined = counting(rig)
-    rig.alloc(9000, jobspec(1, duration=5))
-    rig.settle()
-    rig.free(9000)
-    rig.settle()
-    assert set(examined) == {9000, *range(2, 23)}
-    rig.cancel(2)
-    rig.free(1)
-    rig.settle()
-    assert set(examined) & set(range(1000, 1200))
-
-
 def test_trap_4_the_tail_is_looked_at_under_steady_events():
     rig = deep()
     sched = rig.sched
@@ -237,19 +200,6 @@ def test_trap_4_the_tail_is_looked_at_under_steady_events():
     stats = sched.stats_get()
     assert stats["unlooked"] == 0.0
     assert "unlooked_longest" in stats
-
-
-def test_trap_4_an_empty_queue_waits_for_no_look():
-    rig = Rig(R(2, 1), "sched-backfill")
-    rig.resource.update(down="0")
-    rig.wait(100)
-    stats = rig.sched.stats_get()
-    assert (stats["unlooked"], stats["unlooked_longest"]) == (0.0, 0.0)
-    rig.resource.update(up="0")
-    rig.wait(100)
-    rig.alloc(1)
-    assert rig.success(1)
-    assert rig.sched.stats_get()["unlooked_longest"] == 0.0
 
 
 # -- 5: passes that never reach a yield, or only between jobs that start ---------------------------
@@ -299,15 +249,6 @@ def test_trap_6_the_end_of_the_instance_moves_jobs_without_a_limit(module, reloa
     assert rig.shown(3)["t_estimate"] == start + 3000
     rig.resource.update(expiration=start + 500)
     assert rig.shown(3)["t_estimate"] == start + 500
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_trap_6_a_job_past_its_end_counts_as_ending_soon(module):
-    rig = Rig(R(1, 4), module)
-    rig.alloc(1, jobspec(4, duration=100))
-    rig.wait(500)
-    rig.alloc(2, jobspec(4, duration=100))
-    assert rig.shown(2)["t_estimate"] >= rig.now
 
 
 # -- 11: a clock that jumps ------------------------------------------------------------------------

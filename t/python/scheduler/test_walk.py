@@ -2,10 +2,8 @@
 """Walks over a backlog: what is left out makes no difference, and no job is forgotten."""
 
 import random
-from math import inf
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from peers import R, Rig, jobspec
 from shared import seeds
@@ -163,6 +161,16 @@ def looks(backlog, refuse=lambda backlog, one: backlog.block(one, alike=True)):
     return found
 
 
+OPS = st.lists(
+    st.tuples(
+        st.sampled_from("push push remove move wake again pass promise".split()),
+        st.integers(0, 60),
+        st.integers(0, 3),
+    ),
+    max_size=80,
+)
+
+
 def test_what_was_found_of_others_does_not_hold_when_something_is_not_kept_free_any_more():
     backlog = backlog_of(*[job(jobid) for jobid in range(1, 7)])
     looks(backlog)
@@ -177,79 +185,6 @@ def test_what_was_found_of_others_does_not_hold_when_something_is_not_kept_free_
     backlog.wake(0.0)
     backlog.set_promised(backlog.settle()[1], True)
     assert looks(backlog, refuse) == [1, 3, 4]
-
-
-OPS = st.lists(
-    st.tuples(
-        st.sampled_from("push push remove move wake again pass promise".split()),
-        st.integers(0, 60),
-        st.integers(0, 3),
-    ),
-    max_size=80,
-)
-
-
-@given(OPS)
-def test_a_walk_passes_over_no_job_that_is_not_refused(ops):
-    """Whatever happens between its steps: newcomers, and after a wake all jobs, are examined, or one
-    ahead of them was refused that asks for the same, for as long or shorter."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walk, "JOBS_PER_BLOCK", 4)
-        patch.setattr(walk, "EFFORT_PER_TURN", 2)
-        backlog, jobs, due = Backlog(), {}, set()
-        refused = []  # by the walk under way: jobs, and the limits from which on they speak for others
-        steps = None
-
-        def is_refused(one):
-            return any(
-                one.signature == other.signature and one.limit >= limit and other < one
-                for other, limit in refused
-            )
-
-        for op, number, kind in [*ops, ("end", 0, 0)]:
-            one = jobs.get(number)
-            if op == "push" and one is None:
-                one = jobs[number] = job(number, "abcd"[kind], 60 + number % 5, 16 + kind)
-                backlog.push(one)
-                due.add(number)
-            elif op == "wake":
-                backlog.wake(0.0)
-                refused.clear()  # another walk follows
-                due |= {jobid for jobid, one in jobs.items() if not one.promised}
-            elif op in ("pass", "end"):
-                steps = steps or iter(backlog.to_examine(lambda: 0.0))
-                for found in steps:
-                    if found is None and op == "pass":
-                        break
-                    if found is not None:
-                        due.discard(found.jobid)
-                        limit = 0.0 if found.jobid % 3 == 0 else inf
-                        backlog.block(found, alike=not found.promised, limit=limit)
-                        if not found.promised:
-                            refused.append((found, min(limit, found.limit)))
-                        due -= {jobid for jobid in due if is_refused(jobs[jobid])}
-                else:
-                    steps = None
-                due -= {jobid for jobid in due if is_refused(jobs[jobid])}  # who came since
-                if steps is None:
-                    refused.clear()
-            elif one is None:
-                pass
-            elif op == "remove":
-                backlog.remove(jobs.pop(number))
-                due.discard(number)
-            elif op == "move":
-                backlog.move_all({one: 14 + kind})
-                due.add(number)
-            elif op == "again":
-                backlog.again(one)
-                due.add(number)
-            elif op == "promise":
-                backlog.set_promised(one, not one.promised)
-        assert not due
-        assert backlog.stats(5.0)["unlooked"] == 0
-        waiting = [one for one in jobs.values() if not one.promised]
-        assert sum(group.count for group in backlog.groups.values()) == len(waiting)
 
 
 @pytest.mark.parametrize("size", [1000, 4000])
