@@ -74,7 +74,7 @@ class PromiseMoves:
         promise = self._promises[jobid]
         start, length, count = promise.start, promise.end - promise.start, promise.demand.count
         profile = self._profiles[promise.demand.kind]
-        earlier = profile.line.first(count + profile.kept, length, now, start)
+        earlier: float = profile.line.first(count + profile.kept, length, now, start)
         if earlier >= start:
             return start
         end = earlier + length_of(promise.request)
