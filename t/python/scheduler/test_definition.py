@@ -270,6 +270,11 @@ FOUND = (
     (Case("unlimited", False, ("planned", "sharing", "constraints", "reservation")), 4),
     # Licences of a job in a window came back only at the window's end.
     (Case("unlimited", False, ("planned", "sharing", "constraints", "reservation")), 11),
+    # Open promises of licences kept them from a job in a window, which could not start.
+    (
+        Case("unlimited", False, ("planned", "sharing", "racks", "no-limit", "reservation")),
+        7,
+    ),
     # With candidates=, jobs of a reservation's group went in the order of candidates behind a promise on
     # other nodes, if no job had room outside.
     (

@@ -184,15 +184,18 @@ class Plan:
             limited = self.claims.beside(request, self.closed_now(jobid, request))
         return limited is not None and strategy.fits_without(jobid, limited, now, end)
 
-    def has_tokens(self, jobid: int, request: ResourceRequest, end: float) -> bool:
+    def has_tokens(
+        self, jobid: int, request: ResourceRequest, end: float, beside_open: bool = True
+    ) -> bool:
         """Return whether the tokens of a request are available from now to `end`, beside all
-        promises but the job's own."""
+        promises but the job's own and, without ``beside_open``, the open ones."""
         tokens, now = self.tokens, self._pool.clock()
-        return (
-            tokens is None
-            or not request.tokens
-            or tokens.fits(request.tokens, now, end, now, jobid)
-        )
+        if tokens is None or not request.tokens:
+            return True
+        without = {jobid}
+        if not beside_open:
+            without.update(other for other, one in self._strategies.promises.items() if one.is_open)
+        return tokens.fits(request.tokens, now, end, now, without)
 
     def closed_now(self, jobid: int | None, request: ResourceRequest) -> int:
         """Return a mask of the ranks on which a job may not start now: others have claimed them, or
@@ -359,7 +362,7 @@ class Plan:
         start = max(start, now)
         tokens = self.tokens
         if tokens is not None and request.tokens:
-            if not tokens.fits(request.tokens, start, start + length_of(request), now, jobid):
+            if not tokens.fits(request.tokens, start, start + length_of(request), now, (jobid,)):
                 raise InsufficientResources(lambda: _no_promise(jobid))
         before = self._strategies.in_step().withdraw(jobid)
         strategy = self._strategy_for(request)
@@ -399,7 +402,7 @@ class Plan:
         if tokens is not None and jobid in tokens.promised:
             needs_more = True
             wanted, start, end = tokens.promised[jobid]
-            if not tokens.fits(wanted, max(start, now), end, now, jobid):
+            if not tokens.fits(wanted, max(start, now), end, now, (jobid,)):
                 raise InsufficientResources(lambda: _broken_promise(jobid))
         if claims is not None and jobid in claims.promised:
             needs_more = True

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Callable
+from typing import Callable, Container
 
 #: Number of tokens of a job, by name.
 Tokens = dict[str, int]
@@ -39,35 +39,33 @@ class TokenPlan:
         new.promised = self.promised.copy()
         return new
 
-    def earliest(
-        self, wanted: Tokens, start: float, length: float, now: float, jobid: int = -1
-    ) -> float:
+    def earliest(self, wanted: Tokens, start: float, length: float, now: float) -> float:
         """Return the first time from `start` on at which the tokens are available for `length`
-        seconds, beside all promises but a job's own; infinity if never, as far as known.  O(jobs
-        with tokens, log) per name."""
+        seconds, beside all promises; infinity if never, as far as known.  O(jobs with tokens,
+        log) per name."""
         time = start
         while True:
             before = time
             for name, count in wanted.items():
-                time = self._first(name, count, time, length, now, jobid)
+                time = self._first(name, count, time, length, now)
             if time in (before, inf):
                 return time
 
-    def fits(self, wanted: Tokens, start: float, end: float, now: float, jobid: int = -1) -> bool:
-        """Return whether the tokens are available throughout a span, beside all promises but a
-        job's own."""
+    def fits(
+        self, wanted: Tokens, start: float, end: float, now: float, without: Container[int] = ()
+    ) -> bool:
+        """Return whether the tokens are available throughout a span, beside all promises but those
+        of some jobs."""
         return all(
             free >= count
             for name, count in wanted.items()
-            for since, until, free in self._spans(name, now, jobid)
+            for since, until, free in self._spans(name, now, without)
             if since < end and until > start
         )
 
-    def _first(
-        self, name: str, count: int, start: float, length: float, now: float, jobid: int
-    ) -> float:
+    def _first(self, name: str, count: int, start: float, length: float, now: float) -> float:
         begin = start
-        for _, until, free in self._spans(name, now, jobid):
+        for _, until, free in self._spans(name, now):
             if until <= begin:
                 continue
             if free < count:
@@ -76,7 +74,9 @@ class TokenPlan:
                 return begin
         return inf if begin == inf else begin
 
-    def _spans(self, name: str, now: float, jobid: int) -> list[tuple[float, float, int]]:
+    def _spans(
+        self, name: str, now: float, without: Container[int] = ()
+    ) -> list[tuple[float, float, int]]:
         """Return ``(since, until, free)`` from now on, ascending, without gaps."""
         total = self._totals.get(name)
         if total is None:
@@ -91,7 +91,7 @@ class TokenPlan:
                 changes[max(end, now)] = changes.get(max(end, now), 0) + count
         for other, (tokens, start, end) in self.promised.items():
             count = tokens.get(name)
-            if count and other != jobid:
+            if count and other not in without:
                 start = max(start, now)
                 changes[start] = changes.get(start, 0) - count
                 changes[end] = changes.get(end, 0) + count

@@ -470,7 +470,7 @@ class ActiveWindows(Windows):
         end = self._host.now() + job.limit
         if entry.reservation.at_end == "cancel":
             end = min(end, window.end)
-        if not plan.has_tokens(job.jobid, job.resource_request, end):
+        if not plan.has_tokens(job.jobid, job.resource_request, end, beside_open=False):
             return None
         ranks = pool.held_ranks(entry.placeholder)
         busy = 0 if entry.filler is None else pool.held_ranks(entry.filler)
