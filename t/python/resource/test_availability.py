@@ -115,7 +115,7 @@ def test_both_give_the_same_answers(built, seed):
             after = now + rng.choice([0, 0, 7, 40])
             when = both.ask("earliest", demand, length, after, now, may_move)
             early = after if rng.random() < 0.5 else now + rng.choice([0, 10, 30])
-            both.ask("can_book", demand, early, early + length, now)
+            both.row([(None, demand, early + length)], early, True)
             row = [(rng.choice([None, *promises]), demand, now + length)]
             row += [(one, a_demand(rng, totals), now + a_length(rng)) for one in promises]
             rng.shuffle(row)

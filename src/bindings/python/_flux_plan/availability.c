@@ -1041,47 +1041,6 @@ done:
     return found;
 }
 
-/* The first end of a use after a time. */
-static double next_end (const struct availability *all, double time)
-{
-    double first = INFINITY;
-    size_t at;
-
-    for (at = 0; at < all->count; at++)
-        if (all->uses[at].entered && all->uses[at].end > time && all->uses[at].end < first)
-            first = all->uses[at].end;
-    return first;
-}
-
-double availability_earliest (struct availability *all,
-                              const struct demand *demand,
-                              double length,
-                              double after,
-                              double now,
-                              bool may_move)
-{
-    double clear = search (all, demand, length, after, LAST);
-    double time;
-    int tries = MAX_TRIES;
-
-    if (!may_move || !all->movable || clear <= after)
-        return clear;
-    time = search (all, demand, length, after, JOBS);
-    if (time == -INFINITY)
-        return time;
-    for (; tries && time < clear; time = next_end (all, time)) {
-        int can;
-
-        if (!fits (all, demand, time, time + length, JOBS))
-            continue;
-        tries--;
-        can = availability_can_book (all, demand, time, time + length, now);
-        if (can)
-            return can < 0 ? -INFINITY : time;
-    }
-    return clear;
-}
-
 /* -- promises -- */
 
 static bool candidate_before (const void *context, int64_t a, int64_t b)
@@ -1399,13 +1358,45 @@ int64_t availability_book (struct availability *all,
     return placed > 0 ? number : placed == 0 ? -2 : -1;
 }
 
-int availability_can_book (struct availability *all,
-                           const struct demand *demand,
-                           double start,
-                           double end,
-                           double now)
+/* The first end of a use after a time. */
+static double next_end (const struct availability *all, double time)
 {
-    return book (all, demand, start, end, now, true, NULL);
+    double first = INFINITY;
+    size_t at;
+
+    for (at = 0; at < all->count; at++)
+        if (all->uses[at].entered && all->uses[at].end > time && all->uses[at].end < first)
+            first = all->uses[at].end;
+    return first;
+}
+
+double availability_earliest (struct availability *all,
+                              const struct demand *demand,
+                              double length,
+                              double after,
+                              double now,
+                              bool may_move)
+{
+    double clear = search (all, demand, length, after, LAST);
+    double time;
+    int tries = MAX_TRIES;
+
+    if (!may_move || !all->movable || clear <= after)
+        return clear;
+    time = search (all, demand, length, after, JOBS);
+    if (time == -INFINITY)
+        return time;
+    for (; tries && time < clear; time = next_end (all, time)) {
+        int can;
+
+        if (!fits (all, demand, time, time + length, JOBS))
+            continue;
+        tries--;
+        can = book (all, demand, time, time + length, now, true, NULL);
+        if (can)
+            return can < 0 ? -INFINITY : time;
+    }
+    return clear;
 }
 
 /* -- all ranks together -- */
@@ -1501,7 +1492,7 @@ int64_t availability_first_to_start (struct availability *all,
             leave_out (all, use, true);
         can = fits (all, demands[at], now, ends[at], LAST);
         if (!can && may_move)
-            can = availability_can_book (all, demands[at], now, ends[at], now);
+            can = book (all, demands[at], now, ends[at], now, true, NULL);
         if (movable)
             leave_out (all, use, false);
         if ((pinned && availability_enter (all, numbers[at]) < 0) || can < 0)

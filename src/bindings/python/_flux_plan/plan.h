@@ -181,11 +181,6 @@ int64_t availability_book (struct availability *all,
                            double end,
                            double now,
                            bool may_move);
-int availability_can_book (struct availability *all,
-                           const struct demand *demand,
-                           double start,
-                           double end,
-                           double now);
 double availability_enough_until (struct availability *all,
                                   const struct demand *demand,
                                   double since);

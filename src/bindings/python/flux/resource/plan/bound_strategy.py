@@ -206,17 +206,13 @@ class BoundStrategy(Strategy):
         return self._ranks.first_placed(request, start, until, ends)
 
     def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
-        now, room = self._pool.clock(), self._ranks.room
         areas = self._ranks.areas(request.shape)
         if not areas:
             return (
                 self._ranks.place_at(request, self._ranks.index_at(start), start, end) is not None
             )
-        return any(
-            room.room(demand, start, end)[0] >= demand.count
-            or (not self.frozen and room.can_book(demand, start, end, now))
-            for demand in areas
-        )
+        row = [(None, demand, end) for demand in areas]
+        return self._ranks.room.first_to_start(row, start, not self.frozen) < len(row)
 
     def fits_without(
         self, jobid: int | None, request: ResourceRequest, now: float, end: float

@@ -138,10 +138,6 @@ class CompiledAvailability:
         found = self._lib.availability_earliest(self._all, made, length, after, now, may_move)
         return _time(found)
 
-    def can_book(self, demand: Demand, start: float, end: float, now: float) -> bool:
-        made = self._tell(demand)
-        return bool(self._number(self._lib.availability_can_book(self._all, made, start, end, now)))
-
     def book(
         self, demand: Demand, start: float, end: float, now: float, may_move: bool
     ) -> int | None:

@@ -111,10 +111,6 @@ class PlainAvailability(Availability):
         infinity if none. See `Availability.first`."""
         return self.first(lambda time: [demand], length, after, now, may_move)
 
-    def can_book(self, demand: Demand, start: float, end: float, now: float) -> bool:
-        """Return whether `book` would find ranks; change nothing."""
-        return self.proof(Use(start, end, demand), now, True) is not None
-
     def book(
         self, demand: Demand, start: float, end: float, now: float, may_move: bool
     ) -> int | None:
@@ -182,7 +178,7 @@ class PlainAvailability(Availability):
                 self.leave(number)
             fits = self.room(demand, now, end)[0] >= demand.count
             if not fits and may_move:
-                fits = self.can_book(demand, now, end, now)
+                fits = self.proof(Use(now, end, demand), now, True) is not None
             if number is not None and entered:
                 self.enter(number)
             if fits:
