@@ -232,6 +232,24 @@ def test_a_slip_in_preemptible_after_offers_nothing(value):
 SHARED = {"exclusive": False, "nodes": None}
 
 
+@pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+def test_on_a_claimed_node_all_end_who_keep_the_job_off(policy, tree):
+    """Cores are free, and more if one of them ends; but the node is another user's until both have."""
+    config = {**tables(), "sharing": {"all": {"mode": "user"}}}
+    instance = make(*policy, nodes=1, tree=tree, config=config)
+    jobs = [standby(instance, slots=1, userid=7, **SHARED) for _ in range(2)]
+    instance.advance(3600)
+    taker = batch(instance, slots=1, userid=8, **SHARED)
+    instance.advance(5)
+    assert all(exceptions(job) for job in jobs) and taker.state == "pending"
+    instance.advance(130)
+    assert [job.result for job in jobs] == ["failed", "failed"]
+    assert taker.state == "running"
+    assert stats(instance)["standby"]["useless"] == 0
+    check(instance)
+
+
 def test_a_node_with_a_stranger_who_cannot_be_ended_is_no_use():
     """On one node a job of batch runs beside the victims: they would end for nothing."""
     config = {**tables(), "sharing": {"all": {"mode": "user"}}}

@@ -613,12 +613,3 @@ def test_warnings_are_said_with_q_and_kept(tmp_path):
     kept = json.loads((tmp_path / "out" / "sched-fifo" / "summary.json").read_text())["warnings"]
     assert [text.split(":")[0][:20] for text in kept] == ["the offered load is "]
     assert f"WARNING: {kept[0]}\n" == flux_here("compare", tmp_path / "out").stderr
-
-
-def test_latest_starts_are_promises_in_the_table(tmp_path):
-    args = ["sample", "--jobs=150", "--scheduler=sched-backfill promise=all within=1h", "-q"]
-    flux(*args, "-o", tmp_path)
-    (directory,) = [path.parent for path in tmp_path.glob("**/jobs.csv")]
-    told = [(row["first_promise"], row["starting_time"]) for row in rows(directory)]
-    assert len(told) == 150
-    assert all(float(start) <= float(promise) for promise, start in told)
