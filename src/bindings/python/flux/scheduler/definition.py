@@ -638,9 +638,7 @@ class Pass:
         for job in sorted(rest, key=lambda job: (job.candidate_rank(now), self.places[job])):
             end = now + job.limit
             if alone.place(job, end) is not None and self.place(job, end) is not None:
-                if self.start(job):
-                    for head in list(alone.state.promises):
-                        alone.is_kept(head)  # it may have to be on other ranks
+                self.start(job)
 
     def promise_latest(self, job: Job, wanted: float) -> None:
         """Promise a job its latest start, before jobs of lower priority."""

@@ -200,7 +200,6 @@ class BackfillByLatestStart(BackfillByRank):
                 continue
             if self.keeps_promises(job) and self.try_to_start(job) and beside is not None:
                 beside.note_started(job.jobid)
-                beside.stale()  # heads' promises move off its ranks
 
     def could_start(self) -> Generator[None, None, bool]:
         groups = yield from self.free_groups()
