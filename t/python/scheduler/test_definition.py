@@ -286,6 +286,16 @@ FOUND = (
         ),
         17,
     ),
+    # There such a job, as a candidate, kept jobs behind it from a promise.
+    (
+        Case(
+            "candidates",
+            False,
+            ("limits", "racks", "gpus", "constraints", "priorities", "reservation"),
+            tree=True,
+        ),
+        19,
+    ),
     # An open promise in a rack was kept in one that the pool would choose if it was idle.
     (Case("none", False, ("racks", "no-limit")), 15),
 )

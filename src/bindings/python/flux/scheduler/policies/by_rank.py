@@ -116,7 +116,8 @@ class BackfillByRank(Backfilling):
                 continue
             if ranks & covered and policy.ranks.has_candidates:
                 candidates.append(job)
-                beyond |= ranks  # it also precedes those behind it on these ranks
+                if not self.is_kept_for(job):  # no job waits for one that may start elsewhere
+                    beyond |= ranks  # it also precedes those behind it on these ranks
             elif self.starts(job) or self.set_aside(job):
                 pass
             elif not ranks & (covered | beyond) and self.may_lead(job):
