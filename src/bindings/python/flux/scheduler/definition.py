@@ -540,9 +540,10 @@ class Pass:
             if job not in state.pending:
                 continue
             if state.has_candidates and len(promised) >= state.depth:
-                if job.window is None:
-                    job.is_aside = job.is_refused or self.is_over(job)
                 rest.append(job)
+                if job.window is not None:
+                    continue  # no job waits for one that may start elsewhere
+                job.is_aside = job.is_refused or self.is_over(job)
             elif self.freed or not job.is_known:
                 self.examine(job)
             if job in state.pending and job not in state.promises and not job.is_aside:
