@@ -193,7 +193,9 @@ def test_unlimited_mode_prioritizes(inst):
 
 
 def test_order_of_requests(inst):
-    low, high, same = inst.submit(urgency=5), inst.submit(urgency=20), inst.submit(urgency=20)
+    low, high = inst.submit(urgency=5), inst.submit(urgency=20)
+    inst.advance(1)
+    same = inst.submit(urgency=20)
     inst.load_sched()
     assert seen(inst) == [("alloc", high), ("alloc", same), ("alloc", low)]
     assert inst.sched.count == 3
