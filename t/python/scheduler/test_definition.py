@@ -286,6 +286,16 @@ FOUND = (
         ),
         17,
     ),
+    # So did those ahead of the promise.
+    (
+        Case(
+            "candidates",
+            False,
+            ("limits", "licenses", "racks", "memory", "reservation"),
+            tree=True,
+        ),
+        2,
+    ),
     # There such a job, as a candidate, kept jobs behind it from a promise.
     (
         Case(

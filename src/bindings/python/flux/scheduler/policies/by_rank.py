@@ -163,14 +163,19 @@ class BackfillByRank(Backfilling):
         the same order."""
         policy = self.policy
         found = [policy.pending(jobid) for jobid in self._kept_ids]
-        jobs = [job for job in found if job is not None and job.queued]
-        if not jobs:
+        kept = [job for job in found if job is not None and job.queued]
+        if not kept:
             return
-        jobs.sort(key=policy.ranks.key())
-        if policy.ranks.has_candidates:
-            behind = [job for job in jobs if not self.may_lead(job)]
-            jobs = [job for job in jobs if self.may_lead(job)]
-            jobs += yield from self.by_candidate_rank(behind)
+        key, share_ranks = policy.ranks.key(), policy.queue_order.share_ranks
+        kept.sort(key=key)
+        limit = policy.promises_limit if policy.ranks.has_candidates else None
+        jobs: list[PendingJob] = []
+        behind: list[PendingJob] = []
+        for job in kept:
+            ahead = [head for head in self.promises if key(head) < key(job)]
+            heads = sum(1 for head in ahead if share_ranks(job, head))
+            (jobs if limit is None or heads < limit else behind).append(job)
+        jobs += yield from self.by_candidate_rank(behind)
         for number, job in enumerate(jobs, 1):
             if self.must_begin_anew():
                 return
