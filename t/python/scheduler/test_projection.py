@@ -145,7 +145,23 @@ def test_a_play_ends_when_there_is_no_time_left(monkeypatch):
 # -- children --------------------------------------------------------------------------------------
 
 
-def test_questions_that_come_while_a_child_works_share_the_next():
+@pytest.fixture
+def release(monkeypatch):
+    """Children wait until this is called."""
+    reads, writes = os.pipe()
+    play = fork._play
+
+    def held(*args):
+        os.read(reads, 1)
+        play(*args)
+
+    monkeypatch.setattr(fork, "_play", held)
+    yield lambda: os.write(writes, b"x" * 100)
+    os.close(reads)
+    os.close(writes)
+
+
+def test_questions_that_come_while_a_child_works_share_the_next(release):
     rig = full()
     projections = Projections(rig.sched, waits=False)
     asked = {"jobspec": small(), "caller": OWNER, "priority": None}
@@ -154,6 +170,7 @@ def test_questions_that_come_while_a_child_works_share_the_next():
     others = [projections.ask("newcomer", **asked) for _ in range(5)]
     for steps in others:
         next(steps)
+    release()
     answers = [finish(steps) for steps in (first, *others)]
     assert projections.count == 2
     # None of them sees the job of another.
@@ -161,7 +178,7 @@ def test_questions_that_come_while_a_child_works_share_the_next():
 
 
 @pytest.mark.parametrize("option", ["QUESTIONS_PER_CHILD", "ODDS_PER_CHILD"])
-def test_guests_take_turns_and_come_last(monkeypatch, option):
+def test_guests_take_turns_and_come_last(monkeypatch, release, option):
     monkeypatch.setattr(fork, option, 2)
     rig = full()
     projections = Projections(rig.sched, waits=False)
@@ -173,6 +190,7 @@ def test_guests_take_turns_and_come_last(monkeypatch, option):
             steps = projections.ask("newcomer", jobspec=small(), caller=Caller(user), priority=None)
         next(steps)
         asked[user, number] = steps
+    release()
     answered = []
     while len(answered) < len(asked):
         for key, steps in asked.items():
