@@ -509,7 +509,7 @@ class Plan:
         """
         if self.tokens is not None and request.tokens:
             if not self.has_tokens(jobid, request, self._pool.clock() + length_of(request)):
-                self._refuse(request)
+                _refuse(self._pool, request)
         if self.claims is None or request.claimant is None:
             return self._alloc(jobid, request)
         closed = self.closed_now(jobid, request)
@@ -525,7 +525,7 @@ class Plan:
                 return self._alloc(jobid, limited)
             except InfeasibleRequest:
                 pass  # not on the ranks open to it now
-        self._refuse(request)
+        _refuse(self._pool, request)
 
     def _alloc(self, jobid: int, request: ResourceRequest) -> Any:
         """Allocate without claims; as ``alloc()``."""
@@ -535,7 +535,7 @@ class Plan:
             return answer
         strategy = self._strategy_for(request)
         if not strategy.may_start(request):
-            self._refuse(request)
+            _refuse(self._pool, request)
         before = strategy.withdraw(jobid)
         try:
             now = self._pool.clock()
@@ -547,7 +547,7 @@ class Plan:
                 overdue, end = True, before.end
             placed = strategy.place(request, now, end, overdue)
             if placed is None:
-                self._refuse(request)
+                _refuse(self._pool, request)
             answer = self._pool.grant(jobid, request, *placed)
         except Exception:
             self._strategies.put_back(jobid, before)
@@ -573,14 +573,14 @@ class Plan:
             KeyError: ``taker`` has no promise.
         """
         if self._is_claimed(request):
-            self._refuse(request)
+            _refuse(self._pool, request)
         strategy = self._strategy_for(request)
         promise = strategy.promises[taker]
         limited, now = request, self._pool.clock()
         if promise.ranks is not None:
             matching = self._pool.match_mask(request) & promise.ranks
             if not matching or (self.claims is not None and taker in self.claims.promised):
-                self._refuse(request)
+                _refuse(self._pool, request)
             limited = request.on_ranks(matching)
         before = strategy.withdraw(jobid)
         placed = None
@@ -589,7 +589,7 @@ class Plan:
         held = [self._pool.held(one) for one in beside]
         if placed is None or not strategy.contains(taker, [placed[0], *held]):
             self._strategies.put_back(jobid, before)
-            self._refuse(request)
+            _refuse(self._pool, request)
         self._forget_more(jobid)
         return self._pool.grant(jobid, request, *placed)
 
@@ -615,9 +615,8 @@ class Plan:
 
     def note_started(self, jobid: int) -> None:
         """Note that a job was started on the pool itself, which ends its promise."""
-        self._strategies.current.withdraw(jobid)
+        self.cancel(jobid)
         self._strategies.current.started(jobid)
-        self._forget_more(jobid)
 
     def cancel(self, jobid: int) -> None:
         """Drop a job's promise, if any; nothing else moves."""
@@ -647,14 +646,15 @@ class Plan:
                 if jobid in other.claims.promised and self.has(jobid):
                     self.claims.promised[jobid] = other.claims.promised[jobid]
 
-    def _refuse(self, request: ResourceRequest) -> NoReturn:
-        self._pool.check_feasibility(request)
-        raise InsufficientResources(
-            lambda: (
-                self._pool.explain(request)["reason"]
-                or "insufficient resources: would delay a job that was promised a start"
-            )
+
+def _refuse(pool: PoolWithView, request: ResourceRequest) -> NoReturn:
+    pool.check_feasibility(request)
+    raise InsufficientResources(
+        lambda: (
+            pool.explain(request)["reason"]
+            or "insufficient resources: would delay a job that was promised a start"
         )
+    )
 
 
 def _no_promise(jobid: int) -> str:

@@ -120,9 +120,9 @@ class BackfillByRank(Backfilling):
                     beyond |= ranks  # it also precedes those behind it on these ranks
             elif self.starts(job) or self.set_aside(job):
                 pass
-            elif not ranks & (covered | beyond) and self.may_lead(job):
+            elif not ranks & (covered | beyond) and self.may_lead(job, self.promises):
                 self.promise(job, self.plan.earliest(job.resource_request))
-                if not self.may_lead(job, beside=1):
+                if not self.may_lead(job, self.promises):
                     covered |= ranks
                 if policy.promises_limit != 1:
                     yield
@@ -163,19 +163,20 @@ class BackfillByRank(Backfilling):
         the same order."""
         policy = self.policy
         found = [policy.pending(jobid) for jobid in self._kept_ids]
-        kept = [job for job in found if job is not None and job.queued]
-        if not kept:
+        jobs = [job for job in found if job is not None and job.queued]
+        if not jobs:
             return
-        key, share_ranks = policy.ranks.key(), policy.queue_order.share_ranks
-        kept.sort(key=key)
-        limit = policy.promises_limit if policy.ranks.has_candidates else None
-        jobs: list[PendingJob] = []
-        behind: list[PendingJob] = []
-        for job in kept:
-            ahead = [head for head in self.promises if key(head) < key(job)]
-            heads = sum(1 for head in ahead if share_ranks(job, head))
-            (jobs if limit is None or heads < limit else behind).append(job)
-        jobs += yield from self.by_candidate_rank(behind)
+        key = policy.ranks.key()
+        jobs.sort(key=key)
+        if policy.ranks.has_candidates:
+            heads = [(key(head), head) for head in self.promises]
+            leading: list[PendingJob] = []
+            behind: list[PendingJob] = []
+            for job in jobs:
+                place = key(job)
+                ahead = [head for at, head in heads if at < place]
+                (leading if self.may_lead(job, ahead) else behind).append(job)
+            jobs = [*leading, *(yield from self.by_candidate_rank(behind))]
         for number, job in enumerate(jobs, 1):
             if self.must_begin_anew():
                 return
@@ -184,13 +185,11 @@ class BackfillByRank(Backfilling):
             if number % PROMISED_PER_TURN == 0:
                 yield
 
-    def may_lead(self, job: PendingJob, beside: int = 0) -> bool:
-        """Whether another head may be promised a time on ranks that a job could use."""
-        policy = self.policy
-        if policy.promises_limit is None:
-            return True
-        heads = sum(1 for head in self.promises if policy.queue_order.share_ranks(job, head))
-        return heads < policy.promises_limit
+    def may_lead(self, job: PendingJob, heads: Iterable[PendingJob]) -> bool:
+        """Whether another head beside `heads` may be promised a time on ranks that a job could
+        use."""
+        limit, share_ranks = self.policy.promises_limit, self.policy.queue_order.share_ranks
+        return limit is None or sum(1 for head in heads if share_ranks(job, head)) < limit
 
     # -- common to passes by rank ------------------------------------------------------------------
 
