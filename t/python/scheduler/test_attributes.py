@@ -3,34 +3,9 @@
 
 import types
 
-import pytest
 from peers import jobspec
 
 from flux.scheduler.attributes import SystemAttributes
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [
-        None,
-        17,
-        "text",
-        [],
-        {},
-        {"attributes": None},
-        {"attributes": []},
-        {"attributes": {}},
-        {"attributes": {"system": None}},
-        {"attributes": {"system": "text"}},
-        {"attributes": {"system": [["queue", "batch"]]}},
-        {"attributes": {"user": {"queue": "batch"}}},
-    ],
-    ids=repr,
-)
-def test_a_jobspec_without_any(odd):
-    found = SystemAttributes.of(odd)
-    assert (found.queue, found.bank, found.reservation, found.constraints) == (None,) * 4
-    assert found.get("licenses") is None and found.get("licenses", {}) == {}
 
 
 def test_values_of_other_types():

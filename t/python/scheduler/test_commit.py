@@ -69,6 +69,10 @@ class Msg:
 
 
 def test_what_comes_during_a_commit_goes_into_the_next(rig):
+    for jobid in (10, 11, 12):
+        rig.alloc(jobid)
+    rig.settle()
+    assert len(rig.kvs.commits) == 1, "of one turn"
     rig.kvs.hold()
     rig.alloc(1)
     rig.settle()
@@ -76,31 +80,13 @@ def test_what_comes_during_a_commit_goes_into_the_next(rig):
         rig.alloc(jobid)
         rig.settle()
     rig.kvs.release()
-    assert rig.started() == list(range(1, 10))
-    assert len(rig.kvs.commits) == 2
-    assert rig.sched.stats_get()["commits"] == 2
+    assert rig.started() == [10, 11, 12, *range(1, 10)]
+    assert len(rig.kvs.commits) == rig.sched.stats_get()["commits"] == 3
 
 
 @pytest.fixture
 def request_():
     return AllocRequest(Answers(), Msg())
-
-
-def test_a_request_knows_its_job(request_):
-    assert request_.jobid == 77
-    assert request_.finalized is False
-
-
-def test_success_takes_a_pool_or_a_dict(request_):
-    class Pool:
-        def to_dict(self):
-            return {"version": 1}
-
-    request_.success(Pool(), {"sched": {"x": 1}})
-    other = AllocRequest(Answers(), Msg())
-    other.success({"version": 1})
-    assert request_.scheduler.calls == [("alloc_success", {"version": 1}, {"sched": {"x": 1}})]
-    assert other.scheduler.calls == [("alloc_success", {"version": 1}, None)]
 
 
 @pytest.mark.parametrize(

@@ -53,14 +53,6 @@ def test_hello_marks_what_jobs_hold():
     assert rig.logged(DEBUG)[:2] == ["hello: ƒ2: rank0/core[0-2]", "hello: ƒ3: rank1/core[0-3]"]
 
 
-def test_partial_ok_can_be_turned_off():
-    class Whole(Guide):
-        hello_partial_ok = False
-
-    rig = Rig(R(1, 1), Whole)
-    assert rig.manager.hello_request == {"partial-ok": False}
-
-
 def test_hello_lookups_are_issued_together():
     """Trap 7: one lookup a job, one after the other."""
     rig = Rig(R(40, 1))
@@ -195,24 +187,19 @@ def failing_start(rig, cls=Guide, *args):
     return rig.task.failure
 
 
-@pytest.mark.parametrize("name", ["sched", "feasibility"])
-def test_trap_10_service_taken(name):
+@pytest.mark.parametrize(
+    "of, name, value, errnum",
+    [
+        ("names", "taken", ("sched",), errno.EEXIST),
+        ("names", "taken", ("feasibility",), errno.EEXIST),
+        ("resource", "error", (errno.EBUSY, "busy"), errno.EBUSY),
+        ("manager", "hello_error", (errno.ENOTSUP, "partly freed jobs"), errno.ENOTSUP),
+    ],
+)
+def test_trap_10_a_peer_that_refuses(of, name, value, errnum):
     rig = Rig(R(1, 1))
-    rig.names.taken = (name,)
-    assert failing_start(rig).errno == errno.EEXIST
-    assert not rig.task.running
-
-
-def test_trap_10_no_resources():
-    rig = Rig(R(1, 1))
-    rig.resource.error = (errno.EBUSY, "busy")
-    assert failing_start(rig).errno == errno.EBUSY
-
-
-def test_trap_10_hello_refused():
-    rig = Rig(R(1, 1))
-    rig.manager.hello_error = (errno.ENOTSUP, "partly freed jobs")
-    assert failing_start(rig).errno == errno.ENOTSUP
+    setattr(getattr(rig, of), name, value)
+    assert failing_start(rig).errno == errnum
 
 
 @pytest.mark.parametrize(
@@ -309,17 +296,6 @@ def test_unload_answers_nothing_on_the_way_out():
 # -- pool classes ----------------------------------------------------------------------------------
 
 
-def test_making_the_pool_can_be_overridden():
-    class Mine(Guide):
-        def _make_pool(self, R):
-            pool = super()._make_pool(R)
-            pool.mine = True
-            return pool
-
-    rig = Rig(R(1, 1), Mine)
-    assert rig.sched.resources.mine
-
-
 @pytest.mark.parametrize(
     "writer, warned", [("fluxion", 0), ("fluxion:jgf", 0), (None, 0), ("no-such-pool", 1), (7, 1)]
 )
@@ -371,13 +347,9 @@ def guide_pool():
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
     from flux.resource.Rv1Pool import Rv1Pool
 
-    guide = set(
-        "alloc check_feasibility copy copy_allocated copy_down dumps expiration free generation".split()
-    )
-    guide |= set(
-        "job_end_times mark_down mark_up parse_resource_request register_alloc remove_ranks".split()
-    )
-    guide |= set("set_expiration set_starttime to_dict to_resource_set update_expiration".split())
+    methods = """check_feasibility copy_allocated copy_down dumps free job_end_times mark_down mark_up
+        parse_resource_request register_alloc remove_ranks set_expiration set_starttime to_dict
+        to_resource_set update_expiration"""
 
     class Plain(ResourcePoolImplementation):
         version = 1
@@ -391,13 +363,11 @@ def guide_pool():
         def copy(self):
             return Plain(None, inner=self.inner.copy())
 
-    def handed_on(name):
-        if name in ("expiration", "generation"):
-            return property(lambda self: getattr(self.inner, name))
-        return lambda self, *args, **kwargs: getattr(self.inner, name)(*args, **kwargs)
-
-    for name in guide - {"alloc", "copy"}:
-        setattr(Plain, name, handed_on(name))
+    for name in ("expiration", "generation"):
+        setattr(Plain, name, property(lambda self, name=name: getattr(self.inner, name)))
+    for name in methods.split():
+        call = lambda self, *args, name=name, **keys: getattr(self.inner, name)(*args, **keys)  # noqa: E731
+        setattr(Plain, name, call)
 
     class PlainPool(ResourcePool):
         _impl_map = {1: Plain}

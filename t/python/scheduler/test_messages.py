@@ -35,21 +35,6 @@ def healthy(rig, jobid=4242):
 # -- sched.alloc -----------------------------------------------------------------------------------
 
 
-def test_R_is_stored_before_success_is_sent(rig):
-    rig.kvs.hold()
-    rig.alloc(100)
-    assert rig.answers(100) == []
-    rig.kvs.release()
-    assert rig.success(100)
-
-
-def test_several_starts_of_a_turn_share_a_commit(rig):
-    for jobid in range(1, 13):
-        rig.alloc(jobid)
-    assert sorted(rig.started()) == list(range(1, 13))
-    assert len(rig.kvs.commits) == 1
-
-
 @pytest.mark.parametrize("spec", [None, [], "text", 7, True, {"version": 1}])
 def test_a_jobspec_that_cannot_be_parsed_is_denied_and_logged(rig, spec):
     rig.send(
@@ -81,9 +66,14 @@ def test_a_jobspec_nested_past_any_depth_is_denied(rig):
     healthy(rig)
 
 
-@pytest.mark.parametrize("attributes", [None, "none", {"system": None}, {"system": []}, {}])
-def test_a_jobspec_without_attributes_names_no_reservation(attributes):
-    rig = Rig(R(4, 4), "sched-fifo")
+@pytest.mark.parametrize(
+    "attributes",
+    [None, "none", {}, {"user": {"queue": "batch"}}]
+    + [{"system": value} for value in (None, "text", [], [["queue", "batch"]])]
+    + [{"system": {"queue": 7, "bank": ["physics"], "reservation": None, "licenses": None}}],
+)
+def test_attributes_of_other_types_count_as_missing(attributes):
+    rig = Rig(R(4, 4), "sched-fifo", config={"licenses": {"matlab": 1}})
     spec = dict(jobspec(1), version=9999, attributes=attributes)
     rig.alloc(7, spec)
     assert rig.success(7)
@@ -128,14 +118,17 @@ def test_payloads_that_are_no_object(rig, topic, text):
     healthy(rig)
 
 
-def test_a_second_request_for_a_pending_job_is_ignored(rig):
+@pytest.mark.parametrize("again", [1, 2], ids=["running", "pending"])
+def test_a_second_request_for_a_job_is_ignored(rig, again):
     rig.alloc(1, jobspec(16))
     rig.alloc(2, jobspec(1))
-    rig.alloc(2, jobspec(1))
+    rig.settle()
+    rig.alloc(again, jobspec(1))
     rig.settle()
     rig.free(1)
     assert rig.success(2)
     assert rig.sched.stats_get()["errors"] == 1
+    rig.sched._requests._check()
 
 
 # -- sched.cancel ----------------------------------------------------------------------------------

@@ -118,6 +118,10 @@ MISTAKES = {
         answers("job.request.success(self.resources.alloc(job.jobid, job.resource_request)); job.request.deny('no')"),
         "deny of a request that is succeeded: it is answered once",
     ),
+    "a success after a refusal": (
+        answers("job.request.deny('no'); job.request.success(self.resources)"),
+        "success of a request that is denied: it is answered once",
+    ),
     "two allocations": (
         answers("[self.resources.alloc(job.jobid, job.resource_request) for _ in range(2)]"), "already has an allocation",
     ),
