@@ -590,6 +590,8 @@ class Pass:
         state, now = self.state, self.now
         by_order = sorted(state.pending, key=lambda job: (job.order, job.id))
         for job in by_order:
+            if job.window is not None and self.came_free:
+                job.is_aside = job.is_refused or self.is_over(job)
             if job in state.promises or job.window is not None or (job.is_known and not self.freed):
                 continue
             job.is_known = True
@@ -605,12 +607,7 @@ class Pass:
         alone = Pass(replace(state, promises=fixed, open=set()), now, True)
         rest: list[Job] = []
         heads: list[Job] = []
-        queue = [
-            job
-            for job in self.queue
-            if job in state.pending
-            and not (job.is_aside and (job.window is None or not self.came_free))
-        ]
+        queue = [job for job in self.queue if job in state.pending and not job.is_aside]
         soon = nextafter(now, inf)
         free = [job for job in queue if alone.place(job, soon) is not None]
         could_start = (free and len({job.order for job in queue}) > 1) or any(
