@@ -10,6 +10,7 @@ from peers import R, Rig, Simulation, VirtualClock, jobspec, whole
 
 from flux.idset import IDset
 from flux.resource.pool.masks import members
+from flux.scheduler.reservations.rule import DEFERRED_JOBS_RETRIED
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 KEY = "checkpoint.sched-reservations"
@@ -633,3 +634,19 @@ def test_passes_by_ranks_start_jobs_inside(args):
     assert rig.reason(3).startswith("reservation r")
     rig.free(2)
     assert rig.started() == [2, 3]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_jobs_of_a_reservation_that_is_over_are_not_in_the_way_of_others(module):
+    rig = make(module, nodes=1)
+    rig.reserve("past", 0, 1, nodes=1, users=[1001])
+    rig.wait(2)
+    for jobid in range(1, 1 + DEFERRED_JOBS_RETRIED):
+        rig.alloc(jobid, whole(1, 50, reservation="past"), userid=1001)
+    rig.reserve("dat", 0, 1000, nodes=1, users=[1001])
+    for jobid in (100, 101):
+        rig.alloc(jobid, whole(1, 50, reservation="dat"), userid=1001)
+    assert rig.started() == [100]
+    rig.free(100)
+    assert rig.started() == [100, 101]
+    assert "is over" in rig.reason(1)

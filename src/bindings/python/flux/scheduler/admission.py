@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
 
 
+#: Key of the deferral of a job that a rule lets start (`Admission.kept_for`), but that fits nowhere.
+NO_ROOM = "no room"
+
+
 class Deferral(NamedTuple):
     """A rule's reason to keep a job from starting now.
 
@@ -86,7 +90,7 @@ class Admission(Protocol):
     Attributes:
         kept_for (dict): job id -> rule whose `AdmissionRule.allocate` may find resources that other
             jobs cannot have. Such a job that may start but fits nowhere is deferred with the reason
-            `AdmissionRule.why`
+            `AdmissionRule.why` and the key `NO_ROOM`
         own_ends (dict): id of a starting or running job whose resources are kept beyond its end ->
             this end, seconds since the epoch; 0: none. The value at its start becomes the
             expiration of its R

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
-from flux.scheduler.admission import AdmissionRule, Cause, Deferral, JobDeferred
+from flux.scheduler.admission import NO_ROOM, AdmissionRule, Cause, Deferral, JobDeferred
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.deferred import DeferredJobs
 
@@ -242,7 +242,7 @@ class AdmissionControl:
         Raises JobDeferred if a rule keeps resources for it elsewhere."""
         rule = self.kept_for.get(job.jobid)
         if rule is not None:
-            raise JobDeferred(rule, Deferral(rule.why(job) or "")) from None
+            raise JobDeferred(rule, Deferral(rule.why(job) or "", key=NO_ROOM)) from None
 
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> JobDeferred | None:
         """Return why a job may not start on allocation `jobid` of a pool, or None."""

@@ -40,7 +40,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest
-from flux.scheduler.admission import AdmissionRule, Deferral
+from flux.scheduler.admission import NO_ROOM, AdmissionRule, Deferral
 from flux.scheduler.checkpoint import read_stored
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
@@ -318,7 +318,7 @@ class ReservationRule(AdmissionRule):
             self.active.ended(jobid)
         if self.entries:
             self.refill()
-            self.host.readmit(self, most=DEFERRED_JOBS_RETRIED)
+            self.host.readmit(self, NO_ROOM, DEFERRED_JOBS_RETRIED)
 
     def extended(self, jobid: int, expiration: float) -> None:
         # Reaching into a window is allowed, and logged.
