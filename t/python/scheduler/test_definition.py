@@ -308,6 +308,12 @@ FOUND = (
     ),
     # An open promise in a rack was kept in one that the pool would choose if it was idle.
     (Case("none", False, ("racks", "no-limit")), 15),
+    # In the definition with promise=all, a pass examined all jobs for one of a reservation's group that a
+    # licence held back, and they lost their latest starts; in the scheduler, for one whose window was over.
+    (Case("all", True, ("licenses", "priorities", "reservation"), tree=True), 26),
+    (Case("all", False, ("licenses", "priorities", "reservation"), tree=True), 21),
+    # In the definition, a promise stayed on ranks that an open promise to another user had claimed since.
+    (Case("easy", False, ("limits", "sharing", "racks", "constraints", "no-limit")), 1),
 )
 
 

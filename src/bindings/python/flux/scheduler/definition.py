@@ -202,14 +202,16 @@ class Pass:
                     return False
         return True
 
+    def claimed(self, job: Job, start: float, end: float) -> int:
+        """Return the ranks on which a job may not be from `start` to `end`: others claim them."""
+        others = self.beside(job, start, end)
+        return mask(r for other, use in others if other.claim != job.claim for r in use.where)
+
     def demands(self, job: Job, start: float, end: float | None = None) -> list[Demand]:
         """Return a job's demands without ranks claimed by others between `start` and `end` (None:
         for its limit)."""
-        ranks = -1
-        for other, use in self.beside(job, start, start + job.limit if end is None else end):
-            if other.claim != job.claim:
-                ranks &= ~mask(use.where)
-        return [demand._replace(ranks=demand.ranks & ranks) for demand in job.demands]
+        claimed = self.claimed(job, start, start + job.limit if end is None else end)
+        return [demand._replace(ranks=demand.ranks & ~claimed) for demand in job.demands]
 
     def place(
         self, job: Job, end: float, within: int = -1
@@ -452,6 +454,8 @@ class Pass:
         room = Availability(self.state.totals, beside)
         moments = {start, *(one.start for one in beside if start < one.start < use.end)}
         if start >= use.end or not self.has_licences(job, use.start):
+            return False
+        if self.claimed(job, start, use.end) & mask(use.where):
             return False
         if all(
             have >= need
