@@ -386,24 +386,25 @@ class Scheduler(BrokerModule):
     ) -> None:
         """Store R (RFC 20), then send it and annotations as the answer to a sched.alloc request."""
         jobid = self._requests.jobid_of(msg)
-        answer: Any
         if self._host.takes_objects:
-            respond, text = self.handle.respond_object, ""
-            answer = {"id": jobid, "type": messages.SUCCESS, "R": R}
+            found: dict[str, Any] = {"id": jobid, "type": messages.SUCCESS, "R": R}
             if annotations:
-                answer["annotations"] = annotations
-        else:
-            respond, text = self.handle.respond, json.dumps(R)
-            extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""
-            answer = f'{{"id": {jobid}, "type": {messages.SUCCESS}, "R": {text}{extra}}}'
-
-        def stored() -> None:
-            self._errors.guard("alloc: respond", respond, msg, answer)
-            if self._passes.changed is not None:
-                self._passes.changed()
-
+                found["annotations"] = annotations
+            self._requests.move(jobid, "success")
+            self._send_success(self.handle.respond_object, msg, found)
+            return
+        text = json.dumps(R)
+        extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""
+        answer = f'{{"id": {jobid}, "type": {messages.SUCCESS}, "R": {text}{extra}}}'
         self._requests.move(jobid, "success")
-        self._commits.put(host.r_key(jobid), text, stored)
+        self._commits.put(
+            host.r_key(jobid), text, lambda: self._send_success(self.handle.respond, msg, answer)
+        )
+
+    def _send_success(self, respond: Callable[[Any, Any], Any], msg: Any, answer: Any) -> None:
+        self._errors.guard("alloc: respond", respond, msg, answer)
+        if self._passes.changed is not None:
+            self._passes.changed()
 
     def alloc_annotate(self, msg: Any, annotations: dict[str, Any]) -> None:
         """Send annotations, to be merged with those of the job, for a sched.alloc request."""
@@ -618,26 +619,23 @@ class Scheduler(BrokerModule):
             return
         self._passes.events += 1
         request = self._requests.open(self, msg, jobid)
+        now = self._host.clock.freeze()
         try:
-            priority = messages.priority_of(payload)
-            if self._requests.is_running(jobid):
-                raise ValueError("the job holds resources already")
-        except ValueError as exc:
-            self._errors.report(f"alloc: {host.name_of(jobid)}: malformed request: {exc}")
-            self._errors.guard("deny", request.deny, f"scheduler error: {exc}")
-            self._request_schedule()
-            return
-        userid = request.userid = messages.userid_of(payload.get("userid", 0))
-        t_submit = payload.get("t_submit")
-        self._host.clock.freeze()
-        try:
-            t_submit = messages.time_of(t_submit, self.now())
             try:
-                self.alloc(request, jobid, priority, userid, t_submit, payload.get("jobspec"))
-            except Exception as exc:
-                self._errors.report(f"alloc: {host.name_of(jobid)}", trace=True)
-                if not request.finalized:
-                    self._errors.guard("deny", request.deny, f"scheduler error: {exc}")
+                priority, userid, t_submit, jobspec = messages.submission_of(payload, now)
+                if self._requests.is_running(jobid):
+                    raise ValueError("the job holds resources already")
+            except ValueError as exc:
+                self._errors.report(f"alloc: {host.name_of(jobid)}: malformed request: {exc}")
+                self._errors.guard("deny", request.deny, f"scheduler error: {exc}")
+            else:
+                request.userid = userid
+                try:
+                    self.alloc(request, jobid, priority, userid, t_submit, jobspec)
+                except Exception as exc:
+                    self._errors.report(f"alloc: {host.name_of(jobid)}", trace=True)
+                    if not request.finalized:
+                        self._errors.guard("deny", request.deny, f"scheduler error: {exc}")
             self._request_schedule()
         finally:
             self._host.clock.thaw()

@@ -29,34 +29,29 @@ class Clock:
     an emulated instance may stop or speed up time. Only this class reads it.
 
     A reading costs some microseconds, and a pass needs one per job. So while a policy's code runs,
-    between `freeze` and `thaw`, the first reading is kept: the reactor's time does not change
-    during a callback.
+    between `freeze` and `thaw`, one reading is kept: the reactor's time does not change during a
+    callback.
     """
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
         self._reactor = handle.get_reactor()
-        self._frozen = False
-        self._frozen_now: float | None = None
+        self._frozen: float | None = None
 
     def now(self) -> float:
         """Return the time of the current reactor turn, in seconds since the epoch."""
-        now = self._frozen_now
-        if now is None:
-            now = float(self.handle.reactor_now(self._reactor))
-            if self._frozen:
-                self._frozen_now = now
-        return now
+        if self._frozen is not None:
+            return self._frozen
+        return float(self.handle.reactor_now(self._reactor))
 
-    def freeze(self) -> None:
-        """Keep the first reading until `thaw`."""
-        self._frozen = True
-        self._frozen_now = None
+    def freeze(self) -> float:
+        """Read the clock, and keep the reading until `thaw`. Return it."""
+        now = self._frozen = float(self.handle.reactor_now(self._reactor))
+        return now
 
     def thaw(self) -> None:
         """Read the clock again: the reactor continues."""
-        self._frozen = False
-        self._frozen_now = None
+        self._frozen = None
 
 
 #: Maximum delay of a relayed message in seconds. A wake-up costs the module 0.1 ms, and the broker
@@ -339,14 +334,13 @@ class Committer:
         accepted, stored (int): numbers of keys accepted and stored so far; keys are stored in order
     """
 
-    stores = True  # whether keys can be read back
-
     def __init__(
         self,
         handle: Any,
         log: Any,
         now: Callable[[], float],
         stop: Callable[[], None],
+        stores: bool,
     ) -> None:
         self.handle = handle
         self.log = log
@@ -354,6 +348,7 @@ class Committer:
         #: ends the scheduler when the KVS has refused R for `KVS_TIMEOUT_S`; the next scheduler
         #: serves the jobs
         self.stop = stop
+        self.stores = stores  # whether there is a KVS; without one, keys count as stored at once
         self.written = 0  # number of successful commits
         self.accepted = 0
         self.stored = 0
@@ -366,8 +361,8 @@ class Committer:
         self._timer = handle.timer_watcher_create(0.0, self._expired)
 
     def store_nothing(self) -> None:
-        """Continue as a `NullCommitter`: values waiting count as stored."""
-        self.__class__ = NullCommitter
+        """Store no more keys, and count those waiting as stored."""
+        self.stores = False
         pending, self._batch, self._waiting = self._batch + self._waiting, [], []
         self.stored += len(pending)
         for _, _, done in pending:
@@ -376,6 +371,10 @@ class Committer:
     def put(self, key: str, text: str, done: Callable[[], None]) -> None:
         """Store `text` (JSON) under `key`, then call ``done()``."""
         self.accepted += 1
+        if not self.stores:
+            self.stored += 1
+            done()
+            return
         self._waiting.append((key, text, done))
         if not self._batch and not self._armed:
             # other keys of this reactor turn join the commit
@@ -384,7 +383,8 @@ class Committer:
     def put_now(self, key: str, text: str) -> None:
         """Store `text` under `key`, and wait until it is stored. Raises OSError if it was not
         stored, or not within `LAST_COMMIT_S`."""
-        self._store([(key, text)]).wait_for(LAST_COMMIT_S).get()
+        if self.stores:
+            self._store([(key, text)]).wait_for(LAST_COMMIT_S).get()
 
     def _arm(self, delay: float) -> None:
         self._armed = True
@@ -453,20 +453,6 @@ class Committer:
         self._delay = min(2 * self._delay, LONGEST_RETRY)
 
 
-class NullCommitter(Committer):
-    """Replaces a `Committer` if nothing is stored: answers are sent at once."""
-
-    stores = False
-
-    def put(self, key: str, text: str, done: Callable[[], None]) -> None:
-        self.accepted += 1
-        self.stored += 1
-        done()
-
-    def put_now(self, key: str, text: str) -> None:
-        pass
-
-
 class Host:
     """What the parts of a scheduler need of its host.
 
@@ -497,8 +483,7 @@ class Host:
         self.timers = Timers(handle, self.clock, self.errors)
         self.call_at = self.timers.call_at
         self.config = InstanceConfig(handle)
-        keep = NullCommitter if self.takes_objects else Committer
-        self.commits = keep(handle, log, self.now, stop)
+        self.commits = Committer(handle, log, self.now, stop, stores=not self.takes_objects)
 
 
 # -- functions of the bindings that take a handle ------------------------------------------------

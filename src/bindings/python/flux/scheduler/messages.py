@@ -48,7 +48,7 @@ def object_of(msg: Any) -> dict[str, Any]:
         payload = msg.payload
     except TypeError:
         payload = {}  # no payload
-    if not isinstance(payload, dict):
+    if type(payload) is not dict:
         raise ValueError(f"{msg.topic}: payload must be an object")
     return payload
 
@@ -60,17 +60,16 @@ def jobid_of(payload: dict[str, Any]) -> int:
     raise _no_integer("id", ID_MAX, jobid)
 
 
-def priority_of(payload: dict[str, Any]) -> int:
-    """Return the job's priority in ``sched.alloc``."""
-    priority = payload.get("priority")
-    if type(priority) is int and 0 <= priority <= PRIORITY_MAX:
-        return priority
-    raise _no_integer("priority", PRIORITY_MAX, priority)
-
-
-def userid_of(value: Any) -> int:
-    """Return a userid; `USERID_MAX` (unknown) if `value` is invalid."""
-    return value if type(value) is int and 0 <= value <= USERID_MAX else USERID_MAX
+def submission_of(payload: dict[str, Any], now: float) -> tuple[int, int, float, Any]:
+    """Return a job's priority, userid, time of submission and jobspec in ``sched.alloc``. Raises
+    ValueError if the priority is invalid. An invalid userid is `USERID_MAX` (unknown), an invalid
+    time `now`."""
+    priority, userid = payload.get("priority"), payload.get("userid", 0)
+    if type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
+        raise _no_integer("priority", PRIORITY_MAX, priority)
+    if type(userid) is not int or not 0 <= userid <= USERID_MAX:
+        userid = USERID_MAX
+    return priority, userid, time_of(payload.get("t_submit"), now), payload.get("jobspec")
 
 
 def time_of(value: Any, otherwise: float) -> float:
@@ -189,7 +188,7 @@ def read_free(msg: Any) -> tuple[int, dict[str, Any], bool]:
     payload = object_of(msg)
     jobid = jobid_of(payload)
     R = payload.get("R")
-    if not isinstance(R, dict):
+    if type(R) is not dict:
         raise ValueError(f"R: expected an object, got {type(R).__name__!r}")
     return jobid, R, bool(payload.get("final", False))
 

@@ -440,8 +440,6 @@ class PolicyScheduler(Scheduler):
         )
         if self.keep_attributes:
             started.attributes = job.attributes.only(self.keep_attributes)
-        alloc.set_starttime(now)
-        alloc.set_expiration(end)
         if self.forecasts.are_read:
             annotations["resource_summary"] = alloc.dumps()
         if self.log.level >= LOG_DEBUG:
@@ -450,7 +448,9 @@ class PolicyScheduler(Scheduler):
             del annotations["backfill"]  # the job ahead may be another user's
         chosen = annotations.get("selection_type", "immediate")
         self.started_jobs[chosen] = self.started_jobs.get(chosen, 0) + 1
-        job.request.success(alloc, {"sched": annotations})
+        R = alloc.to_dict()
+        R["execution"] = {**R["execution"], "starttime": now, "expiration": end}
+        job.request.success(R, {"sched": annotations})
 
     def start_in_order(self) -> Iterator[None]:
         """Start jobs in order; behind a waiting job, none that could use some of the same ranks.

@@ -8,7 +8,6 @@ import importlib
 import inspect
 import marshal
 import re
-from hashlib import blake2b
 from typing import Any, Callable
 
 from flux.resource.pool.remembered import Remembered, count_kept, make_room
@@ -237,9 +236,8 @@ class PoolBug(ValueError):
 class RequestParser:
     """Parses jobspecs, once for all jobs with the same request.
 
-    Its caches are bounded (`flux.resource.pool.remembered`), and hold neither jobspecs nor
-    messages: the key is a digest, and requests are cached without their jobspec if they do not need
-    it.
+    Its cache is bounded (`flux.resource.pool.remembered`). It has requests without their jobspecs,
+    unless they need these.
     """
 
     def __init__(self, pool: ResourcePool) -> None:
@@ -247,7 +245,7 @@ class RequestParser:
         #: applies admission rules' changes to the request of a job that is not submitted: (request,
         #: jobspec) -> request
         self.as_queued: Callable[[Any, Any], Any] = lambda request, jobspec: request
-        #: digest of a jobspec -> its request, and whether that lacks the jobspec
+        #: marshalled jobspec -> its request, and whether that lacks the jobspec
         self._known: Remembered[bytes, tuple[Any, bool]] = Remembered()
 
     def parse(self, jobspec: Any, read: Callable[[], dict[str, Any]] | None = None) -> Any:
@@ -258,21 +256,23 @@ class RequestParser:
         of the memory of a pending job. Raises ValueError if the jobspec is invalid; the text says
         why. PoolBug, one of these, means that the pool failed in another way.
         """
-        if isinstance(jobspec, Unread):
-            raise ValueError(jobspec.reason)
-        if not isinstance(jobspec, dict):
+        if type(jobspec) is not dict:
+            if isinstance(jobspec, Unread):
+                raise ValueError(jobspec.reason)
             raise ValueError(f"jobspec must be an object, not {type(jobspec).__name__}")
         try:
             # Version 2 of the format has no back references, so equal objects give equal bytes.
             text = marshal.dumps(jobspec, 2)
         except ValueError:
             raise ValueError("jobspec is nested too deeply") from None
-        key = blake2b(text, digest_size=16).digest()
-        found = self._known.get(key)
+        found = self._known.get(text)
         if found is None:
             make_room()
             _check_names(jobspec)
-            found = self._remember(key, len(text), self._parse(jobspec))
+            request = self._parse(jobspec)
+            bare = hasattr(request, "with_jobspec")
+            found = self._known[text] = request.with_jobspec(None) if bare else request, bare
+            count_kept(CACHE_ENTRY_BYTES + len(text) * (1 if bare else 2))
         request, bare = found
         return request.with_jobspec(read or jobspec) if bare else request
 
@@ -280,14 +280,6 @@ class RequestParser:
         """Return the request for the jobspec of a job that is not, or not yet, submitted. Raises as
         `parse`, and ValueError if such a job can never run."""
         return self.as_queued(self.parse(jobspec), jobspec)
-
-    def _remember(self, key: bytes, size: int, request: Any) -> tuple[Any, bool]:
-        bare = hasattr(request, "with_jobspec")
-        if bare:
-            request = request.with_jobspec(None)
-        count_kept(CACHE_ENTRY_BYTES + (0 if bare else size))
-        self._known[key] = (request, bare)
-        return request, bare
 
     def _parse(self, jobspec: dict[str, Any]) -> Any:
         try:
@@ -323,12 +315,13 @@ class RequestFacts:
 
     def ranks_of(self, request: Any) -> int:
         """Return the mask of ranks that a request could use, up and free or not."""
-        shape = getattr(request, "shape", request)
-        mask = self._matching.get(shape)
-        if mask is None:
-            mask = self._pool().match_mask(request)
-            self._matching[shape] = mask
-        return mask
+        try:
+            shape = request.shape
+        except AttributeError:  # of a site's own pool
+            shape = request
+        if shape not in self._matching:
+            self._matching[shape] = self._pool().match_mask(request)
+        return self._matching[shape]
 
     def least_of(self, request: Any) -> tuple[int, int, int]:
         """Return the minimum numbers of nodes, cores and GPUs that a request takes, regardless of

@@ -158,7 +158,7 @@ class AllocRequest:
             IllegalMove: the request was already answered (a RuntimeError); if it was canceled or
                 denied, resources allocated to the job since then are freed
         """
-        if self.table is not None and self.finalized and not self.table.is_running(self.jobid):
+        if self.state != OPEN and self.table is not None and not self.table.is_running(self.jobid):
             self.table.will_not_run(self.jobid)
         if hasattr(R, "to_dict"):
             R = self._with_times(R.to_dict())
@@ -226,16 +226,6 @@ class AllocRequest:
             if self.table is not None:
                 self.table.note_sender(self)
             self.scheduler.alloc_annotate(self.msg, annotations)
-
-
-class TabledRequest(AllocRequest):
-    """An `AllocRequest` in a table. Its message is already decoded; decoding it again would cost as
-    much."""
-
-    __slots__ = ()
-
-    def __init__(self, scheduler: Any, msg: Any, jobid: int, table: Requests) -> None:
-        self._begin(scheduler, msg, jobid, table)
 
 
 class PendingJob:
@@ -604,7 +594,8 @@ class Requests:
     def open(self, scheduler: Any, msg: Any, jobid: int) -> AllocRequest:
         """Enter a new request, and return it. A request of a running job is also entered, to be
         denied."""
-        request = self._open[jobid] = TabledRequest(scheduler, msg, jobid, self)
+        request = self._open[jobid] = AllocRequest.__new__(AllocRequest)
+        request._begin(scheduler, msg, jobid, self)  # the message is already decoded
         if jobid not in self._states:
             self.move(jobid, "request")
         return request
@@ -641,9 +632,10 @@ class Requests:
         job, request.job = request.job, None  # leave no cycles for the collector
         if job is not None:
             self.to_sweep.append(job)
-            # from now on only caches may keep it
-            shape = getattr(job.resource_request, "shape", None)
-            count_kept(getattr(shape, "kept_bytes", 0))
+            try:  # from now on only caches may keep its shape
+                count_kept(job.resource_request.shape.kept_bytes)
+            except AttributeError:
+                pass  # a request of a site's own pool
         if self.on_answer is not None:
             self.on_answer(jobid, event)
 
