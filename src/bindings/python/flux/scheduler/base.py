@@ -203,10 +203,9 @@ class Scheduler(BrokerModule):
             self._host,
             self._requests,
             Pace(self.SCHED_EWMA_ALPHA, self.SCHED_DELAY_MAX),
-            schedule=lambda: self.schedule(),
-            look_ahead=self.forecast if looks_ahead and self._host.wants_forecast else None,
-            start=self.start_schedule,
+            self,
             when_empty=when_empty,
+            forecasts=looks_ahead and self._host.wants_forecast,
         )
         self._quiescence = Quiescence(
             self._host,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
+    from flux.scheduler.base import Scheduler
     from flux.scheduler.host import Host
     from flux.scheduler.requests import Requests
 
@@ -41,7 +42,7 @@ class Pace:
     def event(self, now: float) -> None:
         """Note an event at `now` (seconds)."""
         if self._last is not None:
-            elapsed = max(0.0, now - self._last)
+            elapsed = now - self._last if now > self._last else 0.0
             self.interval = self.alpha * elapsed + (1 - self.alpha) * self.interval
         self._last = now
 
@@ -86,18 +87,16 @@ class PassRunner:
     def __init__(
         self,
         host: Host,
+        requests: Requests,
         begin: Callable[[], Any],
-        before: Callable[[], None],
-        stepped: Callable[[], None],
         ended: Callable[[Exception | None, float | None], None],
         pause: Callable[[float], float] | None = None,
     ) -> None:
+        self.clock, self.requests = host.clock, requests
         self.begin = begin  # begins a pass; if it returns a generator, that is stepped
-        self.before = before  # called before each step
         #: ``ended(error, seconds)`` is called when the pass is over; `error` is its exception or
         #: None; `seconds` its duration, or None for a generator
         self.ended = ended
-        self.stepped = stepped  # called after each step, before any other event
         self.stopwatch = host.stopwatch
         #: ``pause(seconds)`` returns the seconds to wait after a step that took `seconds`
         self.pause = pause
@@ -105,7 +104,8 @@ class PassRunner:
         self.yields = 0  # number of yields of all passes
         self.closed = 0  # number of passes closed before their end
         self.armed = False  # whether a pass is to begin
-        self._generator: types.GeneratorType[Any, Any, Any] | None = None
+        #: the current pass, if it is a generator
+        self.generator: types.GeneratorType[Any, Any, Any] | None = None
         self._running = False
         handle = self._handle = host.handle
         self._start_timer = handle.timer_watcher_create(0.0, self._start)
@@ -119,12 +119,8 @@ class PassRunner:
         self._step_timer = handle.timer_watcher_create(0.0, self._next)
         if self.armed:
             self._start_timer.reset(after=0.0)
-        if self.active:
+        if self.generator is not None:
             self._step_timer.reset(after=0.0)
-
-    @property
-    def active(self) -> bool:
-        return self._generator is not None
 
     def arm(self, delay: float) -> None:
         """Begin a pass after `delay` seconds, unless one is already to begin."""
@@ -135,10 +131,10 @@ class PassRunner:
     def close(self) -> Exception | None:
         """Close the current pass, if any: its ``finally`` blocks run. Return their exception, or
         None."""
-        generator = self._generator
+        generator = self.generator
         if generator is None or self._running:
             return None
-        self._generator = None
+        self.generator = None
         self._step_timer.stop()
         self.closed += 1
         try:
@@ -155,19 +151,16 @@ class PassRunner:
             return
         began = self.stopwatch()
         outcome = None
-        self.before()
-        self._running = True
+        self._before_step()
         try:
             outcome = self.begin()
         except Exception as exc:
             error = exc
-        finally:
-            self._running = False
         if isinstance(outcome, types.GeneratorType):
-            self._generator = outcome
+            self.generator = outcome
             self._step(began)
             return
-        self.stepped()
+        self._after_step()
         if error is None and outcome is not None:
             error = TypeError(f"{outcome!r:.80} was returned: expected nothing, or a generator")
         took = self.stopwatch() - began
@@ -176,18 +169,22 @@ class PassRunner:
         self._end(error, took)
 
     def _next(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
-        if self._generator is not None:
+        if self.generator is not None:
             began = self.stopwatch()
-            self.before()
+            self._before_step()
             self._step(began)
 
+    def _before_step(self) -> None:
+        self.clock.freeze()
+        self.requests.begin_step()
+        self._running = True
+
     def _step(self, began: float) -> None:
-        """Step the generator; `before` has been called."""
-        generator = self._generator
+        """Step the generator; `_before_step` has been called."""
+        generator = self.generator
         assert generator is not None
         error: Exception | None = None
         wanted: Any = None
-        self._running = True
         try:
             wanted = next(generator)
             if wanted is not None and not _is_pause(wanted):
@@ -195,21 +192,24 @@ class PassRunner:
                 wanted = None
                 generator.throw(TypeError(text))  # the traceback then ends in that line
         except StopIteration:
-            self._generator = None
+            self.generator = None
         except Exception as exc:
-            self._generator = None
+            self.generator = None
             error = exc
-        finally:
-            self._running = False
-        self.stepped()
+        self._after_step()
         rest = self.pause(self.stopwatch() - began) if self.pause is not None else 0.0
-        if self._generator is None:
+        if self.generator is None:
             self._end(error, None)
             return
         self.yields += 1
         if wanted is not None:
             rest = max(rest, wanted)
         self._step_timer.reset(after=rest)
+
+    def _after_step(self) -> None:
+        self._running = False
+        self.requests.end_step()
+        self.clock.thaw()
 
     def _end(self, error: Exception | None, seconds: float | None) -> None:
         if error is None:
@@ -234,9 +234,12 @@ FORECAST_STEPS = (32, 500.0, 0.125)
 
 
 class Passes:
-    """Calls a policy's ``schedule()`` and ``forecast()`` at the right times.
+    """Calls a scheduler's ``schedule()`` and, to request a pass, its ``start_schedule()``, which by
+    default calls `begin`; and its ``forecast()``.
 
-    `look_ahead` begins a forecast; None: there is none.
+    Attributes:
+        keeps_going (bool): whether a pass goes on when another is requested, as one over a backlog
+            does, which includes events during the pass; else it is closed
     """
 
     def __init__(
@@ -244,17 +247,16 @@ class Passes:
         host: Host,
         requests: Requests,
         pace: Pace,
-        schedule: Callable[[], Any],
-        look_ahead: Callable[[], Any] | None,
-        start: Callable[[], None],
+        scheduler: Scheduler,
         when_empty: bool,
+        forecasts: bool,
     ) -> None:
         self.requests = requests
         self.clock, self.errors = host.clock, host.errors
         self.pace = pace
-        self.schedule = schedule  # begins a pass
-        self.start = start  # called to request a pass; by default it calls `begin`
+        self.scheduler = scheduler
         self.when_empty = when_empty  # whether passes run while the queue is empty
+        self.keeps_going = False
         #: called when a pass was requested or has ended; may be None
         self.changed: Callable[[], None] | None = None
         #: ``completed(events)`` is called when a pass is completed that began after `events`
@@ -268,12 +270,13 @@ class Passes:
         self._forecast_again = False
         self._forecast_not_before = 0.0
         self._allowance = Allowance(*FORECAST_STEPS)
-        hooks = (self._before_step, self._after_step)
-        self.main = PassRunner(host, self._begin, *hooks, self._ended)
+        self.main = PassRunner(host, requests, self._begin, self._ended)
+        #: None: there are no forecasts
         self.forecasts: PassRunner | None = None
-        if look_ahead is not None:
-            ended = self._forecast_ended
-            self.forecasts = PassRunner(host, look_ahead, *hooks, ended, self._rest)
+        if forecasts:
+            self.forecasts = PassRunner(
+                host, requests, scheduler.forecast, self._forecast_ended, self._rest
+            )
 
     @property
     def pending(self) -> bool:
@@ -287,7 +290,7 @@ class Passes:
 
     def move(self) -> None:
         """Continue with another reactor, of the same handle, without forecasts or delays."""
-        self._after_step()  # a forecast may have been interrupted
+        self.main._after_step()  # a forecast may have been interrupted
         self.forecasts = None
         self.changed = None
         self._backoff = 0.0
@@ -297,7 +300,8 @@ class Passes:
     def done_with(self, events: int) -> bool:
         """Whether a pass that began after the first `events` events is over, or no pass is to
         come."""
-        return self._passed >= events or not (self.main.armed or self.main.active)
+        main = self.main
+        return self._passed >= events or not (main.armed or main.generator is not None)
 
     def request(self) -> None:
         """Request a pass after an event."""
@@ -305,20 +309,23 @@ class Passes:
             self.requests.sweep()
         if self.when_empty or self.requests.queue:
             self.pace.event(self.clock.now())
-            self._allowance.event()
+            if self.forecasts is not None:
+                self._allowance.event()
             try:
-                self.start()
+                self.scheduler.start_schedule()
             except Exception:
                 self.errors.report("start_schedule", trace=True)
-        elif self.main.active:
+        elif self.main.generator is not None:
             self.close()
         if self.changed is not None:
             self.changed()
 
     def begin(self) -> None:
-        """Begin a pass after the delay of the pace, closing the current one."""
+        """Begin a pass after the delay of the pace. The current one is closed, or `keeps_going`."""
         main = self.main
-        if main.active:
+        if main.generator is not None:
+            if self.keeps_going:
+                return
             self.close()
         if not main.armed:
             main.arm(max(self.pace.delay, self._backoff))
@@ -331,14 +338,14 @@ class Passes:
     def forecast(self) -> None:
         """Begin a forecast as soon as possible, without a pass before it."""
         if self.forecasts is not None:
-            if self.forecasts.active:
+            if self.forecasts.generator is not None:
                 self._forecast_again = True
             else:
                 self._arm_forecast(self.forecasts)
 
     def _begin(self) -> Any:
         self._seen = self.events
-        return self.schedule()
+        return self.scheduler.schedule()
 
     def _ended(self, error: Exception | None, seconds: float | None) -> None:
         self._passed = self._seen
@@ -374,14 +381,6 @@ class Passes:
         if self._forecast_again and self.forecasts is not None:
             self._forecast_again = False
             self._arm_forecast(self.forecasts)
-
-    def _before_step(self) -> None:
-        self.clock.freeze()
-        self.requests.begin_step()
-
-    def _after_step(self) -> None:
-        self.requests.end_step()
-        self.clock.thaw()
 
 
 #: Number of equal consecutive answers of the job manager after which it counts as idle: a stopped

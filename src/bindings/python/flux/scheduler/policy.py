@@ -144,6 +144,7 @@ class PolicyScheduler(Scheduler):
 
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
+        self._passes.keeps_going = isinstance(self._backlog, Backlog)
         self.decision = Decision(self)
         self.loaded_at = self.now()
         self.started_jobs: dict[str, int] = {}
@@ -507,9 +508,7 @@ class PolicyScheduler(Scheduler):
 
     def start_schedule(self) -> None:
         self.decision.event()
-        # A pass over a backlog includes events during the pass.
-        if not (self._passes.main.active and isinstance(self._backlog, Backlog)):
-            super().start_schedule()
+        super().start_schedule()
 
     # -- events ------------------------------------------------------------------------------------
 
