@@ -28,9 +28,10 @@ class ResourceCount:
         operator (str): ``+``, ``*`` or ``^``: yields the next value.
         operand (int): the operator's second operand.
         values: ascending ``(low, high)`` intervals of an idset, else None.
+        fixed (bool): whether exactly one value is accepted.
     """
 
-    __slots__ = ("min", "max", "operator", "operand", "values")
+    __slots__ = ("min", "max", "operator", "operand", "values", "fixed")
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class ResourceCount:
         self.operator = operator
         self.operand = operand
         self.values = values
+        self.fixed = max == min
 
     @classmethod
     def parse(cls, count: Any) -> ResourceCount:
@@ -131,11 +133,6 @@ class ResourceCount:
         if operator == "^" and low < 2:
             raise ValueError(f"RFC 14 count: operator ^ needs min >= 2, got {low}")
         return cls(low, high, operator, operand)
-
-    @property
-    def fixed(self) -> bool:
-        """True if exactly one value is accepted."""
-        return self.max == self.min
 
     @property
     def simple(self) -> bool:

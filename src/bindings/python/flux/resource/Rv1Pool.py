@@ -141,12 +141,12 @@ class Rv1Pool(Hooks):
     def _sibling(self, **own: Any) -> Any:
         """Return a pool of the same class and attributes, with some of its own, without the
         state."""
-        new = object.__new__(type(self))
-        attributes = new.__dict__
-        attributes.update(self.__dict__)
+        attributes = {**self.__dict__, **own}
         for name in NOT_INHERITED:
-            attributes.pop(name, None)
-        attributes.update(own)
+            if name in attributes and name not in own:
+                del attributes[name]
+        new = object.__new__(type(self))
+        new.__dict__ = attributes
         return new
 
     def count_amounts(self, table: Any) -> None:
@@ -161,13 +161,13 @@ class Rv1Pool(Hooks):
 
     @property
     def generation(self) -> int:  # type: ignore[override]
-        state = self.__dict__.get("_pool_state")
-        return state.generation if state is not None else 0
+        generation: int = self._pool_state.generation
+        return generation
 
     @property
     def releases(self) -> int:  # type: ignore[override]
-        state = self.__dict__.get("_pool_state")
-        return state.releases if state is not None else 0
+        releases: int = self._pool_state.releases
+        return releases
 
     @property
     def inventory(self) -> Inventory:

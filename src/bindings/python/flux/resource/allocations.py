@@ -91,11 +91,7 @@ class Allocations:
         if not entries:
             raise ValueError("execution.R_lite: empty")
         hosts = R["execution"].get("nodelist")
-        if (
-            not isinstance(hosts, list)
-            or not hosts
-            or not all(isinstance(one, str) for one in hosts)
-        ):
+        if not isinstance(hosts, list) or not hosts or {type(one) for one in hosts} != {str}:
             raise ValueError("execution.nodelist: expected an array of hostlists")
         if now > self._since:
             self._down = self._going_down
@@ -187,22 +183,18 @@ def _entries(R: Any) -> list[tuple[int, Children]]:
     Raises:
         ValueError: it is not an R
     """
-    if not isinstance(R, dict) or not isinstance(R.get("execution"), dict):
-        raise ValueError(f"R: expected an object with execution, got {quote(R)}")
-    if R.get("version", 1) != 1:
-        raise ValueError(f"R: version: expected 1, got {quote(R['version'])}")
-    lite = R["execution"].get("R_lite")
-    if not isinstance(lite, list):
-        raise ValueError(f"execution.R_lite: expected an array, got {quote(lite)}")
     found = []
-    for entry in lite:
-        if not isinstance(entry, dict) or not isinstance(entry.get("children"), dict):
-            raise ValueError(f"execution.R_lite: expected rank and children, got {quote(entry)}")
-        ranks = parse_idset(entry.get("rank"))
-        if not ranks:
-            raise ValueError("execution.R_lite.rank: no rank")
-        key = tuple(entry["children"].items())
-        for _, text in key:
-            parse_idset(text)
-        found.append((ranks, key))
+    try:
+        if R.get("version", 1) != 1:
+            raise ValueError(f"R: version: expected 1, got {quote(R['version'])}")
+        for entry in R["execution"]["R_lite"]:
+            ranks, children = parse_idset(entry["rank"]), tuple(entry["children"].items())
+            if not ranks:
+                raise ValueError("execution.R_lite.rank: no rank")
+            _ids(children)  # idsets
+            found.append((ranks, children))
+    except (AttributeError, KeyError, TypeError):
+        raise ValueError(
+            f"R: expected execution.R_lite, an array of rank and children, got {quote(R)}"
+        ) from None
     return found

@@ -217,7 +217,7 @@ class Planning:
         self._stop = stop
         self._made = made
         self._void = void
-        self._plan: Plan | None = None
+        self.plan: Plan | None = None  # the plan, if it was made
         self._in_doubt = False
         self._missing: set[str] = set()  # operations that the pool lacks
 
@@ -237,10 +237,10 @@ class Planning:
 
     def current(self) -> Plan | None:
         """Return the plan, or None if the pool cannot plan."""
-        if self._plan is None and self.pool_can("plan"):
-            self._plan = self._scheduler.resources.plan()
-            self._made(self._plan)
-        return self._plan
+        if self.plan is None and self.pool_can("plan"):
+            self.plan = self._scheduler.resources.plan()
+            self._made(self.plan)
+        return self.plan
 
     def require(self) -> Plan | None:
         """Return the plan, for a policy that requires one. If the pool cannot plan, log that, end
@@ -258,7 +258,7 @@ class Planning:
     def renew(self) -> None:
         """Drop the plan with all its promises: ranks were lost, or the resources kept by an
         admission rule do not fit beside the promises. The next pass makes a new plan."""
-        self._plan, self._in_doubt = None, False
+        self.plan, self._in_doubt = None, False
         self._void()
 
     def doubt(self) -> None:
@@ -271,7 +271,7 @@ class Planning:
         that they keep."""
         if self._in_doubt:
             self._in_doubt = False
-            if self._plan is not None and self._plan.breaks_a_promise():
+            if self.plan is not None and self.plan.breaks_a_promise():
                 self.renew()
 
 

@@ -151,7 +151,7 @@ class PassRunner:
             return
         began = self.stopwatch()
         outcome = None
-        self._before_step()
+        self.before_step()
         try:
             outcome = self.begin()
         except Exception as exc:
@@ -160,7 +160,7 @@ class PassRunner:
             self.generator = outcome
             self._step(began)
             return
-        self._after_step()
+        self.after_step()
         if error is None and outcome is not None:
             error = TypeError(f"{outcome!r:.80} was returned: expected nothing, or a generator")
         took = self.stopwatch() - began
@@ -171,16 +171,17 @@ class PassRunner:
     def _next(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
         if self.generator is not None:
             began = self.stopwatch()
-            self._before_step()
+            self.before_step()
             self._step(began)
 
-    def _before_step(self) -> None:
+    def before_step(self) -> None:
+        """Begin a step of the policy's code."""
         self.clock.freeze()
         self.requests.begin_step()
         self._running = True
 
     def _step(self, began: float) -> None:
-        """Step the generator; `_before_step` has been called."""
+        """Step the generator; `before_step` has been called."""
         generator = self.generator
         assert generator is not None
         error: Exception | None = None
@@ -196,7 +197,7 @@ class PassRunner:
         except Exception as exc:
             self.generator = None
             error = exc
-        self._after_step()
+        self.after_step()
         rest = self.pause(self.stopwatch() - began) if self.pause is not None else 0.0
         if self.generator is None:
             self._end(error, None)
@@ -206,7 +207,8 @@ class PassRunner:
             rest = max(rest, wanted)
         self._step_timer.reset(after=rest)
 
-    def _after_step(self) -> None:
+    def after_step(self) -> None:
+        """End a step: let the clock go on, and remove answered jobs from the queue."""
         self._running = False
         self.requests.end_step()
         self.clock.thaw()
@@ -290,7 +292,7 @@ class Passes:
 
     def move(self) -> None:
         """Continue with another reactor, of the same handle, without forecasts or delays."""
-        self.main._after_step()  # a forecast may have been interrupted
+        self.main.after_step()  # a forecast may have been interrupted
         self.forecasts = None
         self.changed = None
         self._backoff = 0.0
@@ -328,7 +330,7 @@ class Passes:
                 return
             self.close()
         if not main.armed:
-            main.arm(max(self.pace.delay, self._backoff))
+            main.arm(max(self.pace.delay, self._backoff) if self._backoff else self.pace.delay)
 
     def close(self) -> None:
         error = self.main.close()

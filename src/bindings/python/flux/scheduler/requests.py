@@ -228,6 +228,16 @@ class AllocRequest:
             self.scheduler.alloc_annotate(self.msg, annotations)
 
 
+class TabledRequest(AllocRequest):
+    """An `AllocRequest` in a table. Its message is already decoded; decoding it again would cost as
+    much."""
+
+    __slots__ = ()
+
+    def __init__(self, scheduler: Any, msg: Any, jobid: int, table: Requests) -> None:
+        self._begin(scheduler, msg, jobid, table)
+
+
 class PendingJob:
     """A job that waits for resources.
 
@@ -594,8 +604,7 @@ class Requests:
     def open(self, scheduler: Any, msg: Any, jobid: int) -> AllocRequest:
         """Enter a new request, and return it. A request of a running job is also entered, to be
         denied."""
-        request = self._open[jobid] = AllocRequest.__new__(AllocRequest)
-        request._begin(scheduler, msg, jobid, self)  # the message is already decoded
+        request = self._open[jobid] = TabledRequest(scheduler, msg, jobid, self)
         if jobid not in self._states:
             self.move(jobid, "request")
         return request

@@ -29,14 +29,14 @@ def _kind_of(body):
     """The type of a response to ``sched.alloc`` (RFC 27). ValueError: how the response is malformed."""
     if not isinstance(body, dict):
         raise ValueError("expected an object")
+    kind, annotations = body.get("type"), body.get("annotations")
     if type(body.get("id")) is not int:
         raise ValueError("id: expected a job id")
-    kind, annotations = body.get("type"), body.get("annotations")
     if type(kind) is not int or not SUCCESS <= kind <= CANCEL:
         raise ValueError("type: expected 0 to 3")
     if not isinstance(annotations, dict) and (annotations is not None or kind == ANNOTATE):
         raise ValueError("annotations: expected an object")
-    if not isinstance(body.get("note", ""), str):
+    if "note" in body and not isinstance(body["note"], str):
         raise ValueError("note: expected a string")
     return kind
 

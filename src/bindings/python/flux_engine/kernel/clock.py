@@ -33,6 +33,7 @@ class VirtualClock:
         return self._now
 
     def advance_to(self, when):
-        """Move to `when`; a time in the past is ignored, since a clock never goes back."""
+        """Move to `when`; a time in the past is ignored, since a clock never goes back. Return the time."""
         if when > self._now:
             self._now = when
+        return self._now

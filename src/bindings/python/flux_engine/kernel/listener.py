@@ -68,9 +68,9 @@ class Listener(Endpoint):
         """Queue `item` to be handled: a message, or a function to call."""
         self.inbox.append(item)
 
-    def interrupt(self, function):
-        """Queue a call of ``function()``: a watcher is due."""
-        self.post(function)
+    def interrupt(self, function, *args):
+        """Queue a call of a function: a watcher is due."""
+        self.post(lambda: function(*args))
 
     def dispatch(self, item):
         """Handle one item from the inbox."""

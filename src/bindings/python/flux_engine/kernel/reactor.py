@@ -59,8 +59,7 @@ class Reactor(Router):
 
     def set_time(self, when):
         """Let a virtual clock go to `when`, seconds since the epoch."""
-        self.clock.advance_to(when)
-        self.time = self.clock.now()
+        self.time = self.clock.advance_to(when)
 
     def add_timer(self, deadline, watcher):
         """Call ``watcher.expired(entry)`` at `deadline`; set the entry's last item to None to cancel."""

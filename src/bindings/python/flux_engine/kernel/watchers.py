@@ -83,8 +83,8 @@ class TimerWatcher(Watcher):
         self._entry = None
 
     def _arm(self):
-        kernel = self.task.kernel
-        self._entry = kernel.add_timer(kernel.time + max(self._left, 0.0), self)
+        kernel, left = self.task.kernel, self._left
+        self._entry = kernel.add_timer(kernel.time + left if left > 0 else kernel.time, self)
 
     def _disarm(self):
         self._left = self._entry[0] - self.task.kernel.time
@@ -99,15 +99,14 @@ class TimerWatcher(Watcher):
 
     def reset(self, after=None, repeat=None):
         """Arm a timer that is not running for the full delay; no effect on a running one."""
-        self.set_times(
-            float(self.after if after is None else after),
-            float(self.repeat if repeat is None else repeat),
-        )
-        self.start()
+        if not self.active:
+            self._left = float(self.after if after is None else after)
+            self._every = float(self.repeat if repeat is None else repeat)
+            self.start()
 
     def expired(self, entry):
         """The deadline has come; called by the hub."""
-        self.task.interrupt(lambda: self._fire(entry))
+        self.task.interrupt(self._fire, entry)
 
     def _fire(self, entry):
         if self._entry is not entry:

@@ -24,6 +24,7 @@ ID_LIMIT = 1 << 32
 
 _ITEM = "(?:0|[1-9][0-9]{0,9})(?:-(?:0|[1-9][0-9]{0,9}))?"
 _IDSET = re.compile(rf"(?:{_ITEM}(?:,{_ITEM})*)?")
+_BOUNDS = re.compile("([0-9]+)(?:-([0-9]+))?")
 
 try:
     popcount = int.bit_count  # novm: Python 3.10
@@ -55,15 +56,13 @@ def intervals(text: Any) -> list[tuple[int, int]]:
         raise ValueError(f"invalid idset {quote(text)}")
     result = []
     last = -1
-    if inner:
-        for item in inner.split(","):
-            first, dash, final = item.partition("-")
-            low = int(first)
-            high = int(final) if dash else low
-            if low <= last or high < low or high >= ID_LIMIT:
-                raise ValueError(f"invalid idset {quote(text)}")
-            result.append((low, high))
-            last = high
+    for first, final in _BOUNDS.findall(inner):
+        low = int(first)
+        high = int(final) if final else low
+        if low <= last or high < low or high >= ID_LIMIT:
+            raise ValueError(f"invalid idset {quote(text)}")
+        result.append((low, high))
+        last = high
     return result
 
 
@@ -113,7 +112,7 @@ def parse_idset(text: Any, limit: int = RANK_LIMIT) -> int:
     Raises:
         ValueError: it is not an idset, or an id is out of range.
     """
-    if isinstance(text, str) and len(text) < 40:
+    if type(text) is str and len(text) < 40:
         return _parse_short(text, limit)
     return _parse(text, limit)
 
@@ -194,8 +193,14 @@ def mask_of(ids: list[int]) -> int:
 
 
 def _lowest_members(mask: int, count: int) -> int:
-    """Return the ``count`` lowest members, by halving: a few counts of part masks."""
-    low, high = 0, mask.bit_length()
+    """Return the ``count`` lowest members: a run, or found by halving, with counts of part
+    masks."""
+    if not count:
+        return 0
+    run = ((1 << count) - 1) << (mask & -mask).bit_length() - 1
+    if run & ~mask == 0:
+        return run
+    low, high = count, mask.bit_length()
     while low < high:
         middle = (low + high) // 2
         if popcount(mask & ((1 << middle) - 1)) < count:

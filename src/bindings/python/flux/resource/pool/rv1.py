@@ -70,8 +70,8 @@ def read_lite(R: dict[str, Any]) -> list[Entry]:
         try:
             ranks = parse_idset(entry["rank"], RANK_LIMIT)
             children = entry["children"]
-            cores = parse_idset(children.get("core", ""), UNIT_LIMIT)
-            gpus = parse_idset(children.get("gpu", ""), UNIT_LIMIT)
+            cores = parse_idset(children["core"], UNIT_LIMIT) if "core" in children else 0
+            gpus = parse_idset(children["gpu"], UNIT_LIMIT) if "gpu" in children else 0
         except (KeyError, TypeError, AttributeError):
             raise ValueError(
                 f"R: execution.R_lite[{number}]: expected rank and children, got {quote(entry)}"
@@ -102,7 +102,10 @@ def units_of(
         ValueError: R has a core id that no rank of the pool has.
     """
     shift = inventory.shift
-    entries = R.entries() if hasattr(R, "entries") else read_lite(object_of(R))
+    if type(R) is dict:
+        entries = read_lite(R)
+    else:
+        entries = R.entries() if hasattr(R, "entries") else read_lite(object_of(R))
     if system:
         entries = [(ranks, cores & ~system, gpus) for ranks, cores, gpus in entries]
     for ranks, cores, _ in entries:

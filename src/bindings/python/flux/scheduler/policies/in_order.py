@@ -122,8 +122,8 @@ class BackfillInOrder(Backfilling):
     def use_current_plan(self) -> None:
         """Switch to a new plan if this pass's plan has become void: a job that started or was given
         up has broken promises."""
-        plan = self.policy.planning.current()
-        if plan is not self.plan:
+        if self.policy.planning.plan is not self.plan:
+            plan = self.policy.planning.current()
             assert plan is not None, "the pool could plan when this pass began"
             self.plan = self.promises.plan = plan
 

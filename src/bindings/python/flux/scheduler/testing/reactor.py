@@ -144,9 +144,9 @@ class SchedulerTask(Listener):
     def post(self, item: Any) -> None:
         self.kernel.ready.append((self._door, item))
 
-    def interrupt(self, function: Callable[[], Any]) -> None:
+    def interrupt(self, function: Callable[..., Any], *args: Any) -> None:
         self.kernel.calls += 1
-        function()
+        function(*args)
 
     def guard(self, function: Callable[..., Any], *args: Any) -> None:
         function(*args)

@@ -145,13 +145,13 @@ class Scheduler(ModuleTask):
     def post(self, item):
         self.inbox.append(item)
 
-    def interrupt(self, function):
+    def interrupt(self, function, *args):
         if self._listening:  # its inbox is empty
             self._listening = False
-            self.guard(function)
+            self.guard(function, *args)
             self._listening = True
         else:
-            self.post(function)
+            super().interrupt(function, *args)
 
     def dispatch(self, item):
         # All messages come from the engine: no guests, and seldom more than one watcher.

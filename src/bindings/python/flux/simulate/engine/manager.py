@@ -248,9 +248,11 @@ class Manager(Peer):
             def make():
                 return {**obj, "jobspec": marshal.loads(packed)}
 
-            self.send_message(MadeMessage(REQUEST, topic, make))
+            msg = MadeMessage(REQUEST, topic, make)
         else:
-            self.send_message(LastMessage(REQUEST, topic, None, obj))
+            msg = LastMessage(REQUEST, topic, None, obj)
+        msg.sender = self
+        self.kernel.request(msg)
 
     def notify(self, topic, obj):
         self.tell(topic, obj, FLAG_NORESPONSE)
