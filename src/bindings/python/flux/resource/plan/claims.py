@@ -238,6 +238,10 @@ class ClaimPlan:
 
     # -- closed ranks ------------------------------------------------------------------------------
 
+    def own(self, claimant: Claimant) -> int:
+        """Return a mask of the ranks that running jobs of the same keys claim."""
+        return self._claims.own(claimant)
+
     def _in_step(self) -> None:
         """Take in changes of the pool and of the claims."""
         seen = (self._pool.generation, self._claims.changes)

@@ -455,8 +455,8 @@ class Plan:
         else:  # promises on ranks move only to now
             when = self._pool.clock()
             end = when + length_of(request)
-            if not self.has_tokens(jobid, request, end) or not self.fits(request, jobid=jobid):
-                return promise.start
+            fits = self.has_tokens(jobid, request, end) and self.fits(request, jobid=jobid)
+            return when if fits else promise.start  # it moves when its job starts
         start = promise.start if when is None else min(when, promise.start)
         self.reserve(jobid, request, start)
         return start
@@ -512,20 +512,33 @@ class Plan:
                 _refuse(self._pool, request)
         if self.claims is None or request.claimant is None:
             return self._alloc(jobid, request)
-        closed = self.closed_now(jobid, request)
+        ranks = ~self.closed_now(jobid, request)
         # Checking this first costs less than a request for these ranks.
-        if self._pool.fits_on(request, ~closed):
-            if self.keeps_nothing_from(jobid):
-                answer = self._pool.alloc_on(jobid, request, ~closed)
-                self.note_started(jobid)
-                return answer
-            limited = self.claims.beside(request, closed)
-            assert limited is not None, "it fits there"
+        if self._pool.fits_on(request, ranks):
+            # Beside jobs of the same key, if it fits there.
+            own = ranks & self.claims.own(request.claimant)
+            if own and self._pool.fits_on(request, own):
+                try:
+                    return self._alloc_on(jobid, request, own)
+                except (InsufficientResources, InfeasibleRequest):
+                    pass  # some of these ranks are promised to others
             try:
-                return self._alloc(jobid, limited)
+                return self._alloc_on(jobid, request, ranks)
             except InfeasibleRequest:
                 pass  # not on the ranks open to it now
         _refuse(self._pool, request)
+
+    def _alloc_on(self, jobid: int, request: ResourceRequest, ranks: int) -> Any:
+        """Allocate on some ranks (a mask), on which the request fits without promises; as
+        ``alloc()``."""
+        if self.keeps_nothing_from(jobid):
+            answer = self._pool.alloc_on(jobid, request, ranks)
+            self.note_started(jobid)
+            return answer
+        assert self.claims is not None
+        limited = self.claims.beside(request, ~ranks)
+        assert limited is not None, "it fits there"
+        return self._alloc(jobid, limited)
 
     def _alloc(self, jobid: int, request: ResourceRequest) -> Any:
         """Allocate without claims; as ``alloc()``."""

@@ -67,7 +67,7 @@ class Sharer(NamedTuple):
 
     queue: str | None  # its queue
     whole: int  # mask of the ranks that it gets only as whole nodes
-    claimant: Claimant  # its key and the ranks that it claims, per mode in `CLAIMING`
+    claimant: Claimant  # its key and the ranks that it claims, for each mode in use
 
 
 def whole_nodes(shape: Shape, pool: ResourcePool, ranks: int) -> Shape:
@@ -149,8 +149,9 @@ class SharingRule(TableRule):
 
     def configure(self, entries: dict[str, Sharing]) -> None:
         self._forget_all()
-        #: whether any ranks are claimed
-        self._claiming = any(rule.mode in CLAIMING for rule in entries.values())
+        modes = {rule.mode for rule in entries.values()}
+        #: the modes in which ranks are claimed
+        self._kinds = tuple(mode for mode in CLAIMING if mode in modes)
         # The plan is made again, with the present claims.
         self.host.planning.renew()
 
@@ -201,7 +202,7 @@ class SharingRule(TableRule):
         if sharer is None:
             where = self._where(queue)
             claimant = Claimant(
-                tuple(keys[mode] for mode in CLAIMING), tuple(where[mode] for mode in CLAIMING)
+                tuple(keys[mode] for mode in self._kinds), tuple(where[mode] for mode in self._kinds)
             )
             count_kept(256 + len(attributes.bank or "") + len(queue or ""))
             sharer = self._sharers[whose] = Sharer(queue, where["node"], claimant)
@@ -231,7 +232,7 @@ class SharingRule(TableRule):
             job.resource_request = request
         if hasattr(request, "with_claimant"):
             # A job with whole nodes has no other jobs on them.
-            claims = self._claiming and not request.shape.exclusive
+            claims = self._kinds and not request.shape.exclusive
             claimant = sharer.claimant if claims else None
             if claimant != request.claimant:
                 job.resource_request = request.with_claimant(claimant)
@@ -243,28 +244,13 @@ class SharingRule(TableRule):
         return sharer.queue, *sharer.claimant.keys
 
     def enter_plan(self, plan: Plan | None) -> None:
-        if plan is not None and self._claiming:
+        if plan is not None and self._kinds:
             plan.claims = ClaimPlan(self._claims, self.host.resources)
 
     def _forbidden_ranks(self, sharer: Sharer) -> int:
         """Return the mask of ranks that a job may not use: those claimed by other keys, and those
         that it would claim while jobs of other keys are on them."""
         return self._claims.apart_from(sharer.claimant)
-
-    def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        sharer = self._jobs.get(job.jobid)
-        request = job.resource_request
-        if sharer is None or request.shape.exclusive or not self._claiming:
-            return None
-        pool, own = self.host.resources, self._claims.own(sharer.claimant)
-        own = own and own & ~pool.idle_ranks & ~self._forbidden_ranks(sharer)
-        if not own or not pool.fits_on(request, own):
-            return None
-        try:
-            found: ResourcePool = plan.alloc(job.jobid, request.on_ranks(own))
-        except (OSError, ValueError):
-            return None  # some of its ranks are missing
-        return found
 
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
         sharer = self._jobs.get(job.jobid)
@@ -302,8 +288,8 @@ class SharingRule(TableRule):
         shape = request.shape
         least = max(1, shape.slot_size), shape.gpu_per_slot
         room = sum(popcount(mask) for _, mask in pool.index.fitting(least, forbidden))
-        where = dict(zip(CLAIMING, sharer.claimant.where))
-        whose = "bank" if where["bank"] & matching and not where["user"] else "user"
+        where = dict(zip(self._kinds, sharer.claimant.where))
+        whose = "bank" if where.get("bank", 0) & matching and not where.get("user") else "user"
         verb, are = ("has", "is") if room == 1 else ("have", "are")
         return Reason(
             f"{counted(room, 'node')} {verb} room but {are} another {whose}'s",
@@ -357,7 +343,7 @@ class SharingRule(TableRule):
             self._sharers.clear()
             for jobid, sharer in self._jobs.items():
                 where = self._where(sharer.queue)
-                claimant = sharer.claimant._replace(where=tuple(where[mode] for mode in CLAIMING))
+                claimant = sharer.claimant._replace(where=tuple(where[mode] for mode in self._kinds))
                 self._jobs[jobid] = Sharer(sharer.queue, where["node"], claimant)
                 if jobid in before.running:
                     self._claims.enter(jobid, claimant, before.running[jobid][1])
@@ -400,7 +386,7 @@ class SharingRule(TableRule):
     def stats(self) -> dict[str, Any]:
         claims: dict[tuple[str, Hashable], int] = {}
         for claimant, on in self._claims.by_claimant():
-            for mode, key, where in zip(CLAIMING, claimant.keys, claimant.where):
+            for mode, key, where in zip(self._kinds, claimant.keys, claimant.where):
                 if on & where:
                     claims[mode, key] = claims.get((mode, key), 0) | on & where
         pool = self.host.resources
