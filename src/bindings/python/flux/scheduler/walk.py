@@ -453,12 +453,19 @@ class Walk:
         group = self.backlog.groups.get(signature)
         if family and group is not None:
             self._refused_families.add(group.family)
+            self._sources = [
+                one
+                for one in self._sources
+                if not isinstance(one[3], JobGroup) or one[3].family != group.family
+            ]
+            heapq.heapify(self._sources)
 
     def allow(self) -> None:
         """Drop the findings about jobs of equal signatures."""
-        self._refused.clear()
-        self._refused_families.clear()
-        self._is_stale = self.freed
+        if self._refused:
+            self._refused.clear()
+            self._refused_families.clear()
+            self._is_stale = self.freed
 
     def begin_anew(self) -> None:
         """Start over: the queue was sorted again or replaced. All jobs are in other groups, and a
@@ -502,7 +509,6 @@ class Walk:
     def _find_sources(self) -> Iterator[None]:
         """Determine the sources of jobs."""
         backlog, promises = self.backlog, self.promises
-        self._is_stale = False
         if self._groups is None:
             backlog.waiting_apart()  # drops those that are gone
             groups: Iterable[JobGroup] | None = None
@@ -511,7 +517,13 @@ class Walk:
             if groups is None:
                 groups = [*backlog.groups.values(), *backlog.apart]
             self._groups = list(groups)
-        sources: list[Any] = list(self._groups)
+        sources: list[Any] = []
+        if self._is_stale:
+            self._is_stale = False
+            self._sources = []
+            sources += self._groups
+        else:  # a promise was dropped, which matters to jobs that may be promised a start
+            self._sources = [one for one in self._sources if isinstance(one[3], JobGroup)]
         if promises is not None:
             self._promised = self._promised or _Promised(promises)
             sources.append(self._promised)
@@ -519,7 +531,6 @@ class Walk:
             sources += [_Line(group.ranks, group) for group in backlog.apart]
             self._drops = promises.drops
             self._unpromised.clear()
-        self._sources = []
         for source in sources:
             job = self._first_of(source)
             if job is not None:
