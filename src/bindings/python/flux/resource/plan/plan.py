@@ -395,18 +395,25 @@ class Plan:
         if promise.is_open:
             return promise.start
         now = self._pool.clock()
+        request, tokens, claims = promise.request, self.tokens, self.claims
+        has_tokens = tokens is not None and jobid in tokens.promised
+        has_claim = claims is not None and jobid in claims.promised
+        if claims is not None and has_claim:
+            request = claims.promised[jobid]  # the promise itself is limited to open ranks
+        needs_more = has_tokens or has_claim
+        if needs_more and promise.start > now and not self.is_counted:
+            # Promises on ranks move only to now, when their jobs start.
+            end = now + length_of(request)
+            if strategy.may_start(request) and self.has_tokens(jobid, request, end):
+                if self.fits(request, jobid=jobid):
+                    return now
         if promise.end <= now or not strategy.keeps(jobid, now):
             raise InsufficientResources(lambda: _broken_promise(jobid))
-        request, tokens, claims = promise.request, self.tokens, self.claims
-        needs_more = False
-        if tokens is not None and jobid in tokens.promised:
-            needs_more = True
+        if tokens is not None and has_tokens:
             wanted, start, end = tokens.promised[jobid]
             if not tokens.fits(wanted, max(start, now), end, now, (jobid,)):
                 raise InsufficientResources(lambda: _broken_promise(jobid))
-        if claims is not None and jobid in claims.promised:
-            needs_more = True
-            request = claims.promised[jobid]  # the promise itself is limited to open ranks
+        if claims is not None and has_claim:
             assert request.claimant is not None, "the others are not kept there"
             start, on = max(promise.start, now), promise.ranks or 0
             if on & claims.closed(
@@ -415,9 +422,15 @@ class Plan:
                 raise InsufficientResources(lambda: _broken_promise(jobid))
         if promise.start <= now:
             return promise.start
-        if needs_more:
-            return self._advance_anew(jobid, promise, request)
-        return strategy.advance(jobid, now)
+        if not needs_more:
+            return strategy.advance(jobid, now)
+        if self.is_counted:
+            self.cancel(jobid)
+            when = self.earliest(request)
+            start = promise.start if when is None else min(when, promise.start)
+            self.reserve(jobid, request, start)
+            return start
+        return promise.start
 
     def advance_in_turn(self, jobids: Iterable[int]) -> tuple[int, list[int], float]:
         """Move the promises of several jobs, one after another, like ``advance()``, as long as they
@@ -446,20 +459,6 @@ class Plan:
     def moves_per_turn(self) -> int:
         """The maximum number of jobs for `advance_in_turn()` in one reactor turn. O(1)."""
         return self._strategies.current.moves_per_turn
-
-    def _advance_anew(self, jobid: int, promise: Promise, request: ResourceRequest) -> float:
-        """Advance a promise of more than resources that is not due yet; as ``advance()``."""
-        if self.is_counted:
-            self.cancel(jobid)
-            when = self.earliest(request)
-        else:  # promises on ranks move only to now
-            when = self._pool.clock()
-            end = when + length_of(request)
-            fits = self.has_tokens(jobid, request, end) and self.fits(request, jobid=jobid)
-            return when if fits else promise.start  # it moves when its job starts
-        start = promise.start if when is None else min(when, promise.start)
-        self.reserve(jobid, request, start)
-        return start
 
     def share_rules(self, other: Plan) -> None:
         """Copy the tokens and claims of another plan of the pool, without its promises."""
@@ -512,6 +511,8 @@ class Plan:
                 _refuse(self._pool, request)
         if self.claims is None or request.claimant is None:
             return self._alloc(jobid, request)
+        if not self._strategy_for(request).may_start(request):
+            _refuse(self._pool, request)
         ranks = ~self.closed_now(jobid, request)
         # Checking this first costs less than a request for these ranks.
         if self._pool.fits_on(request, ranks):
