@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.plan.claims import ClaimPlan
-    from flux.resource.plan.promise import Promise
     from flux.resource.plan.strategy import Strategy
     from flux.resource.plan.tokens import TokenPlan
     from flux.resource.pool.view import PoolWithView

@@ -292,7 +292,8 @@ class LicenseRule(TableRule):
         if not asked:
             return None
         for name, count in asked.items():
-            if self._available(name) < count:
+            free = self._usable[name] - self._in_use[name]
+            if free < count and self._available(name) < count:
                 key = tuple(asked.items())
                 for one in asked:
                     self._waiting.setdefault(one, set()).add(key)

@@ -43,6 +43,8 @@ NOUNS = {"nodes": "node", "cores": "core", "gpus": "GPU", "jobs": "job"}
 #: Index of the number of jobs in `DIMENSIONS`.
 JOBS = DIMENSIONS.index("jobs")
 
+NONE = Amount()
+
 
 class Limit(NamedTuple):
     """A limit, as in its table."""
@@ -125,12 +127,12 @@ class LimitUse(Use):
         pending[2] += sign * gpus
         pending[JOBS] += sign * jobs
 
-    def over(self, more: Sequence[int], kept: Amount | None = None) -> int | None:
+    def over(self, more: Sequence[int], kept: Amount = NONE) -> int | None:
         """Return the first index in `DIMENSIONS` at which `more` and `kept` would exceed the limit,
         or None."""
         used = self.used
         for at, most in self.entry.bounds:
-            if used[at] + more[at] + (kept[at] if kept is not None else 0) > most:
+            if used[at] + more[at] + kept[at] > most:
                 return at
         return None
 
@@ -231,15 +233,14 @@ class LimitRule(CountingRule):
             least = known.now = self._least(job.resource_request)
         for use in known.uses:
             # This runs for each examined job, so it avoids calls.
-            more = least
+            more, kept, used = least, NONE, use.used
             if not least.nodes and use.entry.most[0] is not None:
                 more = self._more(use, job, least)
-            kept = None
             if use.head is not None or use.certain:
                 kept = self._kept(use, job)
-            at = use.over(more, kept)
-            if at is not None:
-                return self._defer(use, job, at, known)
+            for at, most in use.entry.bounds:
+                if used[at] + more[at] + kept[at] > most:
+                    return self._defer(use, job, at, known)
             if not self._too_much:
                 continue
             asked = self._asked(job)
@@ -259,10 +260,10 @@ class LimitRule(CountingRule):
         missing = getattr(job.resource_request, "nnodes", 0) - len(use.ranks)
         return least._replace(nodes=max(0, missing))
 
-    def _kept(self, use: LimitUse, job: PendingJob) -> Amount | None:
+    def _kept(self, use: LimitUse, job: PendingJob) -> Amount:
         """Return the amount that a job must leave free: the needs of the first waiting job, if the
         limit is strict, and those of jobs ahead that are promised a start before it would end."""
-        head, kept = use.head, None
+        head, kept = use.head, NONE
         if head is not None and head is not job and head < job:
             kept = self._least_of(head)
         if use.certain:
@@ -272,12 +273,12 @@ class LimitRule(CountingRule):
                 if plan is None or not plan.has(jobid):
                     del use.certain[jobid]
                 elif other is not head and other < job and plan.start_of(jobid) < end:
-                    kept = (kept or Amount()).plus(self._least_of(other))
+                    kept = kept.plus(self._least_of(other))
         return kept
 
     def _least_of(self, job: PendingJob) -> Amount:
         known = self.jobs.get(job.jobid)
-        return Amount() if known is None else known.least
+        return NONE if known is None else known.least
 
     def _defer(self, use: LimitUse, job: PendingJob, at: int, known: Limited) -> Deferral | None:
         """Return the deferral of a job over a limit."""
@@ -337,15 +338,11 @@ class LimitRule(CountingRule):
         known = self.jobs.get(job.jobid)
         if known is None:
             return None
-        offered: Holding | None = None
+        ranks, cores, gpus = self.host.holdings.of(jobid, pool)
         for use in known.uses:
             if use.entry.soft:
                 continue
-            if offered is None:
-                offered = self.host.holdings.of(jobid, pool)
-            ranks, cores, gpus = offered
-            more = (popcount(ranks & ~use.ranks.ranks), cores, gpus, 1)
-            kept = None
+            more, kept = (popcount(ranks & ~use.ranks.ranks), cores, gpus, 1), NONE
             if use.head is not None or use.certain:
                 kept = self._kept(use, job)
             at = use.over(more, kept)

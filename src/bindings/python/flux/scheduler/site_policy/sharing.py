@@ -202,7 +202,8 @@ class SharingRule(TableRule):
         if sharer is None:
             where = self._where(queue)
             claimant = Claimant(
-                tuple(keys[mode] for mode in self._kinds), tuple(where[mode] for mode in self._kinds)
+                tuple(keys[mode] for mode in self._kinds),
+                tuple(where[mode] for mode in self._kinds),
             )
             count_kept(256 + len(attributes.bank or "") + len(queue or ""))
             sharer = self._sharers[whose] = Sharer(queue, where["node"], claimant)
@@ -343,7 +344,9 @@ class SharingRule(TableRule):
             self._sharers.clear()
             for jobid, sharer in self._jobs.items():
                 where = self._where(sharer.queue)
-                claimant = sharer.claimant._replace(where=tuple(where[mode] for mode in self._kinds))
+                claimant = sharer.claimant._replace(
+                    where=tuple(where[mode] for mode in self._kinds)
+                )
                 self._jobs[jobid] = Sharer(sharer.queue, where["node"], claimant)
                 if jobid in before.running:
                     self._claims.enter(jobid, claimant, before.running[jobid][1])

@@ -10,7 +10,7 @@ resources.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from math import inf, isfinite, log
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -54,7 +54,7 @@ class Usage:
         O(1)."""
         amount, before, _ = self._at(key, now)
         if since < now:
-            amount += self._used_by(rate, now - since)
+            amount += self._grown((0.0, rate, since), now)[0]
         self._entries[key] = (amount, before + rate, now)
 
     def of(self, key: tuple[Any, ...], now: float) -> float:
@@ -99,25 +99,20 @@ class Usage:
             if rate < 1e-9 and amount < NEGLIGIBLE:
                 del self._entries[key]
 
-    def _at(self, key: Hashable, now: float) -> tuple[float, float, float]:
-        entry = self._entries.get(key)  # type: ignore[call-overload]
-        if entry is None:
-            return 0.0, 0.0, now
+    def _at(self, key: tuple[Any, ...], now: float) -> tuple[float, float, float]:
+        entry = self._entries.get(key)
+        return (0.0, 0.0, now) if entry is None else self._grown(entry, now)
+
+    def _grown(self, entry: tuple[float, float, float], now: float) -> tuple[float, float, float]:
+        """Return an entry with its amount at a time; in the past, as it is."""
         amount, rate, then = entry
         passed = now - then
         if passed <= 0:
-            return amount, rate, then
-        return amount * self._left(passed) + self._used_by(rate, passed), rate, now
-
-    def _left(self, seconds: float) -> float:
-        """Return the remaining fraction of an amount after some time."""
-        return 1.0 if self.half_life == inf else float(0.5 ** (seconds / self.half_life))
-
-    def _used_by(self, rate: float, seconds: float) -> float:
-        """Return what remains at the end of a time span of the use during it."""
+            return entry
         if self.half_life == inf:
-            return rate * seconds
-        return rate * self.half_life / log(2) * (1.0 - self._left(seconds))
+            return amount + rate * passed, rate, now
+        left = 0.5 ** (passed / self.half_life)
+        return amount * left + rate * self.half_life / log(2) * (1.0 - left), rate, now
 
     # -- the checkpoint ----------------------------------------------------------------------------
 
