@@ -20,7 +20,7 @@ from watch import Watch  # noqa: E402
 
 from flux.resource.Rv1Pool import Rv1Pool  # noqa: E402
 from flux.scheduler.site_policy.limits import LimitRule  # noqa: E402
-from flux.scheduler.site_policy.preemption import borrowed_time, record, under_way, victims  # noqa: E402
+from flux.scheduler.site_policy.preemption import borrowed_time, record, takers, under_way, victims  # noqa: E402
 from flux.scheduler.testing import make_R  # noqa: E402
 
 
@@ -386,7 +386,7 @@ def test_a_job_that_is_ended_though_it_need_not_be_is_found(monkeypatch):
             return None
         return victims.in_order(candidates, now)
 
-    monkeypatch.setattr(victims, "choose", choose_all)
+    monkeypatch.setattr(takers, "choose", choose_all)
     monkeypatch.setattr(under_way, "needed", lambda victims, trial: set(victims))
     found = run_preempting()
     assert found.startswith("Violation: job ") and "was ended for job" in found

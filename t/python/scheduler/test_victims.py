@@ -6,10 +6,15 @@ import random
 import pytest
 
 from flux.resource.ResourcePool import ResourcePool
-from flux.scheduler.site_policy.preemption.victims import Candidate, PoolTrial, choose, in_order
+from flux.scheduler.site_policy.preemption.record import Victim
+from flux.scheduler.site_policy.preemption.victims import Trial, choose, in_order
 from flux.scheduler.testing import jobspec, make_R
 
 NOW = 10000.0
+
+
+def candidate(jobid, rank, nodes, start):
+    return Victim(jobid, "standby", nodes, start, 0, rank)
 
 
 class Rooms:
@@ -58,12 +63,12 @@ def plainly(candidates, trial):
 
 def test_the_order_is_rank_then_loss_then_youth_then_id():
     candidates = [
-        Candidate(1, 1, 1, NOW - 1),
-        Candidate(2, 0, 4, NOW - 100),
-        Candidate(3, 0, 1, NOW - 400),
-        Candidate(4, 0, 2, NOW - 200),
-        Candidate(5, 0, 2, NOW - 200),
-        Candidate(6, 0, 1, NOW - 5),
+        candidate(1, 1, 1, NOW - 1),
+        candidate(2, 0, 4, NOW - 100),
+        candidate(3, 0, 1, NOW - 400),
+        candidate(4, 0, 2, NOW - 200),
+        candidate(5, 0, 2, NOW - 200),
+        candidate(6, 0, 1, NOW - 5),
     ]
     assert [one.jobid for one in in_order(candidates, NOW)] == [6, 2, 5, 4, 3, 1]
 
@@ -76,7 +81,7 @@ def test_what_is_chosen_is_what_the_rule_says_and_nobody_can_be_left_out(seed):
         nodes = draw.choice([1, 1, 2, 4])
         rooms[jobid] = (draw.randrange(3), nodes)
         candidates.append(
-            Candidate(jobid, draw.randrange(2), nodes, NOW - draw.choice([10, 100, 1000]))
+            candidate(jobid, draw.randrange(2), nodes, NOW - draw.choice([10, 100, 1000]))
         )
     needed = draw.randint(1, 12)
     shuffled = candidates[:]
@@ -99,7 +104,7 @@ def test_what_is_chosen_is_what_the_rule_says_and_nobody_can_be_left_out(seed):
 def test_of_ten_thousand_candidates_few_are_tried():
     rooms = dict.fromkeys(range(10000), (0, 1))
     trial = Rooms(rooms, 3)
-    chosen = choose([Candidate(i, 0, 1, NOW - i) for i in range(10000)], trial, NOW)
+    chosen = choose([candidate(i, 0, 1, NOW - i) for i in range(10000)], trial, NOW)
     assert [one.jobid for one in chosen] == [0, 1, 2]
     assert trial.trials < 40
 
@@ -129,10 +134,10 @@ def test_a_trial_keeps_promises_but_those_that_yield(tree):
         (long, (), False),
         (long, (2,), True),
     ):
-        trial = PoolTrial(plan, -1, request, 0.0, yielding)
+        trial = Trial(plan, request, 0.0, yielding)
         trial.take_out(1)
         assert trial.fits() is fits
-    trial = PoolTrial(plan, -1, short, 1.0, ())  # kept for it for a second before it runs
+    trial = Trial(plan, short, 1.0)  # kept for it for a second before it runs
     trial.take_out(1)
     assert not trial.fits()
     assert plan.promises() == {2: (NOW + 100, NOW + 200)}

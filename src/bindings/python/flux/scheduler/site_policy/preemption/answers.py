@@ -17,24 +17,21 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.borrowed_time import BorrowedTime
     from flux.scheduler.site_policy.preemption.record import Victim
     from flux.scheduler.site_policy.preemption.state import PreemptionState
-    from flux.scheduler.site_policy.preemption.takers import Takers
-    from flux.scheduler.site_policy.preemption.victims import Choice, Chooser
+    from flux.scheduler.site_policy.preemption.takers import Choice, Takers
 
 
 class PreemptionAnswers(Part):
     """Answers queries about preemption."""
 
-    def __init__(
-        self, state: PreemptionState, takers: Takers, chooser: Chooser, borrowed: BorrowedTime
-    ) -> None:
+    def __init__(self, state: PreemptionState, takers: Takers, borrowed: BorrowedTime) -> None:
         super().__init__(state)
-        self._takers, self._chooser, self._borrowed = takers, chooser, borrowed
+        self._takers, self._borrowed = takers, borrowed
 
     def _choice(self, job: PendingJob) -> Choice | None:
-        terms = self._takers.terms_of(job.jobid)
-        if terms is None or job.jobid in self._record.active:
+        one = self._waiting.get(job.jobid)
+        if one is None or job.jobid in self._record.active:
             return None
-        return self._chooser.consider(job, terms)
+        return self._takers.choice(one)
 
     def could_take(self, job: PendingJob) -> dict[str, Any] | None:
         """Return, for ``sched.explain``, the victims whose end would let a job start: ``jobs``,

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass, PreemptionTerms
     from flux.scheduler.site_policy.preemption.messenger import Messenger
     from flux.scheduler.site_policy.preemption.state import PreemptionState
-    from flux.scheduler.site_policy.preemption.takers import Takers
 
 #: Maximum number of promises tried for a job that may start into one, the latest first; each costs
 #: a search of the plan up to its time.
@@ -71,9 +70,9 @@ ELSEWHERE_AFTER_S = 0.5
 class BorrowedTime(Part):
     """The jobs that run in time promised to others."""
 
-    def __init__(self, state: PreemptionState, messenger: Messenger, takers: Takers) -> None:
+    def __init__(self, state: PreemptionState, messenger: Messenger) -> None:
         super().__init__(state)
-        self._messenger, self._takers = messenger, takers
+        self._messenger = messenger
         #: id -> job with a tentative allocation that has not started
         self._offered: dict[int, Borrower] = {}
         #: id of a pending job -> borrowers of its time that were ended and have freed all resources
@@ -108,7 +107,7 @@ class BorrowedTime(Part):
         plan.
         """
         cls, host, request = terms.cls, self._host, job.resource_request
-        if cls is None or not cls.into_promises or cls.log_only or terms.in_reservation:
+        if cls is None or not cls.into_promises or cls.log_only:
             return None
         if not host.decision.keeps_times or getattr(request, "tokens", None):
             return None
@@ -137,10 +136,10 @@ class BorrowedTime(Part):
 
     def _may_borrow(self, terms: PreemptionTerms, taker: int) -> bool:
         """Whether a job on these terms may run in the time promised to `taker`."""
-        other, job = self._takers.terms_of(taker), self._host.pending(taker)
-        if other is None or job is None or other.in_reservation or terms.cls is None:
+        other = self._waiting.get(taker)
+        if other is None or self._host.pending(taker) is None or terms.cls is None:
             return False
-        if not terms.rank < other.rank or taker in self._gone:
+        if not terms.rank < other.terms.rank or taker in self._gone:
             return False
         others = self.of(taker)
         if any(one.request is None or one.state != RUNS for one in others):
@@ -170,8 +169,7 @@ class BorrowedTime(Part):
         pool.update_expiration(job.jobid, start)
         nodes = popcount(pool.held_ranks(job.jobid))
         victim = Victim(job.jobid, cls.name, nodes, now, job.userid)
-        terms = self._takers.terms_of(taker)
-        queue = None if terms is None else terms.queue
+        queue = self._waiting[taker].terms.queue
         borrower = Borrower(victim, taker, queue, start, limit, request)
         together = [one.victim for one in (*others, borrower)]
         lost = sum(one.node_hours(start) for one in together if one.cls == cls.name)
@@ -224,7 +222,7 @@ class BorrowedTime(Part):
             self._needed_in.pop(borrower.taker, None)
             self._store(borrower)
             self._next_step(borrower)
-            self._counts.borrows(borrower.victim)
+            self._counts.add(borrower.victim, "borrowing")
         if self and self._taker_leaves(jobid, "the job of that time has started without that"):
             self._counts.takers += 1
 

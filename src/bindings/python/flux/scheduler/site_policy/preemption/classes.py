@@ -24,6 +24,9 @@ OFFER = "preemptible-after"
 #: Rank of a job without a class: no job preempts it, and it may preempt every class.
 HIGHEST = inf
 
+#: Rank of a job that names a reservation: it neither preempts nor gives way.
+NEITHER = -inf
+
 #: Values of ``mode=``.
 MODES = ("cancel", "log")
 
@@ -48,18 +51,6 @@ class PreemptionClass(NamedTuple):
     # whether its jobs may start into time promised to a job of a higher rank, and are ended before
     # it
     into_promises: bool = False
-
-    def undisturbed(self, offered: float | None, by_attribute: bool) -> float:
-        """Return the seconds that a job of this class runs undisturbed.
-
-        Args:
-            offered: its ``preemptible-after``, or None
-            by_attribute: whether it is in the class because of that
-        """
-        if offered is None:
-            return self.after
-        # A job in the class only by its attribute consents from that time on, not before.
-        return max(self.after, offered) if by_attribute else min(self.after, offered)
 
 
 def read_class(key: str, value: Any) -> PreemptionClass:
@@ -126,7 +117,6 @@ class PreemptionTerms(NamedTuple):
     rank: float  # rank to compare jobs by
     after: float  # seconds that it runs undisturbed
     queue: str | None  # its queue, or None
-    in_reservation: bool  # whether it names a reservation: it then neither preempts nor gives way
 
 
 class Classes:
@@ -150,22 +140,22 @@ class Classes:
     def terms(self, attributes: SystemAttributes) -> PreemptionTerms:
         """Return the terms of a job, by its system attributes.  O(classes)."""
         queue = attributes.queue
-        offered = _seconds(attributes.get(OFFER))
-        own = self.of_queue(queue)
-        by_attribute = False
-        if own is None and offered is not None:
-            offers = [one for _, one in sorted(self.entries.items()) if one.attribute]
-            own = offers[0] if offers else None
-            by_attribute = own is not None
-        inside = attributes.reservation is not None
-        if own is None:
-            return PreemptionTerms(None, HIGHEST, inf, queue, inside)
-        return PreemptionTerms(own, own.rank, own.undisturbed(offered, by_attribute), queue, inside)
+        if attributes.reservation is not None:
+            return PreemptionTerms(None, NEITHER, inf, queue)
+        own, offered = self.of_queue(queue), _seconds(attributes.get(OFFER))
+        if own is not None:
+            after = own.after if offered is None else min(own.after, offered)
+            return PreemptionTerms(own, own.rank, after, queue)
+        offers = [one for _, one in sorted(self.entries.items()) if one.attribute]
+        if offers and offered is not None:
+            # It consents from that time on, not before.
+            return PreemptionTerms(offers[0], offers[0].rank, max(offers[0].after, offered), queue)
+        return PreemptionTerms(None, HIGHEST, inf, queue)
 
     def may_take(self, terms: PreemptionTerms) -> bool:
         """Whether such a job may preempt some class."""
         lowest = min([one.rank for one in self.entries.values()], default=HIGHEST)
-        return terms.rank > lowest and not terms.in_reservation
+        return terms.rank > lowest
 
     def grace(self, victims: Iterable[Victim]) -> float:
         """Return the seconds between the warning and the end of some jobs: the maximum of their

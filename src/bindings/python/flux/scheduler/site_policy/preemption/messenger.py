@@ -11,6 +11,7 @@ import errno
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
+from flux.scheduler.disclosure import is_private
 from flux.scheduler.host import name_of
 from flux.scheduler.reservations.times import duration_text
 from flux.scheduler.site_policy.preemption.record import EXCEPTION
@@ -18,7 +19,6 @@ from flux.scheduler.site_policy.preemption.state import Part
 
 if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.record import Victim
-    from flux.scheduler.site_policy.preemption.state import PreemptionState
 
 #: Errors for a job that has already ended, which count as success.
 ENDED = (errno.ENOENT, errno.EINVAL)
@@ -27,9 +27,10 @@ ENDED = (errno.ENOENT, errno.EINVAL)
 class Messenger(Part):
     """Sends requests that warn and end victims."""
 
-    def __init__(self, state: PreemptionState) -> None:
-        super().__init__(state)
-        self.is_private = False  # whether users must not see the names of others' jobs
+    @property
+    def is_private(self) -> bool:
+        """Whether users must not see the names of others' jobs."""
+        return is_private(self._host.configuration())
 
     def warn(self, victim: Victim, deadline: float, queue: str | None) -> None:
         """Warn a job that it will be ended at `deadline` (seconds since the epoch) for a job of a
@@ -70,12 +71,12 @@ class Messenger(Part):
 
         def done(error: int) -> None:
             if error == 0:
-                self._counts.ended(victim, now)
+                self._counts.add(victim, "victims")
+                self._counts.add(victim, "node_hours", victim.node_hours(now))
                 return
             failed()
-            one = self._running.jobs.get(jobid)
-            if one is not None and error != errno.ENOENT:
-                one.left_alone = True
+            if error != errno.ENOENT and jobid in self._running.jobs:
+                self._running.leave_alone(jobid)
                 refused()
 
         self._raise(jobid, 0, f"preempted for {for_whom}{of_queue}; ran {ran}", done)

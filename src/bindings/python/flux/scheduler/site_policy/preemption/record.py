@@ -65,6 +65,7 @@ class Victim(NamedTuple):
     nodes: int  # number of nodes that it used when it was chosen
     start: float  # its start, seconds since the epoch
     userid: int | None  # its user, or None if unknown
+    rank: float = 0.0  # rank of its class when it was chosen; not stored
 
     def node_hours(self, now: float) -> float:
         """Return the node-hours lost if it ends now."""

@@ -34,7 +34,7 @@ Files
 State: `state` has the running jobs and counts, `classes` reads the table, `record` stores the
 current preemptions.
 
-Actions: `takers` finds jobs that may preempt others, and `victims` chooses their victims;
+Actions: `takers` finds jobs that may preempt others, and their victims by the rule in `victims`;
 `under_way` carries out a preemption, `borrowed_time` starts jobs into promised time and
 ends them. Both keep resources with placeholders (`state`), and notify jobs with the `messenger`.
 
@@ -47,15 +47,13 @@ from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InsufficientResources
-from flux.scheduler.disclosure import is_private
 from flux.scheduler.site_policy.preemption.answers import PreemptionAnswers
 from flux.scheduler.site_policy.preemption.borrowed_time import BorrowedTime
-from flux.scheduler.site_policy.preemption.classes import kill_timeout_of, read_class
+from flux.scheduler.site_policy.preemption.classes import read_class
 from flux.scheduler.site_policy.preemption.messenger import Messenger
-from flux.scheduler.site_policy.preemption.state import PreemptionState
+from flux.scheduler.site_policy.preemption.state import PreemptionState, Waiting
 from flux.scheduler.site_policy.preemption.takers import Takers
 from flux.scheduler.site_policy.preemption.under_way import PreemptionsUnderWay
-from flux.scheduler.site_policy.preemption.victims import Chooser
 from flux.scheduler.site_policy.table_rule import TableRule
 
 if TYPE_CHECKING:
@@ -88,16 +86,13 @@ class PreemptionRule(TableRule):
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
         state = PreemptionState(host, errors)
-        self.classes, self._running = state.classes, state.running
+        self.classes, self._waiting, self._running = state.classes, state.waiting, state.running
         self._record, self._counts = state.record, state.counts
-        chooser = Chooser(state)
-        self._messenger = messenger = Messenger(state)
-        self._takers = takers = Takers(
-            state, chooser, lambda job, choice: self._under_way.decide(job, choice)
-        )
-        self.borrowed = BorrowedTime(state, messenger, takers)
+        messenger = Messenger(state)
+        self._takers = takers = Takers(state, lambda *chosen: self._under_way.decide(*chosen))
+        self.borrowed = BorrowedTime(state, messenger)
         self._under_way = PreemptionsUnderWay(state, self, messenger, takers, self.borrowed)
-        self.answers = PreemptionAnswers(state, takers, chooser, self.borrowed)  # answers queries
+        self.answers = PreemptionAnswers(state, takers, self.borrowed)  # answers queries
         self._restored = False
 
     # -- the table ---------------------------------------------------------------------------------
@@ -110,38 +105,35 @@ class PreemptionRule(TableRule):
         #: whether jobs may start into promised time
         self._lends = any(cls.into_promises for cls in entries.values())
         self.host.admission.pins = self.borrowed if entries else None
-        self.config_changed(self.host.configuration())
         if not entries:
             for preemption in list(self._record.active.values()):
                 self._under_way.give_up(preemption, "the table was removed", "configuration")
             self.borrowed.void("the table was removed")
-            self._takers.waiting.clear()
+            self._waiting.clear()
             self._running.jobs.clear()
-
-    def config_changed(self, config: dict[str, Any]) -> None:
-        self._running.kill_timeout = kill_timeout_of(config)
-        self._messenger.is_private = is_private(config)
 
     # -- pending jobs ------------------------------------------------------------------------------
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
-        waiting = self._takers.enter(job, self.classes.terms(attributes))
+        terms = self.classes.terms(attributes)
+        waiting = self._waiting.setdefault(job.jobid, Waiting(job, terms))
+        waiting.terms = terms
         preemption = self._record.active.get(job.jobid)
         if preemption is not None and preemption.request is None:
             self._under_way.came_back(preemption, waiting)
-        elif self.classes.may_take(waiting.terms):
+        elif self.classes.may_take(terms):
             self._takers.look_soon()
 
     def signature(self, job: PendingJob) -> Hashable:
-        terms = self._takers.terms_of(job.jobid)
-        if terms is None or terms.cls is None:
+        waiting = self._waiting.get(job.jobid)
+        cls = None if waiting is None else waiting.terms.cls
+        if waiting is None or cls is None:
             return None
-        cls = terms.cls
         # Its undisturbed run time affects whether it may start into promised time.
-        return (cls.name, terms.after) if cls.into_promises else cls.name
+        return (cls.name, waiting.terms.after) if cls.into_promises else cls.name
 
     def cancel(self, jobid: int) -> None:
-        self._takers.waiting.pop(jobid, None)
+        self._waiting.pop(jobid, None)
         preemption = self._record.active.get(jobid)
         if preemption is not None:
             self._under_way.taker_is_gone(preemption)
@@ -156,9 +148,10 @@ class PreemptionRule(TableRule):
         preemption = self._record.active.get(job.jobid)
         if preemption is not None:
             return self._under_way.allocate(job, plan, preemption)
-        terms = self._takers.terms_of(job.jobid)
-        if terms is None:
+        waiting = self._waiting.get(job.jobid)
+        if waiting is None:
             return None
+        terms = waiting.terms
         alloc = self.borrowed.start_taker(job, plan) if self.borrowed else None
         if alloc is None and terms.cls is not None and terms.cls.into_promises:
             try:
@@ -184,7 +177,7 @@ class PreemptionRule(TableRule):
     # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any] | None:
-        waited = self._takers.waiting.pop(job.jobid, None)
+        waited = self._waiting.pop(job.jobid, None)
         if waited is not None:
             self._running.start(job, waited.terms)
             if waited.terms.cls is not None:

@@ -1,30 +1,40 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The shared state of preemption: the running jobs that may be ended, the allocations that keep
-resources for takers, and counts since the scheduler was loaded."""
+"""The shared state of preemption: the pending jobs, the running jobs that may be ended, the
+allocations that keep resources for takers, and counts since the scheduler was loaded."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING, Any
 
-from flux.scheduler.site_policy.preemption.classes import Classes
-from flux.scheduler.site_policy.preemption.record import EXCEPTION, Record
+from flux.scheduler.site_policy.holdings import part_of
+from flux.scheduler.site_policy.preemption.classes import Classes, kill_timeout_of
+from flux.scheduler.site_policy.preemption.record import EXCEPTION, Record, Victim
 
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass, PreemptionTerms
-    from flux.scheduler.site_policy.preemption.record import Preemption, Victim
+    from flux.scheduler.site_policy.preemption.record import Preemption
 
 #: Maximum seconds to wait for a job that is being cleaned up before others are ended.
 CLEAN_UP_WAIT_S = 60.0
 
 #: Weight of a new sample in the average clean-up time.
 CLEAN_UP_WEIGHT = 0.25
+
+
+@dataclass(eq=False)
+class Waiting:
+    """A pending job."""
+
+    job: PendingJob
+    terms: PreemptionTerms
+    tries: int = 0  # number of choices of victims for it
+    logged: tuple[int, ...] = ()  # ids of the victims that were last logged
 
 
 @dataclass(eq=False)
@@ -36,7 +46,7 @@ class Running:
     start: float  # its start, seconds since the epoch
     userid: int | None  # its user, or None if unknown
     gives_way_to: Preemption | None = None  # the preemption in which it is a victim
-    # while it gives way, its memory and other amounts
+    # its memory and other amounts when it was to be ended
     # (`flux.scheduler.site_policy.holdings.amounts_held`)
     scheduling: dict[str, Any] | None = None
     # time since which it is known to be ending by itself, seconds since the epoch
@@ -50,6 +60,18 @@ class Running:
         """Whether it cannot give way: it is already ending, or cannot be ended."""
         return self.gives_way_to is not None or self.ending is not None or self.left_alone
 
+    def as_victim(self, cls: PreemptionClass, nodes: int) -> Victim:
+        """Return it as a victim of a class, on a number of nodes."""
+        return Victim(self.jobid, cls.name, nodes, self.start, self.userid, cls.rank)
+
+    def part_of(self, R: Any, ranks: int) -> dict[str, Any] | None:
+        """Return the part on some ranks (a mask) of `R`, freed by it, with its memory there, which
+        R lacks; None if empty."""
+        part = part_of(R, ranks)
+        if part is not None and self.scheduling is not None:
+            part["scheduling"] = self.scheduling
+        return part
+
 
 class RunningJobs:
     """The running jobs."""
@@ -57,7 +79,6 @@ class RunningJobs:
     def __init__(self, host: RuleHost) -> None:
         self._host = host
         self.jobs: dict[int, Running] = {}  # id -> job
-        self.kill_timeout = 0.0  # seconds between SIGTERM and SIGKILL for the tasks of a job
         self._clean_up: float | None = None
 
     def start(self, job: PendingJob, terms: PreemptionTerms) -> None:
@@ -97,23 +118,18 @@ class RunningJobs:
             if one.ending is not None and one.ending >= since and one.gives_way_to is None
         ]
 
-    def classes(self, now: float) -> tuple[dict[str, PreemptionClass], float]:
-        """Return the classes of the jobs that may give way at `now`, and the time at which the next
-        job may (seconds since the epoch; infinite: none).  O(running jobs)."""
-        classes: dict[str, PreemptionClass] = {}
-        aging = inf
-        for one in self.jobs.values():
-            cls = one.terms.cls
-            if cls is None or one.is_spared or one.terms.in_reservation:
-                continue
-            ripe = one.start + one.terms.after
-            if ripe > now:
-                aging = min(aging, ripe)
-            else:
-                classes[cls.name] = cls
-        return classes, aging
+    def leave_alone(self, jobid: int) -> None:
+        """Never end a job that could not be queried or ended."""
+        one = self.jobs.get(jobid)
+        if one is not None:
+            one.left_alone = True
 
     # -- duration of clean-ups ---------------------------------------------------------------------
+
+    @property
+    def kill_timeout(self) -> float:
+        """Seconds between SIGTERM and SIGKILL for the tasks of a job."""
+        return kill_timeout_of(self._host.configuration())
 
     def clean_up(self) -> float:
         """Return the seconds between the deadline and an ended job's final free: an average,
@@ -201,20 +217,9 @@ class PreemptionCounts:
         new = {"class": victim.cls, "node_hours": 0.0, "useless_by": {}, **zeros}
         return self._classes.setdefault(victim.cls, new)
 
-    def ended(self, victim: Victim, now: float) -> None:
-        """Count an ended job."""
-        counts = self._of(victim)
-        counts["victims"] += 1
-        counts["node_hours"] += victim.node_hours(now)
-
-    def only_logged(self, victims: Iterable[Victim]) -> None:
-        """Count jobs that would have been ended."""
-        for victim in victims:
-            self._of(victim)["logged"] += 1
-
-    def borrows(self, victim: Victim) -> None:
-        """Count a job that started in time promised to another."""
-        self._of(victim)["borrowing"] += 1
+    def add(self, victim: Victim, key: str, number: float = 1) -> None:
+        """Add to a count of a job's class."""
+        self._of(victim)[key] += number
 
     def ended_uselessly(self, victims: Iterable[Victim], cause: str) -> None:
         """Count jobs ended for one that did not start, by cause: ``gone``, ``node``, ``refused``,
@@ -236,6 +241,7 @@ class PreemptionState:
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         self.host, self.errors = host, errors
         self.classes = Classes(host.queue_names)  # the classes in force
+        self.waiting: dict[int, Waiting] = {}  # id -> pending job
         self.running = RunningJobs(host)  # the running jobs
         self.record = Record(host)  # the current preemptions and borrowers
         self.placeholders = Placeholders(host)  # keeps resources for takers
@@ -247,5 +253,5 @@ class Part:
 
     def __init__(self, state: PreemptionState) -> None:
         self._host, self._errors, self._classes = state.host, state.errors, state.classes
-        self._running, self._record, self._counts = state.running, state.record, state.counts
-        self._placeholders = state.placeholders
+        self._waiting, self._running, self._record = state.waiting, state.running, state.record
+        self._counts, self._placeholders = state.counts, state.placeholders

@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The pending jobs, and the search for those that may preempt others."""
+"""The search for pending jobs that may preempt others, and the choice of their victims."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
-from flux.scheduler.host import ask_job_attributes, name_of
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.pool.masks import popcount
+from flux.scheduler.host import ask_job_attributes, counted, name_of
+from flux.scheduler.site_policy.preemption.classes import NEITHER
+from flux.scheduler.site_policy.preemption.record import Victim, jobs_of_classes
 from flux.scheduler.site_policy.preemption.state import Part, has_ended
+from flux.scheduler.site_policy.preemption.victims import Trial, choose, in_order
 
 if TYPE_CHECKING:
+    from flux.scheduler.admission import JobDeferred
     from flux.scheduler.host import Timer
-    from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.preemption.classes import PreemptionTerms
-    from flux.scheduler.site_policy.preemption.state import PreemptionState
-    from flux.scheduler.site_policy.preemption.victims import Choice, Chooser
+    from flux.scheduler.site_policy.preemption.classes import PreemptionClass
+    from flux.scheduler.site_policy.preemption.state import PreemptionState, Waiting
 
 #: Seconds between searches: each covers all events since the last, after the pass that may start
 #: jobs without ending others.
@@ -31,42 +34,38 @@ JOBS_PER_LOOK = 8
 #: cannot be ended.
 MOST_TRIES = 3
 
+#: Maximum number of other possible victims checked for ending by themselves.
+MAX_OTHERS = 32
 
-@dataclass(eq=False)
-class Waiting:
-    """A pending job."""
 
-    job: PendingJob
-    terms: PreemptionTerms
-    tries: int = 0  # number of choices of victims for it
-    logged: tuple[int, ...] = ()  # ids of the victims that were last logged
+class Choice(NamedTuple):
+    """The choice of victims for a job."""
+
+    # the jobs that would have to end, in order of selection; empty: it preempts none
+    victims: tuple[Victim, ...]
+    ranks: int  # mask of the ranks to keep for it
+    reason: str | None  # why it preempts none, in a sentence; None if it does
+    node_hours: float = 0.0  # the loss
+    others: tuple[int, ...] = ()  # ids of the first jobs that could have been chosen instead
+
+    def text(self) -> str:
+        """Return ``2 jobs of standby (3.4 node-hours)``."""
+        return f"{jobs_of_classes(self.victims)} ({self.node_hours:.1f} node-hours)"
 
 
 class Takers(Part):
     """Finds the pending jobs that may preempt others, and their victims. `decide`: called with a
     `Waiting` job and its `Choice`, whose victims are known to run."""
 
-    def __init__(
-        self, state: PreemptionState, chooser: Chooser, decide: Callable[[Waiting, Choice], None]
-    ) -> None:
+    def __init__(self, state: PreemptionState, decide: Callable[[Waiting, Choice], None]) -> None:
         super().__init__(state)
-        self._chooser, self._decide = chooser, decide
-        self.waiting: dict[int, Waiting] = {}  # id -> pending job
+        self._decide = decide
         self._timer: Timer | None = None
         self._looked_at = -inf
         #: jobs still to be considered in the current search
         self._left: list[Waiting] = []
 
-    def terms_of(self, jobid: int) -> PreemptionTerms | None:
-        """Return the terms of a pending job, or None."""
-        found = self.waiting.get(jobid)
-        return None if found is None else found.terms
-
-    def enter(self, job: PendingJob, terms: PreemptionTerms) -> Waiting:
-        """Add a pending job, or update it after the classes have changed."""
-        one = self.waiting.setdefault(job.jobid, Waiting(job, terms))
-        one.terms = terms
-        return one
+    # -- the search --------------------------------------------------------------------------------
 
     def look_soon(self) -> None:
         """Search soon for jobs that may preempt others."""
@@ -85,7 +84,7 @@ class Takers(Part):
         if not self._classes.entries:
             return
         self._looked_at = now = self._host.now()
-        classes, next_look = self._running.classes(now)
+        classes, next_look = self._classes_of_victims(now)
         if not classes and next_look == inf:
             return  # no job could give way
         takers = []
@@ -109,12 +108,28 @@ class Takers(Part):
         self._left = _different([one for _, _, one in first])
         self._consider_next()
 
+    def _classes_of_victims(self, now: float) -> tuple[dict[str, PreemptionClass], float]:
+        """Return the classes of the jobs that may give way at `now`, and the time at which the next
+        job may (seconds since the epoch; infinite: none).  O(running jobs)."""
+        classes: dict[str, PreemptionClass] = {}
+        aging = inf
+        for one in self._running.jobs.values():
+            cls = one.terms.cls
+            if cls is None or one.is_spared:
+                continue
+            ripe = one.start + one.terms.after
+            if ripe > now:
+                aging = min(aging, ripe)
+            else:
+                classes[cls.name] = cls
+        return classes, aging
+
     def _startable(self) -> Iterable[Waiting]:
         """Return the pending jobs that would start if there were room; if no job may pass a waiting
         one, the heads."""
         if self._host.decision.looks_past_heads:
-            return list(self.waiting.values())
-        heads = [self.waiting.get(job.jobid) for job, _ in self._host.queue_order.heads()]
+            return list(self._waiting.values())
+        heads = [self._waiting.get(job.jobid) for job, _ in self._host.queue_order.heads()]
         return [one for one in heads if one is not None]
 
     def _is_free_to_take(self, one: Waiting) -> bool:
@@ -139,10 +154,10 @@ class Takers(Part):
     def consider(self, jobid: int, alive: frozenset[int] = frozenset()) -> None:
         """Choose the victims of a job, if it may preempt others, and decide once they are known to
         run. `alive`: ids of jobs that run, by a recent answer of the job manager."""
-        one, now = self.waiting.get(jobid), self._host.now()
+        one, now = self._waiting.get(jobid), self._host.now()
         if one is None or not self._is_free_to_take(one):
             return
-        choice = self._chooser.consider(one.job, one.terms, now - one.job.came)
+        choice = self.choice(one, now - one.job.came)
         if choice.reason is not None:
             return
         if any(self._classes.entries[victim.cls].log_only for victim in choice.victims):
@@ -158,10 +173,8 @@ class Takers(Part):
         def told(found: dict[int, dict[str, Any] | None]) -> None:
             known = alive
             for victim, answer in found.items():
-                running = self._running.jobs.get(victim)
                 if answer is None:
-                    if running is not None:
-                        running.left_alone = True
+                    self._running.leave_alone(victim)
                 elif has_ended(answer["eventlog"]):
                     self._running.ends(victim)
                 else:
@@ -175,11 +188,117 @@ class Takers(Part):
         if one.logged == victims:
             return
         one.logged = victims
-        self._counts.only_logged(choice.victims)
+        for victim in choice.victims:
+            self._counts.add(victim, "logged")
         names = ", ".join(name_of(jobid) for jobid in victims)
         self._host.log.info(
             f"preemption (mode=log): {one.job.name} could start by ending {names}: {choice.text()}"
         )
+
+    # -- the choice --------------------------------------------------------------------------------
+
+    def choice(self, one: Waiting, waited: float = inf) -> Choice:
+        """Return the jobs that would have to end for a job to start now. Costs a copy of the pool,
+        and some tens of trials on it. `waited`: its wait in seconds; default: sufficient."""
+        host, job = self._host, one.job
+        if one.terms.rank == NEITHER:
+            return _nothing("it waits for its reservation")
+        if not host.planning.pool_can("plan"):
+            return _nothing("the pool of this scheduler cannot plan")
+        if job.jobid in host.admission.deferred:
+            cause = host.admission.why(job)
+            return _nothing("an admission rule defers it" if cause is None else cause.reason)
+        try:
+            host.admission.check(job)
+        except (InsufficientResources, InfeasibleRequest) as exc:  # the former, if it is deferred
+            return _nothing(str(exc))
+        if job.prefers is not None:
+            return _nothing(job.prefers[0])
+        if not host.decision.goes_first(job):
+            return _nothing("it is not the next to start")
+        found = self._candidates(one, waited)
+        if not found:
+            return _nothing("no job of a lower rank runs where it could")
+        plan, now, grace = host.planning.current(), host.now(), self._classes.grace(found)
+        assert plan is not None, "the pool can plan"
+        start = plan.promises().get(job.jobid, (None, inf))[0]
+        if start is None:
+            start = plan.copy().earliest(job.resource_request)
+        if start is not None and now < start <= now + grace + self._running.kill_timeout:
+            return _nothing("it starts soon without that")
+        longer = grace + self._running.clean_up()
+        trial = Trial(plan, job.resource_request, longer, {job.jobid})
+        if trial.fits():
+            return _nothing("it can start without that")
+        ending = self._running.about_to_end()
+        for jobid in ending:
+            trial.take_out(jobid)
+        if ending and trial.fits():
+            return _nothing("jobs that are ending make room for it")
+        for jobid in ending:
+            trial.put_back(jobid)
+        victims = choose(found, trial, now)
+        if victims is None:
+            several = counted(len(found), "job")
+            return _nothing(f"it would not fit even if {several} of a lower rank ended")
+        objections: list[JobDeferred | None] = []
+
+        def ask(*held: Any) -> None:
+            objections.append(host.admission.second_look(job, *held))
+
+        ranks = trial.offer(ask)
+        assert ranks is not None, "they were chosen so that it fits"
+        reason = self._beyond(victims, now)
+        if reason is None and objections[0] is not None:
+            reason = str(objections[0].deferral.reason)
+        lost = sum(one.node_hours(now) for one in victims)
+        others = tuple(one.jobid for one in in_order(found, now)[:MAX_OTHERS])
+        return Choice(tuple(victims), ranks, reason, lost, others)
+
+    def _candidates(self, taker: Waiting, waited: float) -> list[Victim]:
+        """Return the running jobs that a job may preempt. `waited`: its wait in seconds; infinite:
+        ignore the classes' ``wait``."""
+        pool, now = self._host.resources, self._host.now()
+        request = taker.job.resource_request
+        wanted = pool.match_mask(request) & pool.eligible_ranks(request)
+        found = []
+        for one in self._running.jobs.values():
+            cls = one.terms.cls
+            borrower = self._record.borrowers.get(one.jobid)
+            if (
+                cls is None
+                or not cls.rank < taker.terms.rank
+                or now - one.start < one.terms.after
+                or waited < cls.wait
+                or one.is_spared
+                or (borrower is not None and borrower.taker != taker.job.jobid)
+            ):
+                continue
+            try:
+                held = pool.held_ranks(one.jobid)
+            except KeyError:
+                continue
+            if held & wanted:
+                found.append(one.as_victim(cls, popcount(held)))
+        return found
+
+    def _beyond(self, victims: list[Victim], now: float) -> str | None:
+        """Return why the victims exceed a class's maximum, in a sentence, or None."""
+        for name in dict.fromkeys(one.cls for one in victims):
+            cls = self._classes.entries[name]
+            own = [one for one in victims if one.cls == name]
+            lost = sum(one.node_hours(now) for one in own)
+            if len(own) > cls.max_jobs:
+                return (
+                    f"{counted(len(own), 'job')} of {name} would have to end, of which "
+                    f"{cls.max_jobs} may"
+                )
+            if lost > cls.max_node_hours:
+                return (
+                    f"{lost:.1f} node-hours of {name} would be lost, of which "
+                    f"{cls.max_node_hours:g} may be"
+                )
+        return None
 
 
 def _different(takers: list[Waiting]) -> list[Waiting]:
@@ -192,3 +311,8 @@ def _different(takers: list[Waiting]) -> list[Waiting]:
             seen.add(key)
             different.append(one)
     return different[:JOBS_PER_LOOK]
+
+
+def _nothing(reason: str) -> Choice:
+    """Return an empty choice, with its reason."""
+    return Choice((), 0, reason)

@@ -4,13 +4,14 @@ end."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.admission import Deferral, JobDeferred
 from flux.scheduler.host import name_of
-from flux.scheduler.site_policy.holdings import amounts_held, part_of
+from flux.scheduler.site_policy.holdings import amounts_held
 from flux.scheduler.site_policy.preemption.record import (
     DECIDED,
     ENDING,
@@ -22,7 +23,7 @@ from flux.scheduler.site_policy.preemption.record import (
 )
 from flux.scheduler.site_policy.preemption.state import Part
 from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S
-from flux.scheduler.site_policy.preemption.victims import KeptTrial, needed
+from flux.scheduler.site_policy.preemption.victims import Trial, needed
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -32,9 +33,8 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.borrowed_time import BorrowedTime
     from flux.scheduler.site_policy.preemption.messenger import Messenger
     from flux.scheduler.site_policy.preemption.record import Victim
-    from flux.scheduler.site_policy.preemption.state import PreemptionState, Running
-    from flux.scheduler.site_policy.preemption.takers import Takers, Waiting
-    from flux.scheduler.site_policy.preemption.victims import Choice
+    from flux.scheduler.site_policy.preemption.state import PreemptionState, Running, Waiting
+    from flux.scheduler.site_policy.preemption.takers import Choice, Takers
 
 
 class PreemptionsUnderWay(Part):
@@ -77,7 +77,7 @@ class PreemptionsUnderWay(Part):
             deadline + self._running.clean_up(),
             request=job.resource_request,
         )
-        if not self._keeps_promises(preemption, job):
+        if self._delays_others(preemption):
             return
         one.tries += 1
         self._borrowed.give_back_all(job.jobid, "the job of that time starts earlier")
@@ -107,44 +107,42 @@ class PreemptionsUnderWay(Part):
             return max(preemption.expected, now + 1.0)
         return as_end(max(preemption.end_of_taker(now), now + 1.0))
 
-    def _keeps_promises(self, preemption: Preemption, job: PendingJob) -> bool:
-        """Whether all present promises would hold even if the victims did not end; determined by a
-        trial that is undone."""
+    def _delays_others(self, preemption: Preemption) -> bool:
+        """Whether a present promise would break if the victims did not end."""
+        pool, borrowers = self._host.resources, self._borrowed.of(preemption.taker)
+        ends = {jobid: pool.job_end(jobid) or inf for jobid in preemption.held}
+        ends.update((one.victim.jobid, one.limit) for one in borrowers)
+        for jobid, end in ends.items():
+            is_held = jobid in preemption.held
+            ends[jobid] = self._planned_end(preemption, end) if is_held else as_end(end)
+        return self._breaks_a_promise(preemption, ends, [preemption.taker, *rests_of(borrowers)])
+
+    def _breaks_a_promise(
+        self,
+        preemption: Preemption,
+        ends: dict[int, float] | None = None,
+        without: Collection[int] = (),
+    ) -> bool:
+        """Whether a present promise would break if the free part of a preemption's ranks was kept
+        and some running jobs had other ends (id -> end in the pool); determined by a trial that is
+        undone. `without`: ids of the promises that do not count."""
         plan, pool = self._host.planning.current(), self._host.resources
         if plan is None or not self._host.decision.looks_past_heads:
-            return True
-        borrowers = self._borrowed.of(job.jobid)
-        others = {one.victim.jobid: one.limit for one in borrowers}
-        ends = {jobid: pool.job_end(jobid) for jobid in {*preemption.held, *others}}
+            return False
+        before = {jobid: pool.job_end(jobid) for jobid in ends or ()}
         held: list[int] = []
 
-        def victims_stay() -> None:
-            for jobid, end in ends.items():
-                own = others.get(jobid, end or inf)
-                in_plan = (
-                    self._planned_end(preemption, own) if jobid in preemption.held else as_end(own)
-                )
-                pool.update_expiration(jobid, in_plan)
+        def change() -> None:
+            for jobid, end in (ends or {}).items():
+                pool.update_expiration(jobid, end)
             self._hold(preemption, held)
 
         def undo() -> None:
             self._placeholders.free(held)
-            for jobid, end in ends.items():
+            for jobid, end in before.items():
                 pool.update_expiration(jobid, end)
 
-        without = [job.jobid, *rests_of(borrowers)]
-        return not plan.would_break(victims_stay, undo, without)
-
-    def _breaks_a_promise(self, preemption: Preemption) -> bool:
-        """Whether a present promise would break if the free part of a preemption's ranks was
-        kept."""
-        plan = self._host.planning.current()
-        if plan is None or not self._host.decision.looks_past_heads:
-            return False
-        held: list[int] = []
-        return plan.would_break(
-            lambda: self._hold(preemption, held), lambda: self._placeholders.free(held)
-        )
+        return plan.would_break(change, undo, without)
 
     def _enter(self, preemption: Preemption) -> None:
         """Enter a preemption into the record."""
@@ -180,11 +178,9 @@ class PreemptionsUnderWay(Part):
         if preemption.state != ENDING:
             self.keep(preemption)
             return
-        part = part_of(R, preemption.ranks & self._host.resources.eligible_ranks())
+        part = victim.part_of(R, preemption.ranks & self._host.resources.eligible_ranks())
         if part is None:
             return
-        if victim.scheduling is not None:
-            part["scheduling"] = victim.scheduling
         jobid = self._placeholders.hold(part, self._kept_until(preemption))
         if jobid is None:
             self.keep(preemption)
@@ -322,13 +318,12 @@ class PreemptionsUnderWay(Part):
         if plan is None:
             return True
         victims = [jobid for jobid in preemption.victims if jobid in preemption.held]
-        pool = plan.pool.copy()
+        there = preemption.request.on_ranks(preemption.ranks)
+        trial = Trial(plan, there, yielding=plan.promises())
         if self._breaks_a_promise(preemption):
             # The taker will not get other free resources there.
-            self._placeholders.hold_free(preemption.ranks, self._kept_until(preemption), pool)
-        kept, ranks = preemption.placeholders, preemption.ranks
-        trial = KeptTrial(pool, preemption.request, ranks, kept, plan.claims)
-        for jobid in victims:
+            self._placeholders.hold_free(preemption.ranks, self._kept_until(preemption), trial.pool)
+        for jobid in (*preemption.placeholders, *victims):
             trial.take_out(jobid)
         if not trial.fits():
             return False
