@@ -28,13 +28,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
-from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.errors import InsufficientResources
 from flux.resource.pool.masks import popcount, take
 from flux.scheduler.host import name_of
-from flux.scheduler.site_policy.holdings import part_of
+from flux.scheduler.site_policy.holdings import amounts_held
 from flux.scheduler.site_policy.preemption.record import (
     ENDED,
     RUNS,
@@ -73,8 +74,6 @@ class BorrowedTime(Part):
     def __init__(self, state: PreemptionState, messenger: Messenger) -> None:
         super().__init__(state)
         self._messenger = messenger
-        #: id -> job with a tentative allocation that has not started
-        self._offered: dict[int, Borrower] = {}
         #: id of a pending job -> borrowers of its time that were ended and have freed all resources
         self._gone: dict[int, list[Borrower]] = {}
         #: id of a pending job -> a generation of the pool in which it needed the resources of its
@@ -106,12 +105,11 @@ class BorrowedTime(Part):
         Call this if the job does not fit otherwise. Costs O(promises), and a few searches of the
         plan.
         """
-        cls, host, request = terms.cls, self._host, job.resource_request
+        cls, request, now = terms.cls, job.resource_request, self._host.now()
         if cls is None or not cls.into_promises or cls.log_only:
             return None
-        if not host.decision.keeps_times or getattr(request, "tokens", None):
+        if not self._host.decision.keeps_times or getattr(request, "tokens", None):
             return None
-        now = host.now()
         first = now + terms.after + self.margin(cls)
         promises = sorted(
             [
@@ -121,17 +119,12 @@ class BorrowedTime(Part):
             ],
             reverse=True,
         )
-        tried = 0
-        for start, end, taker in promises:
-            if not self._may_borrow(terms, taker):
-                continue
-            tried += 1
+        lenders = (one for one in promises if self._may_borrow(terms, one[2]))
+        for start, end, taker in islice(lenders, MOST_TRIED):
             if plan.fits(request, duration=start - now):
                 alloc = self._start(job, cls, plan, taker, start, end)
                 if alloc is not None:
                     return alloc
-            if tried >= MOST_TRIED:
-                break
         return None
 
     def _may_borrow(self, terms: PreemptionTerms, taker: int) -> bool:
@@ -155,15 +148,15 @@ class BorrowedTime(Part):
         start: float,
         end: float,
     ) -> ResourcePool | None:
-        host, now = self._host, self._host.now()
-        pool, request = host.resources, job.resource_request
+        now, pool, request = self._host.now(), self._host.resources, job.resource_request
         limit = now + request.duration if request.duration > 0 else inf
         if limit == inf and end != inf:
             return None  # the rest to keep would have no end
-        others = self.of(taker)
+        others = [one.victim for one in self.of(taker)]
         try:
-            beside = [one.victim.jobid for one in others]
-            alloc: ResourcePool = plan.alloc_within(job.jobid, request, taker, beside)
+            alloc: ResourcePool = plan.alloc_within(
+                job.jobid, request, taker, [one.jobid for one in others]
+            )
         except InsufficientResources:
             return None
         pool.update_expiration(job.jobid, start)
@@ -171,11 +164,10 @@ class BorrowedTime(Part):
         victim = Victim(job.jobid, cls.name, nodes, now, job.userid)
         queue = self._waiting[taker].terms.queue
         borrower = Borrower(victim, taker, queue, start, limit, request)
-        together = [one.victim for one in (*others, borrower)]
-        lost = sum(one.node_hours(start) for one in together if one.cls == cls.name)
+        lost = sum(one.node_hours(start) for one in (*others, victim) if one.cls == cls.name)
         if lost <= cls.max_node_hours and self._keep_rest(borrower, plan, end):
             plan.pin(taker)
-            self._offered[job.jobid] = borrower
+            self.borrowers[job.jobid] = borrower
             return alloc
         pool.free(job.jobid)
         return None
@@ -208,17 +200,16 @@ class BorrowedTime(Part):
         borrower.rest = None
 
     def taken_back(self, jobid: int) -> None:
-        """Drop the rest kept for a job that does not start on its tentative allocation."""
-        borrower = self._offered.pop(jobid, None)
+        """Forget a job that does not start on its tentative allocation."""
+        borrower = self.borrowers.pop(jobid, None)
         if borrower is not None:
             self._drop_rest(borrower)
 
     def started(self, jobid: int) -> None:
         """Note the start of a job, which may be a borrower, or the job whose promised time was
         borrowed."""
-        borrower = self._offered.pop(jobid, None)
+        borrower = self.borrowers.get(jobid)
         if borrower is not None:
-            self.borrowers[jobid] = borrower
             self._needed_in.pop(borrower.taker, None)
             self._store(borrower)
             self._next_step(borrower)
@@ -277,21 +268,22 @@ class BorrowedTime(Part):
         cls = self._classes.entries.get(borrower.victim.cls)
         if job is None or cls is None or cls.log_only or not plan.has(borrower.taker):
             return False
-        if borrower.taker in self._host.admission.deferred:
-            return False
-        try:
-            self._host.admission.check(job)
-        except (InsufficientResources, InfeasibleRequest):
+        if borrower.taker in self._host.admission.deferred or self._objection(job) is not None:
             return False
         if self.borrowers.get(borrower.victim.jobid) is not borrower:
             return False  # the promise has just been found to be gone
-        return self._is_needed([borrower], plan)
+        return self._are_needed([borrower], plan)
+
+    def _ends(self, borrower: Borrower) -> None:
+        """Note that a borrower is being ended."""
+        jobid, pool = borrower.victim.jobid, self._host.resources
+        borrower.state, borrower.began = ENDED, self._host.now()
+        borrower.ranks = pool.held_ranks(jobid)
+        self._running.jobs[jobid].scheduling = amounts_held(pool, jobid)
 
     def _end(self, borrower: Borrower) -> None:
         jobid = borrower.victim.jobid
-        borrower.state = ENDED
-        borrower.began = self._host.now()
-        borrower.ranks = self._host.resources.held_ranks(jobid)
+        self._ends(borrower)
 
         def refused() -> None:
             if self.borrowers.get(jobid) is borrower:
@@ -300,20 +292,11 @@ class BorrowedTime(Part):
 
         self._messenger.end(borrower.victim, borrower.taker, borrower.queue, refused)
 
-    def _is_needed(self, borrowers: list[Borrower], plan: Plan) -> bool:
-        """Whether a promise that can be kept now would break if some borrowers ran to their limits;
-        determined by a trial that is undone."""
-        pool = self._host.resources
-
-        def run_on() -> None:
-            for one in borrowers:
-                pool.update_expiration(one.victim.jobid, as_end(one.limit))
-
-        def stop() -> None:
-            for one in borrowers:
-                pool.update_expiration(one.victim.jobid, one.until)
-
-        return plan.would_break(run_on, stop, rests_of(borrowers))
+    def _are_needed(self, borrowers: list[Borrower], plan: Plan) -> bool:
+        """Whether a promise that can be kept now would break if some borrowers ran to their
+        limits."""
+        ends = {one.victim.jobid: as_end(one.limit) for one in borrowers}
+        return self._would_break(plan, ends, rests_of(borrowers))
 
     def give_back(self, borrower: Borrower, why: str) -> None:
         """Let a borrower run to its limit."""
@@ -355,7 +338,8 @@ class BorrowedTime(Part):
             return
         if self._host.pending(borrower.taker) is not None:
             self._gone.setdefault(borrower.taker, []).append(borrower)
-            part = part_of(R, self._host.resources.eligible_ranks())
+            ranks = self._host.resources.eligible_ranks()
+            part = self._running.jobs[jobid].part_of(R, ranks)
             if part is not None:
                 self._keep(borrower, part)
                 when = max(borrower.until, self._host.now()) + KEPT_S
@@ -517,7 +501,7 @@ class BorrowedTime(Part):
         if any(one.state == ENDED for one in borrowers):
             return True
         if self._needed_in.get(job.jobid) != plan.pool.generation:
-            if not self._is_needed(borrowers, plan):
+            if not self._are_needed(borrowers, plan):
                 self.give_back_all(job.jobid, "others have made room")
                 return False
             self._needed_in[job.jobid] = plan.pool.generation
@@ -528,8 +512,6 @@ class BorrowedTime(Part):
         any more."""
         for one in list(self.borrowers.values()):
             self.give_back(one, why)
-        for one in self._offered.values():
-            self._drop_rest(one)
         for gone in self._gone.values():
             self._let_go(gone)
 
@@ -542,8 +524,7 @@ class BorrowedTime(Part):
             if running is None or not self._host.decision.keeps_times:
                 del self.borrowers[jobid]
             elif running.was_ended:
-                one.state, one.began = ENDED, self._host.now()
-                one.ranks = self._host.resources.held_ranks(jobid)
+                self._ends(one)
             else:
                 self._host.resources.update_expiration(jobid, one.until)
 

@@ -5,15 +5,17 @@ allocations that keep resources for takers, and counts since the scheduler was l
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.site_policy.holdings import part_of
 from flux.scheduler.site_policy.preemption.classes import Classes, kill_timeout_of
 from flux.scheduler.site_policy.preemption.record import EXCEPTION, Record, Victim
 
 if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
@@ -187,12 +189,12 @@ class Placeholders:
         pool.update_expiration(jobid, until)
         return jobid
 
-    def hold_free(self, ranks: int, until: float, pool: Any = None) -> int | None:
+    def hold_free(self, ranks: int, until: float, pool: Any = None) -> list[int]:
         """Allocate the free part of some ranks (a mask) until a time (0: no end). Return the id of
-        the allocation, or None if none is free. `pool`: a copy of the scheduler's pool to use
-        instead."""
+        the allocation, in a list that is empty if none is free. `pool`: a copy of the scheduler's
+        pool to use instead."""
         jobid, pool = self.next_id(), pool or self._host.resources
-        return jobid if pool.hold_free(jobid, ranks, until) else None
+        return [jobid] if pool.hold_free(jobid, ranks, until) else []
 
     def free(self, jobids: list[int]) -> None:
         """Free allocations, and clear the list of their ids."""
@@ -255,3 +257,43 @@ class Part:
         self._host, self._errors, self._classes = state.host, state.errors, state.classes
         self._waiting, self._running, self._record = state.waiting, state.running, state.record
         self._counts, self._placeholders = state.counts, state.placeholders
+
+    def _objection(self, job: PendingJob) -> str | None:
+        """Return why an admission rule keeps a job from starting, or None."""
+        try:
+            self._host.admission.check(job)
+        except (InsufficientResources, InfeasibleRequest) as exc:  # the former, if it is deferred
+            return str(exc)
+        return None
+
+    def _would_break(
+        self,
+        plan: Plan,
+        ends: dict[int, float],
+        without: Collection[int] = (),
+        hold: Callable[[], list[int]] = list,
+    ) -> bool:
+        """Whether a promise that can be kept now would break if some running jobs had other ends;
+        determined by a trial that is undone.
+
+        Args:
+            ends: id of a job -> its end in the pool
+            without: ids of the promises that do not count
+            hold: also makes placeholders, and returns their ids
+        """
+        pool, held = self._host.resources, list[int]()
+        before = {jobid: pool.job_end(jobid) for jobid in ends}
+
+        def move(ends: dict[int, float]) -> None:
+            for jobid, end in ends.items():
+                pool.update_expiration(jobid, end)
+
+        def change() -> None:
+            move(ends)
+            held.extend(hold())
+
+        def undo() -> None:
+            self._placeholders.free(held)
+            move(before)
+
+        return plan.would_break(change, undo, without)

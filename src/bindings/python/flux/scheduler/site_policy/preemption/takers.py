@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
-from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import popcount
 from flux.scheduler.host import ask_job_attributes, counted, name_of
 from flux.scheduler.site_policy.preemption.classes import NEITHER
@@ -208,10 +207,9 @@ class Takers(Part):
         if job.jobid in host.admission.deferred:
             cause = host.admission.why(job)
             return _nothing("an admission rule defers it" if cause is None else cause.reason)
-        try:
-            host.admission.check(job)
-        except (InsufficientResources, InfeasibleRequest) as exc:  # the former, if it is deferred
-            return _nothing(str(exc))
+        objection = self._objection(job)
+        if objection is not None:
+            return _nothing(objection)
         if job.prefers is not None:
             return _nothing(job.prefers[0])
         if not host.decision.goes_first(job):

@@ -110,11 +110,10 @@ class PreemptionsUnderWay(Part):
     def _delays_others(self, preemption: Preemption) -> bool:
         """Whether a present promise would break if the victims did not end."""
         pool, borrowers = self._host.resources, self._borrowed.of(preemption.taker)
-        ends = {jobid: pool.job_end(jobid) or inf for jobid in preemption.held}
-        ends.update((one.victim.jobid, one.limit) for one in borrowers)
-        for jobid, end in ends.items():
-            is_held = jobid in preemption.held
-            ends[jobid] = self._planned_end(preemption, end) if is_held else as_end(end)
+        own = {jobid: pool.job_end(jobid) or inf for jobid in preemption.held}
+        ends = {one.victim.jobid: as_end(one.limit) for one in borrowers}
+        own.update((jobid, ends[jobid] or inf) for jobid in ends if jobid in own)
+        ends.update((jobid, self._planned_end(preemption, end)) for jobid, end in own.items())
         return self._breaks_a_promise(preemption, ends, [preemption.taker, *rests_of(borrowers)])
 
     def _breaks_a_promise(
@@ -123,26 +122,12 @@ class PreemptionsUnderWay(Part):
         ends: dict[int, float] | None = None,
         without: Collection[int] = (),
     ) -> bool:
-        """Whether a present promise would break if the free part of a preemption's ranks was kept
-        and some running jobs had other ends (id -> end in the pool); determined by a trial that is
-        undone. `without`: ids of the promises that do not count."""
-        plan, pool = self._host.planning.current(), self._host.resources
+        """Whether a present promise would break if the free part of a preemption's ranks was kept;
+        arguments are those of `_would_break`."""
+        plan = self._host.planning.current()
         if plan is None or not self._host.decision.looks_past_heads:
             return False
-        before = {jobid: pool.job_end(jobid) for jobid in ends or ()}
-        held: list[int] = []
-
-        def change() -> None:
-            for jobid, end in (ends or {}).items():
-                pool.update_expiration(jobid, end)
-            self._hold(preemption, held)
-
-        def undo() -> None:
-            self._placeholders.free(held)
-            for jobid, end in before.items():
-                pool.update_expiration(jobid, end)
-
-        return plan.would_break(change, undo, without)
+        return self._would_break(plan, ends or {}, without, lambda: self._hold(preemption))
 
     def _enter(self, preemption: Preemption) -> None:
         """Enter a preemption into the record."""
@@ -159,17 +144,15 @@ class PreemptionsUnderWay(Part):
 
     # -- resources kept for a taker ----------------------------------------------------------------
 
-    def _hold(self, preemption: Preemption, held: list[int]) -> None:
-        """Allocate the free part of a preemption's ranks to a placeholder, and append its id to
-        `held`."""
-        jobid = self._placeholders.hold_free(preemption.ranks, self._kept_until(preemption))
-        if jobid is not None:
-            held.append(jobid)
+    def _hold(self, preemption: Preemption) -> list[int]:
+        """Allocate the free part of a preemption's ranks to a placeholder. Return its id, in a list
+        that is empty if none is free."""
+        return self._placeholders.hold_free(preemption.ranks, self._kept_until(preemption))
 
     def keep(self, preemption: Preemption) -> None:
         """Keep the free part of a preemption's ranks for its taker."""
         self._placeholders.free(preemption.placeholders)
-        self._hold(preemption, preemption.placeholders)
+        preemption.placeholders = self._hold(preemption)
 
     def _keep_from_victim(self, preemption: Preemption, victim: Running, R: Any) -> None:
         """Keep the resources freed by a victim: `R`, and its memory there. While victims are being
@@ -194,7 +177,7 @@ class PreemptionsUnderWay(Part):
         if self._breaks_a_promise(preemption):
             return
         if preemption.withholds:
-            self._hold(preemption, preemption.withheld)
+            preemption.withheld += self._hold(preemption)
         else:
             self.keep(preemption)
 
@@ -291,10 +274,9 @@ class PreemptionsUnderWay(Part):
         if job is None:
             self.taker_is_gone(preemption)
             return
-        try:
-            self._host.admission.check(job)
-        except (InsufficientResources, InfeasibleRequest) as why:  # the former, if it is deferred
-            self.give_up(preemption, str(why), "rule")
+        objection = self._objection(job)
+        if objection is not None:
+            self.give_up(preemption, objection, "rule")
             return
         # Resources may have been freed without a notice to this rule, for example when a node came
         # up.
@@ -418,7 +400,7 @@ class PreemptionsUnderWay(Part):
         looks_past_heads = self._host.decision.looks_past_heads
         withheld: list[int] = []
         if preemption.withholds or self._breaks_a_promise(preemption):
-            self._hold(preemption, withheld)
+            withheld = self._hold(preemption)
         self._placeholders.free(preemption.placeholders)
         elsewhere = preemption.state != ENDING and (looks_past_heads or not self._out_of_turn)
         alloc = self._alloc(job, plan, preemption.ranks, elsewhere)
