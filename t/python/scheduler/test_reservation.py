@@ -8,6 +8,7 @@ import re
 import pytest
 
 from flux.scheduler.reservations import Asker, Reservation
+from flux.scheduler.reservations.reservation import whole_nodes
 from flux.scheduler.site_policy.queue_names import QueueNames
 
 NOW = 1795600000.0
@@ -57,13 +58,13 @@ def test_a_bare_toml_date_has_lost_its_offset_and_is_refused():
         ({"nodes": ..., "hosts": "n[1-"}, "hosts='n[1-' is invalid"),
         ({"nodes": ..., "hosts": ""}, "hosts='' is invalid"),
         ({"requires": "gpu"}, "requires='gpu' is invalid"),
-        ({"at_end": "kill"}, "at_end='kill' is invalid: expected cancel or run"),
+        ({"at_end": "kill"}, "at_end='kill' is invalid: expected 'cancel' or 'run'"),
         ({"pin": "yes"}, "pin='yes' is invalid"),
-        ({"users": ["no-such-user"]}, "there is no user of this name"),
-        ({"users": [-1]}, "users=-1 is invalid"),
-        ({"users": [True]}, "users=True is invalid"),
-        ({"users": {}}, "users={} is invalid: expected a list"),
-        ({"queues": [3]}, "queues=3 is invalid"),
+        ({"users": ["no-such-user"]}, "users: there is no user 'no-such-user'"),
+        ({"users": [-1]}, "users: there is no user '-1'"),
+        ({"users": [True]}, "users=[True] is invalid"),
+        ({"users": {}}, "users=[{}] is invalid: expected a list of names"),
+        ({"queues": [3]}, "queues=[3] is invalid"),
         ({"colour": "red"}, "unknown key 'colour': expected at_end"),
     ],
 )
@@ -119,7 +120,7 @@ def test_what_a_window_asks_the_pool_for():
     pool = ResourcePool(R)
     pool.mark_up("all")
     one = make(requires={"properties": ["big"]})
-    got = pool.alloc(1, pool.parse_resource_request(one.jobspec(4, 3600.0)))
+    got = pool.alloc(1, pool.parse_resource_request(whole_nodes(4, 3600.0, one.constraint)))
     assert got.dumps() == "rank[4-7]/core[0-3]"
     both = make(nodes=..., hosts="n[0-5]", requires={"properties": ["big"]})
     assert both.constraint == {"and": [{"hostlist": ["n[0-5]"]}, {"properties": ["big"]}]}

@@ -459,7 +459,7 @@ def test_configured_reservations():
         ({"start": "2030-01-01", "duration": "1h", "nodes": 1, "zone": "Mars"}, "time zone 'Mars'"),
         (
             {"start": "2030-01-01", "duration": "1h", "nodes": 1, "users": "no such"},
-            "users='no such': there is no user",
+            "users: there is no user 'no such'",
         ),
     ],
 )

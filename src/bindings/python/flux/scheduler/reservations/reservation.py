@@ -12,7 +12,6 @@ meet a constraint. A number may be combined with a constraint.
 
 from __future__ import annotations
 
-import pwd
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -25,8 +24,8 @@ from flux.scheduler.reservations.times import (
     local_zone_name,
     parse_duration,
     parse_time,
-    seconds_of,
 )
+from flux.scheduler.site_policy.fields import Fields
 
 if TYPE_CHECKING:
     from flux.scheduler.site_policy.queue_names import QueueNames
@@ -149,16 +148,6 @@ class Reservation:
             return {"and": parts}
         return parts[0] if parts else None
 
-    def jobspec(self, nodes: int, duration: float, ranks: str | None = None) -> dict[str, Any]:
-        """Return a jobspec (RFC 14) that requests a window's resources.
-
-        Args:
-            duration: seconds; 0: no end
-            ranks: only these ranks (an idset); None: all that meet its constraint
-        """
-        constraint = {"ranks": [ranks]} if ranks is not None else self.constraint
-        return whole_nodes(nodes, duration, constraint)
-
     # -- as data -----------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
@@ -204,11 +193,12 @@ class Reservation:
         for key in ("start", "duration"):
             if entry.get(key) is None:
                 raise ValueError(f"{key} is missing")
+        keys = _Keys(entry)
         every = entry.get("every")
         zone = entry.get("zone")
         if zone is None:
             zone = local_zone_name()
-        duration = seconds_of(entry["duration"])
+        duration = keys.seconds("duration")
         if not duration:
             raise ValueError(
                 f"duration={entry['duration']!r} is invalid: expected a length of time such as 90m or 4h"
@@ -216,41 +206,25 @@ class Reservation:
         recurrence = Recurrence(parse_time(_quoted(entry["start"]), now, zone), every, zone)
         if every is not None and duration > parse_duration(every):
             raise ValueError(f"duration {entry['duration']} is longer than every={every}")
-        nodes = entry.get("nodes")
-        if nodes is not None and (type(nodes) is not int or nodes < 1):
-            raise ValueError(f"nodes={nodes!r} is invalid: expected a number of nodes, 1 or more")
-        hosts = entry.get("hosts")
-        if hosts is not None:
-            if nodes is not None:
-                raise ValueError("nodes and hosts exclude each other: the hosts are the nodes")
-            hosts = _hosts(hosts)
-        requires = entry.get("requires")
-        if requires is not None and not isinstance(requires, dict):
-            raise ValueError(f"requires={requires!r} is invalid: expected a constraint (RFC 31)")
-        if nodes is None and hosts is None and not requires:
+        nodes = keys.whole("nodes", least=1)
+        hosts, requires = keys.hosts("hosts"), keys.constraint("requires")
+        if nodes is not None and hosts is not None:
+            raise ValueError("nodes and hosts exclude each other: the hosts are the nodes")
+        if nodes is None and hosts is None and requires is None:
             raise ValueError("what is reserved is missing: give nodes, hosts or requires")
-        at_end = entry.get("at_end", "cancel")
-        if at_end not in AT_END:
-            raise ValueError(f"at_end={at_end!r} is invalid: expected {' or '.join(AT_END)}")
-        pin = entry.get("pin", False)
-        if not isinstance(pin, bool):
-            raise ValueError(f"pin={pin!r} is invalid: expected true or false")
-        made = entry.get("made", now)
-        if isinstance(made, bool) or not isinstance(made, (int, float)):
-            raise ValueError(f"made={made!r} is invalid: expected seconds since the epoch")
         return cls(
             name,
             recurrence,
             duration,
             nodes=nodes,
             hosts=hosts,
-            requires=requires or None,
-            users=tuple(sorted({_userid(user) for user in _list(entry, "users")})),
-            queues=tuple(_words(entry, "queues")),
-            banks=tuple(_words(entry, "banks")),
-            at_end=at_end,
-            pin=pin,
-            made=float(made),
+            requires=requires,
+            users=keys.userids("users"),
+            queues=keys.names("queues"),
+            banks=keys.names("banks"),
+            at_end=keys.choice("at_end", AT_END, AT_END[0]),
+            pin=keys.flag("pin"),
+            made=keys.number("made", now) or 0.0,
         )
 
 
@@ -272,45 +246,42 @@ def _quoted(value: object) -> object:
     return value
 
 
-def _hosts(value: object) -> str:
-    names = value if isinstance(value, str) else ",".join(map(str, _as_list("hosts", value)))
+class _Keys(Fields):
+    """The keys of a reservation."""
+
+    def _wrong(self, key: str, value: Any, expected: str) -> ValueError:
+        return ValueError(f"{key}={value!r} is invalid: expected {expected}")
+
+    def several(self, key: str) -> list[Any]:
+        """Take a list; a list of one may be given by its only value."""
+        value = self._left.pop(key, None)
+        if value is None:
+            return []
+        return list(value) if isinstance(value, (list, tuple)) else [value]
+
+    def names(self, key: str) -> tuple[str, ...]:
+        self._left[key] = self.several(key)
+        return tuple(sorted(set(super().names(key))))
+
+    def userids(self, key: str) -> tuple[int, ...]:
+        self._left[key] = [str(one) if type(one) is int else one for one in self.several(key)]
+        return tuple(sorted(set(super().userids(key))))
+
+    def hosts(self, key: str) -> str | None:
+        """Return hosts (RFC 29), given as text or as a list of names; None if the key is
+        missing."""
+        self._left[key] = ",".join(map(str, self.several(key))) if key in self._left else None
+        hosts: str | None = self._take(key, _is_hostlist, "a hostlist such as node[1-4]")
+        return hosts
+
+    def constraint(self, key: str) -> dict[str, Any] | None:
+        """Return a constraint (RFC 31); None if it is empty or missing."""
+        found = self._take(key, lambda value: isinstance(value, dict), "a constraint (RFC 31)")
+        return found or None
+
+
+def _is_hostlist(hosts: str) -> bool:
     try:
-        if len(Hostlist(names)) > 0:
-            return names
+        return len(Hostlist(hosts)) > 0
     except (ValueError, OSError):
-        pass
-    raise ValueError(f"hosts={value!r} is invalid: expected a hostlist such as node[1-4]")
-
-
-def _as_list(key: str, value: object) -> list[Any]:
-    if isinstance(value, (str, int)) and not isinstance(value, bool):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return list(value)
-    raise ValueError(f"{key}={value!r} is invalid: expected a list")
-
-
-def _list(entry: Mapping[str, Any], key: str) -> list[Any]:
-    value = entry.get(key)
-    return [] if value is None else _as_list(key, value)
-
-
-def _words(entry: Mapping[str, Any], key: str) -> list[str]:
-    words = _list(entry, key)
-    for word in words:
-        if not isinstance(word, str) or not word:
-            raise ValueError(f"{key}={word!r} is invalid: expected a name")
-    return sorted(set(words))
-
-
-def _userid(user: int | str) -> int:
-    if isinstance(user, str):
-        try:
-            return pwd.getpwnam(user).pw_uid
-        except KeyError:
-            if not user.isascii() or not user.isdigit():
-                raise ValueError(f"users={user!r}: there is no user of this name") from None
-            user = int(user)
-    if isinstance(user, bool) or not isinstance(user, int) or not 0 <= user < 1 << 32:
-        raise ValueError(f"users={user!r} is invalid: expected user names or ids")
-    return user
+        return False

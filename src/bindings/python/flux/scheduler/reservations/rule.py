@@ -332,7 +332,7 @@ class ReservationRule(AdmissionRule):
                     f"{name_of(jobid)} {end} now and is in the way of reservation {entry.name}, "
                     f"which begins at {iso_time(entry.window.start, zone)}: allowed"
                 )
-        if any(entry.active and not entry.whole for entry in self.entries.values()):
+        if any(entry.active and not entry.planned.whole for entry in self.entries.values()):
             self.refill()  # a window may be short of this job's nodes
 
     # -- the start, resources and plans ------------------------------------------------------------

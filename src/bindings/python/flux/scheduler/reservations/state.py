@@ -5,18 +5,30 @@ terms; and the pending jobs of its group."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.hostlist import Hostlist
 from flux.resource.errors import InfeasibleRequest
-from flux.resource.pool.masks import popcount
+from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.requests import PendingJob
-from flux.scheduler.reservations.reservation import Asker, Reservation, Window
+from flux.scheduler.reservations.reservation import Asker, Reservation, Window, whole_nodes
 from flux.scheduler.states import ACTIVE, PLANNED, WINDOW
 
 if TYPE_CHECKING:
     from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.queue_names import QueueNames
+
+
+@dataclass
+class Planned:
+    """A reservation's windows in a plan."""
+
+    keys: list[int] = field(default_factory=list)  # keys of their promises
+    # (start, number of nodes) of the promises for the active and the next window
+    parts: list[tuple[float, int]] = field(default_factory=list)
+    # whether these cover all of its nodes; otherwise they are made again at each release
+    whole: bool = True
 
 
 @dataclass(eq=False)
@@ -32,11 +44,7 @@ class ReservationState:
     # id of the allocation that keeps the free part of ranks used by a job beyond the window; they
     # are chosen if the job ends early
     filler: int | None = None
-    keys: list[int] = field(default_factory=list)  # keys of its promises in the plan
-    # (start, number of nodes) of the promises for its next window
-    parts: list[tuple[float, int]] = field(default_factory=list)
-    # whether these cover all of its nodes; otherwise they are made again at each release
-    whole: bool = True
+    planned: Planned = field(default_factory=Planned)
     warned: str = ""
 
     @property
@@ -72,17 +80,16 @@ class NodeSelector:
         self._parse = parse
         self._next_id = -1
 
-    def request(
-        self, reservation: Reservation, nodes: int, duration: float, ranks: str | None = None
-    ) -> Any:
+    def request(self, reservation: Reservation, nodes: int, duration: float, ranks: int = 0) -> Any:
         """Return a resource request for some of a reservation's nodes.
 
         Args:
             reservation (Reservation): the reservation, with the constraint
-            duration: seconds; 0: no end
-            ranks: only these ranks (an idset); None: all that meet the constraint
+            duration: seconds; infinite: no end
+            ranks: mask of the only ranks; 0: all that meet the constraint
         """
-        return self._parse(reservation.jobspec(nodes, duration, ranks))
+        constraint = {"ranks": [idset_text(ranks)]} if ranks else reservation.constraint
+        return self._parse(whole_nodes(nodes, 0 if duration == inf else duration, constraint))
 
     def nodes(self, reservation: Reservation) -> int:
         """Return the number of nodes of a reservation: as given, or all that meet its
@@ -104,14 +111,11 @@ class NodeSelector:
 
     def ranks(self, reservation: Reservation) -> int:
         """Return the mask of ranks that a reservation could use, up or down."""
-        request = self.request(reservation, 1, 1.0)
-        return self._host.resources.match_mask(request)
+        return self._host.resources.ranks_matching(reservation.constraint or {})
 
     def ranks_up(self, reservation: Reservation) -> int:
         """Return the mask of ranks that are up and that a reservation could use."""
-        pool = self._host.resources
-        request = self.request(reservation, 1, 1.0)
-        return pool.match_mask(request) & pool.eligible_ranks(request)
+        return self.ranks(reservation) & self._host.resources.eligible_ranks()
 
     def lacks(self, entry: ReservationState) -> int:
         """Return the number of nodes missing from an active window. Down nodes do not count as

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import idset_text, popcount, take
 from flux.scheduler.reservations.reservation import Reservation, Window
-from flux.scheduler.reservations.state import NodeSelector, ReservationState
+from flux.scheduler.reservations.state import NodeSelector, Planned, ReservationState
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -60,39 +60,21 @@ class FutureWindows(Windows):
         previous plan is void."""
         self._plan = plan
         for entry in self._entries.values():
-            entry.keys = []
-            if plan is not None:
-                self.enter(entry)
+            entry.planned = Planned()
+            self.enter(entry)
 
     def enter(self, entry: ReservationState) -> bool:
         """Enter the planned windows into the plan. Return whether all are complete."""
-        if self._plan is None or entry.window is None:
-            return True
-        entry.parts = []
-        entry.whole = self._enter_missing(self._plan, entry, entry.keys, entry.parts)
-        window = self._next_window(entry)
-        for left in range(WINDOWS_PLANNED, 0, -1):
-            if window is None:
-                break
-            following = entry.reservation.window_after(window)
-            endless = left == 1 and following is not None
-            end = math.inf if endless else window.end
-            whole, keys, parts = self._enter_window(self._plan, entry, window, end)
-            entry.whole &= whole
-            entry.keys += keys
-            if left == WINDOWS_PLANNED:
-                entry.parts += parts
-            window = following
-        return entry.whole
-
-    def withdraw(self, entry: ReservationState, again: bool = False) -> None:
-        """Withdraw an entry's promises from the plan; if `again`, enter the present ones."""
         if self._plan is not None:
-            for key in entry.keys:
+            entry.planned = self._entered(self._plan, entry, WINDOWS_PLANNED)
+        return entry.planned.whole
+
+    def withdraw(self, entry: ReservationState) -> None:
+        """Withdraw an entry's promises from the plan."""
+        if self._plan is not None:
+            for key in entry.planned.keys:
                 self._plan.cancel(key)
-        entry.keys = []
-        if again:
-            self.enter(entry)
+        entry.planned = Planned()
 
     def ranks_planned(self, entry: ReservationState) -> tuple[int, int]:
         """Return masks of the ranks that the plan keeps for the active or next window: from now on,
@@ -100,7 +82,7 @@ class FutureWindows(Windows):
         now = later = 0
         if self._plan is not None and entry.window is not None:
             starts, time = self._plan.promises(), self._host.now()
-            for key in entry.keys:
+            for key in entry.planned.keys:
                 if key in starts and starts[key][0] < entry.window.end:
                     ranks = self._plan.ranks_of(key) or 0
                     if starts[key][0] <= time:
@@ -116,105 +98,95 @@ class FutureWindows(Windows):
     def mend(self) -> bool:
         """Enter the incomplete windows again, after resources were released or came up. Return
         whether all are as complete as without promises to jobs."""
-        short = [entry for entry in self._entries.values() if not entry.whole]
+        short = [entry for entry in self._entries.values() if not entry.planned.whole]
         for entry in short:
-            self.withdraw(entry, again=True)
+            self.withdraw(entry)
+            self.enter(entry)
         return (
-            all(entry.whole for entry in short)
+            all(entry.planned.whole for entry in short)
             or self._plan is None
             or not any(key >= 0 for key in self._plan.promises())
             or self._complete_as_possible()
         )
 
-    def _enter_missing(
-        self, plan: Plan, entry: ReservationState, keys: list[int], parts: list[tuple[float, int]]
-    ) -> bool:
-        """Enter the nodes missing from the active window, so that no job starts on them when they
-        are freed. Return whether the window is complete."""
-        if not entry.active or entry.window is None:
-            return True
-        missing = self._selector.nodes(entry.reservation) - popcount(entry.ranks)
-        if missing <= 0:
-            return True
-        window = entry.window
-        self._enter_nodes(
-            plan, entry.reservation, window.start, window.end, 0, missing, keys, parts
-        )
-        return False
+    def _complete_as_possible(self) -> bool:
+        """Whether the incomplete windows are as complete as in a plan without promises to jobs."""
+        trial = self._host.resources.plan()
+        for entry in self._entries.values():
+            parts = self._entered(trial, entry, 1).parts
+            if not entry.planned.whole and parts != entry.planned.parts:
+                return False
+        return True
 
-    def _next_window(self, entry: ReservationState) -> Window | None:
-        """Return the first of an entry's windows that has not begun."""
-        if entry.active and entry.window is not None:
-            return entry.reservation.window_after(entry.window)
-        return entry.window
-
-    def _enter_window(
-        self, plan: Plan, entry: ReservationState, window: Window, end: float
-    ) -> tuple[bool, list[int], list[tuple[float, int]]]:
-        """Enter one window into a plan, in as few parts as possible.
-
-        Returns:
-            whether it is complete from its start; the keys of its parts; their (start, number of
-            nodes)
-        """
-        pinned = entry.ranks if entry.pinned and not entry.active else 0
-        wanted = self._selector.nodes(entry.reservation)
-        whole = True
-        keys: list[int] = []
-        parts: list[tuple[float, int]] = []
-        for ranks, number in ((pinned, popcount(pinned)), (0, wanted - popcount(pinned))):
-            if number > 0:
-                whole &= self._enter_nodes(
-                    plan, entry.reservation, window.start, end, ranks, number, keys, parts
-                )
-        return whole, keys, parts
+    def _entered(self, plan: Plan, entry: ReservationState, most: int) -> Planned:
+        """Enter windows into a plan: the nodes missing from the active one, so that no job starts
+        on them when they are freed, and the next ones, at most `most`."""
+        planned, window, reservation = Planned(), entry.window, entry.reservation
+        wanted, pinned = self._selector.nodes(reservation), 0
+        if window is not None and entry.active:
+            missing = wanted - popcount(entry.ranks)
+            if missing > 0:
+                self._enter_nodes(plan, entry, window.start, window.end, 0, missing, planned)
+                planned.whole = False
+            window = reservation.window_after(window)
+        elif entry.pinned:
+            pinned = entry.ranks
+        parts = planned.parts
+        for number in range(1, most + 1):
+            if window is None:
+                break
+            following = reservation.window_after(window)
+            endless = number == WINDOWS_PLANNED and following is not None
+            end = math.inf if endless else window.end
+            for ranks, count in ((pinned, popcount(pinned)), (0, wanted - popcount(pinned))):
+                if count > 0:
+                    self._enter_nodes(plan, entry, window.start, end, ranks, count, planned)
+            if number == 1:
+                parts = planned.parts[:]
+            window = following
+        planned.parts = parts
+        return planned
 
     def _enter_nodes(
         self,
         plan: Plan,
-        reservation: Reservation,
+        entry: ReservationState,
         start: float,
         end: float,
         ranks: int,
         left: int,
-        keys: list[int],
-        parts: list[tuple[float, int]],
+        planned: Planned,
         walls: int = MAX_SPLITS,
-    ) -> bool:
-        """Enter `left` nodes of a window, among `ranks` (0: any). Return whether all are kept from
-        `start`.
+    ) -> None:
+        """Enter `left` nodes of a window, among `ranks` (0: any), in as few parts as possible.
 
         Nodes that another reservation has for part of the time are entered for the rest, by
         splitting the window at up to `walls` times.
         """
+        reservation, request = entry.reservation, self._selector.request
         start = max(start, self._host.now())
-        whole = True
         for _ in range(MAX_WINDOW_PARTS):
             if not left or start >= end:
                 break
             count = self._most(plan, reservation, left, start, end, ranks)
-            whole &= count == left
+            planned.whole &= count == left
             if count:
-                keys.append(self._selector.new_id())
-                plan.reserve(keys[-1], self._part(reservation, count, start, end, ranks), start)
-                parts.append((start, count))
+                planned.keys.append(self._selector.new_id())
+                part = request(reservation, count, end - start, ranks)
+                plan.reserve(planned.keys[-1], part, start)
+                planned.parts.append((start, count))
                 left -= count
-            wall = self._wall(reservation, start, end) if left and walls else None
+            if not left:
+                break
+            wall = self._wall(reservation, start, end) if walls else None
             if wall is not None:
                 for begin, until in ((start, wall), (wall, end)):
-                    self._enter_nodes(
-                        plan, reservation, begin, until, ranks, left, keys, parts, walls - 1
-                    )
-                return False
-            if left:
-                found = plan.earliest(
-                    self._part(reservation, 1, 0.0, 1.0, ranks),
-                    after=start + EPSILON_S,
-                )
-                if found is None or found <= start:
-                    break
-                start = found
-        return whole
+                    self._enter_nodes(plan, entry, begin, until, ranks, left, planned, walls - 1)
+                break
+            found = plan.earliest(request(reservation, 1, 1.0, ranks), after=start + EPSILON_S)
+            if found is None or found <= start:
+                break
+            start = found
 
     def _wall(self, reservation: Reservation, start: float, end: float) -> float | None:
         """Return the first start or end of another reservation's window between `start` and `end`,
@@ -227,28 +199,6 @@ class FutureWindows(Windows):
                     times.append(window.start if window.start > start else window.end)
         return min([time for time in times if start < time < end], default=None)
 
-    def _complete_as_possible(self) -> bool:
-        """Whether the incomplete windows are as complete as in a plan without promises to jobs."""
-        trial = self._host.resources.plan()
-        for entry in self._entries.values():
-            parts: list[tuple[float, int]] = []
-            self._enter_missing(trial, entry, [], parts)
-            window = self._next_window(entry)
-            if window is not None:
-                parts += self._enter_window(trial, entry, window, window.end)[2]
-            if not entry.whole and parts != entry.parts:
-                return False
-        return True
-
-    def _part(
-        self, reservation: Reservation, count: int, start: float, end: float, pinned: int
-    ) -> Any:
-        """Return a resource request for some of a window's nodes, for part of its time."""
-        ranks = idset_text(pinned) if pinned else None
-        return self._selector.request(
-            reservation, count, 0 if end == math.inf else end - start, ranks
-        )
-
     def _most(
         self,
         plan: Plan,
@@ -256,14 +206,14 @@ class FutureWindows(Windows):
         most: int,
         start: float,
         end: float,
-        pinned: int,
+        ranks: int,
     ) -> int:
         """Return the largest number of nodes, up to `most`, that a plan has free from `start` to
         `end`."""
 
         def fits(count: int) -> bool:
             try:
-                part = self._part(reservation, count, start, end, pinned)
+                part = self._selector.request(reservation, count, end - start, ranks)
                 found = plan.earliest(part, after=start)
             except (InfeasibleRequest, InsufficientResources):
                 return False
@@ -467,10 +417,12 @@ class ActiveWindows(Windows):
         window = entry.window
         if window is None or entry.placeholder is None:
             return None
-        end = self._host.now() + job.limit
+        length = job.resource_request.duration
+        end = self._host.now() + length if length > 0 else pool.expiration
         if entry.reservation.at_end == "cancel":
-            end = min(end, window.end)
-        if not plan.has_tokens(job.jobid, job.resource_request, end, beside_open=False):
+            end = min(end or window.end, window.end)
+        last = end or math.inf
+        if not plan.has_tokens(job.jobid, job.resource_request, last, beside_open=False):
             return None
         ranks = pool.held_ranks(entry.placeholder)
         busy = 0 if entry.filler is None else pool.held_ranks(entry.filler)
@@ -481,9 +433,6 @@ class ActiveWindows(Windows):
             return None
         finally:
             self._placeholder(entry, busy)
-        end = pool.job_end(job.jobid)
-        if entry.reservation.at_end == "cancel":
-            end = min(end or window.end, window.end)
         self._note_inside(job.jobid, entry.name, end, window)
         plan.note_started(job.jobid)
         return alloc
