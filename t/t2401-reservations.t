@@ -96,7 +96,7 @@ test_expect_success 'flux start has read them; what is wrong is named with its t
 	grep "yearly *planned *2031-05-01 08:00 *1d *4 .* users 0,1001" listed &&
 	grep "\[reservations.soon\]: start=.tomorrow 08:00. depends on when it is read: give a date" log &&
 	grep "\[reservations.bare\]: start=2031-05-01T08:00:00: write it in quotes" log &&
-	grep "\[reservations.odd\]: unknown key .colour.: expected" log &&
+	grep "\[reservations.odd\] unknown key .colour.: expected" log &&
 	jq -e ".reservations | length == 2 and all(.configured)" listed.json
 '
 test_expect_success 'flux config reload has followed the files, and left what was as before' '

@@ -437,7 +437,7 @@ def test_configured_reservations():
     table = {"start": rig.now + 50, "duration": "1m", "nodes": 8, "zone": "UTC"}
     rig.send("sched-fifo.config-reload", {"reservations": {"nightly": table, "bad": {}}})
     assert listed(rig)["nightly"]["configured"]
-    assert any("configuration: [reservations.bad]: start is missing" in t for t in rig.logged(3))
+    assert any("configuration: [reservations.bad] start is missing" in t for t in rig.logged(3))
     errnum, text = rig.ask("sched.unreserve", {"name": "nightly"})
     assert errnum == errno.EINVAL and "comes from the configuration" in text
     rig.send("sched-fifo.config-reload", {})
@@ -447,7 +447,7 @@ def test_configured_reservations():
 @pytest.mark.parametrize(
     "table, text",
     [
-        (3, "expected a table, got 3"),
+        (3, "3: expected a table"),
         ({}, "start is missing"),
         ({"start": "+1h", "duration": "1h", "nodes": 1}, "start='+1h' depends on when it is read"),
         (
@@ -470,7 +470,7 @@ def test_a_table_that_cannot_be_read_is_named_with_its_key(table, text):
     errnum, _ = rig.ask("sched-fifo.config-reload", {"reservations": {"bad": table, "good": good}})
     assert errnum == 0
     (line,) = rig.logged(3)
-    assert line.startswith("configuration: [reservations.bad]: ") and text in line
+    assert line.startswith("configuration: [reservations.bad] ") and text in line
     assert list(listed(rig)) == ["good"]
 
 

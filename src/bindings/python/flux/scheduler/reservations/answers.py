@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.disclosure import Reason
+from flux.scheduler.host import name_of
 from flux.scheduler.reservations.reservation import Reservation, Window
 from flux.scheduler.reservations.state import GroupJobs, NodeSelector, ReservationState
 from flux.scheduler.reservations.times import iso_time
@@ -239,9 +240,8 @@ class ReservationAnswers:
                 break
             if nodes is not None:
                 lacking -= popcount(ranks)
-            found.append(
-                {"id": jobid, "nodes": popcount(ranks), "end": None if end == math.inf else end}
-            )
+            entry = {"id": jobid, "name": name_of(jobid), "nodes": popcount(ranks)}
+            found.append({**entry, "end": None if end == math.inf else end})
         return found
 
     def overlapping(self, reservation: Reservation) -> list[str]:

@@ -49,6 +49,7 @@ from flux.scheduler.reservations.reservation import Asker, Reservation
 from flux.scheduler.reservations.state import GroupJobs, NodeSelector, ReservationState
 from flux.scheduler.reservations.times import iso_time
 from flux.scheduler.reservations.windows import ActiveWindows, FutureWindows
+from flux.scheduler.site_policy.tables import PolicyTables
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -109,6 +110,8 @@ class ReservationRule(AdmissionRule):
         )
         #: whether the running jobs are in the pool, so that free resources may be taken
         self._open = False
+        self._errors = errors
+        self._timer: Timer | None = None
         self.service = ReservationService(host, self, errors)
 
     def _engage(self) -> None:
@@ -140,6 +143,7 @@ class ReservationRule(AdmissionRule):
             self.host.planning.renew()
         if self._open and not self.tick():
             self._wake()  # promises and estimates may have changed
+        self._arm()
         return entry
 
     def check_new(self, reservation: Reservation, anyway: bool = False) -> None:
@@ -167,7 +171,7 @@ class ReservationRule(AdmissionRule):
         except InfeasibleRequest as exc:
             raise ValueError(f"reservation {name}: {exc}") from None
 
-    def remove(self, name: str) -> ReservationState:
+    def remove(self, name: str) -> None:
         """Give up a reservation; jobs inside continue as ordinary jobs. Raises ValueError if there
         is no such reservation."""
         entry = self.entries.pop(name, None)
@@ -180,7 +184,7 @@ class ReservationRule(AdmissionRule):
         # A promise that begins at the end of its window would otherwise come due without an event.
         self.host.planning.renew()
         self._wake()
-        return entry
+        self._arm()
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -226,14 +230,20 @@ class ReservationRule(AdmissionRule):
             self._wake()
         return changed
 
-    def next_change(self) -> float | None:
-        """Return when `tick` is next due, seconds since the epoch, or None."""
-        times = [
-            entry.window.end if entry.active else entry.window.start
-            for entry in self.entries.values()
-            if entry.window is not None
-        ]
-        return min(times, default=None)
+    def _arm(self) -> None:
+        """Schedule `tick` for when it is due, within `CLOCK_CHECK_S`: the clock may be set."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        windows = [(one.window, one.active) for one in self.entries.values()]
+        times = [one.end if active else one.start for one, active in windows if one is not None]
+        if times:
+            due = min(*times, self.host.now() + CLOCK_CHECK_S)
+            self._timer = self.host.call_at(due, self._fired)
+
+    def _fired(self) -> None:
+        self._errors.guard("reservations", self.tick)
+        self._arm()
 
     def _end_window(self, entry: ReservationState, now: float) -> None:
         log = self.host.log
@@ -345,10 +355,10 @@ class ReservationRule(AdmissionRule):
         # as free.
         self._open = True
         self.tick()
-        self.service.arm()
+        self._arm()
 
     def config_changed(self, config: dict[str, Any]) -> None:
-        self.service.reconfigure(config)
+        self.service.configure(config)
 
     def ranks_changed(self, lost: bool) -> None:
         if self.entries:
@@ -382,8 +392,9 @@ class ReservationService:
     """Answers requests about reservations, and stores reservations across reloads."""
 
     def __init__(self, host: RuleHost, rule: ReservationRule, errors: ErrorReporter) -> None:
-        self._host, self._rule, self._errors = host, rule, errors
-        self._timer: Timer | None = None
+        self._host, self._rule = host, rule
+        self._tables = PolicyTables(errors)
+        self._tables.add("reservations", self._read_table)
 
     # -- the start ---------------------------------------------------------------------------------
 
@@ -395,7 +406,7 @@ class ReservationService:
                 self._host.log.info(f"reservation {reservation.name} is over")
                 continue
             self._add_anyway(reservation, configured=False)
-        self.reconfigure(self._host.configuration())
+        self.configure(self._host.configuration())
 
     def _parse(self, stored: Any) -> list[Reservation]:
         if stored["version"] != VERSION:
@@ -414,39 +425,30 @@ class ReservationService:
             where = "configuration: " if configured else ""
             self._host.log.warning(f"{where}{exc}")
 
-    def _configure(self, tables: Any) -> None:
-        """Replace the configured reservations by those in the tables.
-
-        A reservation with an unchanged or unreadable table is left alone.
-        """
-        rule = self._rule
-        if not isinstance(tables, dict):
-            self._errors.report("configuration: reservations: expected tables [reservations.NAME]")
-            return
-        wanted = {}
-        for name, table in tables.items():
-            try:
-                wanted[name] = self._read_table(name, table)
-            except ValueError as exc:
-                text = str(exc).replace(f"reservation {name}: ", "", 1)
-                self._errors.report(f"configuration: [reservations.{name}]: {text}")
-        for name, entry in list(rule.entries.items()):
-            if not entry.configured:
-                continue
-            if name not in tables or (name in wanted and wanted[name] != entry.reservation):
-                rule.remove(name)
-            else:
-                wanted.pop(name, None)
+    def configure(self, config: dict[str, Any]) -> None:
+        """Replace the reservations of the configuration by those in its tables, except unchanged
+        ones."""
+        self._tables.read(config)
+        wanted = dict(self._tables.entries("reservations"))
+        for name, entry in list(self._rule.entries.items()):
+            if entry.configured:
+                if wanted.get(name) == entry.reservation:
+                    del wanted[name]
+                else:
+                    self._rule.remove(name)
         for reservation in wanted.values():
             self._add_anyway(reservation, configured=True)
 
     def _read_table(self, name: str, table: Any) -> Reservation:
+        """Parse an entry of the table. Raises ValueError if it is invalid."""
         if not isinstance(table, dict):
-            raise ValueError(f"expected a table, got {table!r}")
-        now = self._host.now()
-        reservation = Reservation.from_dict({**table, "name": name}, now)
-        later = Reservation.from_dict({**table, "name": name}, now + 40 * 86400)
-        if later != reservation:
+            raise ValueError(f"{table!r}: expected a table")
+        now, entry = self._host.now(), {**table, "name": name}
+        try:
+            reservation = Reservation.from_dict(entry, now)
+        except ValueError as exc:
+            raise ValueError(str(exc).replace(f"reservation {name}: ", "", 1)) from None
+        if Reservation.from_dict(entry, now + 40 * 86400) != reservation:
             # each reload would move it
             raise ValueError(f"start={table['start']!r} depends on when it is read: give a date")
         return reservation
@@ -466,7 +468,7 @@ class ReservationService:
             raise ValueError(f"there are {MAX_RESERVATIONS} reservations already")
         reservation = Reservation.from_dict(asked["reservation"], scheduler.now())
         rule.check_new(reservation)
-        conflicts = _named(rule.answers.conflicts(reservation))
+        conflicts = rule.answers.conflicts(reservation)
         warnings = []
         others = rule.answers.overlapping(reservation)
         if others:
@@ -484,7 +486,6 @@ class ReservationService:
             f"reservation {reservation.name} made: {shown['nodes']} nodes, {start}, for "
             f"{reservation.duration:g} s"
         )
-        self.arm()
         self._store(lambda: scheduler.handle.respond(msg, answer))
 
     def unreserve(self, msg: Any) -> None:
@@ -502,7 +503,6 @@ class ReservationService:
             )
         self._rule.remove(name)
         self._host.log.info(f"reservation {name} removed")
-        self.arm()
         self._store(lambda: self._host.handle.respond(msg, {"now": self._host.now()}))
 
     def list(self, payload: Any, caller: Caller) -> Steps:
@@ -513,7 +513,7 @@ class ReservationService:
             one = self._rule.answers.describe(entry)
             if caller.sees_all:
                 yield
-                one["in_the_way"] = _named(self._rule.answers.in_the_way(entry))
+                one["in_the_way"] = self._rule.answers.in_the_way(entry)
             else:
                 one["group"] = "some" if one["group"] else ""
             shown.append(one)
@@ -526,11 +526,6 @@ class ReservationService:
             yield
         return answer
 
-    def reconfigure(self, config: dict[str, Any]) -> None:
-        """Update the reservations after a reload of the configuration."""
-        self._configure(config.get("reservations", {}))
-        self.arm()
-
     def _store(self, stored: Any) -> None:
         entries = [
             entry.reservation.to_dict()
@@ -539,25 +534,3 @@ class ReservationService:
         ]
         text = json.dumps({"version": VERSION, "reservations": entries})
         self._host.store(KEY, text, stored)
-
-    # -- the clock ---------------------------------------------------------------------------------
-
-    def arm(self) -> None:
-        """Schedule `ReservationRule.tick` for when it is due, within `CLOCK_CHECK_S`: the clock
-        may be set."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        due = self._rule.next_change()
-        if due is not None:
-            due = min(due, self._host.now() + CLOCK_CHECK_S)
-            self._timer = self._host.call_at(due, self._fired)
-
-    def _fired(self) -> None:
-        self._errors.guard("reservations", self._rule.tick)
-        self.arm()
-
-
-def _named(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return copies of the entries, with job ids as users write them."""
-    return [{**job, "name": name_of(job["id"])} for job in jobs]
