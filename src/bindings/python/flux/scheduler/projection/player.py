@@ -15,7 +15,7 @@ from flux.scheduler.disclosure import Reason, read_by
 from flux.scheduler.projection.virtual_host import VirtualHandle, VirtualTime
 
 if TYPE_CHECKING:
-    from flux.scheduler.projection.odds import Draws, RunShares
+    from flux.scheduler.projection.odds import Draws
     from flux.scheduler.query.answering import Caller
 
 #: Maximum duration of a play in seconds: of real time or, if the host has another clock, counted by
@@ -48,22 +48,14 @@ class PlayedMessage(NamedTuple):
     userid: int = 0
 
 
-class _WaitLimits(Protocol):
-    def drop_all(self) -> None: ...
-
-
-class _Odds(Protocol):
-    shares: RunShares
-
-
 class ProjectedPolicy(PolicyView, Protocol):
     """The interface of a `PolicyScheduler` in a projection."""
 
     @property
-    def odds(self) -> _Odds: ...
+    def odds(self) -> Any: ...
 
     @property
-    def wait_limits(self) -> _WaitLimits: ...
+    def wait_limits(self) -> Any: ...
 
     @property
     def has_virtual_time(self) -> bool: ...

@@ -8,7 +8,7 @@ import math
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import read_by
@@ -18,7 +18,6 @@ from flux.scheduler.query.plan_snapshot import PlanSnapshot
 from flux.scheduler.requests import PendingJob
 
 if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
     from flux.scheduler.query.source import QuerySource
 
 #: Maximum number of jobs in a job's way that are named; the rest is counted.
@@ -145,7 +144,7 @@ class PendingReason:
         source = self._source
         wanted = self._policy.facts.ranks_of(job.resource_request)
         estimate, _ = source.estimate_of(job)
-        last = yield from source.ending_by(math.inf if estimate is None else estimate)
+        last = source.ending_by(math.inf if estimate is None else estimate)
         found: list[dict[str, Any]] = []
         for examined, jobid in enumerate(last, 1):
             if examined % JOBS_PER_STEP == 0:
@@ -177,12 +176,10 @@ class PendingReason:
         now = self._source.now()
         length = request.duration if request.duration > 0 else MAX_HORIZON_S
         horizon = min(max(length, LIMIT_SEARCH_S), MAX_HORIZON_S)
-        start, end = plan.promises().get(job.jobid, (None, math.inf))
-        if start is not None:
+        if plan.has(job.jobid):
+            plan = plan.copy()
             plan.cancel(job.jobid)  # its own promise is not in its way
         steps = plan.windows([request], horizon)[0]["steps"]
-        if start is not None:
-            self._put_back(plan, job, start, end)
         count = request.shape.node_count or request.shape.slot_count
         needed = count.min
         until = max([end for number, end in steps if number >= needed], default=now)
@@ -194,15 +191,6 @@ class PendingReason:
         if 0 < most < needed:
             answer["count"] = most
         return answer or None
-
-    def _put_back(self, plan: Plan, job: PendingJob, start: float, end: float) -> None:
-        """Enter a job's promise into the copy of the plan again; if that fails, drop the copy."""
-        try:
-            if end == math.inf:
-                raise InsufficientResources("its time is not known")
-            plan.reserve(job.jobid, job.resource_request, start)
-        except InsufficientResources:
-            self._snapshot.spoil()
 
 
 def queue_of(job: PendingJob) -> str | None:

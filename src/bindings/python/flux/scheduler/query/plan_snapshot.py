@@ -30,10 +30,8 @@ class PlanSnapshot:
         self._plan: Plan | None = None
 
     def plan(self) -> Plan | None:
-        """Return a copy of the plan, with its promises; None if the pool cannot plan.
-
-        A caller that changes it must restore it, or call `spoil`.
-        """
+        """Return a copy of the plan, with its promises; None if the pool cannot plan. Not to be
+        changed."""
         source = self._source
         now = source.now()
         pool = source.pool
@@ -49,7 +47,3 @@ class PlanSnapshot:
             self._seen = seen
             self.made = now
         return self._plan
-
-    def spoil(self) -> None:
-        """Drop the copy: the next query makes a new one."""
-        self._plan = None

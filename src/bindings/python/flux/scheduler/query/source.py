@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left, bisect_right
+import heapq
+from bisect import bisect_right
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from math import inf
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
@@ -15,10 +18,6 @@ if TYPE_CHECKING:
     from flux.scheduler.host import InstanceConfig
     from flux.scheduler.odds_service import OddsService
     from flux.scheduler.requests import PendingJob
-
-
-#: Running jobs whose ends are determined per step of an answer.
-ENDS_PER_STEP = 256
 
 
 @dataclass(eq=False)
@@ -58,48 +57,20 @@ class QuerySource:
         end: float = self.policy.admission.own_ends.get(jobid, self.pool.job_end(jobid))
         return end
 
-    def ending_by(self, limit: float) -> Generator[None, None, Iterator[int]]:
-        """Return the ids of the jobs that hold resources and end by `limit`, the last to end first;
-        if `limit` is infinite, jobs without an end come first.
-
-        O(log running jobs) until the result is iterated. If some have ends of their own, O(running
-        jobs), with a yield after each `ENDS_PER_STEP`.
+    def ending_by(self, limit: float) -> Iterator[int]:
+        """Yield the ids of the jobs that hold resources and end by `limit`, the last to end first,
+        jobs with equal ends in order of id; if `limit` is infinite, jobs without an end come first.
         """
-        pool, admission = self.pool, self.policy.admission
-        if not admission.own_ends:
-            ends = pool.jobs_by_end()
-            endless = []
-            if limit == math.inf:
-                endless = sorted(pool.endless_jobs())
-        else:
-            ends, endless = [], []
-            for examined, (jobid, end) in enumerate(self.running_jobs(), 1):
-                if end:
-                    ends.append((end, jobid))
-                elif limit == math.inf:
-                    endless.append(jobid)
-                if examined % ENDS_PER_STEP == 0:
-                    yield
-            ends.sort()
-            endless.sort()
-        return self._last_first(ends, endless, limit)
-
-    @staticmethod
-    def _last_first(
-        ends: list[tuple[float, int]], endless: list[int], limit: float
-    ) -> Iterator[int]:
-        """Yield ids from ascending ``(end, id)``, backwards from `limit`; jobs with equal ends in
-        order of id."""
-        for jobid in endless:
-            if jobid >= 0:
-                yield jobid
-        behind = bisect_right(ends, (limit, math.inf))
-        while behind:
-            first = bisect_left(ends, (ends[behind - 1][0], -math.inf), 0, behind)
-            for _, jobid in ends[first:behind]:
-                if jobid >= 0:
-                    yield jobid
-            behind = first
+        pool, own_ends = self.pool, self.policy.admission.own_ends
+        if limit == inf:
+            yield from (jobid for jobid in sorted(pool.endless_jobs()) if jobid >= 0)
+        ends = pool.jobs_by_end()
+        del ends[bisect_right(ends, (limit, inf)) :]
+        others = (one for one in reversed(ends) if one[1] >= 0 and one[1] not in own_ends)
+        own = [(end, jobid) for jobid, end in own_ends.items() if 0 < end <= limit]
+        last_first = heapq.merge(others, sorted(own, reverse=True), reverse=True)
+        for _, some in groupby(last_first, itemgetter(0)):
+            yield from sorted(jobid for _, jobid in some)
 
     def kind_of_wait(self, job: PendingJob) -> str:
         """Return the kind of a job's wait: the name of an admission rule such as ``reservation``,
