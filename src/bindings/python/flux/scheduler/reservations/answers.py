@@ -12,13 +12,12 @@ from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import name_of
 from flux.scheduler.reservations.reservation import Reservation, Window
-from flux.scheduler.reservations.state import GroupJobs, NodeSelector, ReservationState
+from flux.scheduler.reservations.state import GroupJobs, ReservationPart, ReservationState
 from flux.scheduler.reservations.times import iso_time
 from flux.scheduler.reservations.windows import ActiveWindows
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.rule_host import RuleHost
 
 #: Maximum number of a reservation's windows in ``sched.plan``.
 WINDOWS_SHOWN = 64
@@ -27,22 +26,13 @@ WINDOWS_SHOWN = 64
 SAME_TIME_S = 1.0
 
 
-class ReservationAnswers:
+class ReservationAnswers(ReservationPart):
     """Determines the reservation that a job waits for or must not run into, and describes
     reservations: in lists, in plans, and with the jobs in their way.
     """
 
-    def __init__(
-        self,
-        host: RuleHost,
-        entries: dict[str, ReservationState],
-        selector: NodeSelector,
-        group_jobs: GroupJobs,
-        active: ActiveWindows,
-    ) -> None:
-        self._host = host
-        self._entries = entries
-        self._selector = selector
+    def __init__(self, *args: Any, group_jobs: GroupJobs, active: ActiveWindows) -> None:
+        super().__init__(*args)
         self._group_jobs = group_jobs
         self._active = active
 

@@ -101,13 +101,11 @@ class ReservationRule(AdmissionRule):
     ) -> None:
         super().__init__(host)
         self.entries: dict[str, ReservationState] = {}  # name -> reservation
-        selector = self._selector = NodeSelector(host, parse)
-        self.future = FutureWindows(host, self.entries, selector)
-        self.active = ActiveWindows(host, self.entries, selector)
+        self._selector = NodeSelector(host, parse)
+        parts = host, self.entries, self._selector
+        self.future, self.active = FutureWindows(*parts), ActiveWindows(*parts)
         self.group_jobs = GroupJobs(self.entries, host.queue_names)  # the jobs of their groups
-        self.answers = ReservationAnswers(
-            host, self.entries, selector, self.group_jobs, self.active
-        )
+        self.answers = ReservationAnswers(*parts, group_jobs=self.group_jobs, active=self.active)
         #: whether the running jobs are in the pool, so that free resources may be taken
         self._open = False
         self._errors = errors

@@ -137,6 +137,17 @@ def _on(hosts: str) -> dict[str, Any]:
     return {"hostlist": [hosts]}
 
 
+class ReservationPart:
+    """A part of the reservations' rule."""
+
+    def __init__(
+        self, host: RuleHost, entries: dict[str, ReservationState], selector: NodeSelector
+    ) -> None:
+        self._host = host
+        self._entries = entries  # name -> reservation
+        self._selector = selector
+
+
 class GroupJobs(dict[int, tuple[str, Asker]]):
     """The pending jobs that name a reservation: id -> its name, and the job's user, queue and
     bank."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 try:
@@ -209,8 +210,9 @@ def _on_day(start: datetime, day: str | None, now: float, wrong: ValueError) -> 
     return (start + timedelta(days=ahead)).timestamp()
 
 
+@dataclass(unsafe_hash=True)
 class Recurrence:
-    """The starts of an event that occurs once or repeatedly.
+    """The starts of an event that occurs once or repeatedly; immutable.
 
     Days and weeks are counted on the wall clock of a zone; hours, minutes and seconds are elapsed
     time.
@@ -224,26 +226,26 @@ class Recurrence:
         ValueError: `every` or `zone` is invalid, or `every` is less than a minute
     """
 
-    __slots__ = ("_days", "_seconds", "_wall", "every", "start", "zone")
+    start: float
+    every: str | None = None
+    zone: str = "UTC"
+    _seconds: float = field(default=0.0, init=False, compare=False)
+    #: the first start, if days are counted
+    _wall: datetime | None = field(default=None, init=False, compare=False)
 
-    def __init__(self, start: float, every: str | None = None, zone: str = "UTC") -> None:
-        self.start = float(start)
-        self.every = every
-        self.zone = zone
-        self._days = 0
-        self._seconds = 0.0
-        tz = zone_named(zone)
-        self._wall: datetime | None = None
-        if every is None:
+    def __post_init__(self) -> None:
+        zone = zone_named(self.zone)
+        if self.every is None:
             return
-        self._seconds = parse_duration(every, "every")
+        self._seconds = parse_duration(self.every, "every")
         if self._seconds < 60:
-            raise ValueError(f"every={every!r} is invalid: expected a minute or more, such as 1w")
-        if every.strip()[-1] in "dw":
+            raise ValueError(
+                f"every={self.every!r} is invalid: expected a minute or more, such as 1w"
+            )
+        if self.every.strip()[-1] in "dw":
             if self._seconds % 86400:
-                raise ValueError(f"every={every!r} is invalid: expected whole days or weeks")
-            self._days = round(self._seconds / 86400)
-            self._wall = datetime.fromtimestamp(self.start, tz)
+                raise ValueError(f"every={self.every!r} is invalid: expected whole days or weeks")
+            self._wall = datetime.fromtimestamp(self.start, zone)
 
     def begin(self, index: int) -> float:
         """Return the start of an occurrence, counted from 0; infinity after the year 9998."""
@@ -254,7 +256,8 @@ class Recurrence:
         try:
             # Adding days to an aware datetime keeps the wall clock; fold=0 is the first of two
             # equal times and, in a gap, the offset before the jump.
-            return (self._wall.replace(fold=0) + timedelta(days=index * self._days)).timestamp()
+            later = timedelta(seconds=index * self._seconds)
+            return (self._wall.replace(fold=0) + later).timestamp()
         except OverflowError:
             return math.inf
 
@@ -274,11 +277,3 @@ class Recurrence:
             if begin + duration > when:
                 return index, begin
             index += 1
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Recurrence):
-            return NotImplemented
-        return (self.start, self.every, self.zone) == (other.start, other.every, other.zone)
-
-    def __hash__(self) -> int:
-        return hash((self.start, self.every, self.zone))

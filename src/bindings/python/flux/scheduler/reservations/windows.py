@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import idset_text, popcount, take
 from flux.scheduler.reservations.reservation import Reservation, Window
-from flux.scheduler.reservations.state import NodeSelector, Planned, ReservationState
+from flux.scheduler.reservations.state import Planned, ReservationPart, ReservationState
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.rule_host import RuleHost
 
 #: Number of windows per reservation entered into the plan; the last has no end.
 WINDOWS_PLANNED = 64
@@ -32,21 +31,7 @@ MAX_SPLITS = 4
 EPSILON_S = 1e-3
 
 
-class Windows:
-    """The windows of reservations."""
-
-    def __init__(
-        self,
-        host: RuleHost,
-        entries: dict[str, ReservationState],
-        selector: NodeSelector,
-    ) -> None:
-        self._host = host
-        self._entries = entries
-        self._selector = selector
-
-
-class FutureWindows(Windows):
+class FutureWindows(ReservationPart):
     """Enters planned windows into the plan through which jobs start, and withdraws them.
 
     A window is a promise with a fixed start. If running jobs overlap it, so that it cannot be
@@ -231,7 +216,7 @@ class FutureWindows(Windows):
         return low
 
 
-class ActiveWindows(Windows):
+class ActiveWindows(ReservationPart):
     """Holds the ranks of active windows in the pool.
 
     The free part belongs to a *placeholder*: an allocation with a negative id. Jobs of the group
