@@ -540,6 +540,5 @@ def test_a_scheduler_that_does_not_count_is_caught(scheduler, monkeypatch):
     assert faults.run_history(steps, scheduler, "rv1") is None
     monkeypatch.setattr(LimitRule, "check", lambda self, job: None)
     monkeypatch.setattr(LimitRule, "second_look", lambda self, job, pool, jobid: None)
-    monkeypatch.setattr(LimitRule, "enter_plan", lambda self, plan: None)
     found = faults.run_history(steps, scheduler, "rv1")
     assert found is not None and "3 of 2 nodes" in found

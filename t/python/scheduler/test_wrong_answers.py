@@ -95,7 +95,7 @@ LEADS_TO = {
 HOOKS = sorted(
     name
     for name, value in vars(AdmissionRule).items()
-    if callable(value) and not name.startswith("_") and name != "pool_made"
+    if callable(value) and not name.startswith("_")
 )
 
 

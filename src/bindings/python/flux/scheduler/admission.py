@@ -10,8 +10,7 @@ treats all alike. A rule is called when:
 - a job is examined: may it start now, and if not, why and until when (`~AdmissionRule.check`)?
 - a job starts (`~AdmissionRule.start`), frees resources (`~AdmissionRule.free`), has its end
   changed (`~AdmissionRule.extended`), or was already running when the scheduler was loaded
-  (`~AdmissionRule.hello`);
-- a plan is made, into which the rule enters resources that it keeps (`~AdmissionRule.enter_plan`).
+  (`~AdmissionRule.hello`).
 
 A job kept from starting by a rule is *deferred*: it leaves the queue, has no promise, and no job
 waits behind it. It returns when the rule readmits it (`AdmissionHost.readmit`).
@@ -292,10 +291,6 @@ class AdmissionRule:
 
     # -- the start, resources and plans ------------------------------------------------------------
 
-    def pool_made(self) -> None:
-        """Called when the pool has been made, without jobs as yet. An exception ends the start of
-        the scheduler."""
-
     def ready(self) -> None:
         """Called when all running jobs are known, before the first request; and when the rule has
         come into force or its table has changed, after it was told of all jobs."""
@@ -305,11 +300,6 @@ class AdmissionRule:
 
     def ranks_changed(self, lost: bool) -> None:
         """Called when ranks came up or, if `lost`, went down, left or changed."""
-
-    def enter_plan(self, plan: Plan | None) -> None:
-        """Enter the resources that this rule keeps from jobs in the future into a plan without
-        promises, as promises with negative ids. Keep them up to date until this is called with
-        None: the plan is void."""
 
     # -- answers -----------------------------------------------------------------------------------
 

@@ -17,10 +17,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 from weakref import WeakKeyDictionary
 
+from flux.resource.plan.claims import ClaimPlan
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from flux.resource.plan.claims import Claims
     from flux.resource.plan.plan import Plan
+    from flux.resource.plan.tokens import TokenPlan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.pools import RequestFacts
     from flux.scheduler.queue import PendingQueue
@@ -204,7 +208,14 @@ class Planning:
 
     Only the policy and admission rules may change it; others use copies. Each new plan is passed to
     `made` while it is empty.
+
+    Attributes:
+        claims (Claims): the claims of running jobs on ranks, in each plan; None: there are none
+        tokens (TokenPlan): the tokens in each plan, without promises; None: there are none
     """
+
+    claims: Claims | None = None
+    tokens: TokenPlan | None = None
 
     def __init__(
         self,
@@ -238,8 +249,13 @@ class Planning:
     def current(self) -> Plan | None:
         """Return the plan, or None if the pool cannot plan."""
         if self.plan is None and self.pool_can("plan"):
-            self.plan = self._scheduler.resources.plan()
-            self._made(self.plan)
+            pool = self._scheduler.resources
+            plan = self.plan = pool.plan()
+            if self.tokens is not None:
+                plan.tokens = self.tokens.copy()
+            if self.claims is not None:
+                plan.claims = ClaimPlan(self.claims, pool)
+            self._made(plan)
         return self.plan
 
     def require(self) -> Plan | None:

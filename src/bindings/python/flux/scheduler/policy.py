@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterator
-from functools import partial
 from itertools import islice
 from math import inf
 from syslog import LOG_DEBUG
@@ -166,12 +165,7 @@ class PolicyScheduler(Scheduler):
         self._config = self._host.config
         self.admission = AdmissionControl(self._requests, self._errors.report)
 
-        def void() -> None:
-            self.admission.tell(AdmissionRule.enter_plan, None)
-            self.decision.plan_void()
-
-        made = partial(self.admission.tell, AdmissionRule.enter_plan)
-        self.planning = Planning(self, self.stop, made, void)
+        self.planning = Planning(self, self.stop, self._plan_made, self._plan_void)
         self._projections = Projections(self, waits=self._host.has_virtual_time)
         self.forecasts = Forecasts(self._host, self, self._projections, self._passes.forecast)
         self.is_mature, self.reasons = self.forecasts.is_mature, self.forecasts.reasons
@@ -278,6 +272,15 @@ class PolicyScheduler(Scheduler):
         else:
             super()._update(update)
 
+    def _plan_made(self, plan: Plan) -> None:
+        self._reservations.future.attach(plan)
+
+    def _plan_void(self) -> None:
+        self._reservations.future.attach(None)
+        if self.admission.pins is not None:
+            self.admission.pins.void("promises were made anew")
+        self.decision.plan_void()
+
     def _ranks_changed(self, lost: bool) -> None:
         self.facts.clear()
         if lost:
@@ -340,8 +343,7 @@ class PolicyScheduler(Scheduler):
     def _pool_made(self) -> None:
         self._parser.as_queued = self.admission.as_queued
         self._site_policy.load(self._config.get())
-        for rule in self.admission.rules:
-            rule.pool_made()  # an exception ends the start
+        self._reservations.service.load()
         # Before hello: the job manager sends no frees between hello and ready.
         self._run_times.load()
         self.odds.load()

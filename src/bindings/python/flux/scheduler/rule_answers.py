@@ -60,11 +60,10 @@ _FLAG = Answer("True or False", lambda value: isinstance(value, bool), lambda *a
 #: Methods of a rule whose result does not matter.
 EVENTS = (
     *("taken_back", "cancel", "hello", "free", "extended"),
-    *("ready", "config_changed", "ranks_changed", "enter_plan"),
+    *("ready", "config_changed", "ranks_changed"),
 )
 
-#: Methods of a rule -> valid answers. Not included: `alloc`, which answers by raising, and
-#: `pool_made`, whose exceptions end the start of the scheduler.
+#: Methods of a rule -> valid answers. Not included: `alloc`, which answers by raising.
 ANSWERS: dict[str, Answer] = {
     "as_queued": Answer("a request", lambda one: hasattr(one, "duration")),
     "signature": Answer("something that can be hashed", lambda value: hash(value) or True),

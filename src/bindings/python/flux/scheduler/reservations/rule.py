@@ -345,9 +345,6 @@ class ReservationRule(AdmissionRule):
 
     # -- the start, resources and plans ------------------------------------------------------------
 
-    def pool_made(self) -> None:
-        self.service.load()
-
     def ready(self) -> None:
         # Windows may begin only now: until all running jobs were found, the pool showed their nodes
         # as free.
@@ -363,9 +360,6 @@ class ReservationRule(AdmissionRule):
             for entry in self.entries.values():
                 self.active.pin(entry)
             self.refill()
-
-    def enter_plan(self, plan: Plan | None) -> None:
-        self.future.attach(plan)
 
     # -- answers -----------------------------------------------------------------------------------
 

@@ -349,10 +349,6 @@ class RulesInForce:
         if not self._is_configured(rule):
             self._host.tell_pending(rule)  # removes this rule's part from their signatures
         else:
-            if not isinstance(rule, TableRule):
-                rule.pool_made()
-                if type(rule).enter_plan is not AdmissionRule.enter_plan:
-                    self._host.planning.renew()
             for job in jobs:
                 self._errors.guard(f"{rule.name}: hello", rule.hello, job)
             self._host.tell_pending(rule)

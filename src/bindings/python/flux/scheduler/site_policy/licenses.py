@@ -41,7 +41,6 @@ from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.table_rule import Over, TableRule
 
 if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.query.answering import Caller
@@ -203,11 +202,14 @@ class LicenseRule(TableRule):
     def configure(self, entries: dict[str, License]) -> None:
         self._take(entries)
         self._waiting.clear()
-        self._planned = {}
+        planning = self.host.planning
+        self._planned, planning.tokens = {}, None
         if self.host.decision.plans_tokens:
             self._planned = {name: one.usable for name, one in entries.items() if one.plan}
+        if self._planned:
+            planning.tokens = TokenPlan(self._planned, self._running, self._end_of)
         # The plan is made again, with the present tokens.
-        self.host.planning.renew()
+        planning.renew()
         for timer in self._timers:
             timer.cancel()
         self._timers = []
@@ -332,10 +334,6 @@ class LicenseRule(TableRule):
             f"licenses: {names}: promised to another job",
             f"licenses: {names}: kept from it for now",
         )
-
-    def enter_plan(self, plan: Plan | None) -> None:
-        if plan is not None and self._planned:
-            plan.tokens = TokenPlan(self._planned, self._running, self._end_of)
 
     def _end_of(self, jobid: int) -> float:
         own_ends = self.host.admission.own_ends

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flux.resource.plan.claims import ClaimPlan, Claims
+from flux.resource.plan.claims import Claims
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.remembered import Remembered, count_kept
 from flux.resource.pool.rv1 import object_of, read_lite
@@ -34,7 +34,6 @@ from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.table_rule import TableRule
 
 if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
     from flux.resource.request import Shape
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.attributes import SystemAttributes
@@ -152,7 +151,11 @@ class SharingRule(TableRule):
         modes = {rule.mode for rule in entries.values()}
         #: the modes in which ranks are claimed
         self._kinds = tuple(mode for mode in CLAIMING if mode in modes)
-        # The plan is made again, with the present claims.
+        self._renew_plan()
+
+    def _renew_plan(self) -> None:
+        """Have the plan made again, with the present claims."""
+        self.host.planning.claims = self._claims if self._kinds else None
         self.host.planning.renew()
 
     def ready(self) -> None:
@@ -243,10 +246,6 @@ class SharingRule(TableRule):
         if sharer is None or getattr(job.resource_request, "claimant", None) is None:
             return None
         return sharer.queue, *sharer.claimant.keys
-
-    def enter_plan(self, plan: Plan | None) -> None:
-        if plan is not None and self._kinds:
-            plan.claims = ClaimPlan(self._claims, self.host.resources)
 
     def _forbidden_ranks(self, sharer: Sharer) -> int:
         """Return the mask of ranks that a job may not use: those claimed by other keys, and those
@@ -354,7 +353,7 @@ class SharingRule(TableRule):
                 job = self.host.pending(jobid)
                 if job is not None and getattr(job.resource_request, "claimant", None) is not None:
                     job.resource_request = job.resource_request.with_claimant(claimant)
-            self.host.planning.renew()
+            self._renew_plan()
         self._ask_again()
 
     def _ask_again(self) -> None:

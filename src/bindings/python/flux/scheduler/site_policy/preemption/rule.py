@@ -101,6 +101,11 @@ class PreemptionRule(TableRule):
         return ("jobspec", "eventlog")
 
     def configure(self, entries: dict[str, Any]) -> None:
+        if not self.loaded:
+            try:
+                self._record.load()
+            except ValueError as exc:
+                self.errors.report(f"nobody is ended: {exc}")
         self.classes.entries = entries
         #: whether jobs may start into promised time
         self._lends = any(cls.into_promises for cls in entries.values())
@@ -217,12 +222,6 @@ class PreemptionRule(TableRule):
 
     # -- the start, resources and plans ------------------------------------------------------------
 
-    def pool_made(self) -> None:
-        try:
-            self._record.load()
-        except ValueError as exc:
-            self.errors.report(f"nobody is ended: {exc}")
-
     def ready(self) -> None:
         if self._restored:
             for preemption in self._record.active.values():
@@ -243,10 +242,6 @@ class PreemptionRule(TableRule):
         self._under_way.ranks_changed()
         self._start_takers()
         self._takers.look_soon()
-
-    def enter_plan(self, plan: Plan | None) -> None:
-        if plan is None:
-            self.borrowed.void("promises were made anew")
 
     # -- answers -----------------------------------------------------------------------------------
 
