@@ -256,15 +256,15 @@ class Forecasts:
     def promised(self, job: PendingJob, when: float | None, kind: str) -> None:
         """Send the promised start of a job (seconds since the epoch; None: unknown). If a
         projection follows, uncertain and earlier starts are left to it."""
-        expected, _ = self.estimate_of(job)
-        is_earlier = (
-            expected is not None and when is not None and expected < when - ESTIMATE_GRAIN_S
-        )
-        is_projected = self.are_read and self._policy.estimate_depth > 0
-        if is_projected and (kind == "planned" or is_earlier):
-            self._note_promise(job, when, kind)
-        else:
-            self.show_estimate(job, when, kind)
+        if self.are_read and self._policy.estimate_depth > 0:
+            expected, _ = self.estimate_of(job)
+            is_later = (
+                expected is not None and when is not None and when > expected + ESTIMATE_GRAIN_S
+            )
+            if kind == "planned" or is_later:
+                self._note_promise(job, when, kind)
+                return
+        self.show_estimate(job, when, kind)
 
     def _note_promise(self, job: PendingJob, when: float | None, kind: str | None) -> None:
         if self.wait_limits.engaged:

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import types
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 if TYPE_CHECKING:
-    from flux.scheduler.base import Scheduler
     from flux.scheduler.host import Host
     from flux.scheduler.requests import Requests
 
@@ -145,7 +144,7 @@ class PassRunner:
 
     def _start(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
         self.armed = False
-        error = self.close()
+        error = None if self.generator is None else self.close()
         if error is not None:
             self.ended(error, None)
             return
@@ -156,7 +155,7 @@ class PassRunner:
             outcome = self.begin()
         except Exception as exc:
             error = exc
-        if isinstance(outcome, types.GeneratorType):
+        if type(outcome) is types.GeneratorType:
             self.generator = outcome
             self._step(began)
             return
@@ -166,7 +165,8 @@ class PassRunner:
         took = self.stopwatch() - began
         if self.pause is not None:
             self.pause(took)
-        self._end(error, took)
+        self.passes += error is None
+        self.ended(error, took)
 
     def _next(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
         if self.generator is not None:
@@ -200,7 +200,8 @@ class PassRunner:
         self.after_step()
         rest = self.pause(self.stopwatch() - began) if self.pause is not None else 0.0
         if self.generator is None:
-            self._end(error, None)
+            self.passes += error is None
+            self.ended(error, None)
             return
         self.yields += 1
         if wanted is not None:
@@ -212,11 +213,6 @@ class PassRunner:
         self._running = False
         self.requests.end_step()
         self.clock.thaw()
-
-    def _end(self, error: Exception | None, seconds: float | None) -> None:
-        if error is None:
-            self.passes += 1
-        self.ended(error, seconds)
 
 
 def _is_pause(wanted: Any) -> bool:
@@ -235,6 +231,12 @@ FORECAST_REST = 9.0
 FORECAST_STEPS = (32, 500.0, 0.125)
 
 
+class _Scheduler(Protocol):
+    def schedule(self) -> Any: ...
+    def start_schedule(self) -> None: ...
+    def forecast(self) -> Any: ...
+
+
 class Passes:
     """Calls a scheduler's ``schedule()`` and, to request a pass, its ``start_schedule()``, which by
     default calls `begin`; and its ``forecast()``.
@@ -249,7 +251,7 @@ class Passes:
         host: Host,
         requests: Requests,
         pace: Pace,
-        scheduler: Scheduler,
+        scheduler: _Scheduler,
         when_empty: bool,
         forecasts: bool,
     ) -> None:

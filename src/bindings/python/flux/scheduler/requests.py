@@ -61,6 +61,7 @@ class AllocRequest:
         job (PendingJob or None): the queued job of the request
         state (str): one of `flux.scheduler.states.REQUEST`: "open", "succeeded", "denied",
             "canceled"
+        finalized (bool): whether the request was answered
         table (Requests or None): the table of the open request; None for one made by hand
         userid (int or None): the job's user, if known
         scheduler, msg: as given
@@ -73,6 +74,7 @@ class AllocRequest:
         "table",
         "job",
         "state",
+        "finalized",
         "userid",
         "_shown",
         "__dict__",
@@ -88,14 +90,10 @@ class AllocRequest:
         self.table = table
         self.job: PendingJob | None = None
         self.state = OPEN
+        self.finalized = False
         self.userid: int | None = None
         #: sched annotations that the job manager shows for this job
         self._shown: Annotations | None = None
-
-    @property
-    def finalized(self) -> bool:
-        """Whether the request was answered."""
-        return self.state != OPEN
 
     def read_jobspec(self) -> dict[str, Any]:
         """Parse the jobspec from the message, each time: a long queue keeps it as text."""
@@ -108,7 +106,7 @@ class AllocRequest:
             raise IllegalMove(
                 f"job {self.jobid}: {event} of a request that is {self.state}: it is answered once"
             )
-        self.state = REQUEST.next[OPEN, event]
+        self.state, self.finalized = REQUEST.next[OPEN, event], True
         if self.table is not None:
             self.table.answered(self, event)
 

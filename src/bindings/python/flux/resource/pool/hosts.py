@@ -259,8 +259,13 @@ class HostNames:
 
     def hostlist(self, ranks: int) -> str:
         """Return the hostlist text of a mask of ranks, in rank order."""
-        chosen = []
         starts, pieces = self._paired()
+        prefix, width, first, _ = pieces[0] if len(pieces) == 1 and ranks else ("", None, 0, 0)
+        if width is not None:  # numbered as the ranks are
+            first -= starts[0]
+            spans = [(first + low, first + low + count - 1, width) for low, count in runs(ranks)]
+            return _group_text(prefix, spans)
+        chosen = []
         for low, count in runs(ranks):
             at = bisect_right(starts, low) - 1
             while count:

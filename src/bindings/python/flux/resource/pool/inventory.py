@@ -61,9 +61,8 @@ class AmountBits(NamedTuple):
 
 def pairs(selection: Selection) -> Iterator[tuple[int, int]]:
     """Yield ``(rank mask, units)`` of a selection."""
-    at = iter(selection)
-    for ranks in at:
-        yield (1 << ranks if ranks >= 0 else ~ranks), next(at)
+    for ranks, units in zip(selection[::2], selection[1::2]):
+        yield (1 << ranks if ranks >= 0 else ~ranks), units
 
 
 def select(groups: dict[int, int]) -> Selection:

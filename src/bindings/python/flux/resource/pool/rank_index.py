@@ -52,7 +52,10 @@ def _share(units: int) -> int:
 def enough(have: Counts, need: Counts) -> bool:
     """Return whether `have` is at least `need` in each count; counts missing in either are not
     compared."""
-    return all(there >= least for there, least in zip(have, need))
+    for there, least in zip(have, need):
+        if there < least:
+            return False
+    return True
 
 
 def unused(inventory: Inventory) -> RankIndex:
@@ -97,9 +100,7 @@ class RankIndex:
 
         O(kinds of rank) for idle ranks, O(1) for each other rank.
         """
-        at = iter(selection)
-        for ranks in at:
-            units = next(at)
+        for ranks, units in zip(selection[::2], selection[1::2]):
             if ranks >= 0:
                 if units & ~self.free(ranks):
                     return False
@@ -121,9 +122,7 @@ class RankIndex:
         O(1) for a single rank; for several, O(kinds of rank) for idle ones, and O(1) for each other
         rank.
         """
-        at = iter(selection)
-        for ranks in at:
-            units = next(at)
+        for ranks, units in zip(selection[::2], selection[1::2]):
             if ranks >= 0:
                 self._take_one(ranks, units)
             else:
@@ -195,9 +194,7 @@ class RankIndex:
 
         O(1) for a single rank, and for any number of wholly taken ones; O(1) for each other rank.
         """
-        at = iter(selection)
-        for ranks in at:
-            units = next(at)
+        for ranks, units in zip(selection[::2], selection[1::2]):
             if ranks >= 0:
                 self._give_one(ranks, units)
             else:

@@ -229,12 +229,15 @@ class LeanEngine:
             return True
         self._idle_rounds = 0
         self.kernel.set_time(when)
-        steps = [self._end, self._act, self._submit]
         if self.grain == "batch":
-            for step in steps:
-                while step(when):
-                    pass
+            while self._end(when):
+                pass
+            while self._actions and self._act(when):
+                pass
+            while self._next_time <= when:
+                self._submit(when)
             return True
+        steps = [self._end, self._act, self._submit]
         if self.grain == "event-submit":
             steps.reverse()
         any(step(when) for step in steps)

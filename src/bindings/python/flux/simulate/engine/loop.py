@@ -155,14 +155,21 @@ class Scheduler(ModuleTask):
 
     def dispatch(self, item):
         # All messages come from the engine: no guests, and seldom more than one watcher.
-        if not isinstance(item, Message):
-            self.guard(item)
+        try:
+            [watcher] = self._exact[item.topic]
+        except (AttributeError, KeyError, ValueError):  # a function, or other watchers
+            super().dispatch(item)
             return
-        watchers = self._exact.get(item.topic) if item.type == message.REQUEST else None
-        if watchers is not None and len(watchers) == 1 and not self._globs:
-            self.guard(watchers[0].callback, watchers[0], item)
+        if item.type == message.REQUEST and not self._globs:
+            self.guard(watcher.callback, watcher, item)
         else:
             super().dispatch(item)
+
+    def _listen(self):
+        self._listening = True
+        while not (self.inbox or self._reactor):
+            self.kernel.switch_to_hub()
+        self._listening = False
 
     def end(self):
         """Stop the reactor: no event is left. Raises RuntimeError if the scheduler waits for an

@@ -50,7 +50,8 @@ def mean(values):
 
 def bounded_slowdown(wait, run):
     """Return max(1, (wait + run) / max(run, TAU))."""
-    return max(1.0, (wait + run) / max(run, TAU))
+    slowdown = (wait + run) / (run if run > TAU else TAU)
+    return slowdown if slowdown > 1.0 else 1.0
 
 
 def jain(values):
@@ -163,8 +164,10 @@ def count_out_of_order(outcome):
             continue
         job = jobs[index]
         table = latest.setdefault(job.queue, {})
-        if any(urgency >= job.urgency and when > start for urgency, when in table.items()):
-            found += 1
+        for urgency, when in table.items():
+            if urgency >= job.urgency and when > start:
+                found += 1
+                break
         if start > table.get(job.urgency, -1.0):
             table[job.urgency] = start
     return found

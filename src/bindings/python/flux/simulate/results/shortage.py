@@ -1,15 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Check that an allocation satisfies its request."""
 
-from functools import lru_cache
-
-from flux_engine.formats import idset
+from flux.resource.pool.masks import parse_idset, popcount
 from flux_engine.formats.jobspec import count_resources
-
-
-@lru_cache(maxsize=4096)
-def _count(text):
-    return idset.count(idset.decode(text))
 
 
 def shortage(job, R):
@@ -18,8 +11,8 @@ def shortage(job, R):
     parts = []
     for entry in R["execution"]["R_lite"]:
         have = entry["children"]
-        cores, gpus = _count(have.get("core", "")), _count(have.get("gpu", ""))
-        parts.append((idset.count(idset.decode(entry["rank"])), cores, gpus))
+        sets = entry["rank"], have.get("core", ""), have.get("gpu", "")
+        parts.append([popcount(parse_idset(text)) for text in sets])
     shape = job.shape
     if shape is None:
         asked = count_resources(job.extra["jobspec"]["resources"])
