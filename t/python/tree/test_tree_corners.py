@@ -22,11 +22,6 @@ def test_a_request_made_by_hand():
     assert TreeResourceRequest().container_level is None
 
 
-def test_match_mask_without_containers():
-    pool = TreePool(topo_R((1, "0-7", "0-1", SOCKETS), (1, "0-3", "", {"cores": "0-3"})))
-    assert pool.match_mask(pool.parse_resource_request(jobspec_of_shape("slot/core=5"))) == 0b01
-
-
 def test_removing_ranks_that_are_not_there_changes_nothing():
     pool = TreePool(topo_R((1, "0-7", "0-1", SOCKETS)))
     before = pool.to_dict(), pool.generation
@@ -42,13 +37,6 @@ def test_the_constraint_is_in_the_reason():
     )
     with pytest.raises(TreePool.InsufficientResources, match="of 1 node matching constraint"):
         pool.alloc(2, request)
-
-
-def test_exclusive_nodes_with_containers_in_them():
-    pool = TreePool(topo_R((3, "0-7", "0-1", SOCKETS)))
-    alloc(pool, 1, "slot/core")
-    assert alloc(pool, 2, "node{x}/slot=2/socket{x}") == "rank1/core[0-7],gpu[0-1]"
-    assert alloc(pool, 3, "node{x}/slot=3/socket{x}") == "InfeasibleRequest"
 
 
 def test_nodes_with_different_room_in_one_group():

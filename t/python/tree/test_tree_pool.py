@@ -114,43 +114,10 @@ def test_the_first_entry_that_names_a_rank_counts():
     assert alloc(pool, 1, "slot=4/socket{x}") == "rank[0-1]/core[0-7],gpu[0-1]"
 
 
-def test_what_R_does_not_grant_is_not_there():
-    # Core 3 and GPU 0 are in the topology only: the first socket is free without them.
-    R = topo_R((1, "0-2,4-7", "1", TWO))
-    pool = TreePool(R)
-    assert alloc(pool, 1, "slot/socket{x}") == "rank0/core[0-2]"
-    assert alloc(pool, 2, "slot/[core;gpu]") == "rank0/core4,gpu1"
-
-
 def test_a_container_with_nothing_granted_is_none():
     pool = TreePool(topo_R((1, "4-7", "0-1", TWO)))
     assert alloc(pool, 1, "slot=2/socket{x}") == "InfeasibleRequest"
     assert alloc(pool, 1, "slot/socket{x}") == "rank0/core[4-7],gpu1"
-
-
-def test_what_no_domain_lists_belongs_to_the_node():
-    # Cores 8-9 and GPU 2 are in no socket: slots reach them when no socket holds the slot.
-    pool = TreePool(topo_R((1, "0-9", "0-2", TWO)))
-    assert alloc(pool, 1, "slot=3/[core;gpu]") == "rank0/core[0-1,4],gpu[0-2]"
-    assert alloc(pool, 2, "slot=7/core") == "rank0/core[2-3,5-9]"
-
-
-def test_equal_groups_with_other_names_are_other_types():
-    boxes = {"box": TWO["socket"]}
-    pool = TreePool(topo_R((1, "0-7", "0-1", TWO), (1, "0-7", "0-1", boxes)))
-    assert alloc(pool, 1, "slot/box{x}") == "rank1/core[0-3],gpu0"
-    assert alloc(pool, 2, "slot/socket{x}") == "rank0/core[0-3],gpu0"
-    assert alloc(pool, 3, "slot=3/box{x}") == "InfeasibleRequest"
-
-
-def test_branches_of_different_depth():
-    deep = {"numa": [{"cores": "0-1", "gpus": "0"}, {"cores": "2-3"}], "gpus": "1"}
-    pool = TreePool(topo_R((1, "0-7", "0-1", {"socket": [deep, {"cores": "4-7"}]})))
-    assert alloc(pool, 1, "slot/[core=2;gpu]") == "rank0/core[0-1],gpu0"
-    # No leaf has a GPU left; the socket has GPU 1 beside its numas.
-    assert alloc(pool, 2, "slot/[core;gpu]") == "rank0/core2,gpu1"
-    assert alloc(pool, 3, "slot/core=4") == "rank0/core[4-7]"
-    assert alloc(pool, 4, "slot/numa{x}") == "InsufficientResources"
 
 
 def test_an_empty_domain_is_a_domain_of_nothing():
@@ -166,37 +133,6 @@ def test_a_domain_with_cores_is_a_leaf_but_names_its_levels():
     assert alloc(pool, 2, "slot/half{x}") == "rank0/core[4-7]"
 
 
-def test_aliases_of_the_same_domains():
-    halves = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
-    pool = TreePool(topo_R((1, "0-7", "0-1", {"socket": halves, "apu": halves})))
-    assert alloc(pool, 1, "slot/apu{x}") == "rank0/core[0-3],gpu0"
-    assert alloc(pool, 2, "slot=2/socket{x}") == "InsufficientResources"
-    assert alloc(pool, 3, "slot/socket{x}") == "rank0/core[4-7],gpu1"
-
-
-def test_the_outer_of_two_levels_of_one_name():
-    topo = {"numa": [{"numa": [{"cores": "0-1"}, {"cores": "2-3"}]}, {"cores": "4-7"}]}
-    pool = TreePool(topo_R((1, "0-7", "", topo)))
-    assert alloc(pool, 1, "slot/numa{x}") == "rank0/core[0-3]"
-
-
-def test_a_slot_of_several_containers_lies_in_one_node():
-    pool = TreePool(two_sockets())
-    assert alloc(pool, 1, "slot/[core;gpu]") == "rank0/core0,gpu0"
-    assert alloc(pool, 2, "slot/socket=2{x}") == "rank1/core[0-7],gpu[0-1]"
-    assert alloc(pool, 3, "slot/socket=3{x}") == "InfeasibleRequest"
-    assert alloc(pool, 4, "slot=2/board=2/socket{x}") == "InsufficientResources"
-
-
-def test_the_containers_of_a_slot_lie_in_one_domain_if_they_can():
-    numas = [{"cores": f"{2 * i}-{2 * i + 1}"} for i in range(6)]
-    topo = {"socket": [{"numa": numas[:2]}, {"numa": numas[2:]}]}
-    pool = TreePool(topo_R((1, "0-11", "", topo)))
-    assert alloc(pool, 1, "slot/core") == "rank0/core0"
-    assert alloc(pool, 2, "slot/numa=2{x}") == "rank0/core[4-7]"
-    assert alloc(pool, 3, "slot/numa=3{x}") == "rank0/core[2-3,8-11]"
-
-
 def test_cores_beside_a_container_are_a_minimum():
     topo = {"socket": [{"cores": "0-1"}, {"cores": "2-7"}]}
     pool = TreePool(topo_R((1, "0-7", "", topo)))
@@ -207,24 +143,6 @@ def test_cores_beside_a_container_are_a_minimum():
 def test_two_kinds_of_container_in_a_slot_are_refused():
     with pytest.raises(ValueError):
         TreePool(two_sockets()).parse_resource_request(jobspec_of_shape("slot/[socket{x};numa{x}]"))
-
-
-def test_a_slot_over_a_node_with_containers():
-    pool = TreePool(two_sockets(3))
-    assert alloc(pool, 1, "slot=2/node/socket{x}") == "rank[0-1]/core[0-3],gpu0"
-
-
-def test_smaller_whole_nodes_go_first():
-    pool = TreePool(topo_R((1, "0-7", "0-1", TWO), (1, "0-3", "", {"cores": "0-3"})))
-    assert alloc(pool, 1, "node{x}/slot/core") == "rank1/core[0-3]"
-
-
-def test_ranges_of_nodes_go_before_ranges_of_slots():
-    pool = TreePool(two_sockets(3))
-    assert alloc(pool, 1, "node/slot/core=7") == "rank0/core[0-6]"
-    # Three nodes with one slot each, not two with four.
-    assert alloc(pool, 2, "node=1+/slot=1-4/core") == "rank0/core7 rank[1-2]/core0"
-    assert alloc(pool, 3, "node=2/slot=1-4/socket{x}") == "rank[1-2]/core[4-7],gpu1"
 
 
 def test_removed_ranks_leave_the_key():
@@ -264,11 +182,6 @@ def test_a_job_on_any_rank_is_registered():
         pool.register_alloc(2, R)
         pool._check()
         assert alloc(pool, 3, "slot/socket{x}") == "rank2/core[4-7],gpu1"
-
-
-def test_levels_above_the_node_multiply():
-    pool = TreePool(two_sockets(4))
-    assert alloc(pool, 1, "rack=2/node=2/slot/[core=2;gpu]") == "rank[0-3]/core[0-1],gpu0"
 
 
 def test_reasons_name_the_container():
