@@ -7,8 +7,6 @@
 Each seed is a new scheduler among fake services (`flux.scheduler.testing`), which receives requests
 and changes of its resources. `Campaign` checks the invariants: an error or a drop, never a hang, an
 exit, a lost job, or an unauthorized change of state.
-
-live_messages.py does the same for the schedulers of a running instance.
 """
 
 import argparse
