@@ -319,6 +319,60 @@ test_expect_success 'R without the flag is refused with a text; with it the job 
 	flux job info $id R | jq -e ".execution.R_lite[0].rank == \"1\"" &&
 	flux module load sched-simple && jobtap remove bypass.so
 '
+test_expect_success 'waiting in a callback for who waits for the job manager ends after a second' '
+	plugin waits <<-EOT &&
+	import flux, flux.kvs, flux.job
+	def plugin_init(p):
+	    p.add_handler("job.state.run", run)
+	def tries(p, id):
+	    payload = {"id": id, "keys": ["eventlog"], "flags": 0}
+	    other = flux.Flux(p.handle.attr_get("local-uri"))
+	    yield "get", lambda: p.handle.rpc("job-info.lookup", payload).get()
+	    yield "other", lambda: other.rpc("job-info.lookup", payload).get()
+	    yield "watch", lambda: list(flux.job.event_watch(p.handle, id))
+	    yield "result", lambda: flux.job.result(other, id)
+	    yield "kvs", lambda: flux.kvs.get(other, "never.there") and 0
+	    yield "recv", lambda: other.recv()
+	def run(p, topic, args):
+	    for name, attempt in tries(p, args["id"]):
+	        try:
+	            attempt()
+	        except OSError as exc:
+	            p.handle.log(6, f"waits: {name}: {exc.errno} {exc.strerror}")
+	        else:
+	            p.handle.log(6, f"waits: {name}: was answered")
+	EOT
+	flux dmesg -C && jobtap load $(pwd)/waits.so &&
+	id=$(flux submit true) && flux job wait-event -t 20 $id clean && jobtap remove waits.so &&
+	flux dmesg | sed -n "s/.*waits: //p" >actual && cat actual &&
+	grep "^watch: 110 no answer within 1 second.*use then(callback)" actual &&
+	grep "^result: 110 no answer within 1 second" actual &&
+	grep "^recv: 35 .*use msg_watcher_create" actual &&
+	grep "^get: was answered" actual && grep "^kvs: 2 " actual && test $(wc -l <actual) = 6
+'
+for kind in prolog epilog; do
+    topic=job.state.run; test $kind = prolog || topic=job.state.cleanup
+    test_expect_success "${kind}s that nobody finishes end with a callback that raises, and with the plugin" '
+	plugin open <<-EOT &&
+	def plugin_init(p):
+	    p.add_handler("$topic", start)
+	def start(p, topic, args):
+	    p.${kind}_start("one")
+	    p.${kind}_start("two")
+	    if args["jobspec"]["attributes"]["system"].get("raise"):
+	        raise ValueError("in between")
+	EOT
+	flux dmesg -C && jobtap load $(pwd)/open.so &&
+	id=$(flux submit --setattr=raise=1 true) && flux job wait-event -t 20 $id clean &&
+	flux job eventlog $id >raised && test $(grep -c "$kind-finish" raised) = 2 &&
+	grep "exception type=\"$kind\".*open.py: $topic failed" raised &&
+	logged "open.py: $topic: ValueError: in between (open.py:7 in start)" &&
+	logged "open.py: $topic failed: 2 ${kind}s of its jobs finished in its place" &&
+	id=$(flux submit true) && flux job wait-event -t 20 $id $kind-start && jobtap remove open.so &&
+	flux job wait-event -t 20 $id clean && test $(flux job eventlog $id | grep -c "$kind-finish") = 2 &&
+	logged "jobtap: plugin open.py was removed: 2 ${kind}s of its jobs finished in its place"
+    '
+done
 test_expect_success 'libraries with C parts, threads and processes work' '
 	plugin heavy <<-EOT &&
 	import ctypes, hashlib, json, sqlite3, ssl, subprocess, threading, yaml

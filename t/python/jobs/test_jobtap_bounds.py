@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Nothing that a plugin does holds the job manager or its jobs for good: waiting has a limit, what it
-has opened on jobs is closed, and it may not post without end. (t2208 has the same on a real Flux.)"""
+has opened on jobs is closed, and it may not post without end."""
 
 import errno
 
