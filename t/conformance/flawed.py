@@ -15,7 +15,7 @@ import time
 from flux.brokermod import BrokerModule, request_handler
 from flux.constants import FLUX_RPC_STREAMING
 from flux.idset import IDset
-from flux.job import job_raise_async
+from flux.job import JobID, job_raise_async
 from flux.kvs import KVSTxn
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
 
@@ -42,15 +42,11 @@ class Small(BrokerModule):
     """The scheduler; see `DEFECTS` for its argument."""
 
     def has(self, defect):
-        assert defect in DEFECTS
+        assert DEFECTS.keys() >= {defect, *self.args}
         return defect in self.args
 
     def run(self):
-        for defect in self.args:
-            if defect not in DEFECTS:
-                raise ValueError(f"{defect!r} is no defect: there is {', '.join(DEFECTS)}")
         self.handle.service_register("sched").get()
-        self.handle.service_register("feasibility").get()
         self.set_running()
         self.waiting = {}
         acquire = self.handle.rpc("resource.acquire", flags=FLUX_RPC_STREAMING)
@@ -66,9 +62,8 @@ class Small(BrokerModule):
         self.pool.mark_up(first["up"])
         acquire.reset()
         self.hello()
-        limited = {"mode": "limited"} if self.has("ready-without-limit") else {"mode": "unlimited"}
-        self.handle.rpc("job-manager.sched-ready", limited).get()
-        self.acquire = acquire
+        mode = "limited" if self.has("ready-without-limit") else "unlimited"
+        self.handle.rpc("job-manager.sched-ready", {"mode": mode}).get()
         acquire.then(self.changed)
         super().run()
 
@@ -109,10 +104,6 @@ class Small(BrokerModule):
             self.handle.reactor_stop()
             return
         future.reset()
-        for name, ranks in update.get("property-remove", {}).items():
-            self.pool.remove_property(name, ranks)
-        for name, ranks in update.get("property-add", {}).items():
-            self.pool.add_property(name, ranks)
         self.pool.mark_up(update.get("up", ""))
         if not self.has("uses-down-ranks"):
             self.pool.mark_down(update.get("down", ""))
@@ -167,20 +158,6 @@ class Small(BrokerModule):
             print(f"flawed: {exc}", file=sys.stderr)
         self.look()
 
-    @request_handler("sched.expiration", prefix=False)
-    def expiration(self, msg):
-        self.pool.update_expiration(msg.payload["id"], msg.payload["expiration"])
-        self.handle.respond(msg, {})
-
-    @request_handler("feasibility.check", prefix=False)
-    def feasibility(self, msg):
-        try:
-            self.pool.check_feasibility(self.pool.parse_resource_request(msg.payload["jobspec"]))
-        except (ValueError, InfeasibleRequest) as exc:
-            self.handle.respond_error(msg, errno.EINVAL, str(exc))
-        else:
-            self.handle.respond(msg, {})
-
     def look(self):
         """One pass: in order, up to the first job that does not fit."""
         for jobid, (_, msg, request, duration) in sorted(
@@ -205,10 +182,8 @@ class Small(BrokerModule):
         end = start + duration if duration else self.pool.expiration
         R["execution"].update(starttime=start, expiration=0.0 if self.has("no-end") else end)
         if not self.has("R-not-stored"):
-            digits = f"{jobid:016x}"
-            directory = ".".join(digits[i : i + 4] for i in range(0, 16, 4))
-            txn = KVSTxn(self.handle)
-            txn.put(f"job.{directory}.R", json.dumps(R), raw=True)
+            txn = KVSTxn(self.handle, JobID(jobid).kvs)
+            txn.put("R", json.dumps(R), raw=True)
             txn.commit()
         self.answer(msg, jobid, SUCCESS, R=R)
 
@@ -216,12 +191,9 @@ class Small(BrokerModule):
 def part_of(R, ranks):
     """The part of an R that is on these ranks (an idset)."""
     rest = ResourcePool(R)
-    rest.remove_ranks([rank for rank in ids_of(R) if rank not in IDset(ranks)])
+    held = {rank for entry in R["execution"]["R_lite"] for rank in IDset(entry["rank"])}
+    rest.remove_ranks(held.difference(IDset(ranks)))
     return rest.to_dict()
-
-
-def ids_of(R):
-    return {rank for entry in R["execution"]["R_lite"] for rank in IDset(entry["rank"])}
 
 
 def mod_main(h, *args):

@@ -23,6 +23,7 @@ from flux.constants import (
     FLUX_RPC_STREAMING,
 )
 from flux.idset import IDset
+from flux.job import JobID
 from flux.kvs import KVSTxn
 from flux.kvs import get as kvs_get
 
@@ -107,12 +108,6 @@ def jobspec(nodes=None, slots=1, cores=1, gpus=0, duration=600.0, constraint=Non
         "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
         "attributes": {"system": system},
     }
-
-
-def key_of(jobid):
-    """The job's directory in the KVS (RFC 16)."""
-    digits = f"{jobid:016x}"
-    return "job." + ".".join(digits[i : i + 4] for i in range(0, 16, 4))
 
 
 class Rig:
@@ -303,8 +298,8 @@ class Rig:
         """R of the running jobs, where a scheduler may look for it instead of asking job-info."""
         for job in self.running:
             txn = KVSTxn(self.h)
-            txn.put(f"{key_of(job['id'])}.R", json.dumps(job["R"]), raw=True)
-            txn.put(f"{key_of(job['id'])}.eventlog", "", raw=True)
+            txn.put(f"{JobID(job['id']).kvs}.R", json.dumps(job["R"]), raw=True)
+            txn.put(f"{JobID(job['id']).kvs}.eventlog", "", raw=True)
             txn.commit()
 
     # -- time --------------------------------------------------------------------------------------
@@ -423,10 +418,10 @@ class Rig:
         """The R that a job is given."""
         answer = self.final(jobid, SUCCESS, why)
         try:
-            stored = kvs_get(self.h, f"{key_of(jobid)}.R")
+            stored = kvs_get(self.h, f"{JobID(jobid).kvs}.R")
         except OSError as exc:
             raise Failure(
-                f"job {jobid}: type 0 without R at {key_of(jobid)}.R in the KVS ({exc.strerror}); "
+                f"job {jobid}: type 0 without R at {JobID(jobid).kvs}.R in the KVS ({exc.strerror}); "
                 + json.dumps(answer)[:300]
             ) from None
         return stored
