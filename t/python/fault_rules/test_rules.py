@@ -53,22 +53,11 @@ NORMAL = [
     "free",
     "clean",
 ]
+STATES = "NEW DEPEND PRIORITY SCHED RUN RUN CLEANUP CLEANUP CLEANUP INACTIVE".split()
 
 
 def test_a_normal_life_is_legal_at_every_point():
-    states = [check(log(*NORMAL[: n + 1])) for n in range(len(NORMAL))]
-    assert states == [
-        "NEW",
-        "DEPEND",
-        "PRIORITY",
-        "SCHED",
-        "RUN",
-        "RUN",
-        "CLEANUP",
-        "CLEANUP",
-        "CLEANUP",
-        "INACTIVE",
-    ]
+    assert [check(log(*NORMAL[: n + 1])) for n in range(len(NORMAL))] == STATES
 
 
 def test_recorded_eventlogs_are_legal():
@@ -188,8 +177,14 @@ def commit(watch, jobid, R):
     watch.see("K", Message(1, "kvs.commit", {"ops": [["put", key, json.dumps(R)]]}))
 
 
-def succeed(watch, jobid, R):
-    watch.see("J", Message(2, "sched.alloc", {"id": jobid, "type": 0, "R": R}))
+def answer(watch, jobid, **body):
+    watch.see("J", Message(2, "sched.alloc", {"id": jobid, **body}))
+
+
+def start(watch, jobid, R):
+    """The scheduler stores R and starts a job."""
+    commit(watch, jobid, R)
+    answer(watch, jobid, type=0, R=R)
 
 
 ONE = make_R("0", "0", nslots=1)
@@ -197,45 +192,27 @@ ONE = make_R("0", "0", nslots=1)
 
 def test_a_correct_exchange_passes(watch):
     ask(watch, 5)
-    commit(watch, 5, ONE)
-    succeed(watch, 5, ONE)
+    start(watch, 5, ONE)
     watch.see("S", Message(1, "sched.free", {"id": 5, "R": ONE, "final": True}))
     assert not watch.books.held
 
 
-def test_success_before_the_commit_is_caught(watch):
-    ask(watch, 5)
-    with pytest.raises(Violation, match="before its R"):
-        succeed(watch, 5, ONE)
-
-
-def test_two_answers_are_caught(watch):
-    ask(watch, 5)
-    watch.see("J", Message(2, "sched.alloc", {"id": 5, "type": 3}))
-    with pytest.raises(Violation, match="has no request"):
-        watch.see("J", Message(2, "sched.alloc", {"id": 5, "type": 1, "annotations": {}}))
-
-
 @pytest.mark.parametrize(
-    "asked, started, R, said",
+    "wrong, said",
     [
-        ([5], 5, make_R("1", "0", nslots=1), "which is down"),
-        ([5, 6], 6, ONE, "precedes it"),
-        ([5], 5, make_R("0", "0-1", nslots=1), "asked for"),
+        (lambda watch: answer(watch, 5, type=0, R=ONE), "before its R"),
+        (lambda watch: answer(watch, 5, type=2), "without a reason"),
+        (lambda watch: [answer(watch, 5, type=3) for _ in range(2)], "has no request"),
+        (lambda watch: answer(watch, 5, type=2, note="no"), "though it could run"),
+        (lambda watch: start(watch, 5, make_R("1", "0", nslots=1)), "which is down"),
+        (lambda watch: start(watch, 5, make_R("0", "0-1", nslots=1)), "asked for"),
+        (lambda watch: (ask(watch, 6), start(watch, 6, ONE)), "precedes it"),
     ],
 )
-def test_a_start_that_should_not_be_is_caught(watch, asked, started, R, said):
-    for jobid in asked:
-        ask(watch, jobid)
-    commit(watch, started, R)
-    with pytest.raises(Violation, match=said):
-        succeed(watch, started, R)
-
-
-def test_a_denial_of_what_could_run_is_caught(watch):
+def test_an_answer_that_should_not_be_is_caught(watch, wrong, said):
     ask(watch, 5)
-    with pytest.raises(Violation, match="though it could run"):
-        watch.see("J", Message(2, "sched.alloc", {"id": 5, "type": 2, "note": "no"}))
+    with pytest.raises(Violation, match=said):
+        wrong(watch)
 
 
 def started_at(when):
@@ -249,24 +226,24 @@ def test_a_start_after_max_wait_is_caught(watch, may_wait, waited, late):
     commit(watch, 5, R)
     watch.kernel.time += 30  # it took long to store R
     if not late:
-        succeed(watch, 5, R)
+        answer(watch, 5, type=0, R=R)
         return
     with pytest.raises(Violation, match="was started after"):
-        succeed(watch, 5, R)
+        answer(watch, 5, type=0, R=R)
 
 
 def test_a_denial_before_max_wait_is_caught(watch):
     note = {"type": 2, "note": "max-wait: not started within 5s"}
     ask(watch, 5, max_wait=5)
     watch.kernel.time += 5
-    watch.see("J", Message(2, "sched.alloc", {"id": 5, **note}))
+    answer(watch, 5, **note)
     ask(watch, 6, max_wait=5)
     watch.kernel.time += 4
     with pytest.raises(Violation, match="was denied after 4"):
-        watch.see("J", Message(2, "sched.alloc", {"id": 6, **note}))
+        answer(watch, 6, **note)
     ask(watch, 7)
     with pytest.raises(Violation, match="was denied after 0"):
-        watch.see("J", Message(2, "sched.alloc", {"id": 7, **note}))
+        answer(watch, 7, **note)
 
 
 def test_a_job_that_waits_on_after_max_wait_is_caught(watch):
@@ -287,21 +264,10 @@ def test_an_idle_head_is_caught(watch):
 def test_a_broken_promise_is_caught(watch):
     watch.bound = True
     ask(watch, 5)
-    watch.see(
-        "J",
-        Message(
-            2,
-            "sched.alloc",
-            {
-                "id": 5,
-                "type": 1,
-                "annotations": {"sched": {"t_estimate": 49.0, "t_estimate_kind": "promised"}},
-            },
-        ),
-    )
-    commit(watch, 5, ONE)
+    promised = {"t_estimate": 49.0, "t_estimate_kind": "promised"}
+    answer(watch, 5, type=1, annotations={"sched": promised})
     with pytest.raises(Violation, match="was promised 49.0 and started at 50.0"):
-        succeed(watch, 5, ONE)
+        start(watch, 5, ONE)
 
 
 def test_a_job_that_waits_for_nothing_is_caught(watch):
@@ -455,49 +421,37 @@ def held_by(*ranks, cores=1):
     return {(rank, "core", core) for rank in ranks for core in range(cores)}
 
 
-def rules(**tables):
-    return SiteRules(tables)
-
-
 BANK_LIMIT = {"limits": {"bank": {"per": "bank", "max": {"nodes": 2}}}}
+LICENCES = {"licenses": {"matlab": 3}}
+RESERVED = {"licenses": {"matlab": {"total": 3, "reserved": 1}}}
+SHARING = {"sharing": {"all": {"mode": "bank"}}}
+#: by id; 1 and 2 are of one bank
+JOBS = {1: {"bank": "red", "licenses": 2}, 2: {"bank": "red", "licenses": 1}, 3: {"bank": "blue"}}
 
 
 @pytest.mark.parametrize(
-    "held, wrong",
+    "tables, held, wrong",
     [
-        ({1: held_by(0), 2: held_by(1)}, None),
-        ({1: held_by(0, 1), 2: held_by(1)}, None),  # the same node
-        ({1: held_by(0, 1), 2: held_by(2)}, "limit bank: 3 of 2 nodes"),
-        ({1: held_by(0, 1, 2), 2: held_by(3)}, "limit bank: 4 of 2 nodes"),
-        ({3: held_by(0, 1), 2: held_by(2)}, None),  # another bank's
+        (BANK_LIMIT, {1: held_by(0), 2: held_by(1)}, None),
+        (BANK_LIMIT, {1: held_by(0, 1), 2: held_by(1)}, None),  # the same node
+        (BANK_LIMIT, {1: held_by(0, 1), 2: held_by(2)}, "limit bank: 3 of 2 nodes"),
+        (BANK_LIMIT, {1: held_by(0, 1, 2), 2: held_by(3)}, "limit bank: 4 of 2 nodes"),
+        (BANK_LIMIT, {3: held_by(0, 1), 2: held_by(2)}, None),  # another bank's
+        (LICENCES, {1: held_by(0), 2: held_by(1)}, None),
+        (RESERVED, {1: held_by(0), 2: held_by(1)}, "3 of 2 licences"),
+        (SHARING, {1: held_by(0), 2: held_by(0, 1), 3: held_by(2)}, None),
+        (SHARING, {3: held_by(0), 2: held_by(0, 1)}, "beside job 3, a stranger"),
     ],
 )
-def test_a_limit_that_is_exceeded_is_found(held, wrong):
-    jobs = {1: {"bank": "red"}, 2: {"bank": "red"}, 3: {"bank": "blue"}}
+def test_a_start_against_the_tables_of_a_site_is_found(tables, held, wrong):
     if wrong is None:
-        rules(**BANK_LIMIT).started(2, jobs, held)
+        SiteRules(tables).started(2, JOBS, held)
     else:
         with pytest.raises(Violation, match=wrong):
-            rules(**BANK_LIMIT).started(2, jobs, held)
+            SiteRules(tables).started(2, JOBS, held)
 
 
-def test_a_licence_that_is_oversold_is_found():
-    jobs = {1: {"bank": "red", "licenses": 2}, 2: {"bank": "red", "licenses": 1}}
-    held = {1: held_by(0), 2: held_by(1)}
-    rules(licenses={"matlab": 3}).started(2, jobs, held)
-    with pytest.raises(Violation, match="3 of 2 licences"):
-        rules(licenses={"matlab": {"total": 3, "reserved": 1}}).started(2, jobs, held)
-
-
-def test_a_stranger_on_a_claimed_node_is_found():
-    jobs = {1: {"bank": "red"}, 2: {"bank": "red"}, 3: {"bank": "blue"}}
-    shared = rules(sharing={"all": {"mode": "bank"}})
-    shared.started(2, jobs, {1: held_by(0), 2: held_by(0, 1), 3: held_by(2)})
-    with pytest.raises(Violation, match="beside job 1, a stranger"):
-        shared.started(3, jobs, {1: held_by(0), 3: held_by(0, 1)})
-
-
-RACKS = {"rack": {"groups": {"a": "node[0-1]", "b": "node[2-3]"}}}
+RACKS = {"topology": {"rack": {"groups": {"a": "node[0-1]", "b": "node[2-3]"}}}}
 
 
 @pytest.mark.parametrize(
@@ -516,20 +470,19 @@ RACKS = {"rack": {"groups": {"a": "node[0-1]", "b": "node[2-3]"}}}
 def test_a_job_that_is_not_where_it_has_to_be_is_found(placement, ranks, wrong):
     jobs = {1: {"bank": "red", "placement": {"level": "rack", **placement}}}
     held = {1: held_by(*ranks)}
-    rules().started(1, jobs, held)
+    SiteRules({}).started(1, jobs, held)
     if wrong is None:
-        rules(topology=RACKS).started(1, jobs, held)
+        SiteRules(RACKS).started(1, jobs, held)
     else:
         with pytest.raises(Violation, match=wrong):
-            rules(topology=RACKS).started(1, jobs, held)
+            SiteRules(RACKS).started(1, jobs, held)
 
 
 def test_while_tables_change_either_may_be_in_force():
-    jobs = {1: {"bank": "red"}}
-    both = rules(**BANK_LIMIT)
+    both = SiteRules(BANK_LIMIT)
     both.tables.append({})
-    both.started(1, jobs, {1: held_by(0, 1, 2)})
-    assert not both.allows(1, jobs, {}, {"nodes": 3, "cores": 3, "gpus": 0, "jobs": 1})
+    both.started(1, JOBS, {1: held_by(0, 1, 2)})
+    assert not both.allows(1, JOBS, {}, {"nodes": 3, "cores": 3, "gpus": 0, "jobs": 1})
 
 
 @pytest.mark.parametrize("scheduler", ["sched-fifo", "sched-backfill"])
