@@ -83,6 +83,9 @@ test_expect_success 'each way to fail has its text' '
 	refused "refused.py: not today" "def plugin_init(p):\n    p.error(\"not today\")" &&
 	refused "SystemExit: 3" "def plugin_init(p):\n    raise SystemExit(3)" &&
 	refused "KeyboardInterrupt" "def plugin_init(p):\n    raise KeyboardInterrupt" &&
+	for deed in "os._exit(3)" "os.abort()" "os.execv(\"/bin/true\", [\"true\"])" "signal.alarm(1)"; do
+		refused "refused.py: .*: a plugin may not do that" "import os, signal\ndef plugin_init(p):\n    $deed" || return 1
+	done &&
 	refused "job-manager plugin .refused.py" "def plugin_init(p):\n    return -1" &&
 	refused "refused.py: I want another one" "def plugin_init(p):\n    p.add_handler(\"conf.update\", lambda p, t, a: p.error(\"I want another one\"))" &&
 	rm refused.py &&
