@@ -260,15 +260,6 @@ def test_named_queues_are_stopped_at_first(queues):
     assert allocs(queues) == [one]
 
 
-def test_disabled_queue(queues):
-    queues.rpc(
-        "job-manager.queue-enable", {"enable": False, "all": False, "name": "a", "reason": "no"}
-    )
-    with pytest.raises(OSError, match="job submission to a is disabled: no"):
-        queues.submit(queue="a")
-    assert queues.submit(queue="b")
-
-
 @pytest.mark.parametrize(
     "queues",
     [
@@ -336,21 +327,6 @@ def test_stopping_a_parent_withdraws_the_requests_of_its_children(virtual):
     assert sorted(allocs(virtual)) == [ids["a"], ids["w"]]
     switch(virtual, True, "v")
     assert allocs(virtual) == [ids["v"]]
-
-
-def test_stopping_a_child_leaves_parent_and_siblings(virtual):
-    ids = {queue: virtual.submit(queue=queue) for queue in "avwb"}
-    switch(virtual, False, "v")
-    assert [one["id"] for one in virtual.sched.of("cancel")] == [ids["v"]]
-
-
-def test_starting_a_child_of_a_stopped_parent_does_nothing_yet(virtual):
-    switch(virtual, False, all=True)
-    id = virtual.submit(queue="v")
-    switch(virtual, True, "v")
-    assert allocs(virtual) == []
-    switch(virtual, True, "a")
-    assert allocs(virtual) == [id]
 
 
 def test_status_of_a_virtual_queue(virtual):
@@ -555,14 +531,6 @@ def test_dependency_on_nothing(inst, value):
 def test_bad_begin_time(inst, value):
     with pytest.raises(OSError, match="begin-time"):
         depends(inst, "begin-time", value)
-
-
-def test_begin_time_of_a_cancelled_job(inst):
-    id = depends(inst, "begin-time", inst.kernel.time + 5)
-    inst.cancel(id)
-    assert inst.state(id) == INACTIVE
-    inst.advance(10)
-    assert inst.events(id)[-1] == "clean"
 
 
 def test_same_dependency_twice(inst):

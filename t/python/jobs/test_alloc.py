@@ -41,18 +41,6 @@ def test_alloc_request(inst):
     assert not inst.sched.requests[id].streaming
 
 
-def test_success(inst):
-    inst.load_sched()
-    id = inst.submit(run_duration=5)
-    inst.sched.allocate(id, make_R(), {"sched": {"resource_summary": "x", "t_estimate": None}})
-    inst.run()
-    alloc = inst.eventlog(id)[4]
-    assert alloc["context"] == {"annotations": {"sched": {"resource_summary": "x"}}}
-    assert inst.state(id) == RUN
-    inst.advance(5)
-    assert inst.sched.of("free") == [{"id": id, "R": make_R(), "final": True}]
-
-
 @pytest.mark.parametrize("body, note", [({"note": "too big"}, "too big"), ({}, "")])
 def test_deny(inst, body, note):
     inst.load_sched()
@@ -100,6 +88,7 @@ ANNOTATIONS = [
     ),
     ({"nothere": None}, {"sched": {"x": 5}, "user": {"tag": ["a", "b"]}}),
     ({"sched": {"x": None}}, {"user": {"tag": ["a", "b"]}}),
+    ({"sched": {"a": None, "b": {"c": None}}}, {"user": {"tag": ["a", "b"]}}),
 ]
 
 
@@ -118,23 +107,7 @@ def test_annotations(inst):
     assert len(inst.events(id)) == before
 
 
-def test_nulls_in_new_objects_are_not_stored(inst):
-    inst.load_sched()
-    id = inst.submit()
-    inst.sched.answer(id, type=1, annotations={"sched": {"a": None, "b": {"c": None}}})
-    inst.run()
-    assert inst.jm.jobs.active[id].annotations == {}
-
-
 # -- canceling ------------------------------------------------------------------------------------
-
-
-def test_cancel_of_a_pending_job(inst):
-    inst.load_sched()
-    id = inst.submit()
-    inst.cancel(id)
-    assert seen(inst) == [("alloc", id), ("cancel", id)]
-    assert inst.events(id)[-2:] == ["exception", "clean"]
 
 
 def test_cancel_crosses_success(inst):
@@ -161,17 +134,6 @@ def test_cancel_after_alloc_before_start(inst):
     assert len(inst.sched.of("free")) == 1
 
 
-def test_hold_withdraws_the_request(inst):
-    inst.load_sched()
-    id = inst.submit()
-    urgency(inst, id, 0)
-    assert seen(inst) == [("alloc", id), ("cancel", id)]
-    assert inst.state(id) == SCHED
-    urgency(inst, id, 16)
-    assert seen(inst) == [("alloc", id)]
-    assert inst.events(id)[-4:] == ["urgency", "priority", "urgency", "priority"]
-
-
 def test_urgency_is_refused_once_allocated(inst):
     inst.load_sched(auto=lambda body: None)
     id = inst.submit(run_duration=5)
@@ -180,16 +142,6 @@ def test_urgency_is_refused_once_allocated(inst):
 
 
 # -- unlimited and limited mode ---------------------------------------------------------------------
-
-
-def test_unlimited_mode_prioritizes(inst):
-    inst.load_sched()
-    one, two = inst.submit(), inst.submit()
-    urgency(inst, two, 20)
-    assert seen(inst) == [("alloc", one), ("alloc", two), ("prioritize", [[two, 20]])]
-    assert inst.events(two)[-2:] == ["urgency", "priority"]
-    urgency(inst, one, 31)
-    assert seen(inst) == [("prioritize", [[one, 4294967295]])]
 
 
 def test_order_of_requests(inst):
@@ -219,42 +171,6 @@ def test_limited_mode(inst):
         ("alloc", urgent),
         ("alloc", jobs[1]),
     ]
-
-
-def test_limited_mode_priority_raised(inst):
-    """golden: sixth job pending, its urgency raised to 20."""
-    inst.load_sched(mode="limited", limit=8)
-    fifth, sixth = inst.submit(), inst.submit()
-    seen(inst)
-    urgency(inst, sixth, 20)
-    assert seen(inst) == [
-        ("prioritize", [[sixth, 20]]), ("cancel", sixth), ("cancel", fifth), ("alloc", sixth), ("alloc", fifth),
-    ]  # fmt: skip
-
-
-def test_limited_mode_waiting_job_raised(inst):
-    """golden: the 10th pending job is raised to urgency 26."""
-    inst.load_sched(mode="limited", limit=3)
-    jobs = [inst.submit() for _ in range(5)]
-    seen(inst)
-    urgency(inst, jobs[4], 26)
-    assert seen(inst) == [
-        ("cancel", jobs[2]),
-        ("cancel", jobs[1]),
-        ("alloc", jobs[4]),
-        ("alloc", jobs[1]),
-    ]
-
-
-@pytest.mark.parametrize("mode", [{"mode": "limited", "limit": 8}, {"mode": "unlimited"}])
-def test_duration_update_of_a_pending_job(inst, mode):
-    """prioritize with the unchanged priority, cancel, then a request with the new jobspec."""
-    inst.load_sched(**mode)
-    id = inst.submit(duration=60)
-    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 300}})
-    assert [method for method, _ in inst.sched.seen] == ["alloc", "prioritize", "cancel", "alloc"]
-    assert inst.sched.seen[1][1] == {"jobs": [[id, 16]]}
-    assert inst.sched.of("alloc")[1]["jobspec"]["attributes"]["system"]["duration"] == 300
 
 
 def test_update_crosses_success(inst):

@@ -100,33 +100,6 @@ def test_virtual_clock_means_mock(inst):
     assert inst.events(id)[-1] == "clean"
 
 
-@pytest.mark.parametrize("kind", ["cancel", "x"])
-def test_one_final_release_in_every_path(inst, kind):
-    inst.load_sched(auto=lambda body: make_R())
-    seen = []
-    inst.kernel.intercept = lambda endpoint, msg: (
-        msg.type == 2 and msg.topic == "job-exec.start" and seen.append(msg.body["type"]) and False
-    )
-    id = inst.submit(run_duration=10)
-    inst.rpc("job-manager.raise", {"id": id, "type": kind, "severity": 0})
-    inst.advance(20)
-    inst.kernel.intercept = None
-    assert seen == ["start", "finish", "release"]
-
-
-def test_expiration_moved_while_running(inst):
-    """From t+10 to t+20: the timeout comes at t+20."""
-    now = inst.kernel.time
-    inst.load_sched(auto=lambda body: make_R(starttime=now, expiration=now + 10))
-    id = inst.submit(run_duration=100, duration=10)
-    inst.advance(5)
-    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
-    inst.advance(30)
-    [event] = [event for event in inst.eventlog(id) if event["name"] == "exception"]
-    assert event["timestamp"] == now + 20 and event["context"]["type"] == "timeout"
-    assert status(inst, id) == [14]
-
-
 class MyExec(Service):
     name = "my-exec"
 
@@ -328,13 +301,6 @@ def test_background_child_does_not_hold_the_job(real):
     assert time.monotonic() - began < 20
 
 
-def test_cancel_before_the_launch(real):
-    id = real.submit(jobspec(command=["sleep", "30"]))
-    real.jm.events.raise_exception(real.jm.jobs.active[id], "cancel", 0, "")
-    wait(real, id)
-    assert real.state(id) == INACTIVE
-
-
 @pytest.mark.parametrize("command, code", [("/nosuch/cmd", 127), ("/etc/passwd", 126), ("/", 126)])
 def test_command_that_cannot_be_run(real, command, code):
     id = real.submit(jobspec(command=[command]))
@@ -356,15 +322,6 @@ def test_unload_kills_what_runs(real, tmp_path):
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert real.state(id) == RUN
-
-
-@pytest.mark.parametrize("kind", ["cancel", "x"])
-def test_a_fatal_exception_ends_what_runs(real, kind):
-    id = real.submit(jobspec(command=["sleep", "30"]))
-    wait(real, id, "start")
-    real.rpc("job-manager.raise", {"id": id, "type": kind, "severity": 0})
-    wait(real, id)
-    assert status(real, id) == [143 << 8]
 
 
 def test_a_job_that_runs_out_of_time_is_ended(real):

@@ -116,17 +116,6 @@ def test_watch(auto):
     assert late.names() == stream.names() and late.errnum == ENODATA
 
 
-def test_watch_of_the_exec_eventlog(auto):
-    id = auto.submit(run_duration=5)
-    stream = watch(auto, id, "guest.exec.eventlog")
-    assert stream.names() == ["init", "starting", "recoverable"]
-    auto.advance(5)
-    assert stream.names()[3:] == ["complete", "done"] and stream.errnum == ENODATA
-    assert json.loads(stream.items[3]["event"])["context"] == {"status": 0}
-    late = watch(auto, id, "guest.exec.eventlog")
-    assert len(late.take()) == 5 and late.errnum == ENODATA
-
-
 def test_watch_waitcreate(inst):
     inst.load_sched()
     id = inst.submit(run_duration=5)
@@ -145,19 +134,6 @@ def test_watch_waitcreate(inst):
     assert (
         never.take() == [] and never.errnum == ENODATA
     )  # the job is inactive: nothing can come any more
-
-
-def test_watch_errors(inst):
-    stream = watch(inst, 1234)
-    assert stream.take() == [] and stream.errnum == errno.ENOENT
-    assert stream.text == "No such file or directory"
-    assert (
-        error(inst, "job-info.eventlog-watch", {"id": 1, "path": "eventlog", "flags": 0})[0]
-        == errno.EPROTO
-    )  # not streaming
-    bad = Stream(inst, "job-info.eventlog-watch", {"id": 1, "flags": 0})
-    bad.take()
-    assert bad.errnum == errno.EPROTO
 
 
 def test_watch_cancel(inst):
@@ -309,17 +285,6 @@ def test_list_stream(five):
     first, *rest = stream.take()
     assert first["version"] == 1 and len(first["jobs"]) == 1 and stream.errnum == ENODATA
     assert [len(item["jobs"]) for item in rest] == [1, 1, 1, 1]
-
-
-def test_bad_list_requests(inst):
-    for payload in (
-        {"max_entries": "x"},
-        {"attrs": "x"},
-        {"since": "x"},
-        {"attrs": 3},
-    ):
-        assert error(inst, "job-list.list", {**ALL, **payload})[0] == errno.EPROTO
-    assert error(inst, "job-list.list-id", {"id": "x", "attrs": []})[0] == errno.EPROTO
 
 
 def test_list_id(auto):

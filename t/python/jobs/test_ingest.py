@@ -76,13 +76,6 @@ def test_stored_files(inst):
     }
 
 
-def test_batch(inst):
-    futures = [inst.handle.rpc("job-ingest.submit", {"jobspec": jobspec()}) for _ in range(10)]
-    inst.run()
-    ids = [future.get()["id"] for future in futures]
-    assert ids == sorted(set(ids))
-
-
 # -- refusals ------------------------------------------------------------------------------------------
 
 
@@ -306,7 +299,7 @@ def test_duration_beyond_the_instance(inst):
     assert inst.submit(duration=600)
 
 
-# -- with the validator off, anything may come --------------------------------------------------------
+# -- whatever comes --------------------------------------------------------
 
 ODD = [None, 3, -1.5, "x", "", [], [1], {}, {"a": 1}, [[]], True, [{"type": "slot"}]]
 
@@ -314,12 +307,14 @@ ODD = [None, 3, -1.5, "x", "", [], [1], {}, {"a": 1}, [[]], True, [{"type": "slo
 @pytest.mark.parametrize("path", ["resources", "tasks", "version", "system.queue", "system.duration", "system.dependencies",
                                   "system.constraints", "system.job", "system.exec", "system.environment", "system.cwd",
                                   "system.exec.test", "system.shell"])  # fmt: skip
-def test_odd_jobspecs(inst, path):
+@pytest.mark.parametrize("validated", [True, False])
+def test_odd_jobspecs(inst, path, validated):
     """Each is refused or goes on to its end; the services live on, and so do other jobs of the batch."""
     from flux.scheduler.testing import make_R
 
-    inst.unload("job-ingest")
-    inst.load_module("job-ingest", "disable-validator")
+    if not validated:
+        inst.unload("job-ingest")
+        inst.load_module("job-ingest", "disable-validator")
     inst.load_sched(auto=lambda body: make_R())
     futures = []
     for value in ODD:

@@ -309,18 +309,6 @@ def test_aux_ends_with_the_plugin(inst, p):
 # -- jobspec updates ------------------------------------------------------------------------------------------------
 
 
-def test_jobspec_update(inst, p):
-    p.add_handler(
-        "job.state.depend",
-        lambda p, topic, args: p.jobspec_update({"attributes.system.duration": 3600.0}),
-    )
-    id = inst.submit()
-    assert inst.events(id) == ["submit", "validate", "jobspec-update", "depend", "priority"]
-    assert inst.jm.jobs.active[id].jobspec["attributes"]["system"]["duration"] == 3600.0
-    with raises(errno.EINVAL):
-        p.jobspec_update({"attributes.system.duration": 1.0})  # not in a callback
-
-
 def test_jobspec_update_id(inst, p):
     inst.load_sched()
     id = inst.submit()
@@ -418,24 +406,6 @@ def test_open_prolog_keeps_the_resources(inst, p):
     p.prolog_finish(id, "one", 0)
     inst.run()
     assert inst.events(id)[-4:] == ["exception", "prolog-finish", "free", "clean"]
-
-
-def test_a_prolog_is_finished_once(inst, p):
-    def run(p, topic, args):
-        p.prolog_start("one")
-        p.prolog_finish(CURRENT_JOB, "one", 0)
-        with raises(errno.EINVAL):
-            p.prolog_finish(CURRENT_JOB, "one", 0)
-        again.append(args["id"])
-
-    again = []
-    p.add_handler("job.state.run", run)
-    id = running(inst)
-    assert (
-        again == [id]
-        and inst.events(id)[-1] == "start"
-        and inst.events(id).count("prolog-finish") == 1
-    )
 
 
 @pytest.mark.parametrize("bad", [object(), float("nan"), {1, 2}, b"x"])

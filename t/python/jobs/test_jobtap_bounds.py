@@ -92,15 +92,6 @@ def test_so_does_waiting_by_the_functions_of_the_bindings(inst, p, wait):
     assert number == errno.ETIMEDOUT and "no answer within 1 second" in text
 
 
-def test_an_answer_that_comes_is_had(inst, p):
-    had = []
-    p.add_handler(
-        "job.state.depend", lambda p, t, a: had.append(p.handle.rpc("kvs.ping", {"seq": 1}).get())
-    )
-    inst.submit()
-    assert had
-
-
 # -- prologs and epilogs ---------------------------------------------------------------------------------
 
 

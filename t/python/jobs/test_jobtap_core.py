@@ -311,19 +311,6 @@ def test_18_endless_posting_is_refused(inst, p, event, context):
     assert inst.state(id) == INACTIVE
 
 
-def test_18_two_jobs_that_never_rest(inst, p):
-    one, two = inst.submit(), inst.submit()
-    p.add_handler(
-        "job.event.debug.ball",
-        lambda p, t, args: p.event_post(two if args["id"] == one else one, "debug.ball"),
-    )
-    p.job_subscribe(one)
-    p.job_subscribe(two)
-    p.event_post(one, "debug.ball")
-    inst.run()
-    assert any("mine.py has posted debug.ball" in line for line in inst.logged())
-
-
 def test_18_waiting_for_the_job_manager_is_refused(inst, p):
     errors = []
 

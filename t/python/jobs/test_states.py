@@ -9,26 +9,10 @@ from shared import optional_jsonl, recorded_cases
 
 from flux.scheduler.testing import jobspec, make_R
 from flux_engine.formats import states
-from flux_engine.formats.states import INACTIVE, PRIORITY, RUN, SCHED, result
+from flux_engine.formats.states import INACTIVE, PRIORITY, RUN, SCHED
 from flux_engine.job_manager.job import Job
 
 RECORDED = optional_jsonl("golden/eventlogs.jsonl")
-
-
-@pytest.mark.parametrize(
-    "status, kind, expected",
-    [
-        (0, None, 1),
-        (256, None, 2),
-        (0, "cancel", 4),
-        (None, "timeout", 8),
-        (0, "timelimit", 8),
-        (None, "exec", 2),
-        (None, None, 2),
-    ],
-)
-def test_result(status, kind, expected):
-    assert result(status, {"type": kind} if kind else None) == expected
 
 
 @pytest.mark.parametrize("entry", recorded_cases(RECORDED), ids=lambda entry: entry["case"])
@@ -101,18 +85,6 @@ def test_restart_without_execution(inst):
     names = inst.events(id)
     assert names[-4:] == ["exception", "release", "free", "clean"]
     assert len(inst.sched.of("free")) == 1
-
-
-def test_jobspec_and_R_updates_survive(inst):
-    inst.load_sched(auto=lambda body: make_R(starttime=inst.kernel.time))
-    id = inst.submit(run_duration=100)
-    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 50}})
-    expiration = inst.jm.jobs.active[id].R["execution"]["expiration"]
-    restart(inst)
-    inst.unload_sched()
-    inst.load_sched()
-    assert inst.jm.jobs.active[id].R["execution"]["expiration"] == expiration
-    assert inst.jm.jobs.active[id].jobspec["attributes"]["system"]["duration"] == 50
 
 
 def test_callbacks_at_restart(inst, tmp_path):
