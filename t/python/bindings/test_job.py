@@ -15,56 +15,11 @@ R = make_R(4, 4, 1, properties={"odd": "1,3"})
 
 
 @pytest.fixture(scope="module")
-def instance(tmp_path_factory):
+def instance(srcdir):
     instance = bindings_instance.make(*JOB_SERVICES, size=4, R=R, hosts=["n0", "n1", "n2", "n3"])
-    # The smallest scheduler there is: gives each job core 0 of rank 0, if it is asked for one.
-    path = tmp_path_factory.mktemp("module") / "one.py"
-    path.write_text(ONE)
-    instance.load_module(path)
+    instance.load_module(srcdir / "src" / "modules" / "sched-simple" / "sched-simple.py")
     yield instance
     instance.stop()
-
-
-ONE = '''
-import json
-from flux.brokermod import BrokerModule, request_handler
-from flux.constants import FLUX_RPC_STREAMING
-from flux.job import JobID
-from flux.kvs import KVSTxn
-
-CORE = [{"rank": "0", "children": {"core": "0"}}]
-
-
-class One(BrokerModule):
-    """Holds one job at a time."""
-
-    def run(self):
-        h = self.handle
-        h.service_register("sched").get()
-        h.rpc("resource.acquire", flags=FLUX_RPC_STREAMING).then(lambda f: f.get())
-        h.rpc("job-manager.sched-hello", {}, flags=FLUX_RPC_STREAMING).wait_for(1)
-        h.rpc("job-manager.sched-ready", {"mode": "limited", "limit": 1}).get()
-        super().run()
-
-    @request_handler("sched.alloc", prefix=False)
-    def alloc(self, msg):
-        id, now = msg.payload["id"], self.handle.reactor_now(self.handle.get_reactor())
-        end = now + msg.payload["jobspec"]["attributes"]["system"]["duration"]
-        times = {"starttime": now, "expiration": end if end > now else 0.0}
-        R = {"version": 1, "execution": {"R_lite": CORE, "nodelist": ["n0"], "nslots": 1, **times}}
-        txn = KVSTxn(self.handle, JobID(id).kvs)
-        txn.put("R", json.dumps(R), raw=True)
-        answer = {"id": id, "type": 0, "R": R, "annotations": {"sched": {"resource_summary": "rank0/core0"}}}
-        txn.commit_async().then(lambda f: self.handle.respond(msg, answer))
-
-    @request_handler("sched.free", prefix=False)
-    def free(self, msg):
-        pass
-
-    @request_handler("sched.cancel", prefix=False)
-    def cancel(self, msg):
-        pass
-'''
 
 
 @pytest.fixture
@@ -161,18 +116,6 @@ def test_unknown_jobs(h):
     assert failure(lambda: list(flux.job.event_watch(h, 1234)))[0] == errno.ENOENT
     with pytest.raises(ValueError):
         flux.job.cancel(h, "x y")
-
-
-def test_lists(h):
-    id = flux.job.submit(h, job(seconds=1, name="listed"))
-    flux.job.result(h, id)
-    listed = {info.id: info for info in flux.job.job_list(h).get_jobinfos()}
-    assert listed[id].name == "listed" and listed[id].queue == ""
-    with pytest.raises(AttributeError, match="nosuch"):
-        _ = listed[id].nosuch
-    assert flux.job.get_job(h, id)["nnodes"] == 1
-    only = flux.job.job_list(h, attrs=["name"], constraint={"name": ["listed"]}).get_jobs()
-    assert [entry["id"] for entry in only] == [id]
 
 
 def test_events_by_callback_and_cancel_of_the_stream(h):

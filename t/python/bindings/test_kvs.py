@@ -75,12 +75,6 @@ def test_a_commit_that_fails_changes_nothing(instance, h, op, number):
     assert commit(h) == seq + 1
 
 
-@pytest.mark.parametrize("payload", [None, {}, {"ops": 3}, {"ops": None}, {"ops": {"a": 1}}])
-def test_malformed_commits(h, payload):
-    with pytest.raises(OSError):
-        h.rpc("kvs.commit", payload).get()
-
-
 # -- reading -----------------------------------------------------------------
 
 
@@ -105,21 +99,6 @@ def test_guests_are_kept_out(instance):
 
 
 # -- watching ----------------------------------------------------------------
-
-
-def test_watchers_are_called_for_changes_of_their_key(instance, h):
-    seen, kvs = [], instance.ctx.kvs
-    watcher = lambda: seen.append(kvs.find("a.b"))
-    kvs.watch("a.b", watcher)
-    commit(h, ["put", "other", "x"])
-    assert seen == []
-    commit(h, ["put", "a.b", "1"])
-    commit(h, ["append", "a.b", "2"])
-    commit(h, ["unlink", "a"])
-    assert seen == ["1", "12", None]
-    kvs.unwatch("a.b", watcher)
-    commit(h, ["put", "a.b", "3"])
-    assert len(seen) == 3
 
 
 # -- faults ------------------------------------------------------------------

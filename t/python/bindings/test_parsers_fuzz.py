@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Whatever text or object a parser is given, it answers or raises ValueError, and soon."""
-
-import copy
-import json
+"""Whatever text a parser is given, it answers or raises ValueError, and soon."""
 
 import hypothesis.strategies as st
 import pytest
@@ -10,7 +7,6 @@ from hypothesis import example, given, settings
 
 from flux.hostlist import Hostlist
 from flux.job.JobID import JobID
-from flux_embedded.services.job_ingest.service import validate
 from flux_engine.formats import (
     eventlog,
     fsd,
@@ -67,100 +63,6 @@ def test_long_text_costs_time_in_proportion(name):
             parse(text)
         except ValueError as exc:
             assert len(str(exc)) < 2000, "the error repeats the whole input"
-
-
-# -- objects -------------------------------------------------------------------
-
-scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(-2, 5), st.integers(), st.floats(), st.text(max_size=5),
-    st.sampled_from(["slot", "node", "core", "gpu", "task", "0-3", "2+", "n[0-3]", "^a", "4294967295", "0-4294967295"]),
-)  # fmt: skip
-words = st.sampled_from(
-    "version execution R_lite rank children core gpu nodelist properties starttime expiration nslots scheduling "
-    "resources tasks attributes system user type count with label exclusive unit id command slot per_slot total duration "
-    "queue constraints dependencies environment and or not ranks hostlist min max operator operand".split()
-)
-objects = st.recursive(
-    scalars,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.dictionaries(st.one_of(words, st.text(max_size=3)), inner, max_size=4),
-    ),
-    max_leaves=12,
-)
-
-JOBSPEC = {
-    "version": 1,
-    "resources": [
-        {
-            "type": "node",
-            "count": 2,
-            "exclusive": True,
-            "with": [
-                {
-                    "type": "slot",
-                    "count": 1,
-                    "label": "task",
-                    "with": [{"type": "core", "count": 1}, {"type": "gpu", "count": 1}],
-                }
-            ],
-        }
-    ],
-    "tasks": [{"command": ["a"], "slot": "task", "count": {"per_slot": 1}}],
-    "attributes": {
-        "system": {
-            "duration": 1.5,
-            "queue": "q",
-            "environment": {"A": "b"},
-            "constraints": {
-                "and": [{"properties": ["a"]}, {"ranks": ["0-3"]}, {"not": [{"hostlist": ["n1"]}]}]
-            },
-            "dependencies": [{"scheme": "after", "value": "f1"}],
-        }
-    },
-}
-
-
-def paths(value, prefix=()):
-    yield prefix
-    items = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
-    for key, child in items:
-        yield from paths(child, (*prefix, key))
-
-
-@st.composite
-def mutated(draw, original):
-    """The original with one to three of its parts replaced or taken out."""
-    result = copy.deepcopy(original)
-    for _ in range(draw(st.integers(1, 3))):
-        path = draw(st.sampled_from([p for p in paths(result) if p] or [()]))
-        if not path:
-            break
-        where = result
-        for key in path[:-1]:
-            where = where[key]
-        if draw(st.booleans()):
-            where[path[-1]] = draw(objects)
-        else:
-            del where[path[-1]]
-    return result
-
-
-@MANY
-@given(mutated(JOBSPEC))
-@example(JOBSPEC)
-def test_jobspecs(spec):
-    try:
-        validate(spec)
-    except ValueError:
-        return
-    json.dumps(spec)
 
 
 # -- against simple models -------------------------------------------------------

@@ -38,31 +38,6 @@ class TestRSet:
         rest.add(part)
         assert rest.to_dict() == rset.to_dict()
 
-    @pytest.mark.parametrize(
-        "robj, text",
-        [
-            ([], "R must be an object"),
-            ({}, "version"),
-            ({"version": 1}, "execution"),
-            ({"version": 1, "execution": {}}, "R_lite"),
-            ({"version": 1, "execution": {"R_lite": [{"rank": "0"}]}}, "children"),
-            ({"version": 1, "execution": {"R_lite": [{"rank": "x", "children": {}}]}}, "idset"),
-            (
-                {
-                    "version": 1,
-                    "execution": {
-                        "R_lite": [{"rank": "0", "children": {"core": "0"}}],
-                        "nodelist": ["a,b"],
-                    },
-                },
-                "2 hosts for 1 ranks",
-            ),
-        ],
-    )
-    def test_bad_r(self, robj, text):
-        with pytest.raises(ValueError, match=text):
-            RSet(robj)
-
 
 def test_properties_of_ranks_that_are_not_there_are_refused():
     R = {**R2, "execution": {**R2["execution"], "properties": {"big": "0,7-8"}}}

@@ -17,10 +17,7 @@ import pytest
 import flux.job
 from flux.scheduler.testing import make_R
 from flux_embedded.broker.instance import JOB_SERVICES
-from flux_engine.kernel.clock import VirtualClock
-from flux_engine.kernel.kernel import Kernel
-from flux_engine.kernel.service import Service, check_form, request
-from flux_engine.kernel.task import Task
+from flux_engine.kernel.service import check_form
 
 #: They end or replace what the others are tried on.
 LEFT_OUT = {"module.remove", "module.load", "kvs.fault"}
@@ -149,28 +146,3 @@ def test_forms_that_are_not(body, text):
         check_form(body, FORM, "a.b")
     assert (info.value.errno, info.value.strerror) == (errno.EPROTO, "Protocol error")
     assert info.value.detail == text
-
-
-def test_the_handler_is_not_called_then():
-    class Formal(Service):
-        name = "formal"
-        called = []
-
-        @request("do", form={"id": int})
-        def do(self, msg):
-            self.called.append(msg.body)
-            self.respond(msg)
-
-    class Context:
-        kernel = Kernel(VirtualClock())
-
-    service = Formal(Context)
-    service.start()
-    h = bindings_instance.Flux(Task(Context.kernel, "client"))
-    for payload in ('{"id": "x"}', '{"id"', "[1]", None):
-        with pytest.raises(OSError) as info:
-            h.rpc("formal.do", payload).get()
-        assert info.value.errno == errno.EPROTO
-    assert h.rpc("formal.do", {"id": 3}).get() is None
-    assert service.called == [{"id": 3}]
-    assert service.remove_method("do") is None and not service.forms

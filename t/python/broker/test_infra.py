@@ -179,11 +179,6 @@ def test_ranks_come_and_go(tmp_path):
     broker.instance.stop()
 
 
-def test_nodeid(broker):
-    assert broker.call("config.get", nodeid=0) == {}
-    assert broker.fails("config.get", nodeid=1)[0] == errno.EHOSTUNREACH
-
-
 def test_nothing_is_left_when_an_instance_stops(tmp_path):
     import gc
     import os

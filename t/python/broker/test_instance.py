@@ -36,37 +36,6 @@ def events(instance, jobid):
         watch.reset()
 
 
-def test_a_job_from_start_to_end(instance):
-    instance.load_module("sched-fifo", "queue-depth=4")
-    assert instance.handle.rpc("resource.drain", {"targets": "1"}).get() is None
-    instance.kernel.run_until_idle()
-    jobid = instance.handle.rpc(
-        "job-ingest.submit", {"jobspec": JOBSPEC, "urgency": 16, "flags": 0}
-    ).get()["id"]
-    assert events(instance, jobid) == [
-        "submit", "validate", "depend", "priority", "alloc", "start", "finish", "release", "free", "clean",
-    ]  # fmt: skip
-
-
-def test_a_scheduler_that_is_killed_comes_back(instance):
-    instance.load_module("sched-fifo")
-    instance.kill_module("sched-fifo")
-    instance.kernel.run_until_idle()
-    jobid = instance.handle.rpc(
-        "job-ingest.submit", {"jobspec": JOBSPEC, "urgency": 16, "flags": 0}
-    ).get()["id"]
-    with pytest.raises(FileNotFoundError):
-        instance.unload("sched-fifo")
-    instance.load_module("sched-fifo")
-    assert events(instance, jobid)[-1] == "clean"
-
-
-def test_services_are_there_by_name(instance):
-    assert instance.service("job-manager").name == "job-manager"
-    with pytest.raises(KeyError):
-        instance.service("nosuch")
-
-
 def test_stop_may_be_repeated_and_ends_what_does_not_end(tmp_path):
     path = tmp_path / "stuck.py"
     path.write_text(

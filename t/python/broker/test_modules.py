@@ -5,7 +5,6 @@ import errno
 import os
 
 import pytest
-import shared
 from broker_help import GOOD, Broker
 
 CRASHED = "Connection reset by peer"
@@ -263,34 +262,3 @@ def test_python_modules_go_before_the_services_they_use(broker):
         "kvs",
         "connector-local",
     ]
-
-
-def test_recorded_load_errors(broker, capfd):
-    """The same modules, loaded in the same order, put the same lines on stderr as a real broker."""
-    files = shared.load_json("golden/cli-module-files.json")
-    paths = {name: broker.file(name, text) for name, text in files.items()}
-    capfd.readouterr()
-    for record in shared.load_jsonl("golden/cli-module.jsonl"):
-        words = record.get("cmd", "").split()
-        if words[:3] != ["flux", "module", "load"] or not words[3].startswith("./bad"):
-            continue
-        payload = {"path": paths[words[3][2:]], "args": words[4:]}
-        if record["rc"]:
-            assert (
-                broker.fails("module.load", payload)[1]
-                == record["stderr"].strip().split(": ", 2)[2]
-            )
-        else:
-            broker.call("module.load", payload)
-            broker.settle()
-    wanted = [
-        record["broker_stderr"] for record in shared.load_jsonl("golden/module-load-errors.jsonl")
-    ]
-    wanted = [line for line in wanted if "bad_" in line]
-    found = []
-    for line in capfd.readouterr().err.splitlines():
-        if " broker." in line:
-            found.append("<timestamp> broker." + line.partition(" broker.")[2])
-        elif line.startswith(("bad_", "flux-")):  # tracebacks are left out of the recording
-            found.append(line.replace(str(broker.directory), "/home/user"))
-    assert found == wanted

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from flux_embedded.broker.server import SocketServer, peer_uid
+from flux_embedded.broker.server import SocketServer
 from flux_engine.kernel import message
 from flux_engine.kernel.message import Message
 from flux_engine.kernel.service import Service, request
@@ -191,13 +191,6 @@ def test_a_client_that_never_reads_is_cut_off(broker, client, server, monkeypatc
     client.send("log.dmesg", "{}", flags=message.FLAG_STREAMING)
     broker.kernel.run(until=lambda: not server.clients)
     assert any("does not read what it asked for" in line for line in broker.log())
-
-
-def test_peer_uid():
-    one, two = socket.socketpair()
-    assert peer_uid(one) == os.getuid()
-    one.close()
-    two.close()
 
 
 def test_other_users_are_refused(broker, server, monkeypatch):

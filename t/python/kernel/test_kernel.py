@@ -125,30 +125,6 @@ def test_a_virtual_clock_never_goes_back():
     assert times == [1005.0, 1005.0, 1005.0, 1006.0]
 
 
-def test_guests_reach_only_what_lets_them_in(kernel):
-    guest = Flux(Task(kernel, "guest", userid=1234, rolemask=message.ROLE_USER))
-    assert guest.rpc("echo.say", 1).get() == {"said": 1}
-    with pytest.raises(PermissionError, match="Request requires owner credentials"):
-        guest.rpc("echo.fail").get()
-
-
-def test_stream(h):
-    future = h.rpc("echo.count", {"to": 3}, flags=RPC_STREAMING)
-    numbers = []
-    with pytest.raises(OSError) as info:
-        while True:
-            numbers.append(future.get()["number"])
-            future.reset()
-    assert numbers == [0, 1, 2]
-    assert info.value.errno == errno.ENODATA
-
-
-def test_stream_needs_the_flag(h):
-    with pytest.raises(OSError) as info:
-        h.rpc("echo.count", {"to": 3}).get()
-    assert info.value.errno == errno.EPROTO
-
-
 def test_stream_by_callback_after_a_first_get(h):
     future = h.rpc("echo.count", {"to": 3}, flags=RPC_STREAMING)
     seen = [future.get()["number"]]
@@ -175,16 +151,6 @@ def test_a_request_without_a_response_is_ready_at_once_and_gets_none(h, kernel, 
     assert future.is_ready() and future.get() is None
     kernel.run_until_idle()
     assert message.RESPONSE not in delivered
-
-
-def test_system_exit_in_a_callback_is_swallowed(h, capsys):
-    def leave(future):
-        raise SystemExit(3)
-
-    h.rpc("echo.say").then(leave)
-    h.timer_watcher_create(1.0, lambda *args: h.reactor_stop()).start()
-    assert h.reactor_run() == 0
-    assert "SystemExit" in capsys.readouterr().err
 
 
 def test_a_service_may_block_while_its_messages_wait(h):
@@ -276,56 +242,9 @@ def test_untagged_requests_are_not_kept_and_come_back_only_if_never_read(kernel,
     assert answers == [errno.ENOSYS]
 
 
-def test_service_names_have_one_holder(kernel, h):
-    with pytest.raises(FileExistsError):
-        kernel.add_service("echo", h.task)
-    with pytest.raises(FileNotFoundError):
-        kernel.remove_service("echo", h.task)
-
-
 def run_for(h, seconds):
     h.timer_watcher_create(seconds, lambda *args: h.reactor_stop()).start()
     h.reactor_run()
-
-
-def test_a_timer_that_is_stopped_and_started_goes_on_with_the_remaining_time(h):
-    fired = []
-    timer = h.timer_watcher_create(10, lambda *args: fired.append(h.reactor_now())).start()
-    run_for(h, 4)
-    timer.stop()
-    run_for(h, 100)
-    timer.start()
-    run_for(h, 50)
-    assert fired == [1110.0]
-
-
-def test_a_timer_is_reset_from_its_own_callback(h):
-    fired = []
-
-    def again(handle, watcher, revents, args):
-        fired.append(h.reactor_now())
-        if len(fired) < 3:
-            watcher.reset()
-
-    h.timer_watcher_create(1, again).start()
-    run_for(h, 10)
-    assert fired == [1001.0, 1002.0, 1003.0]
-
-
-def test_idle_watcher_runs_once_a_turn_with_messages_in_between(h):
-    order = []
-
-    def idle(watcher, revents):
-        order.append("idle")
-        if order.count("idle") == 3:
-            watcher.stop()
-            h.reactor_stop()
-
-    watchers.LoopWatcher("idle", h.task, idle).start()
-    h.rpc("echo.say").then(lambda future: order.append("answer"))
-    h.reactor_run()
-    assert order.count("idle") == 3
-    assert order.index("answer") < 3
 
 
 def test_a_file_is_always_readable(h, tmp_path):
@@ -367,20 +286,6 @@ def test_the_reactor_may_run_once_or_not_wait(h):
     repeated.stop()
 
 
-def test_one_task_may_post_to_another(kernel, h):
-    order = []
-
-    def body(handle):
-        kernel.echo.task.post(lambda: order.append("echo"))
-        order.append("poster")
-        assert handle.rpc("echo.say", 1).get() == {"said": 1}
-        order.append("poster again")
-
-    module(kernel, "poster", body)
-    kernel.run_until_idle()
-    assert order == ["poster", "echo", "poster again"]
-
-
 def test_stop_ends_a_run_and_nothing_else(kernel, h):
     kernel.stop()
     assert h.rpc("echo.say", 1).get() == {"said": 1}
@@ -396,19 +301,6 @@ def test_waiting_for_what_can_never_come_is_an_error_and_no_more(h):
         with pytest.raises(RuntimeError, match="nothing is left to wait for"):
             h.rpc("echo.park").get()
     assert h.rpc("echo.say", 1).get() == {"said": 1}
-
-
-def test_module_body_that_raises_is_reported(kernel):
-    ended = []
-
-    def body(handle):
-        raise ValueError("bad")
-
-    task = Task(kernel, "bad", lambda: body(None))
-    task.on_exit = lambda task, failure: ended.append((task.name, repr(failure)))
-    task.start()
-    kernel.run_until_idle()
-    assert ended == [("bad", "ValueError('bad')")]
 
 
 @pytest.mark.parametrize("seconds", [1e12, 1e99, float("inf")])

@@ -91,16 +91,6 @@ def test_recorded_steps(make):
         assert holder.sent() == wanted[full], full
 
 
-def test_recorded_other_R(make):
-    """R with times, with a scheduling key, of several kinds of nodes: passed on as it is, key order included."""
-    wanted = recorded()
-    for name in ("R.exp loaded", "R heterogeneous"):
-        (full,) = [scenario for scenario in wanted if scenario and scenario.startswith(name)]
-        there = make(4, vm_R())
-        there.call("reload", R=wanted[full][0]["resources"])
-        assert json.dumps(there.acquire().sent()) == json.dumps(wanted[full])
-
-
 def test_recorded_expiration(make):
     """An instance in a job whose time limit changes (the parent's part is told by hand)."""
     records = shared.load_jsonl("golden/acquire-expiration.jsonl")
@@ -117,25 +107,3 @@ def test_recorded_expiration(make):
         there.call("expiration-update", **update)
         assert holder.sent() == [update]
     assert there.events()[0] == ("resource-define", {"method": "job-info"})
-
-
-def test_recorded_configured_resources(make):
-    """[resource.config]: the properties and key order of the recorded R, and no shrink when a rank goes."""
-    records = shared.load_jsonl("golden/queues-config.jsonl")
-    first, *later = payloads(records)
-    entries = [
-        {"hosts": "fake[0-3]", "cores": "0-3", "gpus": "0"},
-        {"hosts": "fake[2-3]", "properties": ["pp"]},
-    ]
-    conf = {"resource": {"noverify": True, "config": entries}}
-    there = make(4, conf=conf, services=("kvs",), online=False)
-    there.instance.load_module("resource")
-    holder = there.acquire()
-    assert json.dumps(holder.sent()) == json.dumps([first])
-    there.bring_up()
-    assert holder.sent() == later[:2]
-    holder.leave()
-    holder = there.acquire()
-    assert holder.sent() == [later[2]]
-    there.call("overlay.disconnect", rank=3)
-    assert holder.sent() == [later[3]] == [{"down": "3"}]
