@@ -6,15 +6,11 @@ import math
 import random
 
 import pytest
-from planned_queue import PlannedQueue
-from pool_model import Ask, R_of
+from planned_queue import NOW, PlannedQueue, a_history
 from shared import seeds
 
-from flux.resource import InsufficientResources, ResourcePool
 from flux.resource.plan import compiled
 from flux.resource.plan.count_timeline import CountTimeline
-
-NOW = 1_700_000_000.0
 
 
 def a_span(rng, begin):
@@ -103,99 +99,6 @@ def test_what_changes_a_timeline(way):
     assert copy.steps() == [(30, 4), (40, 5)]
 
 
-class Rows(PlannedQueue):
-    """A queue whose promises move in rows, as in a pass of sched-backfill.
-
-    Each job wants nodes of one half of the pool: these are counted apart.
-    """
-
-    def __init__(self, nodes):
-        self.now = NOW
-        ranks = {rank: (set(range(2)), set()) for rank in range(nodes)}
-        halves = {"fast": set(range(nodes // 2)), "slow": set(range(nodes // 2, nodes))}
-        pool = ResourcePool(R_of(ranks, properties=halves))
-        pool.clock = lambda: self.now
-        super().__init__(pool, pool.plan())
-        self.told = []
-
-    def submit(self, nodes, duration, where):
-        ask = Ask(([nodes], nodes), ([1], 1), 2, 0, False, float(duration))
-        spec = ask.jobspec()
-        spec["attributes"]["system"]["constraints"] = {"properties": [where]}
-        self.enter(spec)
-
-    def hold(self, jobid):
-        self.plan.cancel(jobid)
-        self.plan.hold(jobid, self.requests[jobid])
-
-    def advance(self, most):
-        waiting = sorted(self.plan.promises())
-        while waiting:
-            count, moved, first = self.plan.advance_in_turn(waiting[:most])
-            starts = [self.plan.start_of(waiting[place]) for place in moved]
-            assert first == min(starts, default=math.inf)
-            self.told.append((count, moved, starts))
-            is_due = first <= self.now
-            del waiting[: count - is_due]
-            if waiting and (is_due or count < most):
-                self.look_at(waiting.pop(0))
-
-    def look_at(self, jobid):
-        try:
-            when = self.plan.advance(jobid)
-            self.told.append(when)
-            if when <= self.now and self.start(jobid):
-                self.told.append(jobid)
-        except InsufficientResources:
-            self.told.append("broken")
-            self.plan.cancel(jobid)
-
-
-def a_history(seed):
-    """What the plan of a queue answers in a random history."""
-    rng = random.Random(seed)
-    queue = Rows(24)
-    held = None
-
-    def submit():
-        duration = 0 if rng.random() < 0.01 else rng.choice([5, 10.5, 20, 33, 60, 90])
-        queue.submit(rng.choice([1, 1, 2, 3, 5, 8, 11]), duration, rng.choice(["fast", "slow"]))
-
-    for _ in range(150):
-        submit()
-    for step in range(200):
-        queue.now += rng.choice([0, 0.5, 1, 3])
-        promised, running, what = list(queue.plan.promises()), queue.running(), rng.random()
-        if what < 0.6 and running:
-            queue.pool.free(rng.choice(running))
-        elif what < 0.7 and promised:
-            for jobid in rng.sample(promised, min(len(promised), 5)):
-                queue.plan.cancel(jobid)
-        elif what < 0.73 and running:
-            jobid = rng.choice(running)
-            queue.pool.update_expiration(jobid, queue.pool.job_end(jobid) + 7)
-        elif what < 0.76 and promised and held is None:
-            held = promised[-1]
-            queue.hold(held)
-        elif what < 0.8 and held is not None:
-            queue.plan.cancel(held)
-            held = None
-        elif what < 0.83 and step > 60:
-            queue.now -= 2  # the clock is set back
-        elif what < 0.87:
-            queue.plan = queue.plan.copy()
-        else:
-            submit()
-        for jobid in queue.running():
-            if queue.pool.job_end(jobid) <= queue.now:
-                queue.pool.free(jobid)
-        queue.advance(rng.choice([1, 7, 1000]))
-        assert queue.plan.is_counted
-        queue.told.append(list(queue.plan.promises().items()))  # also in which order
-        queue.told.append(queue.plan.stale())
-    return queue.told
-
-
 @pytest.mark.parametrize("seed", seeds(4, 12))
 def test_promises_move_alike(built, monkeypatch, seed):
     told = a_history(seed)
@@ -207,7 +110,7 @@ def test_promises_move_alike(built, monkeypatch, seed):
 
 def test_jobs_without_a_promise(way):
     """A row ends before the first of them."""
-    queue = Rows(4)
+    queue = PlannedQueue(4)
     assert queue.plan.advance_in_turn([7]) == (0, [], math.inf)
     queue.submit(2, 50, "fast")
     queue.submit(2, 50, "fast")
@@ -216,7 +119,7 @@ def test_jobs_without_a_promise(way):
 
 
 def test_it_goes_on_where_it_was_not_built(interpreted):
-    plan = Rows(4).plan
+    plan = PlannedQueue(4).plan
     assert not compiled.is_built()
     assert not any(
         isinstance(one, compiled.CompiledMoves) for one in vars(plan._strategies.current).values()

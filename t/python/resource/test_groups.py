@@ -132,47 +132,6 @@ def test_a_plan_finds_the_first_rack_that_comes_free(promised):
     assert plan.earliest(request_of(pool, nodes=1, slots=4, duration=50)) == 1000.0
 
 
-def test_the_promise_is_kept_whatever_is_started_beside_it():
-    chance = random.Random(7)
-    for _ in range(20):
-        now = [1000.0]
-        pool = ResourcePool(R(12, 2))
-        pool.clock = lambda now=now: now[0]
-        within = GroupBinding(racks_of(12, 4))
-        pool.pack_by([within.groups])
-        plan = pool.plan()
-        ends = {}
-        for jobid in range(1, 15):
-            length = chance.choice((50, 200, 400))
-            nodes = chance.randint(1, 5)
-            try:
-                plan.alloc(jobid, request_of(pool, nodes=nodes, slots=2, duration=length))
-                ends[jobid] = 1000.0 + length
-            except InsufficientResources:
-                continue
-        request = request_of(pool, within, nodes=4, slots=2, duration=100)
-        when = plan.earliest(request)
-        plan.reserve(99, request, when)
-        for jobid in range(20, 60):
-            for done in [one for one, end in ends.items() if end <= now[0]]:
-                pool.free(done)
-                del ends[done]
-            if now[0] >= when:
-                break
-            length = chance.choice((10, 100, 1000))
-            asked = request_of(pool, nodes=chance.randint(1, 3), slots=2, duration=length)
-            try:
-                plan.alloc(jobid, asked)
-                ends[jobid] = now[0] + length
-            except InsufficientResources:
-                now[0] = min(when, now[0] + 25)
-        now[0] = when
-        for done in [one for one, end in ends.items() if end <= when]:
-            pool.free(done)
-        got = plan.alloc(99, request)
-        assert len(within.groups.names_of(got.ranks)) == 1
-
-
 # -- what it costs ---------------------------------------------------------------------------------
 
 
@@ -217,17 +176,6 @@ def test_a_start_counts_each_group_once(counts):
     assert counts[0] <= GROUPS + 10
 
 
-def test_jobs_of_other_sizes_cost_the_same_for_each_size_that_is_free(counts):
-    pool, racks = large()
-    for jobid in range(1, 4):  # nodes with 1, 2, 3 and 4 cores free
-        only = {"ranks": [f"{jobid * 100}-{jobid * 100 + 99}"]}
-        pool.alloc(jobid, request_of(pool, nodes=100, slots=jobid, constraints=only))
-    pool.pack_by([racks])
-    counts[0] = 0
-    pool.alloc(9, request_of(pool, slots=6))
-    assert counts[0] <= GROUPS + 3 * 30  # the other sizes are in few racks
-
-
 def test_a_search_counts_groups_only_where_enough_is_free(counts):
     pool, racks = large()
     for jobid in range(1, 501):  # in each rack one node more than half comes free at a time
@@ -245,13 +193,6 @@ def test_a_search_counts_groups_only_where_enough_is_free(counts):
 
 
 # -- nodes that are no job's -----------------------------------------------------------------------
-
-
-def test_without_groups_nothing_is_counted(counts):
-    pool, _ = large()
-    pool.alloc(1, request_of(pool, nodes=7, slots=4))
-    pool.alloc(2, request_of(pool, slots=3))
-    assert counts[0] == 0
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -135,27 +135,6 @@ def test_host_names(hosts):
 
 
 @pytest.mark.parametrize(
-    "text, hosts",
-    [
-        ("gpu[08-11]", ["gpu08", "gpu09", "gpu10", "gpu11"]),
-        ("n[007,5,12-13]", ["n007", "n5", "n12", "n13"]),
-        ("c[3,1-2,2]n", ["c3n", "c1n", "c2n", "c2n"]),
-        ("a,b[1-2],a", ["a", "b1", "b2", "a"]),
-        ("[098-101]", ["098", "099", "100", "101"]),
-        ("r1n[0-2]-ib", ["r1n0-ib", "r1n1-ib", "r1n2-ib"]),
-        ("a,,b", ["a", "b"]),
-        (",", []),
-        ("", []),
-        ("n1[0-2]", ["n10", "n11", "n12"]),
-        ("n[1,001]", ["n1", "n001"]),
-    ],
-)
-def test_decode(text, hosts):
-    table = HostNames(mask_of(range(len(hosts))), [text])
-    assert [table.name(rank) for rank in range(len(hosts))] == hosts
-
-
-@pytest.mark.parametrize(
     "hosts, text",
     [
         (["n9", "n10"], "n[9-10]"),

@@ -2,45 +2,12 @@
 """Promises of a long queue that move to earlier times: where to, and what it costs to find out."""
 
 import math
-import random
 
 import pytest
-from planned_queue import PlannedQueue
-from pool_model import Ask, R_of
+from planned_queue import NOW, PlannedQueue, a_history
 from shared import seeds
 
-from flux.resource import InsufficientResources, ResourcePool
 from flux.resource.plan.counted_strategy import CountedStrategy
-
-NOW = 1_700_000_000.0
-
-
-class Queue(PlannedQueue):
-    """A pool of whole nodes with jobs in order, which start or are promised a start."""
-
-    def __init__(self, nodes):
-        self.now = NOW
-        pool = ResourcePool(R_of({rank: (set(range(2)), set()) for rank in range(nodes)}))
-        pool.clock = lambda: self.now
-        super().__init__(pool, pool.plan())
-
-    def submit(self, nodes, duration):
-        self.enter(Ask(([nodes], nodes), ([1], 1), 2, 0, False, float(duration)).jobspec())
-
-    def advance(self):
-        """As a pass: in order of the queue, in rows that end where a job can start."""
-        waiting = sorted(self.plan.promises())
-        while waiting:
-            count, _, first = self.plan.advance_in_turn(waiting)
-            is_due = first <= self.now
-            del waiting[: count - is_due]
-            if waiting:
-                jobid = waiting.pop(0)
-                try:
-                    if self.plan.advance(jobid) <= self.now:
-                        self.start(jobid)
-                except InsufficientResources:
-                    self.plan.cancel(jobid)
 
 
 @pytest.mark.parametrize("seed", seeds(3, 8))
@@ -82,32 +49,13 @@ def test_promises_move_where_a_search_of_all_finds(monkeypatch, way, seed):
 
     monkeypatch.setattr(CountedStrategy, "advance", compared)
     monkeypatch.setattr(CountedStrategy, "advance_in_turn", one_by_one)
-    rng = random.Random(seed)
-    queue = Queue(24)
-    for _ in range(140):
-        queue.submit(rng.choice([1, 1, 2, 3, 4, 7, 8, 12, 20]), rng.choice([5, 10, 20, 33, 60, 90]))
-    for step in range(120):
-        running = queue.running()
-        queue.now += rng.choice([0, 0.5, 1, 3])
-        what = rng.random()
-        if what < 0.7 and running:
-            queue.pool.free(rng.choice(running))
-        elif what < 0.8 and list(queue.plan.promises()):
-            queue.plan.cancel(rng.choice(list(queue.plan.promises())))
-        elif what < 0.85 and step > 60:
-            queue.now -= 2  # the clock is set back
-        else:
-            queue.submit(rng.choice([1, 2, 5]), rng.choice([5, 40, 0]))
-        for jobid in queue.running():
-            if queue.pool.job_end(jobid) <= queue.now:
-                queue.pool.free(jobid)
-        queue.advance()
+    a_history(seed)
     assert min(found["stays"], found["in a row"]) > 500 and found["moves"] > 100, found
 
 
 def searches_after_an_end(promises):
     """How many searches of the timeline are made after an end for promises none of which can move."""
-    queue = Queue(16)
+    queue = PlannedQueue(16)
     for _ in range(4):
         queue.submit(4, 1000)
     for number in range(promises):

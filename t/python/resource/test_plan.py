@@ -298,46 +298,6 @@ def test_plan_of_a_pool_with_hooks():
     assert plan.earliest(two) is None
 
 
-LENGTHS = st.sampled_from([1.0, 5.0, 5.5, 60.0, 61.0, 3600.0, FOREVER])
-
-
-@given(
-    st.lists(
-        st.one_of(
-            st.tuples(st.just("learn"), st.integers(1, 6), LENGTHS, st.integers(0, 50)),
-            st.tuples(st.just("release"), st.integers(0, 60)),
-        ),
-        max_size=25,
-    ),
-    st.lists(st.tuples(st.integers(1, 7), LENGTHS), max_size=5),
-)
-def test_bounds_never_say_too_much(steps, questions):
-    """Against all that was learnt, one by one."""
-    bounds = StartBounds()
-    learnt = []  # (count, length, time)
-    for step in steps:
-        if step[0] == "learn":
-            _, count, length, time = step
-            # The plan learns what it found from the bound on.
-            time = max(float(time), bounds.least("kind", count, length))
-            bounds.learn("kind", count, length, time)
-            learnt.append([count, length, time])
-        else:
-            bounds.released(float(step[1]))
-            for one in learnt:
-                one[2] = min(one[2], step[1] - one[1])
-        for count, length in questions:
-            truth = [
-                time for fewer, shorter, time in learnt if fewer <= count and shorter <= length
-            ]
-            best = max(truth, default=-FOREVER)
-            assert bounds.least("kind", count, length) <= best
-            assert bounds.least("other", count, length) == -FOREVER
-            same = [time for fewer, shorter, time in learnt if fewer <= count and shorter == length]
-            if same:
-                assert bounds.least("kind", count, length) >= max(same)
-
-
 def test_bounds_are_bounded():
     bounds = StartBounds()
     for number in range(3000):
@@ -348,25 +308,6 @@ def test_bounds_are_bounded():
     exact, lengths, stairs = bounds._families["one"]
     assert len(exact) <= 1024 and len(lengths) == len(stairs) < 120
     assert bounds.least("one", 7, 5000.0) == 1.0
-
-
-def test_holds_on_the_same_ranks():
-    """Taking one out leaves the other whole."""
-    pool = make_pool(FOUR)
-    pool.alloc(1, job(pool, 1, cores=4, duration=0.0))
-    pool.alloc(2, job(pool, 1, cores=4, duration=0.0))
-    plan = pool.plan()
-    everything = job(pool, 4, cores=4)
-    plan.hold(5, everything)
-    plan.hold(6, everything)
-    plan.hold(7, job(pool, slots=3))
-    one = job(pool, 1)
-    for jobid in (5, 6):
-        with pytest.raises(InsufficientResources):
-            plan.alloc(9, one)
-        plan.cancel(jobid)
-    plan.alloc(9, one)
-    assert list(plan.promises()) == [7]
 
 
 def test_a_hold_is_lost_with_its_ranks_only():
@@ -527,28 +468,6 @@ def test_a_clock_that_is_set_back(planned):
     plan.cancel(2)
     plan.cancel(3)
     assert plan.earliest(job(pool, 4, cores=4)) <= NOW
-
-
-def test_a_plan_that_lives_long():
-    """Reservations made and dropped a thousand times, while the pool goes on."""
-    pool = make_pool(FOUR)
-    now = [NOW]
-    pool.clock = lambda: now[0]
-    plan = pool.plan()
-    whole, part = job(pool, 4, cores=4), job(pool, 2, slots=1, cores=2)
-    for number in range(1300):
-        plan.reserve(1, whole, now[0] + 50 + number % 7)
-        if number % 3 == 0:
-            plan.reserve(2, part, now[0] + 20)
-        if number % 100 == 0:
-            plan.alloc(100 + number, job(pool, 1, cores=4, duration=1.0))
-            pool.free(100 + number)
-        now[0] += 1
-    pool.mark_down("3")
-    assert plan.stale() == [1]  # the other is given other ranks
-    for jobid in (1, 2):
-        plan.cancel(jobid)
-    assert plan.earliest(job(pool, 3, cores=4)) == now[0]
 
 
 def test_holding_what_is_large_enough():

@@ -81,48 +81,6 @@ def test_forms_of_R():
     }
 
 
-def test_hosts_pair_with_sorted_ranks():
-    lite = [
-        {"rank": "7", "children": {"core": "0-3"}},
-        {"rank": "3-4", "children": {"core": "0-1", "gpu": "0"}},
-    ]
-    properties = {"fast": "3,7", "+debug": "4,7", "arm@node": "7", "none": ""}
-    pool = ResourcePool(R(lite, nodelist=["a[1-2]", "b9"], properties=properties, expiration=2e9))
-    alloc = pool.alloc(1, ask(pool, slots=2, cores=1, constraint={"hostlist": ["b9"]}))
-    assert alloc.to_dict()["execution"] == {
-        "R_lite": [{"rank": "7", "children": {"core": "0-1"}}],
-        "nodelist": ["b9"],
-        "properties": {"arm@node": "7", "fast": "7"},
-        "nslots": 2,
-        "starttime": 0.0,
-        "expiration": 0.0,
-    }
-    assert (
-        pool.alloc(2, ask(pool, constraint={"properties": ["+debug", "^arm@node"]})).dumps()
-        == "rank4/core0"
-    )
-    alloc.set_starttime(1.5)
-    alloc.set_expiration(2)
-    execution = alloc.to_dict()["execution"]
-    assert (execution["starttime"], execution["expiration"], alloc.expiration) == (1.5, 2.0, 2.0)
-    # Properties of the pool itself are all shown, the instance's own too.
-    assert pool.to_dict()["execution"]["properties"] == {
-        "fast": "3,7",
-        "+debug": "4,7",
-        "arm@node": "7",
-    }
-
-
-def test_rank_in_two_entries():
-    lite = [
-        {"rank": "0-1", "children": {"core": "0-1"}},
-        {"rank": "1-2", "children": {"core": "1-3", "gpu": "0"}},
-    ]
-    assert (
-        ResourcePool(R(lite)).dumps() == "rank0/core[0-1] rank1/core[0-3],gpu0 rank2/core[1-3],gpu0"
-    )
-
-
 def test_nothing_on_a_rank():
     lite = [
         {"rank": "0", "children": {"core": ""}},
@@ -293,22 +251,6 @@ def test_register_refusals():
         pool.register_alloc(2, R([{"rank": "0,7", "children": {"core": "3"}}]))
     assert pool.job_end_times() == [(1, 50.0)]
     pool._check()
-
-
-def test_free_after_shrink():
-    """A job's part on removed ranks is forgotten; naming it later is no error."""
-    pool = ResourcePool(R())
-    R1 = pool.alloc(1, ask(pool, nodes=3)).to_dict()
-    pool.remove_ranks("1,9")
-    pool.free(1, R1, final=True)
-    assert pool.job_end_times() == []
-    R2 = pool.alloc(2, ask(pool, nodes=3)).to_dict()
-    pool.remove_ranks([0, 2, 3])
-    assert pool.dumps() == ""
-    pool.free(2, R2, final=True)
-    pool._check()
-    with pytest.raises(InfeasibleRequest):
-        pool.alloc(3, ask(pool))
 
 
 def test_properties_at_work():

@@ -85,23 +85,6 @@ def test_ranks_that_left_are_in_nothing(cls):
     assert pool.node_kinds() == [(8, 0, 0b0100), (4, 1, 0b0010)]
 
 
-@pytest.mark.parametrize(
-    "constraint, expected",
-    [
-        ({}, ALL),
-        ({"properties": ["big"]}, BIG),
-        ({"properties": ["^big"]}, SMALL),
-        ({"hostlist": ["n[1-2]", "elsewhere"]}, 0b0110),
-        ({"and": [{"ranks": ["0-2"]}, {"not": [{"hostlist": ["n1"]}]}]}, 0b0101),
-        ({"properties": ["nosuch"]}, 0),
-    ],
-)
-def test_ranks_that_meet_a_constraint(pool, constraint, expected):
-    pool.mark_down("2")
-    pool.alloc(1, ask(pool, nodes=1, cores=8, constraint={"ranks": ["3"]}))
-    assert pool.ranks_matching(constraint) == expected
-
-
 # -- jobs --------------------------------------------------------------------------------------------------
 
 

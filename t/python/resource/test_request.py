@@ -87,14 +87,6 @@ def test_shapes(shape, expected):
     assert "ResourceRequest(" in repr(request)
 
 
-def test_totals():
-    request = read(vertex("node", 3, vertex("slot", 2, vertex("core", 4), vertex("gpu", 1))))
-    assert (request.ncores, request.ngpus) == (24, 6)
-    request = read(vertex("slot", 5, vertex("core", 2)))
-    assert (request.ncores, request.ngpus) == (10, 0)
-    assert request.node_count is None and request.slot_count == 5
-
-
 def deep(levels):
     entry = SLOT
     for _ in range(levels):
