@@ -40,12 +40,12 @@ class CallMeter:
             if event in ("call", "c_call"):
                 self._calls += 1
 
-        def call(item):
+        def call(*item):
             self._calls = 0
             gc.disable()  # finalizers of what earlier tests left are not the scheduler's
             sys.setprofile(count)
             try:
-                function(item)
+                function(*item)
             finally:
                 sys.setprofile(None)
                 gc.enable()

@@ -183,11 +183,15 @@ def _entries(R: Any) -> list[tuple[int, Children]]:
     Raises:
         ValueError: it is not an R
     """
+    try:
+        execution, version = R["execution"], R.get("version", 1)
+    except (AttributeError, KeyError, TypeError):
+        raise ValueError(f"R: expected an object with execution, got {quote(R)}") from None
+    if version != 1:
+        raise ValueError(f"R: version: expected 1, got {quote(version)}")
     found = []
     try:
-        if R.get("version", 1) != 1:
-            raise ValueError(f"R: version: expected 1, got {quote(R['version'])}")
-        for entry in R["execution"]["R_lite"]:
+        for entry in execution["R_lite"]:
             ranks, children = parse_idset(entry["rank"]), tuple(entry["children"].items())
             if not ranks:
                 raise ValueError("execution.R_lite.rank: no rank")
@@ -195,6 +199,6 @@ def _entries(R: Any) -> list[tuple[int, Children]]:
             found.append((ranks, children))
     except (AttributeError, KeyError, TypeError):
         raise ValueError(
-            f"R: expected execution.R_lite, an array of rank and children, got {quote(R)}"
+            f"execution.R_lite: expected an array of rank and children, got {quote(execution)}"
         ) from None
     return found

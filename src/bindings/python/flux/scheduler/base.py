@@ -643,8 +643,8 @@ class Scheduler(BrokerModule):
 
     def _release(self, jobid: int, R: Any, final: bool) -> None:
         """Return resources (an R dict) to the pool with `free`, and notify the policy."""
+        lost = self._lost_at_hello.get(jobid) if self._lost_at_hello else None
         try:
-            lost = self._lost_at_hello.get(jobid) if self._lost_at_hello else None
             if self._free_overridden or lost is not None:
                 R = ResourcePool(R)
             if lost is not None:
@@ -655,10 +655,9 @@ class Scheduler(BrokerModule):
             self._errors.report(f"free: {host.name_of(jobid)}", trace=True)
             return
         self.released()
-        if self._requests.is_running(jobid):
-            self._requests.move(jobid, "final free" if final else "free")
-        if final:
-            self._lost_at_hello.pop(jobid, None)
+        self._requests.freed(jobid, final)
+        if final and lost is not None:
+            del self._lost_at_hello[jobid]
         if self.log.level >= LOG_DEBUG:
             pool = ResourcePool(R) if isinstance(R, dict) else R
             what = f"free: {host.name_of(jobid)}"

@@ -261,7 +261,7 @@ class Planning:
     def require(self) -> Plan | None:
         """Return the plan, for a policy that requires one. If the pool cannot plan, log that, end
         the scheduler and return None."""
-        plan = self.current()
+        plan = self.plan or self.current()
         if plan is None:
             scheduler = self._scheduler
             scheduler.log.critical(

@@ -510,7 +510,7 @@ class PolicyScheduler(Scheduler):
 
     def start_schedule(self) -> None:
         self.decision.event()
-        super().start_schedule()
+        self._passes.begin()
 
     # -- events ------------------------------------------------------------------------------------
 

@@ -599,6 +599,11 @@ class Requests:
 
     # -- requests ----------------------------------------------------------------------------------
 
+    def freed(self, jobid: int, final: bool) -> None:
+        """Note that a job has freed resources, if it held any; `final`: all of them."""
+        if self._states.get(jobid) == RUNNING:
+            self.move(jobid, "final free" if final else "free")
+
     def open(self, scheduler: Any, msg: Any, jobid: int) -> AllocRequest:
         """Enter a new request, and return it. A request of a running job is also entered, to be
         denied."""

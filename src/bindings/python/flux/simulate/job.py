@@ -80,7 +80,7 @@ class Job:
     @property
     def seconds(self):
         """Seconds from its start to its end: the limit is a hard end."""
-        return min(self.run, self.limit) if self.limit else self.run
+        return self.limit if self.limit and self.limit < self.run else self.run
 
 
 #: User names that are not numbers get user ids from here on.

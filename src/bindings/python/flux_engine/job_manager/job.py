@@ -5,8 +5,8 @@
 derived from events are marked below.
 """
 
-from flux_engine.formats import jobid, states
-from flux_engine.job_manager.record import EFFECTS, JobRecord
+from flux_engine.formats import jobid, rset, states
+from flux_engine.formats.dotted import update_paths
 
 _event_bits = {}
 
@@ -19,8 +19,95 @@ def event_bit(name):
     return bit
 
 
-class SchedulableJob(JobRecord):
+#: Annotations of a job that has none; never changed.
+EMPTY = {}
+
+
+# -- effects of each event, besides the state ----------------------------------------------------------
+
+
+def _submit(job, context, event):
+    job.userid = context["userid"]
+    job.urgency = context["urgency"]
+    job.flags = context["flags"]
+    job.t_submit = event["timestamp"]
+
+
+def _dependency_add(job, context, event):
+    if job.dependencies is None:
+        job.dependencies = {}
+    job.dependencies[context["description"]] = True
+
+
+def _dependency_remove(job, context, event):
+    if job.dependencies is not None:
+        job.dependencies[context["description"]] = False
+
+
+def _priority(job, context, event):
+    job.priority = context["priority"]
+
+
+def _urgency(job, context, event):
+    job.urgency = context["urgency"]
+
+
+def _jobspec_update(job, context, event):
+    job.jobspec = update_paths(job.jobspec, context or {})
+
+
+def _resource_update(job, context, event):
+    if job.R is not None and "expiration" in context:
+        job.R = rset.with_expiration(job.R, context["expiration"])
+
+
+def _alloc(job, context, event):
+    if context and "annotations" in context:
+        job.annotations = context["annotations"]
+
+
+def _finish(job, context, event):
+    job.status = context["status"]
+
+
+def _exception(job, context, event):
+    if context["severity"] == 0 and job.first_fatal is None:
+        job.first_fatal = context
+
+
+#: event name -> function(job, context, event)
+EFFECTS = {
+    "submit": _submit,
+    "dependency-add": _dependency_add,
+    "dependency-remove": _dependency_remove,
+    "priority": _priority,
+    "urgency": _urgency,
+    "jobspec-update": _jobspec_update,
+    "resource-update": _resource_update,
+    "alloc": _alloc,
+    "finish": _finish,
+    "exception": _exception,
+}
+
+
+class SchedulableJob:
     """A job that `sched` can send to the scheduler: base of the job manager's and of the simulator's jobs.
+
+    From events (RFC 21):
+
+    Attributes:
+        id, userid, urgency, priority, flags (int): priority is -1 while none is set
+        t_submit (float): seconds since the epoch
+        state (int): see `states`; 0 before the submit event
+        jobspec (dict): current jobspec without environment; replaced, never changed in place
+        R (dict): current R without ``scheduling``, or None
+        status (int): wait status of the ``finish`` event, or None
+        first_fatal (dict): context of the first exception of severity 0, or None
+        dependencies (dict): description -> True while it is open, False once removed; None: there were none
+        annotations (dict): RFC 27
+        seq (int): events so far
+
+    Not from events:
 
     Attributes:
         bypass (bool): R did not come from the scheduler
@@ -31,19 +118,43 @@ class SchedulableJob(JobRecord):
         subscribers (list): plugins that see all its events
     """
 
-    __slots__ = ("bypass", "alloc_entry", "alloc_pending", "alloc_stale", "freed", "subscribers")
+    __slots__ = (
+        "id", "userid", "urgency", "priority", "flags", "t_submit", "state", "jobspec", "R", "status",
+        "first_fatal", "dependencies", "annotations", "seq", "bypass", "alloc_entry", "alloc_pending",
+        "alloc_stale", "freed", "subscribers",
+    )  # fmt: skip
 
     def __init__(self, id, userid, jobspec, flags, t_submit):
-        super().__init__(id, jobspec)
+        self.id = id
         self.userid = userid
+        self.urgency = states.URGENCY_DEFAULT
+        self.priority = -1
         self.flags = flags
         self.t_submit = t_submit
+        self.state = 0
+        self.jobspec = jobspec
+        self.R = None
+        self.status = None
+        self.first_fatal = None
+        self.dependencies = None
+        self.annotations = EMPTY
+        self.seq = 0
         self.bypass = False
         self.alloc_entry = None
         self.alloc_pending = False
         self.alloc_stale = False
         self.freed = None
         self.subscribers = None
+
+    @property
+    def queue_name(self):
+        """Name of the job's queue, None for the anonymous one."""
+        return self.jobspec["attributes"]["system"].get("queue")
+
+    @property
+    def result(self):
+        """COMPLETED, FAILED, CANCELED or TIMEOUT, by the events so far."""
+        return states.result(self.status, self.first_fatal)
 
     @property
     def waits(self):

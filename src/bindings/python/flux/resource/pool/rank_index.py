@@ -289,12 +289,10 @@ class RankIndex:
         inventory, groups = self.inventory, self.groups
         base, gpus, plain = inventory.key_base, need[1], not inventory.amounts
         keys = self.keys[bisect_left(self.keys, need[0] * base) :]
-        if not best_fit:
-            keys.reverse()
-        for key in keys:
+        for key in keys if best_fit else keys[::-1]:
             mask = groups[key] & ranks
             if mask:
-                free = divmod(key, base) if plain else inventory.counts(key)
+                free = (key // base, key % base) if plain else inventory.counts(key)
                 if free[1] >= gpus and (plain or enough(free, need)):
                     yield free, mask
 

@@ -58,10 +58,10 @@ def read_lite(R: dict[str, Any]) -> list[Entry]:
         ValueError: the first error, with its path.
     """
     execution = R.get("execution")
-    if not isinstance(execution, dict):
+    if type(execution) is not dict:
         raise ValueError(f"R: execution: expected an object, got {quote(execution)}")
     entries = execution.get("R_lite")
-    if not isinstance(entries, list):
+    if type(entries) is not list:
         raise ValueError(f"R: execution.R_lite: expected an array, got {quote(entries)}")
     result = []
     seen = 0

@@ -111,7 +111,7 @@ class PoolState:
         changed = self._changed
         if changed is not None:
             changed.append(jobid)
-            if len(changed) > 2 * CHANGES_KEPT:
+            if self.generation - self._changed_since > 2 * CHANGES_KEPT:
                 del changed[:CHANGES_KEPT]
                 self._changed_since += CHANGES_KEPT
 

@@ -123,7 +123,7 @@ class Outcome(Observer):
         index = active.index
         if index >= 0 and self.promise[index] != self.promise[index]:
             sched = active.annotations.get("sched")
-            if not isinstance(sched, dict):
+            if not isinstance(sched, dict) or not ("t_latest" in sched or "t_estimate" in sched):
                 return
             when = sched.get("t_latest")
             # only "promised" estimates are promises
