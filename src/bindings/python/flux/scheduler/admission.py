@@ -29,6 +29,7 @@ from flux.resource.errors import InsufficientResources
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.admission_control import AdmissionControl
     from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.decision import Planning
     from flux.scheduler.host import Timer
@@ -83,38 +84,13 @@ class Cause(NamedTuple):
     reason: str
 
 
-class Admission(Protocol):
-    """The interface of `flux.scheduler.admission_control.AdmissionControl` to rules.
-
-    Attributes:
-        kept_for (dict): job id -> rule whose `AdmissionRule.allocate` may find resources that other
-            jobs cannot have. Such a job that may start but fits nowhere is deferred with the reason
-            `AdmissionRule.why` and the key `NO_ROOM`
-        own_ends (dict): id of a starting or running job whose resources are kept beyond its end ->
-            this end, seconds since the epoch; 0: none. The value at its start becomes the
-            expiration of its R
-    """
-
-    kept_for: dict[int, AdmissionRule]
-    own_ends: dict[int, float]
-
-    def update(self) -> None:
-        """`AdmissionRule.engaged` or `AdmissionRule.attributes` of a rule changed."""
-
-    def engage(self, rule: AdmissionRule, engaged: bool) -> bool:
-        """Set `AdmissionRule.engaged` of a rule. Return whether it changed."""
-
-    def waiting(self, rule: AdmissionRule, key: Hashable) -> int:
-        """Return the number of jobs that a rule deferred with a key (`Deferral.key`)."""
-
-
 class AdmissionHost(Protocol):
     """The interface of a scheduler to its rules."""
 
     planning: Planning
 
     @property
-    def admission(self) -> Admission: ...
+    def admission(self) -> AdmissionControl: ...
 
     @property
     def resources(self) -> ResourcePool: ...

@@ -51,7 +51,12 @@ class AdmissionControl:
         engaged (bool): whether any rule is engaged
         taking_away (set): names of the rules with `AdmissionRule.only_takes_away`
         deferred (DeferredJobs): the deferred jobs
-        kept_for, own_ends: see `flux.scheduler.admission.Admission`
+        kept_for (dict): job id -> rule whose `AdmissionRule.allocate` may find resources that other
+            jobs cannot have. Such a job that may start but fits nowhere is deferred with the reason
+            `AdmissionRule.why`
+        own_ends (dict): id of a starting or running job whose resources are kept beyond its end ->
+            this end, seconds since the epoch; 0: none. The value at its start becomes the
+            expiration of its R
         pins: a rule's record of promises that must keep their times even if earlier ones are
             possible: true while there are any; ``stays(job)`` whether that to a job is one, asked
             first for each job with a promise

@@ -110,24 +110,18 @@ class RulesInForce:
         for name, text in own.items():
             self._add(name, self._make("rule", name, text))
         self.tables = self._reader(errors)  # reader of the tables
-        self._own_table = self._own_reader(errors)
         #: rules with new entries not yet in force, and number of such changes: an answer that
         #: arrives after the tables were read again is dropped
         self._changing: list[AdmissionRule] = []
         self._changes = 0
 
     def _reader(self, errors: ErrorReporter | Findings) -> PolicyTables:
-        tables = PolicyTables(errors)
+        tables, owned = PolicyTables(errors), self._host.reads_files
+        tables.add(OWN_TABLE, lambda key, value: read_rule(key, value, owned))
         for rule in self.rules:
             if isinstance(rule, TableRule):
                 tables.add(rule.table, rule.parse, rule.elsewhere)
         return tables
-
-    def _own_reader(self, errors: ErrorReporter | Findings) -> PolicyTables:
-        owned = self._host.reads_files
-        table = PolicyTables(errors)
-        table.add(OWN_TABLE, lambda key, value: read_rule(key, value, owned))
-        return table
 
     # -- rules of the site's own -------------------------------------------------------------------
 
@@ -154,8 +148,7 @@ class RulesInForce:
     def _take_own(self, config: dict[str, Any]) -> list[AdmissionRule]:
         """Make the new rules in ``[rules]``. Return those that are no longer there, removed from
         `rules`. A rule that cannot be made is reported."""
-        self._own_table.read(config)
-        wanted = {**self._own_table.entries(OWN_TABLE), **self._own_by_argument}
+        wanted = {**self.tables.entries(OWN_TABLE), **self._own_by_argument}
         gone = [name for name, rule in self._own.items() if wanted.get(name) != rule.source]
         left = []
         for name in gone:
@@ -175,6 +168,7 @@ class RulesInForce:
             self._add(name, rule)
             if isinstance(rule, TableRule):
                 self.tables.add(rule.table, rule.parse, rule.elsewhere)
+                self.tables.read(config, rule.table)
         return left
 
     def _is_configured(self, rule: AdmissionRule) -> bool:
@@ -192,8 +186,8 @@ class RulesInForce:
     def load(self, config: dict[str, Any]) -> None:
         """Read the tables at the scheduler's start, before it knows of any job."""
         self._host.queue_names.read(config)
-        self._take_own(config)
         self.tables.read(config)
+        self._take_own(config)
         self._warn(config)
         for rule in self.rules:
             if self._is_configured(rule):
@@ -205,8 +199,8 @@ class RulesInForce:
         """Read the tables after a reload of the configuration."""
         renamed = self._host.queue_names.read(config)
         known = list(self.rules)
-        gone = self._take_own(config)
         changed = self.tables.read(config)
+        gone = self._take_own(config)
         self._warn(config)
         for rule in gone:
             self._errors.guard(f"rule {rule.name}", self._put_in_force, rule, [])
@@ -221,7 +215,7 @@ class RulesInForce:
             self._errors.guard("tables of the configuration", self._change)
 
     def _warn(self, config: dict[str, Any]) -> None:
-        for text in (*self._own_table.doubts(config), *self.tables.doubts(config)):
+        for text in self.tables.doubts(config):
             self._errors.log.warning(text)
 
     def check(self, payload: Any, caller: Caller) -> Steps:
@@ -239,15 +233,14 @@ class RulesInForce:
         if not isinstance(config, dict):
             raise ValueError("config: expected an object")
         findings = Findings()
-        own, tables = self._own_reader(findings), self._reader(findings)
-        own.read(config)
+        tables = self._reader(findings)
         tables.read(config)
         yield
-        changes = {**self._own_table.changes_to(own), **self.tables.changes_to(tables)}
+        changes = self.tables.changes_to(tables)
         over = yield from self._over(tables, changes)
         return {
             "faults": findings.faults,
-            "doubts": [*own.doubts(config), *tables.doubts(config)],
+            "doubts": list(tables.doubts(config)),
             "changes": changes,
             "over": over,
         }

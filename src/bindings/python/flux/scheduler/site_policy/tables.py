@@ -56,13 +56,13 @@ class PolicyTables:
         """Return the entries of a table in force, by key."""
         return self._entries[table]
 
-    def read(self, config: dict[str, Any]) -> set[str]:
-        """Read all tables. Return the names of those with changed entries.
+    def read(self, config: dict[str, Any], *tables: str) -> set[str]:
+        """Read some tables, by default all. Return the names of those with changed entries.
 
         An invalid entry is reported, and stays unchanged.
         """
         changed = set()
-        for table in self._readers:
+        for table in tables or self._readers:
             entries = self._read(table, config)
             if entries != self._entries[table]:
                 self._entries[table] = entries
