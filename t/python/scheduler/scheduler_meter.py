@@ -45,10 +45,10 @@ class SchedulerMeter:
         self.spent = self.longest = 0.0
 
     def _timed(self, function):
-        def call(item):
+        def call(*args):
             self._of_peers = 0.0
             began = time.thread_time()
-            function(item)
+            function(*args)
             took = time.thread_time() - began - self._of_peers
             self.spent += took
             self.longest = max(self.longest, took)
