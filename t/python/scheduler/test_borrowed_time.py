@@ -325,6 +325,22 @@ def test_what_a_borrower_has_given_back_is_kept_for_whom_it_was_ended(early):
     check(instance)
 
 
+def test_memory_that_a_borrower_has_given_back_is_kept_too():
+    """A core is idle beside it, so that only the memory is in the way."""
+    instance = make("sched-backfill", "pool-amounts=memory=8G", config=config(), nodes=1)
+    shared = {"nodes": None, "exclusive": False}
+    batch(instance, cores=2, memory="2G", **shared)
+    taker = batch(instance, cores=4, memory="8G", **shared)
+    borrower = standby(instance, memory="6G", **shared)
+    instance.advance(996)
+    assert borrower.note.startswith(f"preempted for {taker.name}")
+    short = standby(instance, duration=2, memory="1G", **shared)
+    instance.advance(1)
+    assert short.state == taker.state == "pending"
+    instance.advance(10)
+    assert taker.state == "running"
+
+
 def test_what_is_kept_is_for_all_when_another_outlives_its_limit():
     instance = make("sched-backfill", "promise=unlimited", config=config())
     _, taker, _, other = lend_one_of_two(instance, runtime=700)
