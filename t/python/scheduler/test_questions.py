@@ -5,6 +5,7 @@ import errno
 import gc
 import json
 import weakref
+from functools import partial
 
 import pytest
 from peers import Client, R, Rig, jobspec
@@ -27,8 +28,12 @@ from flux.scheduler.query.answering import (
 class Handle:
     """A reactor whose turns a test takes; a timer fires once for each time it is armed."""
 
-    def __init__(self):
+    def __init__(self, log=None):
         self.armed = 0
+        self.log = log
+
+    def respond(self, msg, answer):
+        self.log.append(answer)
 
     def timer_watcher_create(self, after, callback):
         self.callback = callback
@@ -73,18 +78,22 @@ def question(stopwatch, log, name, steps, error=None):
 
 @pytest.fixture
 def work():
-    handle, stopwatch, log = Handle(), Stopwatch(), []
+    stopwatch, log = Stopwatch(), []
+    handle = Handle(log)
     answering = Answering(handle, stopwatch)
 
     def ask(name, steps, error=None, userid=0):
-        answering.begin(
-            question(stopwatch, log, name, steps, error),
-            log.append,
-            lambda exc: log.append(exc),
-            userid,
-        )
+        steps = question(stopwatch, log, name, steps, error)
+        answering.begin(steps, Message(userid, 1), partial(serve, log))
 
     return handle, log, ask
+
+
+def serve(log, msg, function):
+    try:
+        function()
+    except (TypeError, ValueError) as exc:
+        log.append(exc)
 
 
 def test_what_is_quick_is_answered_in_the_next_turn(work):
@@ -119,7 +128,7 @@ def test_one_that_rests_stops_no_other_of_its_user(work):
 
     answering = handle.callback.__self__
     for _ in range(2):
-        answering.begin(rests(1e9), log.append, log.append, 0)
+        answering.begin(rests(1e9), Message(0, 1), partial(serve, log))
     ask("a", 1)
     handle.turn()
     assert log == [("rests", 1e9), ("rests", 1e9), ("a", 0), '{"name": "a"}']
@@ -148,7 +157,7 @@ def test_what_cannot_be_encoded_is_a_failure(work):
         yield
         return {"what": object()}
 
-    Answering(handle, lambda: 0.0).begin(odd(), log.append, log.append, 0)
+    Answering(handle, lambda: 0.0).begin(odd(), Message(0, 1), partial(serve, log))
     handle.turn()
     assert isinstance(log[-1], TypeError)
 

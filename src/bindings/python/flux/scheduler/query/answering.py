@@ -208,17 +208,6 @@ class Answering:
         if limits is not None:
             limits.check_bytes(msg)
 
-        def failed(error: Exception) -> None:
-            def raise_it() -> None:
-                raise error
-
-            serve(msg, raise_it)
-            # Its frames refer to the payload, and `raise_it` refers to the error.
-            error.__traceback__ = None
-
-        def done(answer: str) -> None:
-            serve(msg, lambda: self._handle.respond(msg, answer))
-
         caller = Caller(msg, self._config is not None and is_private(self._config.get()))
 
         def steps() -> Steps:
@@ -228,7 +217,7 @@ class Answering:
             shown: dict[str, Any] = caller.shown(msg.topic, answer)
             return shown
 
-        self.begin(steps(), done, failed, caller.userid, msg)
+        self.begin(steps(), msg, serve)
 
     def _check_open(self, userid: int, sees_all: bool) -> None:
         """Raise BlockingIOError if a user may not send more queries now."""
@@ -238,23 +227,13 @@ class Answering:
             raise BlockingIOError(errno.EAGAIN, f"too many questions are {_TRY_AGAIN}")
 
     def begin(
-        self,
-        steps: Steps,
-        done: Callable[[str], None],
-        failed: Callable[[Exception], None],
-        userid: int,
-        msg: Any = None,
+        self, steps: Steps, msg: Any, serve: Callable[[Any, Callable[[], Any]], None]
     ) -> None:
-        """Work on an answer in later turns.
-
-        Args:
-            done: called with the encoded answer
-            failed: called with the exception of a step
-        """
-        weight = 1 if msg is None else 1 + payload_size(msg) // BYTES_OF_ONE
-        self._count += weight
-        self._of_user[userid] = self._of_user.get(userid, 0) + weight
-        self._put(_Question(steps, done, failed, userid, msg, weight))
+        """Work on the answer of a request in later turns. `serve`: as for `answer`."""
+        question = _Question(steps, msg, serve, 1 + payload_size(msg) // BYTES_OF_ONE)
+        self._count += question.weight
+        self._of_user[msg.userid] = self._of_user.get(msg.userid, 0) + question.weight
+        self._put(question)
         if self._rests:  # all others do
             self._timer.stop()
             self._armed = False
@@ -267,20 +246,20 @@ class Answering:
             return
         own = [*self._ready.get(notice.userid, ()), *(one for _, _, one in self._resting)]
         for question in own:
-            if question.userid == notice.userid and not question.is_over:
-                if question.msg is not None and has_left(notice, question.msg):
-                    self._is_over(question)  # dropped at its turn
-                    question.steps.close()
+            if not question.is_over and has_left(notice, question.msg):
+                self._is_over(question)  # dropped at its turn
+                question.steps.close()
 
     def _put(self, question: _Question) -> None:
-        self._ready.setdefault(question.userid, deque()).append(question)
+        self._ready.setdefault(question.msg.userid, deque()).append(question)
 
     def _is_over(self, question: _Question) -> None:
         question.is_over = True
+        userid = question.msg.userid
         self._count -= question.weight
-        self._of_user[question.userid] -= question.weight
-        if not self._of_user[question.userid]:
-            del self._of_user[question.userid]
+        self._of_user[userid] -= question.weight
+        if not self._of_user[userid]:
+            del self._of_user[userid]
 
     def _arm(self, reading: bool = False) -> None:
         if (self._ready or self._resting) and not self._armed:
@@ -328,12 +307,23 @@ class Answering:
                     heapq.heappush(self._resting, entry)
                 return not rest
         except Exception as exc:
-            self._is_over(question)
-            question.failed(exc)
+            self._answer(question, exc)
         else:
-            self._is_over(question)
-            question.done(text)
+            self._answer(question, text)
         return False
+
+    def _answer(self, question: _Question, answer: str | Exception) -> None:
+        self._is_over(question)
+
+        def give() -> None:
+            if isinstance(answer, Exception):
+                raise answer
+            self._handle.respond(question.msg, answer)
+
+        question.serve(question.msg, give)
+        if isinstance(answer, Exception):
+            # Its frames refer to the payload, and `give` refers to it.
+            answer.__traceback__ = None
 
 
 @dataclass(eq=False)
@@ -341,13 +331,11 @@ class _Question:
     """An unanswered query.
 
     Attributes:
-        steps, done, failed, userid, msg: arguments of `Answering.begin`
+        steps, msg, serve: arguments of `Answering.begin`
     """
 
     steps: Steps
-    done: Callable[[str], None]
-    failed: Callable[[Exception], None]
-    userid: int
     msg: Any
+    serve: Callable[[Any, Callable[[], Any]], None]
     weight: int  # its weight in the limits
     is_over: bool = False  # whether it is answered, or dropped
