@@ -40,6 +40,7 @@ from syslog import LOG_DEBUG
 from typing import Any, Callable
 
 from flux.brokermod import BrokerModule, request_handler
+from flux.resource.pool.remembered import make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import hello, host, messages
 from flux.scheduler.attributes import printable
@@ -191,7 +192,10 @@ class Scheduler(BrokerModule):
         self._backlog = self._queue_class()
         ordered = type(self).order is not Scheduler.order
         self._requests = Requests(
-            self._backlog, ComparableOrder(self.order) if ordered else None, self._success_failed
+            self._backlog,
+            ComparableOrder(self.order) if ordered else None,
+            self._success_failed,
+            is_popped=self._queue_class is PendingQueue,
         )
         self._requests.order_failed = lambda job, error: self._errors.report(
             f"{job.name} keeps its place in the queue: {error}"
@@ -366,6 +370,7 @@ class Scheduler(BrokerModule):
 
     def _request_schedule(self) -> None:
         """Request a pass after an event: calls `start_schedule` if there is work."""
+        make_room()
         self._passes.request()
 
     #: Whether a pass is to begin; an override of `start_schedule` may set it for its own use.

@@ -13,7 +13,6 @@ from typing import Any, Callable
 from flux.resource.pool.remembered import Remembered, count_kept, make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
-from flux.scheduler.attributes import SystemAttributes
 
 #: A dotted name, optionally with a class. R is not always trusted, so nothing else is imported.
 _URI = re.compile(r"[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*)*(:[A-Za-z_]\w*)?", re.ASCII)
@@ -219,9 +218,12 @@ MAX_NAME = 256
 
 
 def _check_names(jobspec: dict[str, Any]) -> None:
-    attributes = SystemAttributes.of(jobspec)
-    for name in NAMES:
-        value = attributes.get(name)
+    try:
+        attributes = jobspec["attributes"]["system"]
+        values = [(name, attributes[name]) for name in NAMES if name in attributes]
+    except (KeyError, TypeError):
+        return  # it has no system attributes
+    for name, value in values:
         if isinstance(value, str) and len(value) > MAX_NAME:
             raise ValueError(
                 f"{name}: a name of {len(value)} characters, at most {MAX_NAME} are read"

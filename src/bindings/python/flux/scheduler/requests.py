@@ -526,8 +526,10 @@ class Requests:
         queue: _Queue,
         order: Callable[[PendingJob], Any] | None = None,
         failed: Callable[[AllocRequest, Any, Exception], None] | None = None,
+        is_popped: bool = True,
     ) -> None:
         self.queue = queue
+        self._is_popped = is_popped  # whether policies take jobs out of the queue themselves
         self.order = order  # returns the `PendingJob.order` of a job; None: by priority
         #: called with a job whose `order` raised on a change of priority
         self.order_failed: Callable[[PendingJob, Exception], None] = lambda job, error: None
@@ -683,16 +685,18 @@ class Requests:
         """Prepare for a step of the policy's code: the queue must have only pending jobs."""
         if self.to_sweep:
             self.sweep()
-        self._before = len(self.queue)
+        if self._is_popped:
+            self._before = len(self.queue)
 
     def end_step(self) -> None:
         """Remove answered jobs from the queue after a step of the policy's code."""
         answered = self.to_sweep
         if answered:
             # Most policies pop the jobs that they answer: the length shows that without a search.
-            if len(self.queue) != self._before - len(answered):
+            if self._is_popped and len(self.queue) == self._before - len(answered):
+                answered.clear()
+            else:
                 self.sweep()
-            answered.clear()
 
     def _check(self) -> None:
         """Compare the table with the states. Raises AssertionError if they differ."""

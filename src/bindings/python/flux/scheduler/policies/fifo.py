@@ -33,8 +33,7 @@ class Fifo(PolicyScheduler):
         super().__init__(h, *args)
         self._take_order()
 
-    def schedule(self) -> Iterator[None]:
-        return self.start_in_order()
+    schedule = PolicyScheduler.start_in_order
 
     def forecast(self) -> Iterator[float | None]:
         yield from self.reasons()
