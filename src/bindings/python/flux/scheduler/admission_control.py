@@ -206,12 +206,24 @@ class AdmissionControl:
             JobDeferred: it does not fit, or not as a rule requires
             InsufficientResources, InfeasibleRequest, ValueError: from ``ResourcePool.alloc()``
         """
-        giver, alloc = self._offered(job, plan, pool)
+        source: Plan | ResourcePool = pool if plan is None else plan
+        alloc, giver = None, None
+        if plan is not None:
+            for rule in self._giving:
+                alloc = rule.allocate(job, plan)
+                if alloc is not None:
+                    giver = rule
+                    break
+        if alloc is None:
+            try:
+                alloc = source.alloc(job.jobid, job.resource_request)
+            except InsufficientResources:
+                self.part(job)
+                raise
         refused = self.second_look(job, pool, job.jobid)
         if refused is None:
             return alloc
         self._take_back(job, giver, pool)
-        source: Plan | ResourcePool = pool if plan is None else plan
         # The generally free resources may be on other ranks than those kept by a rule.
         own = [] if giver is None else [job.resource_request]
         for request in [*own, *refused.deferral.instead]:
@@ -223,24 +235,6 @@ class AdmissionControl:
                 return alloc
             self._take_back(job, None, pool)
         raise refused
-
-    def _offered(
-        self, job: PendingJob, plan: Plan | None, pool: ResourcePool
-    ) -> tuple[AdmissionRule | None, ResourcePool]:
-        """Return a tentative allocation for a job, and the rule that made it (None: the pool).
-        Raises as `allocate`."""
-        if plan is not None:
-            for rule in self._giving:
-                alloc = rule.allocate(job, plan)
-                if alloc is not None:
-                    return rule, alloc
-        try:
-            source: Plan | ResourcePool = pool if plan is None else plan
-            got: ResourcePool = source.alloc(job.jobid, job.resource_request)
-            return None, got
-        except InsufficientResources:
-            self.part(job)
-            raise
 
     def part(self, job: PendingJob) -> None:
         """Raise an exception if a rule keeps resources for a job that may start but does not fit.

@@ -172,7 +172,8 @@ class WaitLimits(AdmissionRule):
         waiting = self._jobs.pop(jobid, None)
         if waiting is not None:
             self._first_pass.pop(jobid, None)
-            self._engage()
+            if not self._jobs:
+                self._engage()
             if len(self._due) > 2 * len(self._jobs) + 64:  # mostly entries of started jobs
                 self._due = [entry for entry in self._due if not self._is_stale(*entry)]
                 heapq.heapify(self._due)

@@ -270,7 +270,9 @@ class BudgetRule(CountingRule):
 
     def check(self, job: PendingJob) -> Deferral | None:
         known = self.jobs.get(job.jobid)
-        return None if known is None else self._look(job, known, known.least)
+        if known is None or self._over(known, known.least) is None:
+            return None
+        return self._look(job, known, known.least)
 
     def _look(self, job: PendingJob, known: Charged, rates: Amounts) -> Deferral | None:
         """Return None if a job that would hold `rates` may start, else the reason."""

@@ -46,40 +46,6 @@ def read_rule(key: str, value: Any, check_owner: bool = True) -> str:
     return value
 
 
-def make_rule(
-    option: str,
-    name: str,
-    text: str,
-    host: Any,
-    errors: ErrorReporter,
-    check_owner: bool = True,
-) -> AdmissionRule:
-    """Make the rule of ``FILE:CLASS``.
-
-    Args:
-        option (str): name of the argument or key, for errors
-        name (str): the rule's name, unless its class has one
-        text (str): ``FILE:CLASS``
-        check_owner (bool): see `read_code`
-
-    Raises:
-        ValueError: there is no such class, or it cannot be instantiated
-    """
-    kind = name_in_file(option, text, check_owner, "CLASS")
-    if not isinstance(kind, type) or not issubclass(kind, AdmissionRule):
-        raise ValueError(f"{option}={text!r}: it is no class derived from AdmissionRule")
-    try:
-        rule = kind(host, errors) if issubclass(kind, TableRule) else kind(host)
-    except Exception as exc:
-        raise ValueError(f"{option}={text!r}: {type(exc).__name__}: {exc}") from exc
-    if isinstance(rule, TableRule) and not rule.table:
-        raise ValueError(f"{option}={text!r}: it does not say which table is its own")
-    if kind.name == AdmissionRule.name:
-        rule.name = name
-    rule.source = text
-    return rule
-
-
 class RulesInForce:
     """Adds each rule to the scheduler while its table has an entry.
 
@@ -126,10 +92,31 @@ class RulesInForce:
     # -- rules of the site's own -------------------------------------------------------------------
 
     def _make(self, option: str, name: str, text: str) -> AdmissionRule:
-        """Make a site rule. Raises ValueError if it cannot be made."""
-        rule = make_rule(option, name, text, self._host, self._errors, self._host.reads_files)
+        """Make a site rule.
+
+        Args:
+            option (str): name of the argument or key, for errors
+            name (str): the rule's name, unless its class has one
+            text (str): ``FILE:CLASS``
+
+        Raises:
+            ValueError: there is no such class, it cannot be instantiated, or its table is another's
+        """
+        kind = name_in_file(option, text, self._host.reads_files, "CLASS")
+        if not isinstance(kind, type) or not issubclass(kind, AdmissionRule):
+            raise ValueError(f"{option}={text!r}: it is no class derived from AdmissionRule")
+        host: Any = self._host
+        try:
+            rule = kind(host, self._errors) if issubclass(kind, TableRule) else kind(host)
+        except Exception as exc:
+            raise ValueError(f"{option}={text!r}: {type(exc).__name__}: {exc}") from exc
+        if kind.name == AdmissionRule.name:
+            rule.name = name
+        rule.source = text
         others = [one for one in self.rules if isinstance(one, TableRule)]
         if isinstance(rule, TableRule):
+            if not rule.table:
+                raise ValueError(f"{option}={text!r}: it does not say which table is its own")
             if rule.table in (OWN_TABLE, *(one.table for one in others)):
                 raise ValueError(
                     f"{option}={text!r}: the table [{rule.table}] is read by another rule"

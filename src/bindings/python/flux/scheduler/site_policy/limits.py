@@ -198,7 +198,8 @@ class LimitRule(CountingRule):
     # -- pending jobs ------------------------------------------------------------------------------
 
     def read_job(self, job: PendingJob, known: Limited) -> None:
-        known.least = self._least(job.resource_request)
+        known.asked, known.seen = job.resource_request, self._changes
+        known.least = known.now = self._least(job.resource_request)
         for use in known.uses:
             alone = self._exceeds_alone(use.entry, job) if use.entry.deny else None
             if alone is not None:

@@ -52,7 +52,9 @@ class Usage:
     def change(self, key: tuple[Any, ...], rate: float, now: float, since: float = inf) -> None:
         """Change the use per second by a key's jobs by `rate` from `now` on, counted since `since`.
         O(1)."""
-        amount, before, _ = self._at(key, now)
+        entry, amount, before = self._entries.get(key), 0.0, 0.0
+        if entry is not None:
+            amount, before, _ = self._grown(entry, now)
         if since < now:
             amount += self._grown((0.0, rate, since), now)[0]
         self._entries[key] = (amount, before + rate, now)
