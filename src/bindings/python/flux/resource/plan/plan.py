@@ -180,7 +180,10 @@ class Plan:
         end = now + (length_of(request) if duration is None else duration or inf)
         limited: ResourceRequest | None = request
         if self.claims is not None and request.claimant is not None:
-            limited = self.claims.beside(request, self.closed_now(jobid, request))
+            closed = self.closed_now(jobid, request)
+            if self.keeps_nothing_from(jobid):
+                return self._pool.fits_on(request, ~closed)
+            limited = self.claims.beside(request, closed)
         return limited is not None and strategy.fits_without(jobid, limited, now, end)
 
     def has_tokens(
@@ -621,7 +624,7 @@ class Plan:
         if jobid in strategy.promises:
             strategy.pin(jobid, stays)
 
-    def keeps_nothing_from(self, jobid: int) -> bool:
+    def keeps_nothing_from(self, jobid: int | None) -> bool:
         """Return whether no other job has a promise."""
         promises = self._strategies.promises
         return not promises or (len(promises) == 1 and jobid in promises)
