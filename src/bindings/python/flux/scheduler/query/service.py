@@ -271,7 +271,7 @@ class QueryService:
             )
             yield
         for rule in policy.admission.rules:
-            for span in rule.spans(until) if isinstance(rule, ReservationRule) else ():
+            for span in rule.answers.spans(until) if isinstance(rule, ReservationRule) else ():
                 answer["reserved"].append(span)
                 yield
         return answer

@@ -36,7 +36,7 @@ survive reloads of the scheduler and restarts of the instance. Those in the conf
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest
@@ -126,13 +126,10 @@ class ReservationRule(AdmissionRule):
 
     # -- the table ---------------------------------------------------------------------------------
 
-    def add(
-        self, reservation: Reservation, configured: bool = False, anyway: bool = False
-    ) -> ReservationState:
-        """Enforce a reservation from now on; with `anyway`, even if some of its nodes are not in
-        the instance at present. Raises ValueError if the name is in use, all its windows are over,
-        or the instance lacks its nodes."""
-        self.check_new(reservation, anyway)
+    def add(self, reservation: Reservation, configured: bool = False) -> ReservationState:
+        """Enforce a reservation from now on, even if some of its nodes are not in the instance at
+        present. Raises ValueError if the name is in use, or all its windows are over."""
+        self.check_new(reservation)
         entry = self.entries[reservation.name] = ReservationState(reservation, configured)
         self._engage()
         entry.window = reservation.window_at(self.host.now())
@@ -144,8 +141,8 @@ class ReservationRule(AdmissionRule):
         self._arm()
         return entry
 
-    def check_new(self, reservation: Reservation, anyway: bool = False) -> None:
-        """Check that a reservation can be added; arguments and exceptions are those of `add`."""
+    def check_new(self, reservation: Reservation) -> None:
+        """Check that a reservation can be added; exceptions are those of `add`."""
         name = reservation.name
         if name in self.entries:
             raise ValueError(f"reservation {name} exists already: unreserve it first")
@@ -155,8 +152,10 @@ class ReservationRule(AdmissionRule):
         expiration = self.host.resources.expiration
         if expiration and reservation.recurrence.start >= expiration:
             raise ValueError(f"reservation {name}: the instance ends before it begins")
-        if anyway:
-            return
+
+    def check_nodes(self, reservation: Reservation) -> None:
+        """Raise ValueError if the instance lacks nodes of a reservation."""
+        name = reservation.name
         missing = self._selector.missing_hosts(reservation)
         if missing:
             raise ValueError(f"reservation {name}: hosts={missing}: not in this instance")
@@ -373,9 +372,6 @@ class ReservationRule(AdmissionRule):
             found = answers.before(job, start)
         return {"reservation": found}
 
-    def spans(self, until: float) -> Iterator[dict[str, Any]]:
-        return self.answers.spans(until)
-
     def stats(self) -> dict[str, Iterable[Any]]:
         return {"reservations": map(self.answers.describe, list(self.entries.values()))}
 
@@ -397,7 +393,7 @@ class ReservationService:
             if reservation.window_at(self._host.now()) is None:
                 self._host.log.info(f"reservation {reservation.name} is over")
                 continue
-            self._add_anyway(reservation, configured=False)
+            self._add(reservation, configured=False)
         self.configure(self._host.configuration())
 
     def _parse(self, stored: Any) -> list[Reservation]:
@@ -409,10 +405,9 @@ class ReservationService:
         now = self._host.now()
         return [Reservation.from_dict(entry, now) for entry in stored.get("reservations", ())]
 
-    def _add_anyway(self, reservation: Reservation, configured: bool) -> None:
-        """Add a reservation even if some of its nodes are not in the instance at present."""
+    def _add(self, reservation: Reservation, configured: bool) -> None:
         try:
-            self._rule.add(reservation, configured, anyway=True)
+            self._rule.add(reservation, configured)
         except ValueError as exc:
             where = "configuration: " if configured else ""
             self._host.log.warning(f"{where}{exc}")
@@ -429,7 +424,7 @@ class ReservationService:
                 else:
                     self._rule.remove(name)
         for reservation in wanted.values():
-            self._add_anyway(reservation, configured=True)
+            self._add(reservation, configured=True)
 
     def _read_table(self, name: str, table: Any) -> Reservation:
         """Parse an entry of the table. Raises ValueError if it is invalid."""
@@ -460,6 +455,7 @@ class ReservationService:
             raise ValueError(f"there are {MAX_RESERVATIONS} reservations already")
         reservation = Reservation.from_dict(asked["reservation"], scheduler.now())
         rule.check_new(reservation)
+        rule.check_nodes(reservation)
         conflicts = rule.answers.conflicts(reservation)
         warnings = []
         others = rule.answers.overlapping(reservation)
