@@ -15,7 +15,6 @@ from flux.resource.pool.masks import idset_text, parse_idset
 from flux.scheduler.checkpoint import read_stored
 from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import counted
-from flux.scheduler.states import StateTable
 
 if TYPE_CHECKING:
     from flux.scheduler.host import Timer
@@ -26,27 +25,10 @@ KEY = "checkpoint.sched-preemptions"
 VERSION = 1
 
 # States of a preemption.
-DECIDED = "decided"
-WARNED = "warned"
-ENDING = "ending"
-OVER = "over"
-
-PREEMPTION = StateTable(
-    "preemption",
-    DECIDED,
-    {
-        DECIDED: {"stored": WARNED, "withdraw": OVER},
-        WARNED: {"deadline": ENDING, "withdraw": OVER},
-        ENDING: {"withdraw": OVER},
-        OVER: {},
-    },
-    {
-        DECIDED: "it is being recorded in the KVS; nobody was told",
-        WARNED: "the jobs that give way were told, and the grace lasts",
-        ENDING: "they were ended; their resources are kept for the job as they come back",
-        OVER: "the job has started, or it was given up",
-    },
-)
+DECIDED = "decided"  # it is being recorded in the KVS; nobody was told
+WARNED = "warned"  # the jobs that give way were told, and the grace lasts
+ENDING = "ending"  # they were ended; their resources are kept for the job as they come back
+OVER = "over"  # the job has started, or it was given up
 
 # States of a borrower, which may also be `WARNED`.
 RUNS = "runs"
@@ -122,7 +104,7 @@ class Preemption:
     decided: float
     deadline: float
     expected: float  # the expected start of the taker
-    state: str = DECIDED  # one of `PREEMPTION`
+    state: str = DECIDED  # one of `DECIDED`, `WARNED`, `ENDING` and `OVER`
     request: Any = None  # the taker's resource request; None: it has not come back after a reload
     ended: set[int] = field(default_factory=set)  # ids of those ended by an exception of severity 0
     # ids of the allocations that keep free parts of `ranks` for the job
@@ -148,11 +130,6 @@ class Preemption:
         """Whether resources freed by others than victims are kept from the taker, which might
         otherwise start without those of a victim that was ended for it."""
         return self.state == ENDING and not self.needs_more
-
-    def move(self, event: str) -> None:
-        """Apply an event to the state. Raises IllegalMove if the event is impossible in this
-        state."""
-        self.state = PREEMPTION.after(self.state, event)
 
     def reason(self) -> Reason:
         """Return why the taker waits, in a sentence."""

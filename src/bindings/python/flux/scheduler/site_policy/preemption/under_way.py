@@ -15,6 +15,7 @@ from flux.scheduler.site_policy.holdings import amounts_held
 from flux.scheduler.site_policy.preemption.record import (
     DECIDED,
     ENDING,
+    OVER,
     WARNED,
     Preemption,
     as_end,
@@ -251,7 +252,7 @@ class PreemptionsUnderWay(Part):
             preemption.decided, preemption.deadline = now, now + grace
             self._record.store(lambda: self._recorded(preemption))
             return
-        preemption.move("stored")
+        preemption.state = WARNED
         if preemption.deadline > now:
             for jobid in sorted(preemption.held):
                 victim = preemption.victims[jobid]
@@ -289,7 +290,7 @@ class PreemptionsUnderWay(Part):
         if not preemption.held:
             self._again(preemption, "nobody has to end for it, and it does not start", "node")
             return
-        preemption.move("deadline")
+        preemption.state = ENDING
         for jobid in sorted(preemption.held - preemption.ended):
             self._end(preemption, preemption.victims[jobid])
 
@@ -360,8 +361,7 @@ class PreemptionsUnderWay(Part):
 
     def _over(self, preemption: Preemption, why: str) -> None:
         """End the preemption, and notify victims that were warned but not ended."""
-        was = preemption.state
-        preemption.move("withdraw")
+        was, preemption.state = preemption.state, OVER
         if preemption.timer is not None:
             preemption.timer.cancel()
         del self._record.active[preemption.taker]
@@ -490,9 +490,7 @@ class PreemptionsUnderWay(Part):
             running = self._running.jobs
             preemption.held &= set(running)
             preemption.ended = {jobid for jobid in preemption.held if running[jobid].was_ended}
-            preemption.move("stored")
-            if preemption.held <= preemption.ended:
-                preemption.move("deadline")
+            preemption.state = ENDING if preemption.held <= preemption.ended else WARNED
             for jobid in preemption.ended:
                 running[jobid].ending = None
             self._enter(preemption)
