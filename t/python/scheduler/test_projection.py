@@ -299,11 +299,10 @@ def test_a_child_that_exits_late_holds_up_no_answer(monkeypatch):
     monkeypatch.setattr(fork, "_play", play)
     projections = Projections(full().sched, waits=False)
     steps = projections.ask("newcomer", jobspec=small(), caller=OWNER, priority=None)
-    next(steps)
-    pid = projections._pid
     assert finish(steps)["denied"] is False
     while projections._pid:  # the end of its answers is read
         projections._go_on()
+    (pid,) = projections._exiting
     assert os.waitpid(pid, os.WNOHANG) == (0, 0), "it was waited for"
     os.kill(pid, signal.SIGKILL)
     projections.stop()
