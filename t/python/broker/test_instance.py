@@ -36,50 +36,9 @@ def events(instance, jobid):
         watch.reset()
 
 
-def test_stop_may_be_repeated_and_ends_what_does_not_end(tmp_path):
-    path = tmp_path / "stuck.py"
-    path.write_text(
-        "from flux.brokermod import BrokerModule, request_handler\nclass M(BrokerModule):\n"
-        " @request_handler('wait')\n def wait(self, msg):\n  self.handle.rpc('stuck.never').get()\n"
-        " @request_handler('never')\n def never(self, msg):\n  pass\n"
-    )
-    instance = Instance(clock=VirtualClock(), services=())
-    instance.start()
-    instance.load_module(path)
-    instance.handle.rpc("stuck.wait")
-    instance.kernel.run_until_idle()
-    task = instance.modules.table["stuck"].task
-    instance.stop()
-    instance.stop()
-    assert task.greenlet.dead
-
-
 def test_bad_configuration_is_refused():
     with pytest.raises(ValueError, match="only strings, numbers"):
         Instance(conf={"x": object()})
-
-
-def test_same_input_same_run():
-    """Two runs give the same messages, with the same times."""
-
-    def run():
-        seen = []
-        instance = Instance(size=2, clock=VirtualClock(), hosts=["a", "b"])
-        instance.kernel.intercept = lambda endpoint, msg: (
-            seen.append((endpoint.name, msg.topic, msg.payload_str)) and None
-        )
-        instance.start()
-        instance.load_module("sched-backfill")
-        for _ in range(5):
-            instance.handle.rpc(
-                "job-ingest.submit", {"jobspec": JOBSPEC, "urgency": 16, "flags": 0}
-            ).get()
-        instance.handle.rpc("job-manager.drain").get()
-        instance.stop()
-        return seen
-
-    first = run()
-    assert first == run() and len(first) > 100
 
 
 @pytest.mark.parametrize("end", ["stopped", "unloaded", "killed"])

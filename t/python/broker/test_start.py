@@ -297,18 +297,6 @@ def test_runtime_failure_takes_the_instance_down(flux, tmp_path):
     )
 
 
-def test_broker_log_file(flux, tmp_path):
-    (tmp_path / "say.py").write_text(
-        "import flux\n"
-        "flux.Flux().rpc('log.append', {'level': 5, 'name': 'logger', 'text': 'hello'}).get()\n"
-    )
-    assert flux.start(MINIMAL, "-Slog-filename=b.log", "flux python say.py")[0] == 0
-    lines = STAMP.sub("", (tmp_path / "b.log").read_text()).splitlines()
-    assert "logger.notice[0]: hello" in lines
-    said = "broker.info[0]: rc2.0: flux python say.py Exited (rc=0)"
-    assert any(line.startswith(said) for line in lines)
-
-
 def test_virtual_time_needs_no_time(flux):
     submit = "flux run --setattr=exec.test.run_duration=100d -t 200d hostname; flux jobs -ano '{runtime}'"
     code, stdout, _ = flux.start("--virtual-time", submit)

@@ -50,15 +50,6 @@ def test_a_tree_that_is_slower_is_found(tmp_path, srcdir):
     assert done.returncode == 0 and "SLOWER" not in done.stdout
 
 
-def test_figures_as_json(tmp_path, srcdir):
-    ours = make_tree(tmp_path / "ours", srcdir, 1)
-    other = make_tree(tmp_path / "other", srcdir, 2)
-    done = run(ours, other, "--rounds=2", "--json")
-    answer = json.loads(done.stdout)
-    assert done.returncode == 0 and answer["slower"] == []
-    assert [round(one["ratio"], 6) for one in answer["figures"].values()] == [2, 2, 2]
-
-
 @pytest.mark.parametrize("broken", [True, False])
 def test_what_is_no_checkout_or_fails_is_said(tmp_path, srcdir, broken):
     ours = make_tree(tmp_path / "ours", srcdir, 1)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The total of scripts/runtests: what counts as passed, failed and skipped."""
 
-import functools
 import glob
 import importlib.machinery
 import importlib.util
@@ -130,14 +129,6 @@ def test_every_file_is_in_one_part(runtests):
         path = os.path.join(runtests.SRCDIR, name)
         found += glob.glob(os.path.join(path, "test_*.py")) if os.path.isdir(path) else [path]
     assert sorted(found) == sorted(glob.glob(os.path.join(top, "**/test_*.py"), recursive=True))
-
-
-def test_what_takes_longest_begins_first(runtests, monkeypatch):
-    done = []
-    work = [(seconds, functools.partial(done.append, seconds)) for seconds in (3, 60, 5, 1, 30)]
-    monkeypatch.setattr(runtests, "WORKERS", 1)
-    runtests.run_all(work)
-    assert done == [60, 30, 5, 3, 1]
 
 
 @pytest.mark.parametrize(

@@ -181,40 +181,6 @@ def test_cwd(real, tmp_path):
     assert output(real, run_job_to_end(real, "pwd", cwd="/nonexistent")) == ["/tmp\n"]
 
 
-def test_exec_eventlog(real):
-    id = run_job_to_end(real, "exit 3")
-    events = real.eventlog(id, "guest.exec.eventlog")
-    assert [event["name"] for event in events] == [
-        "init", "starting", "shell.init", "shell.start", "shell.task-exit", "shell-exit", "complete", "done",
-    ]  # fmt: skip
-    assert events[4]["context"]["exitcode"] == 3 and events[4]["context"]["wait_status"] == 768
-    assert events[5]["context"] == {"rank": 0, "wait_status": 768}
-    assert events[6]["context"] == {"status": 768}
-
-
-def test_output_file(real, tmp_path):
-    options = {"output": {"stdout": {"type": "file", "path": "out-{{name}}-{{id}}.txt"}}}
-    id = run_job_to_end(
-        real,
-        "echo hi; echo oops >&2",
-        cwd=str(tmp_path),
-        shell={"options": options},
-        job={"name": "nm"},
-    )
-    [path] = tmp_path.glob("out-nm-*.txt")
-    assert sorted(path.read_text().split()) == ["hi", "oops"]
-    assert [event["name"] for event in real.eventlog(id, "guest.output")][:2] == [
-        "header",
-        "redirect",
-    ]
-
-
-def test_input_file(real, tmp_path):
-    (tmp_path / "in").write_text("hello\n")
-    options = {"input": {"stdin": {"type": "file", "path": str(tmp_path / "in")}}}
-    assert output(real, run_job_to_end(real, "cat", shell={"options": options})) == ["hello\n"]
-
-
 def test_missing_input_file_ends_the_job(real, tmp_path):
     options = {"input": {"stdin": {"type": "file", "path": str(tmp_path / "nosuch")}}}
     id = run_job_to_end(real, "cat", shell={"options": options})

@@ -110,24 +110,6 @@ def test_an_event_chain_does_not_recurse(inst, p):
     assert len(depths) == 5000 and max(depths) == min(depths)
 
 
-def test_a_chain_of_jobs_does_not_recurse(inst, p):
-    """Each job releases the next while it is being processed; all of them are done when the first call returns."""
-    gate(p)
-    ids = [gated(inst) for _ in range(3000)]
-    following = dict(zip(ids, ids[1:]))
-    order = []
-
-    def sched(p, topic, args):
-        order.append(args["id"])
-        if args["id"] in following:
-            p.dependency_remove(following[args["id"]], "gate")
-
-    p.add_handler("job.state.sched", sched)
-    p.dependency_remove(ids[0], "gate")
-    assert order == ids
-    assert all(inst.jm.jobs.active[id].state == SCHED for id in ids)
-
-
 def test_failure_runs_down_a_chain_of_dependencies(inst):
     first = previous = inst.submit(urgency=0)
     chain = []
@@ -140,17 +122,3 @@ def test_failure_runs_down_a_chain_of_dependencies(inst):
 
 
 # -- order on the outside -------------------------------------------------------------------------------
-
-
-def test_hold_releases_in_order(inst):
-    """While a job's events are held they are queued; on release all are processed before control returns."""
-    id = inst.submit()
-    job = inst.jm.jobs.active[id]
-    job.hold = True
-    inst.jm.events.post(job, "debug.a")
-    inst.jm.events.post(job, "debug.b")
-    assert not job.was_posted("debug.a")
-    inst.jm.events.release(job)
-    assert job.was_posted("debug.a") and job.was_posted("debug.b")
-    inst.run()
-    assert inst.events(id)[-2:] == ["debug.a", "debug.b"]

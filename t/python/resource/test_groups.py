@@ -176,22 +176,6 @@ def test_a_start_counts_each_group_once(counts):
     assert counts[0] <= GROUPS + 10
 
 
-def test_a_search_counts_groups_only_where_enough_is_free(counts):
-    pool, racks = large()
-    for jobid in range(1, 501):  # in each rack one node more than half comes free at a time
-        ranks = [f"{20 * (jobid - 1)}-{20 * (jobid - 1) + 18}"]
-        pool.alloc(
-            jobid,
-            request_of(pool, nodes=19, slots=4, constraints={"ranks": ranks}, duration=jobid),
-        )
-    request = request_of(pool, GroupBinding(racks), nodes=20, slots=4, duration=100)
-    pool.check_feasibility(request)
-    counts[0] = 0
-    plan = pool.plan()
-    assert plan.earliest(request) == 1001.0
-    assert counts[0] <= 3 * GROUPS
-
-
 # -- nodes that are no job's -----------------------------------------------------------------------
 
 

@@ -418,20 +418,6 @@ def test_a_promise_void_in_a_trial_is_restored(planned):
         assert plan.stale() == []
 
 
-def test_the_only_promise_is_restored_after_a_trial(planned):
-    pool, plan, _now = planned
-    pool.alloc(1, job(pool, 4, cores=4, duration=10.0))
-    plan.reserve(2, job(pool, 2, cores=4), NOW + 10)
-    ranks = plan.ranks_of(2)
-    for _ in range(2):
-        assert not plan.would_break(
-            lambda: pool.update_expiration(1, NOW + 90),
-            lambda: pool.update_expiration(1, NOW + 10),
-            without=[2],
-        )
-        assert plan.ranks_of(2) == ranks and plan.stale() == []
-
-
 def test_units_counted_anew_in_a_trial():
     """A rank goes down and comes up, while no promise has units of that kind."""
     pool = make_pool(FOUR)

@@ -105,11 +105,6 @@ def test_where_and_until_when_a_job_runs(pool):
             question(1)
 
 
-def test_why_not_has_an_answer_where_enough_is_free(pool):
-    assert pool.explain(ask(pool))["reason"] == ""
-    assert "finds no place" in pool.why_not(ask(pool))
-
-
 # -- allocations on given ranks ----------------------------------------------------------------------------
 
 
@@ -197,16 +192,6 @@ def test_a_placeholder_takes_what_is_free(pool):
     pool.free(NOBODY)
     assert pool.idle_ranks == 0b1011
     pool.check()
-
-
-def test_nothing_free_is_no_placeholder(pool):
-    pool.alloc(1, ask(pool, nodes=1, cores=8, constraint={"ranks": ["2"]}))
-    before = state_of(pool)
-    for ranks in (0, 0b0100, 0b10000):
-        assert pool.hold_free(NOBODY, ranks, NOW + 60) == 0
-    assert state_of(pool) == before
-    with pytest.raises(KeyError):
-        pool.held_ranks(NOBODY)
 
 
 def test_an_id_is_held_for_once(pool):

@@ -286,21 +286,6 @@ def test_no_constraints(constraint):
         parse_constraint(constraint)
 
 
-@pytest.mark.parametrize("levels", [64, 100, 5000])
-@pytest.mark.parametrize("part", [0.0, 0.5, 1.0])
-def test_a_graph_may_be_deep(levels, part):
-    """The slot is at the top, in the middle, or at the bottom of it."""
-    above = int(part * (levels - 2))
-    entry = vertex("core")
-    for _ in range(levels - above - 2):
-        entry = vertex("socket", 1, entry)
-    entry = vertex("slot", 3, entry)
-    for _ in range(above):
-        entry = vertex("rack", 1, entry)
-    request = read(entry)
-    assert (request.slot_size, request.nslots) == (1, 3)
-
-
 def test_deep_constraint():
     constraint = {"ranks": ["0"]}
     for _ in range(100000):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """What a recorded scheduler was sent on its resource.acquire stream: the same steps give the same messages."""
 
-import json
-
 import shared
 from resource_help import vm_R
 
@@ -89,21 +87,3 @@ def test_recorded_steps(make):
         if new:
             holder = there.acquire()
         assert holder.sent() == wanted[full], full
-
-
-def test_recorded_expiration(make):
-    """An instance in a job whose time limit changes (the parent's part is told by hand)."""
-    records = shared.load_jsonl("golden/acquire-expiration.jsonl")
-    first, up, *updates = payloads(records)
-    there = make(1, services=("kvs",), online=False)
-    there.instance.ctx.job_R = first["resources"]
-    there.instance.load_module("resource")
-    holder = there.acquire()
-    assert json.dumps(holder.sent()) == json.dumps([first])
-    there.bring_up()
-    assert holder.sent() == [up]
-    assert len(updates) == 2
-    for update in updates:
-        there.call("expiration-update", **update)
-        assert holder.sent() == [update]
-    assert there.events()[0] == ("resource-define", {"method": "job-info"})

@@ -12,7 +12,7 @@ import sys
 import types
 
 import pytest
-from command_runner import TOP, first_scheduler, flux, flux_here, rows
+from command_runner import TOP, first_scheduler, flux_here
 
 from flux.resource import InsufficientResources
 from flux.scheduler import Scheduler
@@ -29,24 +29,6 @@ def without_pandas(monkeypatch):
 @pytest.fixture(scope="module")
 def runs():
     return simulate(Trace("sample", jobs=120), ["sched-fifo", "sched-backfill reservations=1,4"])
-
-
-def test_figures_are_those_of_the_command(runs, tmp_path):
-    assert [one.policy for one in runs] == [
-        "sched-fifo", "sched-backfill reservations=1", "sched-backfill reservations=4",
-    ]  # fmt: skip
-    flux("sample", "--jobs=120", "--scheduler=sched-fifo", "-q", "-o", tmp_path / "out")
-    written = rows(tmp_path / "out" / "sched-fifo")
-    assert [row["job"] for row in runs[0].jobs] == [row["job_id"] for row in written]
-    assert [row["start"] for row in runs[0].jobs] == [
-        float(row["starting_time"]) for row in written
-    ]
-    assert [row["units"] for row in runs[0].jobs] == [
-        row["allocated_resources"].replace(" ", ",") for row in written
-    ]
-    waits = [row["wait"] for row in runs[0].jobs]
-    assert runs[0].figures["wait_mean"] == pytest.approx(sum(waits) / 120)
-    assert runs.figures[0]["wait_mean"] == runs[0].figures["wait_mean"]
 
 
 def test_tables(runs):
@@ -196,18 +178,6 @@ def test_files_and_a_report(runs, tmp_path):
 def test_wrong_options(make, said):
     with pytest.raises(OptionError, match=re.escape(said)):
         make()
-
-
-def test_a_machine_and_queues_of_a_configuration():
-    config = {
-        "resource": {"config": [{"hosts": "n[0-3]", "cores": "0-1", "properties": ["a"]}]},
-        "queues": {"day": {"requires": ["a"]}},
-        "policy": {"jobspec": {"defaults": {"system": {"queue": "day"}}}},
-    }
-    trace = Trace("sample", jobs=10, config=config)
-    assert (trace.workload().machine.nodes, trace.workload().machine.cores) == (4, 8)
-    with pytest.raises(OptionError, match="make a machine"):
-        Trace("sample", nodes=3, config=config)
 
 
 def test_the_example():

@@ -10,11 +10,10 @@ import pytest
 
 from flux.simulate import policy
 from flux.simulate.command import sample_path
-from flux.simulate.report import charts, gantt, svg
+from flux.simulate.report import charts, svg
 from flux.simulate.report.page import page
-from flux.simulate.report.style import colours, dash, rules
 from flux.simulate.results.losses import losses
-from flux.simulate.results.metrics import jain, part_names, parts
+from flux.simulate.results.metrics import jain
 from flux.simulate.results.picture import Cells, picture_data
 from flux.simulate.run import Settings, simulate
 from flux.simulate.workload.build import Options, build
@@ -107,13 +106,6 @@ def test_tables_and_scales(text):
     for column in ("wait p95", "p99", "by area", "bsld p95"):
         assert f"<th>{column}</th>" in text
     assert "4 times or more" in text and "waiting, jobs" in text
-
-
-def test_styles_of_any_number_of_policies():
-    seen = {(colours(number), dash(number)) for number in range(60)}
-    assert len(seen) == 60
-    assert len({colours(number) for number in range(40)}) == 40
-    assert "--c11:" in rules(12) and ".c11{" in rules(12) and ".c12{" not in rules(12)
 
 
 @pytest.mark.parametrize("count", [1, 3, 12])
@@ -280,15 +272,6 @@ def test_all_policies_show_the_same_window_and_all_that_ran_in_it():
     assert charts_of[0] == charts_of[1]
 
 
-def test_a_small_workload_is_shown_whole():
-    work = build(Options(traces=[sample_path()], jobs=50))
-    (one,) = policy.parse(["sched-fifo"])
-    outcome, _ = simulate(work, one, Settings())
-    chart = picture_data(outcome)["gantt"]
-    assert (chart["begin"], chart["end"], chart["merged"]) == (0.0, outcome.last, 0)
-    assert len(chart["jobs"]) == 50
-
-
 def test_every_broken_promise_is_drawn():
     from flux.simulate.results.outcome import Outcome
 
@@ -305,21 +288,6 @@ def test_every_broken_promise_is_drawn():
     assert charts.promises([picture]).count("broken") == 80
 
 
-def test_outlines_only_of_bars_that_have_an_inside():
-    row = ["1", 0.0, 10.0, 5000.0, 64, 0, None, None, "0-63", 1, 1]
-    small = ["2", 0.0, 10.0, 11.0, 64, 0, None, None, "0-63", 1, 1]
-    flat = ["3", 0.0, 10.0, 5000.0, 1, 0, None, None, "64", 1, 1]
-    chart = {
-        "begin": 0.0,
-        "end": 10000.0,
-        "is_whole": True,
-        "jobs": [row, small, flat],
-        "shade": [],
-    }
-    drawn = gantt.gantt({"gantt": chart, "units": 128}, 0)
-    assert drawn.count(" backfilled") == 1
-
-
 def test_losses():
     nan = float("nan")
     jobs = [("ann", 2), ("bob", 1), ("ann", 4), ("eve", 1), (None, 1)]
@@ -328,17 +296,6 @@ def test_losses():
         "later": 2, "earlier": 1, "same": 1, "only_first": 0, "only_second": 1,
         "lost": 50.0, "won": 6.0, "worst": 10.0, "users": [["ann", 50.0]],
     }  # fmt: skip
-
-
-def test_classes_are_parts_of_the_trace():
-    assert parts([1] * 50 + [2] * 25 + [64] * 25) == [1, 2, 64]
-    assert part_names([1, 8, 64], str) == ["up to 1", "1 to 8", "> 8"]
-    assert part_names([7], str) == ["up to 7"]
-    summaries, _ = summaries_of(["sched-fifo"], jobs=400)
-    found = summaries[0]["picture"]["groups"]
-    counts = [one["jobs"] for one in found["size and run time"].values()]
-    assert sum(counts) == 400 and max(counts) < 200 and len(counts) > 8
-    assert "user" not in found  # the sample has none
 
 
 @pytest.mark.parametrize(

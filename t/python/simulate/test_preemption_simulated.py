@@ -88,13 +88,6 @@ def test_the_jobs_that_are_ended_are_marked_and_their_hours_counted(text, engine
     assert outcome.start[4] >= max(outcome.end[index] for index in ended)
 
 
-def test_without_the_table_the_figures_are_as_they_were():
-    _, summary = test_engines.simulate_policy(
-        a_few(), "sched-backfill", config={"queues": CONFIG["queues"]}
-    )
-    assert "preempted" not in summary["figures"] and "hours_lost" not in summary["figures"]
-
-
 def figures_of_many(text, directory, numbers):
     """The figures of random workloads, in which the check finds nothing."""
     for seed in numbers:

@@ -99,12 +99,6 @@ def test_swf_in_the_wild(tmp_path):
     assert any("more than 18 columns" in line for line in source.notes.lines())
 
 
-def test_swf_of_a_million_columns(tmp_path):
-    line = " ".join(map(str, row())) + " 1" * 1_000_000
-    records, _ = read(write(tmp_path, HEADER + line + "\n" + " ".join(map(str, row(2))) + "\n"))
-    assert [record.id for record in records] == ["1", "2"]
-
-
 @pytest.mark.parametrize(
     "text, said",
     [
@@ -293,24 +287,6 @@ def test_sizes_that_are_not_whole(tmp_path):
 def test_a_table_without_a_column_names_it(tmp_path):
     said = refusal(write(tmp_path, "id,submit,run\n1,0,5\n", "jobs.csv"))
     assert said.startswith("FILE:1: no column for the size (any of nnodes, ")
-
-
-def test_own_results_are_a_trace(tmp_path):
-    from flux.simulate.results.files import COLUMNS
-
-    values = dict.fromkeys(COLUMNS, "")
-    values.update(
-        job_id="a",
-        submission_time="5",
-        requested_number_of_resources="3",
-        requested_time="60",
-        execution_time="20",
-        final_state="COMPLETED_SUCCESSFULLY",
-        starting_time="9",
-    )
-    text = ",".join(COLUMNS) + "\n" + ",".join(values[name] for name in COLUMNS) + "\n"
-    ((record,), _) = read(write(tmp_path, text, "jobs.csv"))
-    assert (record.id, record.submit, record.run, record.limit, record.cores) == ("a", 5, 20, 60, 3)
 
 
 @pytest.mark.parametrize(

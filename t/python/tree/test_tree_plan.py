@@ -117,27 +117,6 @@ def test_a_reserved_container_is_kept():
     assert plan.earliest(head) is not None
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [
-        "slot/numa{x}",
-        "slot=2+/socket{x}",
-        "slot=1,9/socket{x}",
-        "node=1-2/slot=1+/numa{x}",
-        "node{x}/slot/numa{x}",
-    ],
-)
-def test_there_is_no_reason_while_containers_suffice(shape):
-    pool = make_pool(2)
-    request = parse(pool, shape)
-    assert pool.explain(request)["reason"] == ""
-    pool.mark_down("all")
-    assert pool.explain(request)["reason"].startswith("insufficient resources: needs ")
-    pool.mark_up("all")
-    assert pool.explain(request)["reason"] == ""
-    pool.alloc(1, request)
-
-
 def test_containers_promised_beside_a_running_job_are_not_lost():
     pool = make_pool(1)
     pool.alloc(1, parse(pool, "slot/core=2", 0))  # without an end, on the small node
@@ -176,16 +155,3 @@ def test_who_is_told_never_is_told_why(shape, constraint, text):
     with pytest.raises(TreePool.InfeasibleRequest) as caught:
         pool.alloc(1, request)
     assert text in str(caught.value) and pool.explain(request)["reason"] == str(caught.value)
-
-
-def test_explain_and_match_count_containers():
-    pool = make_pool(2)
-    request = parse(pool, "slot=3/socket{x}")
-    assert pool.match_mask(request) == 0b011
-    assert pool.match_mask(parse(pool, "node/slot=3/socket{x}")) == 0
-    pool.alloc(1, parse(pool, "node=2/slot=2/[core;gpu]"))
-    told = pool.explain(request)
-    assert (told["total"], told["large_enough"], told["available"], told["needed"]) == (3, 2, 2, 3)
-    assert "needs 3 slots of 1 exclusive 'socket' container, 2 free" in told["reason"]
-    (window,) = pool.windows([parse(pool, "slot/numa{x}", 10)], 100)
-    assert window["fits"]

@@ -157,22 +157,6 @@ def test_removed_ranks_leave_the_key():
     assert alloc(TreePool(R), 1, "slot/socket{x}") == "rank0/core[0-3],gpu0"
 
 
-def test_part_of_a_job_can_be_freed_and_its_R_read_again():
-    pool = TreePool(two_sockets(4))
-    job = pool.alloc(1, pool.parse_resource_request(jobspec_of_shape("node=3/slot/core")))
-    job.remove_ranks("1")
-    R = job.to_dict()
-    assert [entry["ranks"] for entry in children(R)] == ["0,2"]
-    other = TreePool(two_sockets(4))
-    other.register_alloc(1, R)  # by the ranks of the pool, whatever they are
-    assert other.copy().impl.dumps() == other.dumps()
-    assert (
-        alloc(other, 2, "slot=4/socket{x}") == "rank[0,2]/core[4-7],gpu1 rank1/core[0-7],gpu[0-1]"
-    )
-    pool.free(1, {**R, "execution": {**R["execution"]}})
-    pool._check()
-
-
 def test_a_job_on_any_rank_is_registered():
     first = TreePool(two_sockets(4))
     alloc(first, 1, "slot=2/socket{x}")
