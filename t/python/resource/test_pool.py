@@ -81,6 +81,16 @@ def test_forms_of_R():
     }
 
 
+def test_rank_in_two_entries():
+    lite = [
+        {"rank": "0-1", "children": {"core": "0-1"}},
+        {"rank": "1-2", "children": {"core": "1-3", "gpu": "0"}},
+    ]
+    assert (
+        ResourcePool(R(lite)).dumps() == "rank0/core[0-1] rank1/core[0-3],gpu0 rank2/core[1-3],gpu0"
+    )
+
+
 def test_nothing_on_a_rank():
     lite = [
         {"rank": "0", "children": {"core": ""}},
