@@ -501,6 +501,15 @@ def test_policies_keep_their_number(results, tmp_path):
     )
 
 
+def test_latest_starts_count_as_promises(tmp_path):
+    args = ["sample", "--jobs=150", "--scheduler=sched-backfill promise=all within=1h", "-q"]
+    flux(*args, "-o", tmp_path)
+    (directory,) = [path.parent for path in tmp_path.glob("**/jobs.csv")]
+    told = [(row["first_promise"], row["starting_time"]) for row in rows(directory)]
+    assert len(told) == 150
+    assert all(float(start) <= float(promise) for promise, start in told)
+
+
 def test_json(tmp_path):
     done = flux("sample", "--jobs=50", "--scheduler=sched-fifo", "--json", "-q")
     (one,) = json.loads(done.stdout)
