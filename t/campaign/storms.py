@@ -9,7 +9,7 @@ r"""Storms: an administrator, users and bad luck act on a running instance, many
 
 It works on either host, through commands. At the end everything is repaired: then every job must
 have ended, the records of all jobs must be legal without a resource allocated twice
-(``t/faults/check_instance.py``), all resources must be free, and a job that requests all of them
+(as for ``flux simulate check --live``), all resources must be free, and a job that requests all of them
 must run. The exit status is 1 if not.
 """
 
@@ -26,11 +26,10 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "faults"))
 
-import check_instance  # noqa: E402
 from books import resources_of  # noqa: E402
-from eventlog_rules import Violation  # noqa: E402
 
 from flux import Flux  # noqa: E402
+from flux.simulate.checking import Violation, check_instance  # noqa: E402
 
 SCHEDULERS = ("sched-fifo", "sched-simple", "sched-backfill")
 BAD_TABLES = (
@@ -220,6 +219,9 @@ class Storm:
             flux("module", "remove", "-f", name)
             self.load(self.first)
 
+    def inventory(self):
+        return json.loads(flux("kvs", "get", "resource.R")[1])
+
     def check(self, seconds):
         """All jobs end within `seconds`, and their records are legal.
 
@@ -231,8 +233,7 @@ class Storm:
             left = flux("jobs", "-no", "{id.f58} {state} {annotations}")[1]
             raise Violation(f"jobs do not end: {text.strip()}\n{left}")
         found = list(records())
-        spans = check_instance.holdings(found)
-        check_instance.overlaps(spans)
+        check_instance(self.inventory(), found)
         for id, log, _ in found:
             names = [event["name"] for event in log]
             if names[-1] != "clean":
@@ -250,7 +251,7 @@ class Storm:
         )
         if code:
             raise Violation(f"a job that asks for everything does not run: {text}")
-        return len(found), len(spans)
+        return len(found), sum(R is not None for _, _, R in found)
 
     def check_loss(self, seconds):
         """As `check`, after the loss of a broker: its state is gone, but no job is in limbo.
@@ -267,12 +268,11 @@ class Storm:
         left = [id for id, log, _ in found if log[-1]["name"] != "clean"]
         if left:
             raise Violation(f"jobs do not end after a broker was lost: {left}")
-        spans = check_instance.holdings(found)
-        check_instance.overlaps(spans)
+        check_instance(self.inventory(), found)
         code, text = flux("run", "-t", "1m", "true", seconds=90)
         if code:
             raise Violation(f"no job runs after a broker was lost: {text}")
-        return len(found), len(spans)
+        return len(found), sum(R is not None for _, _, R in found)
 
     def lose_broker(self):
         """Kill the broker of the last rank."""

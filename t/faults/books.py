@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Records of all holdings as plain sets of (rank, type, id): slow, obvious, and unlike the pool.
 
-Also the definition of a legal R (RFC 20), and whether a simple request would fit the free
-resources. All of it is written from the RFCs; nothing is taken from src/.
+Also whether a simple request would fit the free resources.
 """
 
-from eventlog_rules import Violation
+from flux.simulate.checking import Violation
+from flux_engine.resource.inventory import Inventory
 
 #: GiB of memory of each node, if memory is counted.
 MEMORY = 8
@@ -31,54 +31,21 @@ def resources_of(R, path="R"):
     Raises:
         Violation: it is not a legal RFC 20 object
     """
-    if R.get("version") != 1:
-        raise Violation(f"{path}: version {R.get('version')!r}")
-    execution = R.get("execution")
-    if not isinstance(execution, dict) or not {"R_lite", "nodelist"} <= execution.keys():
-        raise Violation(f"{path}: no execution with R_lite and nodelist: {str(R)[:80]}")
+    try:
+        Inventory(R)
+    except ValueError as exc:
+        raise Violation(f"{path}: {exc}") from None
     found, ranks = set(), set()
-    for entry in execution["R_lite"]:
-        here = ids(entry["rank"])
+    for entry in R["execution"]["R_lite"]:
+        here, children = ids(entry["rank"]), entry["children"]
         if not here or here & ranks:
             raise Violation(f"{path}: ranks {entry['rank']!r} empty or named twice")
+        if not children.get("core") or "" in children.values():
+            raise Violation(f"{path}: ranks {entry['rank']} without a core, or with an empty list")
         ranks |= here
-        if not entry["children"].get("core"):
-            raise Violation(f"{path}: ranks {entry['rank']} without a core")
-        for kind, text in entry["children"].items():
-            members = ids(text)
-            if not members:
-                raise Violation(f"{path}: empty {kind} list on ranks {entry['rank']}")
-            found |= {(rank, kind, number) for rank in here for number in members}
-    hosts = sum(_count_hosts(text) for text in execution["nodelist"])
-    if hosts != len(ranks):
-        raise Violation(f"{path}: {hosts} hosts for {len(ranks)} ranks")
-    start, end = execution.get("starttime", 0), execution.get("expiration", 0)
-    if start and end and end <= start:
-        raise Violation(f"{path}: expires at {end}, starts at {start}")
+        for kind, text in children.items():
+            found |= {(rank, kind, number) for rank in here for number in ids(text)}
     return found
-
-
-def _count_hosts(text):
-    count, depth, expression = 0, 0, ""
-    for character in text + ",":
-        if character == "," and depth == 0:
-            if expression:
-                inner = (
-                    expression[expression.find("[") + 1 : expression.rfind("]")]
-                    if "[" in expression
-                    else None
-                )
-                count += 1 if inner is None else sum(_span(part) for part in inner.split(","))
-            expression = ""
-            continue
-        depth += {"[": 1, "]": -1}.get(character, 0)
-        expression += character
-    return count
-
-
-def _span(part):
-    low, dash, high = part.partition("-")
-    return int(high) - int(low) + 1 if dash else 1
 
 
 def memory_of(R):

@@ -12,7 +12,8 @@ It counts allocations and frees itself, without data from the scheduler.
 """
 
 from books import ids
-from eventlog_rules import Violation
+
+from flux.simulate.checking import Violation
 
 #: Banks of jobs.
 BANKS = ("red", "blue")

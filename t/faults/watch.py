@@ -21,10 +21,10 @@
 import json
 
 from books import Books, ids
-from eventlog_rules import Violation
 from history import CONSTRAINTS, SHAPES, matches
 
 from flux.job import JobID
+from flux.simulate.checking import Violation
 from flux_engine.job_manager.sched import merge_annotations
 
 #: A scheduler decides, commits R and answers; messages that reach it within this number of turns of

@@ -100,6 +100,20 @@ def test_virtual_clock_means_mock(inst):
     assert inst.events(id)[-1] == "clean"
 
 
+@pytest.mark.parametrize("kind", ["cancel", "x"])
+def test_one_final_release_in_every_path(inst, kind):
+    inst.load_sched(auto=lambda body: make_R())
+    seen = []
+    inst.kernel.intercept = lambda endpoint, msg: (
+        msg.type == 2 and msg.topic == "job-exec.start" and seen.append(msg.body["type"]) and False
+    )
+    id = inst.submit(run_duration=10)
+    inst.rpc("job-manager.raise", {"id": id, "type": kind, "severity": 0})
+    inst.advance(20)
+    inst.kernel.intercept = None
+    assert seen == ["start", "finish", "release"]
+
+
 class MyExec(Service):
     name = "my-exec"
 
