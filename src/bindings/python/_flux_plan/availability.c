@@ -723,32 +723,29 @@ void availability_ranks_of (const struct availability *all, int64_t number, unsi
 
 /* -- questions -- */
 
-/* The amounts of a rank that uses leave at a step of its line, without the promises that are behind
- * a place in the order, or left out, and beside those that a trial puts there; in the buffer, unless they
- * are those of the step.
+/* Find in the buffer the amounts that `left` is of a rank's line at a time, without the promises that are
+ * behind a place in the order, or left out, and beside those that a trial puts there.
  */
-static const int64_t *free_at (const struct availability *all,
+static const int64_t *without (const struct availability *all,
                                size_t rank,
-                               size_t step,
+                               const int64_t *left,
                                double time,
                                struct order order,
                                int64_t *buffer)
 {
     const struct line *line = all->lines[rank];
     const struct trial *trial = all->trial;
-    const int64_t *left = step_of (line, step)->free;
     size_t at, kind;
 
-    if (order.start < INFINITY || (trial && trial->ranks[rank].away))
-        for (at = 0; at < line->promises && line->promised[at].start <= time; at++) {
-            const struct promised *one = line->promised + at;
+    for (at = 0; at < line->promises && line->promised[at].start <= time; at++) {
+        const struct promised *one = line->promised + at;
 
-            if (time < one->end && (is_behind (all, one, order) || all->uses[one->number].away)) {
-                for (kind = 0; kind < all->kinds; kind++)
-                    buffer[kind] = left[kind] + one->amounts[kind];
-                left = buffer;
-            }
+        if (time < one->end && (is_behind (all, one, order) || all->uses[one->number].away)) {
+            for (kind = 0; kind < all->kinds; kind++)
+                buffer[kind] = left[kind] + one->amounts[kind];
+            left = buffer;
         }
+    }
     if (trial && order.start > -INFINITY)
         for (at = trial->ranks[rank].laid; at; at = trial->laid[at - 1].next) {
             const struct laid *one = trial->laid + at - 1;
@@ -759,6 +756,24 @@ static const int64_t *free_at (const struct availability *all,
                 left = buffer;
             }
         }
+    return left;
+}
+
+/* The amounts of a rank that uses leave at a step of its line; see without(). */
+static inline const int64_t *free_at (const struct availability *all,
+                                      size_t rank,
+                                      size_t step,
+                                      double time,
+                                      struct order order,
+                                      int64_t *buffer)
+{
+    const struct line *line = all->lines[rank];
+    const struct trial *trial = all->trial;
+    const int64_t *left = step_of (line, step)->free;
+
+    if ((order.start < INFINITY && line->promises)
+        || (trial && (trial->ranks[rank].away || trial->ranks[rank].laid)))
+        return without (all, rank, left, time, order, buffer);
     return left;
 }
 

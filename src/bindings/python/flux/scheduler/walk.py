@@ -30,13 +30,13 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
-from flux.resource.plan.room_counts import RoomCounts, room_kind
+from flux.resource.plan.room_counts import room_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from flux.resource.plan.plan import Plan
     from flux.resource.plan.room_counts import RoomKind
-    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
     from flux.scheduler.requests import PendingJob
 
     #: A job after its place, (`PendingJob.order`, job id, job).
@@ -262,8 +262,7 @@ class JobGroup(OrderedJobs):
 class RoomIndex:
     """The groups of jobs in a backlog, by the needs of a node or slot and their number."""
 
-    def __init__(self, pool: Callable[[], ResourcePoolImplementation]) -> None:
-        self._pool = pool
+    def __init__(self) -> None:
         # kind of room -> sorted list of (number of nodes or slots needed, serial number, group)
         self._kinds: dict[RoomKind, list[tuple[float, int, JobGroup]]] = {}
         self._place: dict[JobGroup, tuple[RoomKind, float, int]] = {}
@@ -271,7 +270,6 @@ class RoomIndex:
         self._new: dict[JobGroup, None] = {}
         self._uncounted: dict[JobGroup, None] = {}
         self._numbers = count()
-        self._counts: RoomCounts | None = None
 
     def enter(self, group: JobGroup) -> None:
         """Add a new group."""
@@ -289,25 +287,21 @@ class RoomIndex:
         if not groups:
             del self._kinds[kind]
 
-    def with_room(self) -> list[JobGroup]:
+    def with_room(self, plan: Plan) -> list[JobGroup]:
         """Return the groups for which there is room now, ignoring promises, and those for which
         that is unknown.  O(kinds of room + groups returned)."""
-        pool = self._pool()
         for group in self._new:
             shape = group.request.shape
-            if pool.countable(shape):
+            if plan.pool.countable(shape):
                 place = room_kind(shape), shape.least_count, next(self._numbers)
                 self._place[group] = place
                 insort(self._kinds.setdefault(place[0], []), (*place[1:], group))
             else:
                 self._uncounted[group] = None
         self._new.clear()
-        if self._counts is None:
-            self._counts = RoomCounts(pool)
-        counts = self._counts
         found = list(self._uncounted)
         for groups in self._kinds.values():
-            room = counts.of(groups[0][2].request.shape)
+            room = plan.counts.of(groups[0][2].request.shape)
             if room >= groups[0][0]:
                 found += [group for _, _, group in groups[: bisect_right(groups, (room, inf))]]
         return found

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from flux.resource.plan.availability import Amounts
     from flux.resource.plan.promise import Promise
+    from flux.resource.plan.room_counts import RoomCounts
     from flux.resource.pool.inventory import Selection
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import ResourceRequest, Shape
@@ -53,18 +54,19 @@ class BoundStrategy(Strategy):
 
     Args:
         pool (PoolWithView): with a view.
+        counts (RoomCounts): counts of its free resources
     """
 
     moves_per_turn = LOOKS_PER_TURN
     promises: dict[int, BoundPromise]
 
-    def __init__(self, pool: PoolWithView) -> None:
-        self._pool = pool
+    def __init__(self, pool: PoolWithView, counts: RoomCounts) -> None:
+        self._pool, self._counts = pool, counts
         self.seen: int | None = pool.generation
         self.promises = {}
         #: whether promises stay on their ranks, as in a copy for looking ahead
         self.frozen = False
-        self._ranks = RoomOnRanks(pool)
+        self._ranks = RoomOnRanks(pool, counts)
         #: whether all promises can be kept: all were checked since the last change for the worse
         self._sound = True
         # Promises that may take units in use, which leaves ranks with less than nothing: open ones,
@@ -211,7 +213,13 @@ class BoundStrategy(Strategy):
             return (
                 self._ranks.place_at(request, self._ranks.index_at(start), start, end) is not None
             )
-        row = [(None, demand, end) for demand in areas]
+        return self._can_start(None, areas, start, end)
+
+    def _can_start(
+        self, number: int | None, areas: Iterable[Demand], start: float, end: float
+    ) -> bool:
+        """Return whether one of the demands fits throughout a span, beside all uses but one."""
+        row = [(number, demand, end) for demand in areas]
         return self._ranks.room.first_to_start(row, start, not self.frozen) < len(row)
 
     def fits_without(
@@ -224,8 +232,7 @@ class BoundStrategy(Strategy):
             until = self._enough_until(shape, now)
             if until < end and (own is None or own.start > until):
                 return False
-            row = [(number, demand, end) for demand in areas]
-            return room.first_to_start(row, now, not self.frozen) < len(row)
+            return self._can_start(number, areas, now, end)
         if number is not None:
             room.leave(number)
         try:
@@ -239,12 +246,21 @@ class BoundStrategy(Strategy):
         return pool.place_request(request, pool.index, pool.eligible_ranks(request)) is not None
 
     def may_start(self, request: ResourceRequest) -> bool:
-        return self._ranks.may_fit_now(request.shape)
+        return self._counts.of(request.shape) >= request.shape.least_count
 
-    def room_ends(self, request: ResourceRequest, now: float) -> float:
-        if not self.may_start(request):
+    def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
+        shape = request.shape
+        if self._counts.of(shape) < shape.least_count:
             return now
-        return self._enough_until(request.shape, now)
+        until = self._enough_until(shape, now)
+        if end == inf or until < end:
+            return until
+        areas = self._ranks.free_areas(shape)
+        if areas:
+            fits = self._can_start(None, areas, now, end)
+        else:
+            fits = self.fits_without(None, request, now, end)
+        return inf if fits else end
 
     @property
     def _sums_decide(self) -> bool:
@@ -471,7 +487,6 @@ class BoundStrategy(Strategy):
         if not self._sound:
             return 0, [], inf
         promises, ranks, count, looks = self.promises, self._ranks, 0, LOOKS_IN_A_ROW
-        room_of, known = ranks.counts.of, ranks.counts.known
         untils: dict[Shape, float] = {}  # by shape, how long all ranks together have enough
         row: list[tuple[int | None, Demand, float]] = []
         places = []  # of these, in the row of jobs
@@ -480,24 +495,23 @@ class BoundStrategy(Strategy):
             if promise is None or promise.is_open or promise.start <= now:
                 break
             shape = promise.shape
-            room = known.get(shape)
-            if (room_of(shape) if room is None else room) >= shape.least_count:
-                end = now + promise.length
-                until = untils.get(shape)
-                if until is None:
-                    until = untils[shape] = self._enough_until(shape, now)
-                if until >= min(end, promise.start):  # else the promise is not in its own way
-                    areas = ranks.free_areas(shape)
-                    looks -= 1
-                    if not looks or not areas:
-                        break
-                    row += [(promise.number, demand, end) for demand in areas]
-                    places += [count] * len(areas)
-                    if len(row) >= LOOKS_AT_ONCE:
-                        first = ranks.room.first_to_start(row, now, not self.frozen)
-                        if first < len(row):
-                            return places[first], [], inf
-                        row, places = [], []
+            until = untils.get(shape)
+            if until is None:
+                until = untils[shape] = self.room_ends(promise.request, now)
+            end = now + promise.length
+            if until > now and (until >= promise.start or until >= end):
+                # else the promise is not in its own way
+                areas = ranks.free_areas(shape)
+                looks -= 1
+                if not looks or not areas:
+                    break
+                row += [(promise.number, demand, end) for demand in areas]
+                places += [count] * len(areas)
+                if len(row) >= LOOKS_AT_ONCE:
+                    first = ranks.room.first_to_start(row, now, not self.frozen)
+                    if first < len(row):
+                        return places[first], [], inf
+                    row, places = [], []
             count += 1
         first = ranks.room.first_to_start(row, now, not self.frozen)
         return places[first] if first < len(row) else count, [], inf

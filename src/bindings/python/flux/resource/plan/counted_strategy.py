@@ -209,7 +209,7 @@ class CountedStrategy(Strategy):
     # The check of free units, regardless of promises, is the quick check, too.
     may_start = is_free
 
-    def room_ends(self, request: ResourceRequest, now: float) -> float:
+    def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
         profile, count = self._find(request)
         return now if profile.free < count else profile.until(count, now)
 

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Callable, NoReturn
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.plan.claims import LAST
 from flux.resource.plan.promise import length_of
+from flux.resource.plan.room_counts import RoomCounts
 from flux.resource.plan.strategies import Strategies
 from flux.resource.pool.jobid import job_text
 
@@ -69,7 +70,9 @@ class Plan:
 
     def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
-        self._strategies = Strategies(pool)
+        #: counts of the free resources
+        self.counts = RoomCounts(pool)
+        self._strategies = Strategies(pool, self.counts)
         #: tokens that requests may need beside resources; None: no such tokens
         self.tokens: TokenPlan | None = None
         #: claims on ranks that some jobs may not share; None: all jobs may share all ranks
@@ -227,19 +230,29 @@ class Plan:
             limited = claims.beside(request, claims.closed_now(request.claimant, now, now, {}))
         return limited is not None and strategy.is_free(limited)
 
-    def too_long(self, request: ResourceRequest) -> float:
+    def too_long(self, request: ResourceRequest, limit: float = inf) -> float:
         """Return a duration, in seconds, that is too long for a request that starts now to keep all
         promises: 0 if it does not fit at all, infinity if none is known.
 
         If promises are counted, costs a search up to that time. Otherwise costs a check of the free
         resources and of the total left by promises on all ranks; then shorter times may be too
         long, too.
+
+        Args:
+            limit (float): a duration for which more than that check is made; it costs as `fits`
         """
         strategy = self._strategy_for(request)
         now = self._pool.clock()
-        end = strategy.room_ends(request, now)
+        claimed = self._is_claimed(request)
+        until = now + limit
+        end = strategy.room_ends(request, now, inf if claimed else until)
+        if end <= now:
+            return 0.0
+        if end == until < inf and not self.is_counted:
+            return limit
         # A sum of now and a duration is rounded: a duration that ends with the room may fit.
-        return 0.0 if end <= now else (end - now) * (1 + ROUNDING) + now * ROUNDING
+        found = (end - now) * (1 + ROUNDING) + now * ROUNDING
+        return limit if claimed and limit < found and not self.fits(request, limit) else found
 
     def windows(self, requests: Iterable[ResourceRequest], horizon: float) -> list[dict[str, Any]]:
         """Return the free windows: resources free for jobs that start now, and for how long.

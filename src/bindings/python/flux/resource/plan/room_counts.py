@@ -29,6 +29,19 @@ def room_kind(shape: Shape) -> RoomKind:
     return shape.match, shape.need, shape.exclusive, shape.node_count is not None
 
 
+class _Room:
+    """Room for the nodes or slots of a kind, as of a generation of the pool."""
+
+    __slots__ = ("shape", "generation", "inventory", "count", "ranks", "units")
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape  # one of the kind
+        self.generation = -1
+        self.inventory: Any = None
+        self.count = self.ranks = 0  # nodes or slots with room, and a mask of their ranks
+        self.units: dict[int, int] = {}  # by key of free counts, those on a rank with these
+
+
 class RoomCounts:
     """Counts of the free resources of a pool now.
 
@@ -38,64 +51,67 @@ class RoomCounts:
 
     def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
-        self._generation = pool.generation  # the pool's generation for which the rest is valid
-        # by constraint: free counts, and the ranks with exactly these
-        self._ranks: Remembered[Any, list[tuple[Counts, int, int]]] = Remembered()
-        self._rooms: Remembered[RoomKind, tuple[int, int]] = Remembered()
-        self._counts: Remembered[Shape, float] = Remembered()
-
-    @property
-    def known(self) -> dict[Shape, float]:
-        """The counts of `of` that are still valid; not to be changed. O(1)."""
-        generation = self._pool.generation
-        if self._generation != generation:
-            self._generation = generation
-            self._ranks.clear()
-            self._rooms.clear()
-            self._counts.clear()
-        return self._counts
+        self._rooms: Remembered[Shape, _Room] = Remembered()
+        self._kinds: Remembered[RoomKind, _Room] = Remembered()
+        # by constraint: keys of free counts, with the ranks that have these; of one generation
+        self._free: Remembered[Any, list[tuple[int, int, int]]] = Remembered()
+        self._free_since = -1
 
     def of(self, shape: Shape) -> float:
         """Return the number of nodes or slots of a shape with room; infinity if counts do not
-        decide placement. O(different counts of free cores and GPUs)."""
-        known = self.known
-        count = known.get(shape)
-        if count is None:
-            count = known[shape] = self._room(shape)[0] if self._pool.countable(shape) else inf
-        return count
+        decide placement. O(different counts of free cores and GPUs), the first time after a change
+        of the pool."""
+        return self._room(shape).count if self._pool.countable(shape) else inf
 
     def ranks(self, shape: Shape) -> int:
         """Return a mask of the ranks with room for a node or slot of a shape, by counts; costs as
         `of`."""
-        self.known  # noqa: B018
-        return self._room(shape)[1]
+        return self._room(shape).ranks
 
-    def _room(self, shape: Shape) -> tuple[int, int]:
-        """Return (nodes or slots with room, mask of their ranks)."""
-        kind = room_kind(shape)
-        room = self._rooms.get(kind)
+    def _room(self, shape: Shape) -> _Room:
+        room = self._rooms.get(shape)
         if room is None:
-            count = ranks = 0
-            by_node = shape.node_count is not None
-            within = self._pool.index.idle if by_node and shape.exclusive else -1
-            for free, number, mask in self._free(shape.match):
+            kind = room_kind(shape)
+            room = self._rooms[shape] = self._kinds.get(kind) or _Room(shape)
+            self._kinds[kind] = room
+        generation = self._pool.generation
+        if room.generation != generation:
+            room.generation = generation
+            self._count(room)
+        return room
+
+    def _count(self, room: _Room) -> None:
+        shape, index = room.shape, self._pool.index
+        if room.inventory is not index.inventory:
+            room.inventory, room.units = index.inventory, {}
+        units_of = room.units
+        by_node = shape.node_count is not None
+        within = index.idle if by_node and shape.exclusive else -1
+        count = ranks = 0
+        for key, number, mask in self._free_of(shape.match):
+            units = units_of.get(key)
+            if units is None:
+                free = index.inventory.counts(key)
+                units = enough(free, shape.need) if by_node else slots_on(free, shape)
+                units_of[key] = units
+            if units:
                 if within >= 0:
                     mask &= within
                     number = popcount(mask)
-                units = enough(free, shape.need) if by_node else slots_on(free, shape)
-                if units:
-                    count += number * units
-                    ranks |= mask
-            room = self._rooms[kind] = count, ranks
-        return room
+                count += number * units
+                ranks |= mask
+        room.count, room.ranks = count, ranks
 
-    def _free(self, match: Any) -> list[tuple[Counts, int, int]]:
-        """Return ``(free counts, number of ranks, mask of them)`` of the ranks that are up and meet
-        a constraint."""
-        free = self._ranks.get(match)
+    def _free_of(self, match: Any) -> list[tuple[int, int, int]]:
+        """Return ``(key of free counts, number of ranks, mask of them)`` of the ranks that are up
+        and meet a constraint."""
+        pool = self._pool
+        if self._free_since != pool.generation:
+            self._free_since = pool.generation
+            self._free.clear()
+        free = self._free.get(match)
         if free is None:
-            inventory, eligible = self._pool.inventory, self._pool.eligible(match)
-            masks = [(key, mask & eligible) for key, mask in self._pool.index.groups.items()]
-            free = [(inventory.counts(key), popcount(mask), mask) for key, mask in masks if mask]
-            self._ranks[match] = free
+            eligible = pool.eligible(match)
+            masks = [(key, mask & eligible) for key, mask in pool.index.groups.items()]
+            free = self._free[match] = [(key, popcount(mask), mask) for key, mask in masks if mask]
         return free

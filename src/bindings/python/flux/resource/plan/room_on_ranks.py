@@ -15,7 +15,6 @@ from flux.resource.plan import compiled
 from flux.resource.plan.availability import Demand
 from flux.resource.plan.plain_availability import PlainAvailability
 from flux.resource.plan.promise import length_of
-from flux.resource.plan.room_counts import RoomCounts
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import members, popcount, take
 from flux.resource.pool.remembered import Remembered
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from flux.resource.plan.availability import Amounts
     from flux.resource.plan.compiled_availability import CompiledAvailability
+    from flux.resource.plan.room_counts import RoomCounts
     from flux.resource.pool.contract import JobRecord
     from flux.resource.pool.inventory import Inventory, Selection
     from flux.resource.pool.rank_index import RankIndex
@@ -40,20 +40,19 @@ class RoomOnRanks:
 
     Args:
         pool (PoolWithView): with a view
+        counts (RoomCounts): counts of its free resources
 
     Attributes:
         room: the availability; `make` replaces it
         up (int): mask of the ranks up when it was made
         inventory (Inventory): the pool's at that time
-        counts (RoomCounts): counts of the free resources
     """
 
     room: PlainAvailability | CompiledAvailability
     inventory: Inventory
 
-    def __init__(self, pool: PoolWithView) -> None:
-        self._pool = pool
-        self.counts = RoomCounts(pool)
+    def __init__(self, pool: PoolWithView, counts: RoomCounts) -> None:
+        self._pool, self._counts = pool, counts
         self.make()
 
     def copy(self) -> Self:
@@ -160,7 +159,7 @@ class RoomOnRanks:
             self._free_areas.clear()
         areas = self._free_areas.get(shape)
         if areas is None:
-            free = self.counts.ranks(shape)
+            free = self._counts.ranks(shape)
             every = self.areas(shape)
             areas = (
                 [
@@ -176,10 +175,6 @@ class RoomOnRanks:
         return areas
 
     # -- what is free -------------------------------------------------------
-
-    def may_fit_now(self, shape: Shape) -> bool:
-        """Return False if counts of the free resources show that a shape does not fit."""
-        return self.counts.of(shape) >= shape.least_count
 
     def all_of(self, ranks: int) -> list[tuple[int, Amounts]]:
         """Return ``(rank, total amounts)`` of some ranks (a mask)."""

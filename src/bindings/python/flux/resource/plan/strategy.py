@@ -88,9 +88,10 @@ class Strategy(ABC):
         """Return whether a request could start now without promises."""
 
     @abstractmethod
-    def room_ends(self, request: ResourceRequest, now: float) -> float:
+    def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
         """Return an upper bound of the time until which a request that starts now has room, beside
-        all promises: ``now`` if it does not fit at all, infinity if none is known."""
+        all promises: ``now`` if it does not fit at all, infinity if none is known. A bound that is
+        not exact is at most ``end`` if it has no room until then."""
 
     @abstractmethod
     def count(self, request: ResourceRequest, start: float, end: float) -> int:

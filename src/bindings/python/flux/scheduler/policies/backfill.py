@@ -116,7 +116,7 @@ class Backfill(PolicyScheduler):
             self.within = 0.0 if value in ("0", "0s") else parse_duration(value, "within")
         backlog = self._backlog
         backlog.family_of = self.admission.family_of
-        backlog.rooms = RoomIndex(lambda: self.resources)
+        backlog.rooms = RoomIndex()
         if self.promises_all:
             self.decision = BackfillByLatestStart(self, backlog, self._checkpoints)
         elif self.ranks.is_used or self.ranks.has_candidates:

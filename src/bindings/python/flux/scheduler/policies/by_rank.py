@@ -232,7 +232,7 @@ class BackfillByRank(Backfilling):
         rooms = self.backlog.rooms
         assert rooms is not None
         found = []
-        for number, group in enumerate(rooms.with_room(), 1):
+        for number, group in enumerate(rooms.with_room(self.plan), 1):
             if group.count and self._is_free(group.signature, group.request):
                 found.append(group)
             if number % COMPARED_PER_TURN == 0:

@@ -85,7 +85,9 @@ class BackfillInOrder(Backfilling):
     def groups_with_room(self) -> list[JobGroup] | None:
         # A rule that defers jobs that do not fit must be asked about each.
         rooms = self.backlog.rooms
-        return None if rooms is None or self.policy.admission.kept_for else rooms.with_room()
+        if rooms is None or self.policy.admission.kept_for:
+            return None
+        return rooms.with_room(self.plan)
 
     def may_be_promised(self, job: PendingJob) -> bool:
         """Whether fewer than `Backfill.promises_limit` jobs ahead have a promise for ranks that
@@ -109,13 +111,10 @@ class BackfillInOrder(Backfilling):
             return None
         # Only the first job of each line is checked for a possible promise.
         self.use_current_plan()
-        too_long = self.plan.too_long(job.resource_request)
-        if job.limit >= too_long and too_long < inf:
-            return too_long
-        if self.plan.is_counted or job.limit == inf:
-            return None
-        self.backlog.spend(1)  # a search on ranks
-        return None if self.plan.fits(job.resource_request) else job.limit
+        too_long = self.plan.too_long(job.resource_request, job.limit)
+        if too_long >= job.limit and not self.plan.is_counted:
+            self.backlog.spend(1)  # a search on ranks
+        return too_long if too_long <= job.limit and too_long < inf else None
 
     # -- one job -----------------------------------------------------------------------------------
 
