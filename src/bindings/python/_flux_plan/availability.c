@@ -72,7 +72,7 @@ struct wish {
 
 struct use {
     bool entered;
-    bool away;  /* a question leaves it out */
+    bool away;  /* a trial leaves it out */
     bool waits; /* it is in the queue of a trial */
     double start, end;
     uint64_t sequence;  /* grows with each use; of one that is not there: the next unused */
@@ -107,14 +107,14 @@ struct order {
 static const struct order LAST = {INFINITY, UINT64_MAX}; /* behind all: none is left out */
 static const struct order JOBS = {-INFINITY, 0};         /* before all: all are left out */
 
-/* Whether a promise that may be moved is behind a place in the order. */
+/* Whether a promise that may be moved, and its start, are behind a place in the order. */
 static bool is_behind (const struct availability *all,
-                       const struct promised *promised,
+                       double start,
+                       int64_t number,
                        struct order order)
 {
-    return promised->start > order.start
-           || (promised->start == order.start
-               && all->uses[promised->number].sequence > order.sequence);
+    return start > order.start
+           || (start == order.start && all->uses[number].sequence > order.sequence);
 }
 
 static bool has (const unsigned char *ranks, size_t rank)
@@ -373,10 +373,11 @@ struct candidate {
     int64_t units, clear; /* clear: those beside all uses, which come first */
 };
 
-/* A part of a promise that a trial puts on its rank. */
+/* A part of a promise that a trial puts on its rank, or leaves out there. */
 struct laid {
     const struct part *part;
     double start, end;
+    int64_t out; /* the number of the promise that is left out; -1: none */
     size_t next; /* the number of another on the rank, from 1 on; 0: none */
 };
 
@@ -389,7 +390,6 @@ struct moved {
 struct trial {
     struct {
         size_t laid; /* the number of the last part, from 1 on */
-        size_t away; /* the number of promises on it that are left out */
         bool taken;  /* from promises */
     } *ranks;
     struct laid *laid;
@@ -723,57 +723,44 @@ void availability_ranks_of (const struct availability *all, int64_t number, unsi
 
 /* -- questions -- */
 
-/* Find in the buffer the amounts that `left` is of a rank's line at a time, without the promises that are
- * behind a place in the order, or left out, and beside those that a trial puts there.
+/* The amounts of a rank that uses leave at a step of its line, without the promises that are behind
+ * a place in the order, or left out, and beside those that a trial puts there; in the buffer, unless they
+ * are those of the step.
  */
-static const int64_t *without (const struct availability *all,
+static const int64_t *free_at (const struct availability *all,
                                size_t rank,
-                               const int64_t *left,
+                               size_t step,
                                double time,
                                struct order order,
                                int64_t *buffer)
 {
     const struct line *line = all->lines[rank];
     const struct trial *trial = all->trial;
+    const int64_t *left = step_of (line, step)->free;
     size_t at, kind;
 
-    for (at = 0; at < line->promises && line->promised[at].start <= time; at++) {
-        const struct promised *one = line->promised + at;
+    if (order.start < INFINITY)
+        for (at = 0; at < line->promises && line->promised[at].start <= time; at++) {
+            const struct promised *one = line->promised + at;
 
-        if (time < one->end && (is_behind (all, one, order) || all->uses[one->number].away)) {
-            for (kind = 0; kind < all->kinds; kind++)
-                buffer[kind] = left[kind] + one->amounts[kind];
-            left = buffer;
-        }
-    }
-    if (trial && order.start > -INFINITY)
-        for (at = trial->ranks[rank].laid; at; at = trial->laid[at - 1].next) {
-            const struct laid *one = trial->laid + at - 1;
-
-            if (one->start <= time && time < one->end) {
+            if (time < one->end && is_behind (all, one->start, one->number, order)) {
                 for (kind = 0; kind < all->kinds; kind++)
-                    buffer[kind] = left[kind] - one->part->amounts[kind];
+                    buffer[kind] = left[kind] + one->amounts[kind];
                 left = buffer;
             }
         }
-    return left;
-}
+    if (trial && order.start > -INFINITY)
+        for (at = trial->ranks[rank].laid; at; at = trial->laid[at - 1].next) {
+            const struct laid *one = trial->laid + at - 1;
+            int sign = one->out < 0 ? -1 : 1;
 
-/* The amounts of a rank that uses leave at a step of its line; see without(). */
-static inline const int64_t *free_at (const struct availability *all,
-                                      size_t rank,
-                                      size_t step,
-                                      double time,
-                                      struct order order,
-                                      int64_t *buffer)
-{
-    const struct line *line = all->lines[rank];
-    const struct trial *trial = all->trial;
-    const int64_t *left = step_of (line, step)->free;
-
-    if ((order.start < INFINITY && line->promises)
-        || (trial && (trial->ranks[rank].away || trial->ranks[rank].laid)))
-        return without (all, rank, left, time, order, buffer);
+            if (one->start <= time && time < one->end
+                && (sign < 0 || !is_behind (all, one->start, one->out, order))) {
+                for (kind = 0; kind < all->kinds; kind++)
+                    buffer[kind] = left[kind] + sign * one->part->amounts[kind];
+                left = buffer;
+            }
+        }
     return left;
 }
 
@@ -1099,12 +1086,35 @@ static int begin_trials (struct availability *all)
     return -1;
 }
 
-/* Leave a promise that may be moved out of all questions, or count it again. */
-static void leave_out (struct availability *all, struct use *use, bool out)
+/* Put the parts of a promise on their ranks, or leave those of a promise with a number out there. */
+static int lay_parts (struct trial *trial,
+                      const struct place *place,
+                      double start,
+                      double end,
+                      int64_t out)
 {
-    use->away = out;
-    for (size_t at = 0; at < use->place->count; at++)
-        all->trial->ranks[use->place->parts[at].rank].away += out ? 1 : -1;
+    if (reserve (&trial->laid,
+                 &trial->laid_room,
+                 trial->laid_count + place->count,
+                 sizeof (struct laid)) < 0)
+        return -1;
+    for (size_t at = 0; at < place->count; at++) {
+        const struct part *part = place->parts + at;
+
+        trial->laid[trial->laid_count]
+            = (struct laid){part, start, end, out, trial->ranks[part->rank].laid};
+        trial->ranks[part->rank].laid = ++trial->laid_count;
+    }
+    return 0;
+}
+
+/* Leave a promise that may be moved out of all questions, until the end of the trial. */
+static int leave_out (struct availability *all, int64_t number)
+{
+    struct use *use = all->uses + number;
+
+    use->away = true;
+    return lay_parts (all->trial, use->place, use->start, use->end, number);
 }
 
 /* Find the sort key of a candidate; see Availability._preference(). */
@@ -1212,18 +1222,12 @@ static int lay (struct availability *all,
     struct trial *trial = all->trial;
     size_t at, index;
 
-    if (reserve (&trial->laid,
-                 &trial->laid_room,
-                 trial->laid_count + place->count,
-                 sizeof (struct laid)) < 0)
+    if (lay_parts (trial, place, order.start, end, -1) < 0)
         return -1;
     for (at = 0; at < place->count; at++) {
         const struct part *part = place->parts + at;
         const struct line *line = all->lines[part->rank];
 
-        trial->laid[trial->laid_count]
-            = (struct laid){part, order.start, end, trial->ranks[part->rank].laid};
-        trial->ranks[part->rank].laid = ++trial->laid_count;
         trial->ranks[part->rank].taken |= part->taken;
         if (!trial->ranks[part->rank].taken)
             continue;
@@ -1231,7 +1235,7 @@ static int lay (struct availability *all,
             const struct promised *one = line->promised + index;
             struct use *other = all->uses + one->number;
 
-            if (other->waits || other->away || !is_behind (all, one, order))
+            if (other->waits || other->away || !is_behind (all, one->start, one->number, order))
                 continue;
             if (heap_append (&trial->waiting, other->start, one->number) < 0)
                 return -1;
@@ -1279,8 +1283,9 @@ static int settle (struct availability *all, double now)
             return 0;
         if (!(place = calloc (1, sizeof (*place))))
             return -1;
-        leave_out (all, use, true);
         trial->moved[trial->moved_count++] = (struct moved){number, place};
+        if (leave_out (all, number) < 0)
+            return -1;
         placed = find_place (all, &use->wish->demand, use->start, use->end, now, order, true, place);
         order.sequence = use->sequence;
         if (placed > 0 && lay (all, place, order, use->end) < 0)
@@ -1310,7 +1315,7 @@ static int finish (struct availability *all, bool keep)
         struct use *use = all->uses + moved->number;
         struct place *before = use->place;
 
-        leave_out (all, use, false);
+        use->away = false;
         if (keep) {
             if (change (all, moved->number, -1, true) < 0)
                 result = -1;
@@ -1503,13 +1508,15 @@ int64_t availability_first_to_start (struct availability *all,
 
         if (pinned && availability_leave (all, numbers[at]) < 0)
             return -1;
-        if (movable)
-            leave_out (all, use, true);
-        can = fits (all, demands[at], now, ends[at], LAST);
+        if (movable && leave_out (all, numbers[at]) < 0)
+            can = -1;
+        else
+            can = fits (all, demands[at], now, ends[at], LAST);
         if (!can && may_move)
             can = book (all, demands[at], now, ends[at], now, true, NULL);
         if (movable)
-            leave_out (all, use, false);
+            use->away = false;
+        finish (all, false);
         if ((pinned && availability_enter (all, numbers[at]) < 0) || can < 0)
             return -1;
         if (can)
