@@ -17,8 +17,6 @@ BUILD = SRCDIR / "src" / "bindings" / "python" / "_flux_plan" / "build.py"
 SMALL = {
     "STEPS_PER_BLOCK": 4,
     "OPENINGS_TOGETHER": 2,
-    "MAX_LOOKS": 1,
-    "MIN_KEPT": 4,
     "MAX_KEPT": 12,
     "MAX_WAITING": 3,
 }

@@ -30,19 +30,11 @@
 #ifndef OPENINGS_TOGETHER
 #define OPENINGS_TOGETHER 16
 #endif
-/* Openings around which runs for a promise are searched one by one.  Where there are more, one
- * search begins at the first of them.
- */
-#ifndef MAX_LOOKS
-#define MAX_LOOKS 8
-#endif
-/* The least number of openings of a size at which those that every promise was examined for are
- * dropped; and the greatest, at which others are dropped, too: a promise not examined for these is
+/* Openings of a size that are kept.  With more, all are dropped: a promise not examined for these is
  * searched for from now on.
  */
-#ifndef MIN_KEPT
-#define MIN_KEPT 1024
-#define MAX_KEPT 65536
+#ifndef MAX_KEPT
+#define MAX_KEPT 16384
 #endif
 /* The distance of the prefetch in a row of promises, which are scattered in memory. */
 #define LOOK_AHEAD 8
@@ -58,12 +50,8 @@ struct opening {
     double start, end;    /* such runs neither begin nor end beyond these */
     double last;          /* they begin before this, where the span ends */
     int64_t before, most; /* their units: more than were free before, and this many at most */
-};
-
-/* Bounds of some openings: none begins earlier, none is longer. */
-struct openings_together {
-    double start;
-    double length;
+    /* In the first of OPENINGS_TOGETHER: none begins earlier, none is longer. */
+    double all_start, all_length;
 };
 
 /* Promises of at least a power of two of units, and of less than twice as many. */
@@ -73,10 +61,8 @@ struct size {
     double shortest; /* none of them is shorter */
     /* Openings that may be enough for one of them, in the order in which they came. */
     struct opening *openings;
-    struct openings_together *together;
-    size_t count, room, together_room;
-    uint64_t first;   /* the number that came before the first of these */
-    size_t review_at; /* at this count, review which are still of use */
+    size_t count, room;
+    uint64_t first; /* the number that came before the first of these */
 };
 
 /* Units that came free in a span and were not considered yet: by then most are in use again. */
@@ -196,53 +182,20 @@ static uint64_t openings_so_far (const struct size *size)
     return size->first + size->count;
 }
 
+/* Drop the openings of a size. */
+static void drop_openings (struct size *size)
+{
+    size->first += size->count;
+    size->count = 0;
+}
+
 /* Forget all results for the promises in a timeline. */
 static void forget (struct line *line)
 {
     line->epoch++;
     line->waiting_count = 0;
-    for (int i = 0; i < SIZES; i++) {
-        line->sizes[i].first += line->sizes[i].count;
-        line->sizes[i].count = 0;
-    }
-}
-
-/* Drop the first openings of a size. */
-static void drop_openings (struct size *size, size_t count)
-{
-    count -= count % OPENINGS_TOGETHER;
-    size->count -= count;
-    size->first += count;
-    memmove (size->openings, size->openings + count, size->count * sizeof (size->openings[0]));
-    memmove (size->together,
-             size->together + count / OPENINGS_TOGETHER,
-             (size->count + OPENINGS_TOGETHER - 1) / OPENINGS_TOGETHER * sizeof (size->together[0]));
-}
-
-static int add_opening (struct size *size, const struct opening *opening)
-{
-    struct openings_together *together;
-    double length = opening->end - opening->start;
-
-    if (size->count == MAX_KEPT)
-        drop_openings (size, MAX_KEPT / 2);
-    if (reserve (&size->openings, &size->room, size->count + 1, sizeof (*opening)) < 0
-        || reserve (&size->together,
-                    &size->together_room,
-                    size->count / OPENINGS_TOGETHER + 1,
-                    sizeof (*together)) < 0)
-        return -1;
-    together = &size->together[size->count / OPENINGS_TOGETHER];
-    if (size->count % OPENINGS_TOGETHER == 0) {
-        together->start = opening->start;
-        together->length = length;
-    }
-    else {
-        together->start = first_of (together->start, opening->start);
-        together->length = last_of (together->length, length);
-    }
-    size->openings[size->count++] = *opening;
-    return 0;
+    for (int i = 0; i < SIZES; i++)
+        drop_openings (&line->sizes[i]);
 }
 
 /* Enter an opening for the sizes of promises that it may be enough for: a span in which `before`
@@ -256,7 +209,9 @@ static int consider (struct line *line, double low, double high, int64_t before,
         .last = high,
         .before = before,
         .most = most,
+        .all_start = INFINITY,
     };
+    struct opening *first;
 
     if (most <= before)
         return 0; /* in use again */
@@ -275,8 +230,14 @@ static int consider (struct line *line, double low, double high, int64_t before,
         if (size->shortest > opening.end - opening.start
             || opening.start + size->shortest > size->latest + ROUNDING)
             continue;
-        if (add_opening (size, &opening) < 0)
+        if (size->count == MAX_KEPT)
+            drop_openings (size);
+        if (reserve (&size->openings, &size->room, size->count + 1, sizeof (opening)) < 0)
             return -1;
+        first = &size->openings[size->count - size->count % OPENINGS_TOGETHER];
+        size->openings[size->count++] = opening;
+        first->all_start = first_of (first->all_start, opening.start);
+        first->all_length = last_of (first->all_length, opening.end - opening.start);
     }
     return 0;
 }
@@ -303,38 +264,6 @@ static int take_in (struct line *line, double now)
     return 0;
 }
 
-/* Drop the openings of a timeline's sizes that all promises were examined for, where there are
- * many.  This visits each promise, so that the next review waits until there are twice as many.
- */
-static void review (struct promises *promises, int number)
-{
-    struct line *line = promises->lines[number];
-    uint64_t seen[SIZES];
-    bool many = false;
-
-    for (int i = 0; i < SIZES; i++) {
-        many = many || line->sizes[i].count > line->sizes[i].review_at;
-        seen[i] = openings_so_far (&line->sizes[i]);
-    }
-    if (!many)
-        return;
-    for (size_t i = 0; i < promises->room; i++) {
-        const struct promise *one = &promises->table[i];
-
-        if (one->there && one->line == number && one->epoch == line->epoch) {
-            size_t of = size_of (line, one->count) - line->sizes;
-            seen[of] = one->seen < seen[of] ? one->seen : seen[of];
-        }
-    }
-    for (int i = 0; i < SIZES; i++) {
-        struct size *size = &line->sizes[i];
-
-        if (seen[i] > size->first)
-            drop_openings (size, seen[i] - size->first);
-        size->review_at = 2 * size->count + MIN_KEPT;
-    }
-}
-
 /* -- moving --------------------------------------------------------------- */
 
 /* The first time from now on to which a promise could move; infinity if it stays. */
@@ -342,14 +271,11 @@ static double earlier (struct promises *promises, const struct promise *promise,
 {
     struct line *line = promises->lines[promise->line];
     const struct size *size = size_of (line, promise->count);
-    int64_t count = promise->count;
-    int64_t wanted = count + line->kept;
+    int64_t wanted = promise->count + line->kept;
     double before = promise->start;
     double length = promise->end - before;
-    double found, first = INFINITY;
-    const struct opening *looks[MAX_LOOKS] = {NULL};
     double latest = before + ROUNDING; /* the end of a run that is over before the promise begins */
-    size_t place, stop, many = 0;
+    double found;
 
     if (promise->seen == NEVER || promise->epoch != line->epoch || promise->seen < size->first) {
         promises->searches++;
@@ -357,44 +283,24 @@ static double earlier (struct promises *promises, const struct promise *promise,
     }
     found = timeline_since (line->timeline, wanted, before);
     found = found >= before ? INFINITY : last_of (now, found);
-    for (place = promise->seen - size->first; place < size->count; place = stop) {
-        const struct openings_together *together = &size->together[place / OPENINGS_TOGETHER];
+    for (size_t at = promise->seen - size->first, stop; at < size->count; at = stop) {
+        const struct opening *one = &size->openings[at - at % OPENINGS_TOGETHER];
 
-        stop = (place / OPENINGS_TOGETHER + 1) * OPENINGS_TOGETHER;
+        stop = at - at % OPENINGS_TOGETHER + OPENINGS_TOGETHER;
         stop = stop < size->count ? stop : size->count;
-        if (together->length < length || together->start + length > latest)
+        if (one->all_length < length || one->all_start + length > latest)
             continue;
-        for (; place < stop; place++) {
-            const struct opening *one = &size->openings[place];
+        for (one = &size->openings[at]; one < &size->openings[stop]; one++) {
             double start = last_of (one->start, now);
 
             /* Without branches: most do not suffice, each for another reason. */
-            if ((one->before < count) & (count <= one->most) & (start < found)
+            if ((one->before < promise->count) & (promise->count <= one->most) & (start < found)
                 & (start + length <= latest) & (one->end - start >= length)) {
-                if (many < MAX_LOOKS)
-                    looks[many] = one;
-                many++;
-                first = first_of (first, start);
+                promises->searches++;
+                found = first_of (
+                    found,
+                    timeline_first (line->timeline, wanted, length, start, before, one->last));
             }
-        }
-    }
-    if (many > MAX_LOOKS) {
-        promises->searches++;
-        return first_of (found,
-                     timeline_first (line->timeline, wanted, length, first, before, INFINITY));
-    }
-    for (size_t i = 0; i < many; i++) {
-        double start = last_of (looks[i]->start, now);
-
-        if (start < found) {
-            promises->searches++;
-            found = first_of (found,
-                          timeline_first (line->timeline,
-                                          wanted,
-                                          length,
-                                          start,
-                                          before,
-                                          looks[i]->last));
         }
     }
     return found;
@@ -452,7 +358,6 @@ int64_t promises_advance (struct promises *promises,
         if (promises->lines[i]) {
             if (take_in (promises->lines[i], now) < 0)
                 return -1;
-            review (promises, i);
             promises->lines[i]->released = INFINITY;
         }
     }
@@ -510,10 +415,8 @@ void promises_drop_line (struct promises *promises, int number)
 
     if (!line)
         return;
-    for (int i = 0; i < SIZES; i++) {
+    for (int i = 0; i < SIZES; i++)
         free (line->sizes[i].openings);
-        free (line->sizes[i].together);
-    }
     free (line->waiting);
     free (line);
     promises->lines[number] = NULL;
@@ -543,7 +446,6 @@ int promises_add_line (struct promises *promises, struct timeline *timeline)
     for (int i = 0; i < SIZES; i++) {
         line->sizes[i].latest = -INFINITY;
         line->sizes[i].shortest = INFINITY;
-        line->sizes[i].review_at = MIN_KEPT;
     }
     while (number < promises->line_count && promises->lines[number])
         number++;
