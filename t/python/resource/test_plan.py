@@ -12,7 +12,6 @@ from pool_model import Ask, R_of
 
 from flux.idset import IDset
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
-from flux.resource.plan.start_bounds import StartBounds
 from flux.resource.plan.tokens import TokenPlan
 from flux.resource.pool.masks import members, popcount
 
@@ -296,18 +295,6 @@ def test_plan_of_a_pool_with_hooks():
     plan.cancel(3)
     plan.hold(6, job(pool, 2, cores=4, duration=0.0))
     assert plan.earliest(two) is None
-
-
-def test_bounds_are_bounded():
-    bounds = StartBounds()
-    for number in range(3000):
-        bounds.learn(number % 1500, 1, float(number + 1), 1.0)
-    assert len(bounds._families) <= 1024
-    for number in range(3000):
-        bounds.learn("one", 1 + number % 7, float(number + 1), 1.0)
-    exact, lengths, stairs = bounds._families["one"]
-    assert len(exact) <= 1024 and len(lengths) == len(stairs) < 120
-    assert bounds.least("one", 7, 5000.0) == 1.0
 
 
 def test_a_hold_is_lost_with_its_ranks_only():

@@ -81,7 +81,6 @@ int promises_opened (struct promises *promises, int number, double start, double
  * places: room for as many: set to the places in the row of those that moved
  * moved: set to their number
  * first: set to the earliest of their starts, or infinity
- * released: for each number of a timeline, set to the earliest start of units that came free
  *
  * Returns the number of jobs, from the first on, that were examined; or -1: no memory.
  */
@@ -91,8 +90,7 @@ int64_t promises_advance (struct promises *promises,
                           double now,
                           int64_t *places,
                           size_t *moved,
-                          double *first,
-                          double *released);
+                          double *first);
 
 /* The jobs whose promises start at a time or before.
  *

@@ -78,7 +78,6 @@ struct line {
     bool overdrawn;
     double since;    /* when a promise was examined last */
     uint32_t epoch;  /* results for a promise in another epoch are void */
-    double released; /* the earliest start of units that came free by moves in this row */
     struct waiting *waiting;
     size_t waiting_count, waiting_room;
     struct size sizes[SIZES];
@@ -332,7 +331,6 @@ static int move (struct line *line, struct promise *promise, double to)
             return -1; /* later by the rounding of a sum */
         start = until;
     }
-    line->released = first_of (line->released, start);
     if (start < end) {
         timeline_extremes (timeline, start, end, &least, &most);
         if (consider (line, start, end, least - count, most) < 0)
@@ -347,20 +345,15 @@ int64_t promises_advance (struct promises *promises,
                           double now,
                           int64_t *places,
                           size_t *moved,
-                          double *first,
-                          double *released)
+                          double *first)
 {
     size_t place = 0;
 
     *moved = 0;
     *first = INFINITY;
-    for (int i = 0; i < promises->line_count; i++) {
-        if (promises->lines[i]) {
-            if (take_in (promises->lines[i], now) < 0)
-                return -1;
-            promises->lines[i]->released = INFINITY;
-        }
-    }
+    for (int i = 0; i < promises->line_count; i++)
+        if (promises->lines[i] && take_in (promises->lines[i], now) < 0)
+            return -1;
     while (place < count) {
         struct promise *promise = find (promises, jobids[place]);
         struct line *line;
@@ -388,10 +381,6 @@ int64_t promises_advance (struct promises *promises,
         place++;
         if (promise->start <= now)
             break;
-    }
-    for (int i = 0; i < promises->line_count; i++) {
-        if (promises->lines[i])
-            released[i] = promises->lines[i]->released;
     }
     return place;
 }

@@ -19,7 +19,6 @@ Files:
 - ``believed_ends.py``: a pool with a scheduler's believed ends of jobs.
 - ``promise_moves.py``: moves of counted promises to earlier times. ``compiled.py``: these moves and
   the timelines in C (``_flux_plan``), if built.
-- ``start_bounds.py``: bounds of starts, from earlier searches.
 
 The public interface is ``Plan``, whole. It uses only the view of a pool described in
 ``ResourcePoolImplementation``, so that it works on a site's pools; this must stay so. All other

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 from flux.resource.plan.availability import MAX_PROMISES, Demand
 from flux.resource.plan.promise import BoundPromise, length_of
 from flux.resource.plan.room_on_ranks import ALL_UNITS, RoomOnRanks, exact, reduce
-from flux.resource.plan.start_bounds import StartBounds
 from flux.resource.plan.strategy import Strategy
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import members, popcount, take
@@ -72,7 +71,6 @@ class BoundStrategy(Strategy):
         # Promises that may take units in use, which leaves ranks with less than nothing: open ones,
         # and those that take all of the ranks of a placement by the pool.
         self._overdrawing: set[int] = set()
-        self._bounds = StartBounds()  # valid until a promise moves or is withdrawn
         self._withdrawn: list[BoundPromise] = []  # restorable until the pool changes
         # The placement found for a job and its promise's end, until the job starts.
         self._placed: tuple[int, float] | None = None
@@ -104,7 +102,6 @@ class BoundStrategy(Strategy):
             frozen=True,
             _ranks=self._ranks.copy(),
             _overdrawing=self._overdrawing.copy(),
-            _bounds=StartBounds(),
             _withdrawn=[],
             _promised_end={},
         )
@@ -118,7 +115,6 @@ class BoundStrategy(Strategy):
     def sync(self) -> bool:
         pool = self._pool
         self._forget_withdrawn()
-        self._bounds.clear()
         changes = self._ranks.changes_since(self.seen or 0)
         if changes is None:
             self._make_again()
@@ -190,17 +186,6 @@ class BoundStrategy(Strategy):
         # Promises move to make a new one earlier, unless there are many.
         may_move = not self.frozen and len(self.promises) <= MAX_PROMISES
         areas = self._ranks.areas(shape)
-        if len(areas) == 1:
-            demand = areas[0]
-            if may_move:
-                return self._ranks.room.earliest(demand, length, start, now, True)
-            # In a long queue, searches do not all begin at now.
-            family = demand._replace(count=0)
-            least = max(start, self._bounds.least(family, demand.count, length))
-            found = self._ranks.room.earliest(demand, length, least, now, False)
-            if start <= now:
-                self._bounds.learn(family, demand.count, length, found)
-            return found
         if areas:
             room = self._ranks.room
             return min([room.earliest(one, length, start, now, may_move) for one in areas])
@@ -360,7 +345,6 @@ class BoundStrategy(Strategy):
             ):
                 return
             self._ranks, self.seen, self._sound = ranks, seen, False
-            self._bounds.clear()
             for jobid, one in self.promises.items():
                 one.room, one.number = ranks.room, numbers[jobid]
 
@@ -470,7 +454,6 @@ class BoundStrategy(Strategy):
                 self._ranks.room.drop(before)
             else:
                 self._ranks.room.enter(before)
-        self._bounds.clear()
         return found
 
     def advance(self, jobid: int, now: float) -> float:
@@ -522,7 +505,6 @@ class BoundStrategy(Strategy):
         if promise is not None and promise.number is not None:
             self._ranks.room.leave(promise.number)
             self._withdrawn.append(promise)
-            self._bounds.clear()
             if not promise.is_open:
                 self._promised_end = {jobid: promise.end}
         return promise
@@ -576,7 +558,6 @@ class BoundStrategy(Strategy):
             )
         if self.frozen:
             return None
-        self._bounds.clear()  # promises may move
         for demand in areas:
             number = room.book(demand, now, end, now, True)
             if number is not None:

@@ -193,20 +193,17 @@ class CompiledMoves(PromiseMoves):
         for profile in profiles:
             overdrawn_here = overdrawn and profile.maybe_overdrawn
             lib.promises_set_line(cdata, profile.watch.number, profile.kept, overdrawn_here)
-        released = ffi.new("double[]", 1 + max([one.watch.number for one in profiles], default=0))
         jobids = ffi.from_buffer("int64_t[]", row)
         if len(self._places) < len(row):
             self._places = ffi.new("int64_t[]", len(row))
         done = lib.promises_advance(
-            cdata, jobids, len(row), now, self._places, self._moved, self._first, released
+            cdata, jobids, len(row), now, self._places, self._moved, self._first
         )
         if done < 0:
             raise MemoryError
         count = self._moved[0]
         if not count:
             return done, [], inf
-        for profile in profiles:
-            profile.released(released[profile.watch.number])
         return done, ffi.unpack(self._places, count), self._first[0]
 
     def _tell_all(self) -> None:

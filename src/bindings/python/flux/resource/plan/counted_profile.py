@@ -15,7 +15,6 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.plan.start_bounds import StartBounds
 from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import popcount
 
@@ -60,8 +59,6 @@ class CountedProfile:
         "total",
         "jobs",
         "maybe_overdrawn",
-        "_bounds",
-        "_released",
         "_uniform",
     )
     ranks: int
@@ -74,8 +71,6 @@ class CountedProfile:
     total: int
     maybe_overdrawn: bool
     jobs: dict[int, tuple[float, int]]  # running jobs with an end: (end, units)
-    _bounds: StartBounds
-    _released: float  # earliest start of freed units that `_bounds` does not know of yet
     _uniform: bool  # all nodes of the pool are of one kind, and are counted here
 
     @classmethod
@@ -107,8 +102,6 @@ class CountedProfile:
         self.maybe_overdrawn = False
         self.open_units = {}
         self.jobs = {}
-        self._bounds = StartBounds()
-        self._released = inf
         self.line = line = moves.timeline(now, free)
         for end, jobid in pool.jobs_by_end():
             count = self.units(pool, pool.held(jobid))
@@ -129,8 +122,6 @@ class CountedProfile:
         new.line = self.line.copy()
         new.open_units = self.open_units.copy()
         new.jobs = self.jobs.copy()
-        new._bounds = StartBounds()
-        new._released = inf
         new.watch = moves.watch(new.line)
         return new
 
@@ -224,7 +215,6 @@ class CountedProfile:
                 come.append((end, jobid))
             del jobs[jobid]
             self.free += count
-            self._bounds.clear()
             if until > begin:
                 line.add(begin, until, count)
                 self.watch.opened(begin, until, count)
@@ -256,21 +246,13 @@ class CountedProfile:
         if start < end:
             self.line.add(start, end, count)
             self.watch.opened(start, end, count)
-        self.released(start)
 
-    def released(self, start: float) -> None:
-        """Note that units of a promise came free, from `start` on at the earliest."""
-        self._released = min(self._released, start)
-
-    def move(self, start: float, end: float, to: float, until: float, count: int) -> float:
+    def move(self, start: float, end: float, to: float, until: float, count: int) -> None:
         """Move a promise to an earlier time.
 
         Args:
             start, end (float): its present span
             to, until (float): its new span, which begins earlier, but not before now
-
-        Returns:
-            float: its units come free from then to `end`; if not before `end`, they never do
         """
         line = self.line
         to = max(to, line.begin)  # later, if the clock was set back
@@ -283,9 +265,6 @@ class CountedProfile:
                 line.add(until, end, count)
             elif until > end:  # by the rounding of a sum
                 line.add(end, until, -count)
-            start = until
-        self.released(start)
-        return start
 
     def overdrawn(self, start: float, end: float) -> bool:
         """Return whether the promises in a span exceed the units that are not kept."""
@@ -306,19 +285,6 @@ class CountedProfile:
     def next_change(self, time: float) -> float:
         """Return the first moment after a time at which the number of free units changes."""
         return self.line.after(time)
-
-    def earliest(self, count: int, length: float, start: float, from_now: bool = False) -> float:
-        """Return the first time at which `count` units are free for `length` seconds; see
-        `CountTimeline.first()`."""
-        count += self.kept
-        if self._released < inf:  # usually many promises move between two searches
-            self._bounds.released(self._released)
-            self._released = inf
-        start = max(start, self._bounds.least(None, count, length))
-        found = self.line.first(count, length, start)
-        if from_now:
-            self._bounds.learn(None, count, length, found)
-        return found
 
     def to_hold(self, pool: PoolWithView, count: int) -> int:
         """Return the number of units to keep for a job that waits for jobs without an end.

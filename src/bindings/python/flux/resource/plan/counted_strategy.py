@@ -167,7 +167,7 @@ class CountedStrategy(Strategy):
         self, request: ResourceRequest, start: float, now: float, until: float = inf
     ) -> float:
         profile, count = self._find(request)
-        return profile.earliest(count, length_of(request), start, from_now=start <= now)
+        return profile.line.first(count + profile.kept, length_of(request), start)
 
     def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
         profile, count = self._find(request)

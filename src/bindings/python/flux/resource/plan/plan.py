@@ -131,9 +131,6 @@ class Plan:
     def earliest(self, request: ResourceRequest, after: float | None = None) -> float | None:
         """Return the earliest time at which a request fits for its whole duration.
 
-        Results are remembered, and shorten the search for requests of the same size or larger: in a
-        long queue of similar jobs, searches do not all begin at now.
-
         Args:
             after (float): earliest start; default: now.
 
