@@ -65,8 +65,7 @@ struct place {
 /* The demand by which a promise may be moved, shared by copies. */
 struct wish {
     size_t sharers;
-    struct demand demand; /* points to the arrays below */
-    int64_t each[MAX_KINDS];
+    struct demand demand; /* points to the ranks below */
     unsigned char ranks[];
 };
 
@@ -482,9 +481,7 @@ static struct wish *wish_create (const struct availability *all, const struct de
         return NULL;
     wish->sharers = 0;
     wish->demand = *demand;
-    memcpy (wish->each, demand->each, all->kinds * sizeof (int64_t));
     memcpy (wish->ranks, demand->ranks, all->ranks / 8 + 1);
-    wish->demand.each = wish->each;
     wish->demand.ranks = wish->ranks;
     return wish;
 }
@@ -749,13 +746,16 @@ static const int64_t *free_at (const struct availability *all,
                 left = buffer;
             }
         }
-    if (trial && order.start > -INFINITY)
+    if (trial)
         for (at = trial->ranks[rank].laid; at; at = trial->laid[at - 1].next) {
             const struct laid *one = trial->laid + at - 1;
             int sign = one->out < 0 ? -1 : 1;
+            /* Among running jobs no part is laid; a promise that is behind is left out already. */
+            bool counts = sign < 0 ? order.start > -INFINITY
+                                   : !all->uses[one->out].wish
+                                         || !is_behind (all, one->start, one->out, order);
 
-            if (one->start <= time && time < one->end
-                && (sign < 0 || !is_behind (all, one->start, one->out, order))) {
+            if (counts && one->start <= time && time < one->end) {
                 for (kind = 0; kind < all->kinds; kind++)
                     buffer[kind] = left[kind] + sign * one->part->amounts[kind];
                 left = buffer;
@@ -1108,7 +1108,7 @@ static int lay_parts (struct trial *trial,
     return 0;
 }
 
-/* Leave a promise that may be moved out of all questions, until the end of the trial. */
+/* Leave a promise out of all questions, until the end of the trial. */
 static int leave_out (struct availability *all, int64_t number)
 {
     struct use *use = all->uses + number;
@@ -1502,22 +1502,16 @@ int64_t availability_first_to_start (struct availability *all,
         return -1;
     for (at = 0; at < count; at++) {
         struct use *use = numbers[at] < 0 ? NULL : all->uses + numbers[at];
-        bool movable = use && use->entered && use->wish;
-        bool pinned = use && use->entered && !use->wish;
-        int can;
+        int can = use && use->entered ? leave_out (all, numbers[at]) : 0;
 
-        if (pinned && availability_leave (all, numbers[at]) < 0)
-            return -1;
-        if (movable && leave_out (all, numbers[at]) < 0)
-            can = -1;
-        else
+        if (!can)
             can = fits (all, demands[at], now, ends[at], LAST);
         if (!can && may_move)
             can = book (all, demands[at], now, ends[at], now, true, NULL);
-        if (movable)
+        if (use)
             use->away = false;
         finish (all, false);
-        if ((pinned && availability_enter (all, numbers[at]) < 0) || can < 0)
+        if (can < 0)
             return -1;
         if (can)
             break;

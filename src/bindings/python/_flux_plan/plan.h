@@ -112,7 +112,7 @@ struct availability;
 
 struct demand {
     int64_t count;
-    const int64_t *each; /* one for each kind of amount */
+    int64_t each[8]; /* one for each kind of amount: there are no more */
     bool per_node;
     bool whole;
     const unsigned char *ranks;

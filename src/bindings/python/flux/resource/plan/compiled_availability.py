@@ -44,7 +44,7 @@ class CompiledAvailability:
             raise MemoryError
         self._all = self._ffi.gc(cdata, self._lib.availability_destroy)
         # By id, demands, and the structs that pass them to C.
-        self._told: dict[int, tuple[Demand, Any, Any, Any]] = {}
+        self._told: dict[int, tuple[Demand, Any, Any]] = {}
 
     def copy(self) -> Self:
         new = object.__new__(type(self))
@@ -62,11 +62,8 @@ class CompiledAvailability:
         if told is None:
             if len(self._told) == MAX_TOLD:
                 self._told.clear()
-            count, each, per_node, whole, mask = demand
-            each = self._ffi.new("int64_t[]", each)
-            ranks = self._ffi.from_buffer(self._mask(mask))
-            values = count, each, per_node, whole, ranks
-            told = demand, self._ffi.new("struct demand *", values), each, ranks
+            ranks = self._ffi.from_buffer(self._mask(demand.ranks))
+            told = demand, self._ffi.new("struct demand *", (*demand[:-1], ranks)), ranks
             self._told[id(demand)] = told
         return told[1]
 

@@ -169,7 +169,7 @@ class PromiseBook:
         self._by_ranks: dict[int, list[PendingJob]] | None = None
         #: ids of the jobs with open promises
         self.open_ids: set[int] = set()
-        # earliest promised time in the future, as of the last look, in seconds since the epoch
+        # no promised time after the last look is earlier, in seconds since the epoch
         self._first = math.inf
         #: grows when a job loses its promise
         self.drops = drops
@@ -311,8 +311,9 @@ class PromiseBook:
         )
 
     def next_after(self, now: float) -> float | None:
-        """Return the time of the first promise after `now`, or None.  O(promises)."""
-        _, when = self.plan.due(now)
+        """Return a time after `now` before which no promise comes due, or None if there is none.
+        O(promises) if one may have come due since the last look."""
+        when = self._first if self._first > now else self.plan.due(now)[1]
         return None if when == math.inf else when
 
     def has_due(self, now: float) -> bool:
