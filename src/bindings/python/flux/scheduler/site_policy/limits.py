@@ -18,6 +18,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flux.resource.plan.room_counts import RoomCounts
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.rank_counts import RankCounts
 from flux.resource.pool.remembered import Remembered
@@ -176,8 +177,8 @@ class LimitRule(CountingRule):
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
         self.jobs: dict[int, Limited]
-        #: key of a deferral -> `LimitUse` that the pool's offer would exceed
-        self._offers: dict[Hashable, LimitUse] = {}
+        #: key of a deferral because of the pool's offer -> the jobs' shape
+        self._offers: dict[Hashable, Any] = {}
         #: (`LimitUse`, request) -> why the pool's present offer is too much; void when the offer may
         #: change
         self._too_much: Remembered[tuple[LimitUse, tuple[Any, float]], str] = Remembered()
@@ -366,7 +367,7 @@ class LimitRule(CountingRule):
 
     def _wait_for_offer(self, use: LimitUse, asked: tuple[Any, float], reason: str) -> Deferral:
         key = (use.entry.name, use.key, "offer", asked)
-        self._offers[key] = use
+        self._offers[key] = asked[0]
         return Deferral(reason, key=key)
 
     def _less(self, job: PendingJob, known: Limited) -> Iterator[Any]:
@@ -463,12 +464,18 @@ class LimitRule(CountingRule):
                 )
 
     def _ask_again(self) -> None:
-        """Let in jobs that wait for another offer: the pool's offers may have changed."""
-        for key in list(self._offers):
-            if self.host.admission.waiting(self, key):
-                self.host.let_in(self, key, self.host.admission.waiting(self, key))
-            else:
+        """Let in jobs that wait for another offer, as many as the free resources suffice for: the
+        pool's offers may have changed."""
+        pool = self.host.resources
+        room = RoomCounts(pool) if pool.can("plan") else None
+        for key, shape in list(self._offers.items()):
+            most = self.host.admission.waiting(self, key)
+            if not most:
                 del self._offers[key]
+                continue
+            if room is not None:
+                most = int(min(most, room.of(shape) // shape.least_count))
+            self.host.let_in(self, key, most)
 
     # -- soft limits -------------------------------------------------------------------------------
 
