@@ -233,7 +233,7 @@ def test_a_guest_is_not_shown_what_a_mistake_of_the_scheduler_says(machine, monk
         raise KeyError(machine.bank)
 
     monkeypatch.setattr("flux.scheduler.projection.player.Player.newcomer", fails)
-    monkeypatch.setattr("flux.scheduler.query.plan_snapshot.PlanSnapshot.plan", fails)
+    monkeypatch.setattr("flux.scheduler.query.source.QuerySource.plan", fails)
     payload = {"jobspec": jobspec(1)} if question == "when" else {}
     for userid, rolemask in ((GUEST, 2), (0, 1)):
         machine.rig.client.userid, machine.rig.client.rolemask = userid, rolemask

@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from flux.scheduler.reservations import Asker, Reservation
-from flux.scheduler.reservations.reservation import whole_nodes
+from flux.scheduler.reservations.reservation import Asker, Reservation, whole_nodes
 from flux.scheduler.site_policy.queue_names import QueueNames
 
 NOW = 1795600000.0

@@ -5,7 +5,7 @@ A query changes nothing, and hardly delays a pass:
 
 - ``sched.when`` is answered by a copy of the scheduler, run ahead in virtual time
   (`flux.scheduler.projection`); other answers come from the pool and from a copy of the plan that
-  is at most a second old (`plan_snapshot.PlanSnapshot`), with the time of that copy.
+  is at most a second old (`source.QuerySource.plan`), with the time of that copy.
 - Long answers are computed in steps of a millisecond, interleaved with the scheduler's work, one
   query after another (`answering.Answering`). A long list is encoded entry by entry.
 
@@ -16,10 +16,9 @@ Files
                           ``sched.when``, ``sched.windows``, ``sched.plan`` and ``sched.stats``: a
                           generator that yields where it may be interrupted, and returns the answer
 ``pending_reason``        why a job is pending, with numbers
-``plan_snapshot``         the copy of the plan
 ``ingest``                job-ingest's additions to a jobspec
 ``answering``             the caller, and stepwise answers
-``source``                the interface of the scheduler to this package
+``source``                the interface of the scheduler to this package, with the copy of the plan
 
 Compatibility: scripts read answers, which may get new keys, but no key may change its meaning.
 Everything needed from the scheduler is in ``source``; nothing is changed. A guest learns nothing

@@ -14,7 +14,6 @@ from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import read_by
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import MAX_HORIZON_S, Caller
-from flux.scheduler.query.plan_snapshot import PlanSnapshot
 from flux.scheduler.requests import PendingJob
 
 if TYPE_CHECKING:
@@ -36,10 +35,9 @@ LIMIT_SEARCH_S = 7 * 86400.0
 class PendingReason:
     """Determines the reason of a job's wait."""
 
-    def __init__(self, source: QuerySource, snapshot: PlanSnapshot) -> None:
+    def __init__(self, source: QuerySource) -> None:
         self._source = source
         self._policy = source.policy
-        self._snapshot = snapshot
 
     def line(self, job: PendingJob, caller: Caller) -> dict[str, Any]:
         """Return the reason of a job's wait, as a row of a table.
@@ -169,7 +167,7 @@ class PendingReason:
     def _fits(self, job: PendingJob, head: PendingJob | None) -> dict[str, Any] | None:
         """Return the part of the job that could start now: the longest limit at its size, and the
         largest count at its limit. None if there is none, or the order of the queue forbids it."""
-        plan = self._snapshot.plan()
+        plan = self._source.plan()
         if plan is None or (head is not None and not self._policy.decision.looks_past_heads):
             return None
         request = job.resource_request

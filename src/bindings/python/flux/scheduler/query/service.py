@@ -18,7 +18,6 @@ from flux.scheduler.projection.fork import ProjectionFailed
 from flux.scheduler.query.answering import Caller, Entries, Steps, read, read_horizon
 from flux.scheduler.query.ingest import as_submitted
 from flux.scheduler.query.pending_reason import PendingReason, queue_of
-from flux.scheduler.query.plan_snapshot import PlanSnapshot
 from flux.scheduler.reservations.reservation import whole_nodes
 from flux.scheduler.reservations.rule import ReservationRule
 from flux.scheduler.site_policy.placement import PlacementRule
@@ -46,11 +45,10 @@ class QueryService:
     def __init__(self, source: QuerySource) -> None:
         self._source = source
         self._policy = source.policy
-        self._snapshot = PlanSnapshot(source)
-        self._reasons = PendingReason(source, self._snapshot)
+        self._reasons = PendingReason(source)
 
     def _head(self) -> dict[str, Any]:
-        return {"now": self._source.now(), "made": self._snapshot.made}
+        return {"now": self._source.now(), "made": self._source.made}
 
     # -- why ---------------------------------------------------------------------------------------
 
@@ -72,7 +70,7 @@ class QueryService:
         if (asked["id"] is None) == (not asked["all"]):
             raise ValueError("give id, or all")
         policy = self._policy
-        self._snapshot.plan()
+        self._source.plan()
         answer: dict[str, Any] = {**self._head(), "jobs": Entries(caller, "sched.explain.jobs")}
         if not asked["all"]:
             job = caller.pending_job(policy, asked["id"])
@@ -179,7 +177,7 @@ class QueryService:
         """
         horizon = read_horizon(read(payload, horizon=8 * 3600.0)["horizon"])
         policy, source = self._policy, self._source
-        plan = self._snapshot.plan()
+        plan = self._source.plan()
         head = self._head()
         answer: dict[str, Any] = {**head, "until": head["now"] + horizon, "kinds": []}
         if plan is None:
@@ -225,7 +223,7 @@ class QueryService:
         """
         horizon = read_horizon(read(payload, horizon=8 * 3600.0)["horizon"])
         policy, source = self._policy, self._source
-        plan = self._snapshot.plan()
+        plan = self._source.plan()
         head = self._head()
         now, until = head["now"], head["now"] + horizon
         pool = source.pool
@@ -283,7 +281,7 @@ class QueryService:
         `caller`: a client that sees all."""
         read(payload)
         policy, source = self._policy, self._source
-        plan = self._snapshot.plan()
+        plan = self._source.plan()
         head = self._head()
         pool = source.pool
         up, idle = pool.eligible_ranks(), pool.idle_ranks

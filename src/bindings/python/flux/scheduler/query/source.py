@@ -13,11 +13,21 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.decision import PolicyView
     from flux.scheduler.host import InstanceConfig
     from flux.scheduler.odds_service import OddsService
     from flux.scheduler.requests import PendingJob
+
+
+#: Maximum age of the copy of the plan in seconds.
+MAX_COPY_AGE_S = 1.0
+
+#: Once the queue has changed, maximum age of the copy as a multiple of the time it took to make:
+#: otherwise a stream of queries would take the time that passes need. A copy made in 1 ms is out of
+#: date after 20 ms; one that took 50 ms or more, after `MAX_COPY_AGE_S`.
+AGE_PER_COST = 20.0
 
 
 @dataclass(eq=False)
@@ -35,6 +45,10 @@ class QuerySource:
     # queries a projection (`flux.scheduler.projection.fork.Projections.ask`)
     ask: Callable[..., Generator[float, None, dict[str, Any]]]
     odds: OddsService  # likely starts of jobs
+    made: float = 0.0  # time of the copy of the plan, seconds since the epoch
+    _copy: Plan | None = None
+    _copied: Any = None  # state of the scheduler at the copy
+    _took: float = 0.0  # duration of copying
 
     @property
     def pool(self) -> ResourcePool:
@@ -44,6 +58,22 @@ class QuerySource:
     def now(self) -> float:
         """Return the time in seconds since the epoch."""
         return self.policy.now()
+
+    def plan(self) -> Plan | None:
+        """Return a copy of the plan, with its promises; None if the pool cannot plan. Not to be
+        changed."""
+        now, pool = self.now(), self.pool
+        present = (id(pool), pool.generation, self.events())
+        most = MAX_COPY_AGE_S
+        if present != self._copied:
+            most = min(most, AGE_PER_COST * self._took)
+        if self._copy is None or not 0 <= now - self.made < most:
+            began = self.stopwatch()
+            plan = self.policy.planning.current()
+            self._copy = None if plan is None else plan.copy()
+            self._took = self.stopwatch() - began
+            self._copied, self.made = present, now
+        return self._copy
 
     def running_jobs(self) -> Iterator[tuple[int, float]]:
         """Yield (job id, end) of the jobs that hold resources; the end is 0 if unknown."""

@@ -20,7 +20,3 @@ read by the next version: keys may be added to it, but not changed. `flux.schedu
 is the state table of windows and placeholders. The fault runs (``t/faults``) check after each step
 that no job outside the group holds reserved resources.
 """
-
-from flux.scheduler.reservations.reservation import Asker, Reservation, Window
-
-__all__ = ["Asker", "Reservation", "Window"]
