@@ -100,6 +100,8 @@ class Decision:
         lets_in (int): minimum number of jobs that return when a rule has room for one
         keeps_times (bool): whether a promise keeps its time or an earlier one until the job starts
             or leaves
+        again (bool): set when a pass was requested, for a decision that makes another in the same
+            one
     """
 
     looks_past_heads = False
@@ -107,6 +109,7 @@ class Decision:
     asks_in_order = True
     lets_in = 1
     keeps_times = False
+    again = False
 
     def __init__(self, policy: PolicyView) -> None:
         self.policy = policy
@@ -117,9 +120,6 @@ class Decision:
 
     def pool_made(self) -> None:
         """Called when there is a pool, before jobs arrive."""
-
-    def event(self) -> None:
-        """Called when a pass was requested."""
 
     def came(self, job: PendingJob) -> None:
         """Called before a job is queued."""

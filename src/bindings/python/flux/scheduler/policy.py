@@ -18,6 +18,7 @@ answers about requests, `forecasts.Forecasts` annotates jobs for users.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Hashable, Iterator
 from itertools import islice
 from math import inf
@@ -146,7 +147,7 @@ class PolicyScheduler(Scheduler):
         self._passes.keeps_going = isinstance(self._backlog, Backlog)
         self.decision = Decision(self)
         self.loaded_at = self.now()
-        self.started_jobs: dict[str, int] = {}
+        self.started_jobs: dict[str, int] = Counter()
         self.running: dict[int, RunningJob] = {}
         # A rule may have set an earlier end than the instance's for a job without a limit.
         self._has_no_limit = lambda jobid: (
@@ -449,8 +450,7 @@ class PolicyScheduler(Scheduler):
             self.log.debug(f"alloc: {job.name}: {alloc.dumps()}")
         if "backfill" in annotations and is_private(self._config.get()):
             del annotations["backfill"]  # the job ahead may be another user's
-        chosen = annotations.get("selection_type", "immediate")
-        self.started_jobs[chosen] = self.started_jobs.get(chosen, 0) + 1
+        self.started_jobs[annotations.get("selection_type", "immediate")] += 1
         R = alloc.to_dict()
         R["execution"] = {**R["execution"], "starttime": now, "expiration": end}
         job.request.success(R, {"sched": annotations})
@@ -509,7 +509,7 @@ class PolicyScheduler(Scheduler):
         self._request_schedule()
 
     def start_schedule(self) -> None:
-        self.decision.event()
+        self.decision.again = True
         self._passes.begin()
 
     # -- events ------------------------------------------------------------------------------------

@@ -569,12 +569,12 @@ class Requests:
 
     def is_running(self, jobid: int) -> bool:
         """Whether a job holds resources."""
-        return self._states.get(jobid) == RUNNING
+        return jobid in self._states and self._states[jobid] == RUNNING
 
     def move(self, jobid: int, event: str) -> None:
         """Apply an event to a job's state. Raises IllegalMove if the event is impossible in this
         state."""
-        before = self._states.get(jobid, UNKNOWN)
+        before = self._states[jobid] if jobid in self._states else UNKNOWN
         try:
             after = JOB.next[before, event]
         except KeyError:
@@ -603,7 +603,7 @@ class Requests:
 
     def freed(self, jobid: int, final: bool) -> None:
         """Note that a job has freed resources, if it held any; `final`: all of them."""
-        if self._states.get(jobid) == RUNNING:
+        if self.is_running(jobid):
             self.move(jobid, "final free" if final else "free")
 
     def open(self, scheduler: Any, msg: Any, jobid: int) -> AllocRequest:

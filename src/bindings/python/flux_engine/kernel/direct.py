@@ -16,9 +16,9 @@ class DirectReactor(Reactor):
     """Hands each message to its receiver when it is sent; arguments as for `Reactor`."""
 
     def request(self, msg):
-        endpoint = self.services.get(msg.topic.partition(".")[0])
-        if endpoint is not None:
-            endpoint.receive(msg)
+        name = msg.topic.partition(".")[0]
+        if name in self.services:
+            self.services[name].receive(msg)
         else:
             text = f"No service matching {msg.topic} is registered"
             self.respond(msg, msg.error_response(errno.ENOSYS, text))

@@ -179,6 +179,8 @@ class RankIndex:
 
     def _states(self, mask: int) -> Any:
         """Return pairs of free units and ranks, for a mask of ranks without idle ones."""
+        if not mask:
+            return ()
         states: dict[int, list[int]] = {}
         partial = self.partial
         for rank in members(mask):

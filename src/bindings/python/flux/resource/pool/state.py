@@ -171,9 +171,9 @@ class PoolState:
                 ends.
         """
         held = self.jobs[jobid][1:]
-        if len(held) == 2 and len(entries) == 1:
+        if held and not held[2:]:
             ranks, own = held
-            if entries[0] == (1 << ranks if ranks >= 0 else ~ranks, own):
+            if entries == [(1 << ranks if ranks >= 0 else ~ranks, own)]:
                 return held, None if final else ()  # an ending job returns all it has
         kept: dict[int, int] = {}
         for mask, units in pairs(held):

@@ -53,8 +53,6 @@ class BackfillByRank(Backfilling):
     def __init__(self, policy: BackfillPolicy, backlog: Backlog) -> None:
         super().__init__(policy, backlog)
         self.kind = "planned" if policy.ranks.is_used else "promised"
-        #: whether another pass is to follow the current one
-        self.again = False
         # signatures of jobs that could run if all ranks were up and free
         self._feasible: Remembered[Any, bool] = Remembered()
         # jobs with a promise in a void plan
@@ -297,9 +295,6 @@ class BackfillByRank(Backfilling):
         return (yield from in_steps(jobs, key))
 
     # -- events ------------------------------------------------------------------------------------
-
-    def event(self) -> None:
-        self.again = True
 
     def came(self, job: PendingJob) -> None:
         self.policy.ranks.came(job)

@@ -181,22 +181,24 @@ class RunShares:
     def learn(self, userid: Any, limit: float, run: float) -> None:
         """Add a user's job that ended after `run` seconds; `limit` is infinite if it had none.
         O(1)."""
-        if not isfinite(run) or run < 0 or limit <= 0:
+        if not 0 <= run < inf or limit <= 0:
             return
         limited = limit < inf
-        self._remember(userid, limited, [min(1.0, run / limit) if limited else run])
+        if limited:
+            run = run / limit if run < limit else 1.0
+        self._remember(userid, limited, [run])
 
     def _remember(self, userid: Any, limited: bool, shares: Iterable[float]) -> None:
         key = (userid, limited)
-        known = self._of_user.get(key)
-        if known is None:
-            known = self._of_user[key] = deque(maxlen=JOBS_PER_USER)
+        if key in self._of_user:
+            self._of_user.move_to_end(key)
+        else:
+            self._of_user[key] = deque(maxlen=JOBS_PER_USER)
+            if len(self._of_user) > MAX_USERS:
+                self._of_user.popitem(last=False)
         for share in shares:
-            known.append(share)
+            self._of_user[key].append(share)
             self._of_all[limited].append(share)
-        self._of_user.move_to_end(key)
-        if len(self._of_user) > MAX_USERS:
-            self._of_user.popitem(last=False)
 
     def of(self, userid: Any, limited: bool) -> Iterator[list[float]]:
         """Yield the sorted shares that represent a user's job: the user's, if there are enough;

@@ -116,7 +116,7 @@ class Manager(Peer):
     def __init__(self, kernel, observer, resource, config, userids):
         super().__init__(kernel)
         self.h = self
-        self.observer = observer
+        self.observer, self.annotated = observer, observer.annotated
         self.jobs = {}
         self.default_queue = default_queue(config)
         self.userids = userids
@@ -264,9 +264,6 @@ class Manager(Peer):
             self.waiting -= 1
             self.running += 1
             self.observer.began(active)
-
-    def annotated(self, active):
-        self.observer.annotated(active)
 
     def raise_exception(self, active, kind, severity, note, userid=None):
         del self.jobs[active.id]

@@ -179,9 +179,9 @@ def _by_time(indices, times):
     found = array("q", indices)
     longest = max((times[index] for index in found), default=0.0)
     count = 1 + len(found) // SORTED_TOGETHER
-    parts = [array("q") for _ in range(count)]
+    parts = [array("q") for _ in range(count + 1)]  # the last has those at the greatest time
     for index in found:
-        parts[min(count - 1, int(times[index] / longest * count)) if longest else 0].append(index)
+        parts[int(times[index] / longest * count) if longest else 0].append(index)
     del found
     return array("q", chain.from_iterable(sorted(part, key=times.__getitem__) for part in parts))
 

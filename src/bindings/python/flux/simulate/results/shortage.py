@@ -1,8 +1,17 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Check that an allocation satisfies its request."""
 
+from functools import lru_cache
+
 from flux.resource.pool.masks import parse_idset, popcount
 from flux_engine.formats.jobspec import count_resources
+
+
+def _count(text):
+    return popcount(parse_idset(text))
+
+
+_count_kind = lru_cache(maxsize=4096)(_count)
 
 
 def shortage(job, R):
@@ -11,8 +20,8 @@ def shortage(job, R):
     parts = []
     for entry in R["execution"]["R_lite"]:
         have = entry["children"]
-        sets = entry["rank"], have.get("core", ""), have.get("gpu", "")
-        parts.append([popcount(parse_idset(text)) for text in sets])
+        cores, gpus = _count_kind(have.get("core", "")), _count_kind(have.get("gpu", ""))
+        parts.append((_count(entry["rank"]), cores, gpus))
     shape = job.shape
     if shape is None:
         asked = count_resources(job.extra["jobspec"]["resources"])
