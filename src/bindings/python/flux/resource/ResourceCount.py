@@ -58,6 +58,8 @@ class ResourceCount:
         Raises:
             ValueError: it has another form, or accepts no value.
         """
+        if type(count) is int and 0 < count <= MAX_COUNT:
+            return cls(count, count)
         if isinstance(count, bool):
             raise ValueError(f"RFC 14 count: expected a number, got {quote(count)}")
         if isinstance(count, int):

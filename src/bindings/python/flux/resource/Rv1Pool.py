@@ -291,9 +291,9 @@ class Rv1Pool(Hooks):
     def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
         """See ``ResourcePoolImplementation.free()``; O(ranks freed), O(1) for whole nodes."""
         state: PoolState = self._pool_state
-        record = state.jobs.get(jobid)
-        if record is None:
+        if jobid not in state.jobs:
             return
+        record = state.jobs[jobid]
         if R is None:
             state.give_back(jobid, record[1:], None)
         else:
@@ -388,9 +388,9 @@ class Rv1Pool(Hooks):
 
     def _contents(self) -> tuple[Inventory, Selection]:
         """Return the pool's contents: an inventory, and a selection of it."""
-        state = self.__dict__.get("_pool_state")
-        if state is not None:
-            return state.inventory, state.inventory.whole()
+        if "_pool_state" in self.__dict__:
+            inventory: Inventory = self._pool_state.inventory
+            return inventory, inventory.whole()
         base: Inventory = self._base
         return base, self._selection if self._granted else base.whole()
 

@@ -98,10 +98,9 @@ class Allocations:
         wrong = None
         held = self._held.setdefault(jobid, [])
         for ranks, key in entries:
-            have = self._have.get(key)
-            if have is None:
-                have = self._have[key] = self._ranks_with(key)
-            if ranks & ~have:
+            if key not in self._have:
+                self._have[key] = self._ranks_with(key)
+            if ranks & ~self._have[key]:
                 wrong = wrong or self._missing(ranks, key)
             if ranks & self._down:
                 wrong = wrong or f"rank {idset_text(ranks & self._down)} is down"

@@ -106,7 +106,7 @@ class Graph:
             raise ValueError(f"jobspec has more than {MAX_VERTICES} resource vertices")
         if not isinstance(vertex, dict) or not isinstance(vertex.get("type"), str):
             raise ValueError(f"resource vertex needs a type, got {quote(vertex)}")
-        children = vertex.get("with", [])
+        children = vertex["with"] if "with" in vertex else []
         if not isinstance(children, list):
             raise ValueError(f"'with' must be an array, got {quote(children)}")
         if "count" not in vertex:

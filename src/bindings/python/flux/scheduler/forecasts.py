@@ -250,7 +250,8 @@ class Forecasts:
         """Annotate a job with its estimated start (seconds since the epoch), now or after its quiet
         time, and its kind (``sched.t_estimate_kind``), "promised" or "planned"; None removes the
         annotation."""
-        self._note_promise(job, when, kind)
+        if self.wait_limits.engaged:
+            self._note_promise(job, when, kind)
         self._estimate(job, when, kind)
 
     def promised(self, job: PendingJob, when: float | None, kind: str) -> None:
@@ -262,13 +263,13 @@ class Forecasts:
                 expected is not None and when is not None and when > expected + ESTIMATE_GRAIN_S
             )
             if kind == "planned" or is_later:
-                self._note_promise(job, when, kind)
+                if self.wait_limits.engaged:
+                    self._note_promise(job, when, kind)
                 return
         self.show_estimate(job, when, kind)
 
     def _note_promise(self, job: PendingJob, when: float | None, kind: str | None) -> None:
-        if self.wait_limits.engaged:
-            self.wait_limits.promised(job, when if kind == "promised" else None)
+        self.wait_limits.promised(job, when if kind == "promised" else None)
 
     @property
     def shows_changes(self) -> bool:

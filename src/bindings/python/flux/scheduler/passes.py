@@ -177,7 +177,8 @@ class PassRunner:
     def before_step(self) -> None:
         """Begin a step of the policy's code."""
         self.clock.freeze()
-        self.requests.begin_step()
+        if self.requests.to_sweep or self.requests.is_popped:
+            self.requests.begin_step()
         self._running = True
 
     def _step(self, began: float) -> None:
@@ -211,7 +212,8 @@ class PassRunner:
     def after_step(self) -> None:
         """End a step: let the clock go on, and remove answered jobs from the queue."""
         self._running = False
-        self.requests.end_step()
+        if self.requests.to_sweep:
+            self.requests.end_step()
         self.clock.thaw()
 
 

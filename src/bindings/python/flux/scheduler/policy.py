@@ -336,7 +336,8 @@ class PolicyScheduler(Scheduler):
 
     def _answered(self, jobid: int, event: str) -> None:
         """Drop the record of a pending job whose request was answered."""
-        self.forecasts.told.pop(jobid, None)
+        if jobid in self.forecasts.told:
+            del self.forecasts.told[jobid]
         if jobid in self.odds.first:
             self.odds.left(jobid, event == "success")
         self.admission.answered(jobid, event)

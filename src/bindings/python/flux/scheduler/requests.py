@@ -529,7 +529,7 @@ class Requests:
         is_popped: bool = True,
     ) -> None:
         self.queue = queue
-        self._is_popped = is_popped  # whether policies take jobs out of the queue themselves
+        self.is_popped = is_popped  # whether policies take jobs out of the queue themselves
         self.order = order  # returns the `PendingJob.order` of a job; None: by priority
         #: called with a job whose `order` raised on a change of priority
         self.order_failed: Callable[[PendingJob, Exception], None] = lambda job, error: None
@@ -638,7 +638,7 @@ class Requests:
         """
         jobid = request.jobid
         self._sender = request
-        if self._open.get(jobid) is request:
+        if jobid in self._open and self._open[jobid] is request:
             del self._open[jobid]
             if event != "success" and not self.is_running(jobid):
                 self.move(jobid, event)
@@ -685,18 +685,15 @@ class Requests:
         """Prepare for a step of the policy's code: the queue must have only pending jobs."""
         if self.to_sweep:
             self.sweep()
-        if self._is_popped:
-            self._before = len(self.queue)
+        self._before = len(self.queue)
 
     def end_step(self) -> None:
         """Remove answered jobs from the queue after a step of the policy's code."""
-        answered = self.to_sweep
-        if answered:
-            # Most policies pop the jobs that they answer: the length shows that without a search.
-            if self._is_popped and len(self.queue) == self._before - len(answered):
-                answered.clear()
-            else:
-                self.sweep()
+        # Most policies pop the jobs that they answer: the length shows that without a search.
+        if self.is_popped and len(self.queue) == self._before - len(self.to_sweep):
+            self.to_sweep.clear()
+        else:
+            self.sweep()
 
     def _check(self) -> None:
         """Compare the table with the states. Raises AssertionError if they differ."""

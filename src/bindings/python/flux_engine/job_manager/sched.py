@@ -29,14 +29,15 @@ def _kind_of(body):
     """The type of a response to ``sched.alloc`` (RFC 27). ValueError: how the response is malformed."""
     if not isinstance(body, dict):
         raise ValueError("expected an object")
-    kind, annotations = body.get("type"), body.get("annotations")
-    if type(body.get("id")) is not int:
+    given = {"id": None, "type": None, "annotations": None, "note": "", **body}
+    kind, annotations = given["type"], given["annotations"]
+    if type(given["id"]) is not int:
         raise ValueError("id: expected a job id")
     if type(kind) is not int or not SUCCESS <= kind <= CANCEL:
         raise ValueError("type: expected 0 to 3")
     if not isinstance(annotations, dict) and (annotations is not None or kind == ANNOTATE):
         raise ValueError("annotations: expected an object")
-    if "note" in body and not isinstance(body["note"], str):
+    if not isinstance(given["note"], str):
         raise ValueError("note: expected a string")
     return kind
 
@@ -153,7 +154,8 @@ class Sched:
         if job.alloc_pending:
             self._update_pending(job)
             return
-        self.dequeue(job)
+        if job.alloc_entry is not None:
+            self.dequeue(job)
         if job.flags & FLAG_ALLOC_BYPASS:
             return  # a plugin allocates its resources
         if job.priority > 0 and self.queues.is_started(job):
@@ -444,8 +446,8 @@ def merge_annotations(old, new):
         if value is None:
             merged.pop(key, None)
         elif isinstance(value, dict):
-            before = merged.get(key)
-            inner = merge_annotations(before if isinstance(before, dict) else {}, value)
+            before = merged[key] if key in merged and isinstance(merged[key], dict) else {}
+            inner = merge_annotations(before, value)
             # An empty object that was sent on purpose is kept; one emptied by nulls is not.
             if inner or not value:
                 merged[key] = inner

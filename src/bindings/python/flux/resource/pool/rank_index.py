@@ -254,12 +254,11 @@ class RankIndex:
             del self.keys[bisect_left(self.keys, key)]
 
     def _enter(self, mask: int, key: int) -> None:
-        there = self.groups.get(key)
-        if there is None:
+        if key in self.groups:
+            self.groups[key] |= mask
+        else:
             self.groups[key] = mask
             insort(self.keys, key)
-        else:
-            self.groups[key] = there | mask
 
     def drop(self, ranks: int, inventory: Inventory) -> None:
         """Drop a mask of ranks; ``inventory`` is the one without them."""

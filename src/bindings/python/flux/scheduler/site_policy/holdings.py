@@ -136,10 +136,9 @@ class Holdings:
 
     def freed(self, jobid: int, R: Any, final: bool) -> None:
         """Remove `R`, freed by a job; if `final`, all of its resources."""
-        departed = self._departed.get(jobid)
-        if departed is None:
+        if jobid not in self._departed:
             return
-        departed = NOTHING if final else departed.left_of(R)
+        departed = NOTHING if final else self._departed[jobid].left_of(R)
         if departed.ranks:
             self._departed[jobid] = departed
         else:

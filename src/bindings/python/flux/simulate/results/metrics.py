@@ -168,7 +168,7 @@ def count_out_of_order(outcome):
             if urgency >= job.urgency and when > start:
                 found += 1
                 break
-        if start > table.get(job.urgency, -1.0):
+        if job.urgency not in table or start > table[job.urgency]:
             table[job.urgency] = start
     return found
 
