@@ -111,10 +111,12 @@ class PreemptionsUnderWay(Part):
     def _delays_others(self, preemption: Preemption) -> bool:
         """Whether a present promise would break if the victims did not end."""
         pool, borrowers = self._host.resources, self._borrowed.of(preemption.taker)
-        own = {jobid: pool.job_end(jobid) or inf for jobid in preemption.held}
-        ends = {one.victim.jobid: as_end(one.limit) for one in borrowers}
-        own.update((jobid, ends[jobid] or inf) for jobid in ends if jobid in own)
-        ends.update((jobid, self._planned_end(preemption, end)) for jobid, end in own.items())
+        limits = {one.victim.jobid: one.limit for one in borrowers}
+        ends = {}
+        for jobid in {*preemption.held, *limits}:
+            end = limits.get(jobid, pool.job_end(jobid) or inf)
+            is_held = jobid in preemption.held
+            ends[jobid] = self._planned_end(preemption, end) if is_held else as_end(end)
         return self._breaks_a_promise(preemption, ends, [preemption.taker, *rests_of(borrowers)])
 
     def _breaks_a_promise(
