@@ -218,7 +218,8 @@ class AdmissionControl:
             try:
                 alloc = source.alloc(job.jobid, job.resource_request)
             except InsufficientResources:
-                self.part(job)
+                if self.kept_for:
+                    self.part(job)
                 raise
         refused = self.second_look(job, pool, job.jobid)
         if refused is None:

@@ -523,7 +523,7 @@ class Plan:
                 _refuse(self._pool, request)
         if self.claims is None or request.claimant is None:
             return self._alloc(jobid, request)
-        if not self._strategy_for(request).may_start(request):
+        if self._strategies.promises and not self._strategy_for(request).may_start(request):
             _refuse(self._pool, request)
         ranks = ~self.closed_now(jobid, request)
         # Checking this first costs less than a request for these ranks.

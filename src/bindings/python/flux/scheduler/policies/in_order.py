@@ -169,13 +169,11 @@ class BackfillInOrder(Backfilling):
     def stays(self, job: PendingJob) -> bool:
         """Whether an admission rule needs a job's future promise to keep its time; the job then
         keeps waiting."""
-        admission, when = self.policy.admission, self.promises.when(job)
-        if (
-            when is None
-            or when <= self.policy.now()
-            or not admission.pins
-            or not admission.pins.stays(job)
-        ):
+        pins = self.policy.admission.pins
+        if not pins:
+            return False
+        when = self.promises.when(job)
+        if when is None or when <= self.policy.now() or not pins.stays(job):
             return False
         self.show_promise(job, when)
         return True
@@ -373,7 +371,7 @@ class BackfillInOrder(Backfilling):
         promise bound to ranks keeps its time when the job that it waits for ends early. O(1)."""
         policy = self.policy
         return bool(
-            policy.admission.engaged
+            policy.admission.asks_each
             or self.promises.open_ids
             or not policy.running
             or not self.plan.is_counted

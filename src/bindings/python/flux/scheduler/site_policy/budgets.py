@@ -212,7 +212,7 @@ class BudgetRule(CountingRule):
             account.begins(self._usage, now)
             for known in self.jobs.values():
                 if account in known.uses and not known.waits:
-                    self._count(account, known, known.rates, account.begin)
+                    self._count(account, known, known.rates, now, account.begin)
         self._forget_past()
         self._usage.changed()
         self.host.readmit(self)
@@ -336,17 +336,20 @@ class BudgetRule(CountingRule):
         nodes, cores, gpus = known.rates
         known.holds, known.rates = holds, amounts_of(holds)
         more = known.rates[0] - nodes, known.rates[1] - cores, known.rates[2] - gpus
+        now = self.host.now()
         for account in known.uses:
-            since = max(known.since, account.begin)
-            self._count(account, known, more, since)
+            since = now if known.since >= now else max(known.since, account.begin)
+            self._count(account, known, more, now, since)
             if jobs < 1:
                 self.let_in(account)
         self._usage.changed()
 
-    def _count(self, account: Account, known: Charged, rates: Amounts, since: float) -> None:
-        """Change a running job's use by `rates` from now on, counted since `since`."""
-        now = self.host.now()
-        seconds = min(known.end, account.end) - min(now, since)
+    def _count(
+        self, account: Account, known: Charged, rates: Amounts, now: float, since: float
+    ) -> None:
+        """Change a running job's use by `rates` from `now` on, counted since `since`, which is not
+        later."""
+        seconds = min(known.end, account.end) - since
         for at, rate in enumerate(rates):
             if rate:
                 account.taken[at] += rate * seconds
