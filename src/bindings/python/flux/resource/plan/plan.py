@@ -533,8 +533,8 @@ class Plan:
             if own and self._pool.fits_on(request, own):
                 try:
                     return self._alloc_on(jobid, request, own)
-                except (InsufficientResources, InfeasibleRequest):
-                    pass  # some of these ranks are promised to others
+                except (OSError, ValueError):
+                    pass  # some of these ranks are promised to others, or missing
             try:
                 return self._alloc_on(jobid, request, ranks)
             except InfeasibleRequest:

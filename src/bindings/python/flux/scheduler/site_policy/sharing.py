@@ -115,8 +115,6 @@ class SharingRule(TableRule):
         self._jobs: dict[int, Sharer] = {}
         #: the running jobs, and their ranks
         self._claims = Claims()
-        #: queue -> {mode: mask of ranks on which it applies to the queue's jobs}
-        self._modes: dict[str | None, dict[str, int]] = {}
         #: (user, bank, queue) -> `Sharer` of their jobs
         self._sharers: Remembered[tuple[Hashable, ...], Sharer] = Remembered()
         #: job id -> slots, of jobs that requested slots and get whole nodes
@@ -174,25 +172,21 @@ class SharingRule(TableRule):
     def _where(self, queue: str | None) -> dict[str, int]:
         """Return {mode: mask of ranks on which it applies to jobs of a queue}: a node's rule
         overrides the queue's, and the strictest of several counts."""
-        found = self._modes.get(queue)
-        if found is None:
-            pool = self.host.resources
-            on_nodes: dict[str, int] = dict.fromkeys(MODES, 0)
-            everywhere = "free"
-            for rule in self.entries.values():
-                if rule.queues and not self.host.queue_names.any_covers(rule.queues, queue):
-                    continue
-                if not rule.properties:
-                    everywhere = max(everywhere, rule.mode, key=MODES.index)
-                for name in rule.properties:
-                    on_nodes[rule.mode] |= pool.ranks_matching({"properties": [name]})
-            found = {}
-            left = -1
-            for mode in reversed(MODES):
-                found[mode] = on_nodes[mode] & left
-                left &= ~on_nodes[mode]
-            found[everywhere] |= left
-            self._modes[queue] = found
+        pool = self.host.resources
+        on_nodes: dict[str, int] = dict.fromkeys(MODES, 0)
+        everywhere = "free"
+        for rule in self.entries.values():
+            if rule.queues and not self.host.queue_names.any_covers(rule.queues, queue):
+                continue
+            if not rule.properties:
+                everywhere = max(everywhere, rule.mode, key=MODES.index)
+            for name in rule.properties:
+                on_nodes[rule.mode] |= pool.ranks_matching({"properties": [name]})
+        found, left = {}, -1
+        for mode in reversed(MODES):
+            found[mode] = on_nodes[mode] & left
+            left &= ~on_nodes[mode]
+        found[everywhere] |= left
         return found
 
     # -- pending jobs ------------------------------------------------------------------------------
@@ -339,10 +333,10 @@ class SharingRule(TableRule):
         if lost and any(rule.properties for rule in self.entries.values()):
             # Modes of nodes may have changed. Running jobs stay.
             before, self._claims = self._claims, Claims()
-            self._modes.clear()
             self._sharers.clear()
+            by_queue = {one: self._where(one) for one in {job.queue for job in self._jobs.values()}}
             for jobid, sharer in self._jobs.items():
-                where = self._where(sharer.queue)
+                where = by_queue[sharer.queue]
                 claimant = sharer.claimant._replace(
                     where=tuple(where[mode] for mode in self._kinds)
                 )
