@@ -9,6 +9,7 @@ error, which does not propagate.
 from __future__ import annotations
 
 import errno
+import json
 import math
 import re
 from typing import TYPE_CHECKING, Any, Callable
@@ -41,11 +42,12 @@ def sees_all(msg: Any) -> bool:
     return bool(msg.rolemask & (ROLE_OWNER | ROLE_ADMIN))
 
 
-def object_of(msg: Any) -> dict[str, Any]:
+def object_of(msg: Any, limits: SizeLimits | None = None) -> dict[str, Any]:
     """Return the payload of a message, an object; {} if there is none. Raises ValueError if it is
-    no object, RecursionError if it is nested too deeply for the parser."""
+    no object, RecursionError if it is nested too deeply for the parser, TooLarge if it exceeds
+    `limits`."""
     try:
-        payload = msg.payload
+        payload = msg.payload if limits is None else json.loads(limits.check(msg))
     except TypeError:
         payload = {}  # no payload
     if type(payload) is not dict:
@@ -142,13 +144,13 @@ class SizeLimits:
                 " (see jobspec-bytes=)"
             )
 
-    def check(self, msg: Any) -> None:
-        """Check the numbers of bytes and values. Microseconds for an ordinary message. Raises
-        TooLarge if the message is too large."""
+    def check(self, msg: Any) -> Any:
+        """Check the numbers of bytes and values, and return the payload's text, or None.
+        Microseconds for an ordinary message. Raises TooLarge if the message is too large."""
         self.check_bytes(msg)
         text = msg.payload_str
         if text is None or text.count(",") < self.most_values:
-            return
+            return text
         values = 1
         for found in _VALUE.finditer(text):
             values += text[found.start()] == ","
@@ -156,6 +158,7 @@ class SizeLimits:
                 raise TooLarge(
                     f"more values than the scheduler reads: {self.most_values} (see jobspec-values=)"
                 )
+        return text
 
 
 def read_alloc(msg: Any, limits: SizeLimits | None) -> tuple[int, dict[str, Any]]:
@@ -166,9 +169,7 @@ def read_alloc(msg: Any, limits: SizeLimits | None) -> tuple[int, dict[str, Any]
     `Unread` in place of the jobspec, so that the job is denied.
     """
     try:
-        if limits is not None:
-            limits.check(msg)
-        payload = object_of(msg)
+        payload = object_of(msg, limits)
     except (RecursionError, TooLarge) as exc:
         reason = str(exc) if isinstance(exc, TooLarge) else "jobspec is nested too deeply"
         payload = {"id": id_of_unread_payload(msg.payload_str)}
@@ -200,9 +201,7 @@ def read_free(msg: Any) -> tuple[int, dict[str, Any], bool]:
 
 def read_jobspec(msg: Any, limits: SizeLimits | None) -> Any:
     """Return the jobspec of ``feasibility.check``."""
-    if limits is not None:
-        limits.check(msg)
-    payload = object_of(msg)
+    payload = object_of(msg, limits)
     if "jobspec" not in payload:
         raise ValueError("jobspec: missing")
     return payload["jobspec"]
