@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Fixtures of the tests of schedulers."""
 
+import gc
+
 import pytest
 
 from flux.scheduler import forecasts
@@ -15,3 +17,12 @@ def annotations_come_at_once(monkeypatch):
     monkeypatch.setattr(forecasts, "QUIET_TIME_S", 0.0)
     monkeypatch.setattr(forecasts, "ESTIMATE_INTERVAL_S", 0.0)
     monkeypatch.setattr(forecasts, "ESTIMATE_REST", 0.0)
+
+
+@pytest.fixture
+def only_new_objects():
+    """Objects of other tests, some of which are yet to go, do not count."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()

@@ -11,7 +11,7 @@ import random
 from math import inf
 from typing import NamedTuple
 
-from peers import R, Simulation, jobspec
+from peers import Simulation, jobspec, machine
 
 from flux.resource.plan.availability import Demand, Use
 from flux.resource.pool.groups import GroupBinding, Groups
@@ -135,15 +135,6 @@ def history(case, seed):
     return [*jobs, last._replace(priority=16)]  # as `sched.when` assumes
 
 
-def machine(case):
-    """R of the machine; for TreePool with two sockets each."""
-    scheduling = None
-    if case.tree:
-        topo = {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}
-        scheduling = {"writer": "TreePool", "children": [{"ranks": "0-7", "topo": topo}]}
-    return R(NODES, CORES, gpus=GPUS, properties={"left": "0-3"}, scheduling=scheduling)
-
-
 class Played(NamedTuple):
     """The result of a history: starts by job id, seconds since the epoch; its beginning; and the
     answer of `sched.when` about the last job, if it was queried."""
@@ -175,7 +166,7 @@ class Enforced(Simulation):
 def play(case, jobs, ask):
     """Run a history under the scheduler."""
     module, args, _ = POLICIES[case.policy]
-    rig = Enforced(machine(case))
+    rig = Enforced(machine(case.tree, NODES, gpus=GPUS, properties={"left": "0-3"}))
     rig.instance.config = config_of(case)
     rig.load(module, "queue-depth=unlimited", "log-level=err", "estimate-depth=0", *args)
     rig.settle()
@@ -219,7 +210,8 @@ class Player:
         self.starts = {}
         config = config_of(case)
         self.pool = (TreePool if case.tree else ResourcePool)(
-            machine(case), amounts=config.get("amounts")
+            machine(case.tree, NODES, gpus=GPUS, properties={"left": "0-3"}),
+            amounts=config.get("amounts"),
         ).impl
         self.pool.clock = lambda: self.now
         self.racks = None

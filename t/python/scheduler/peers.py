@@ -33,7 +33,9 @@ __all__ = [
     "Simulation",
     "VirtualClock",
     "jobspec",
+    "machine",
     "part_of",
+    "ruled",
     "whole",
 ]
 
@@ -46,6 +48,26 @@ Guide = runpy.run_path(str(EXAMPLES / "first.py"))["MyScheduler"]
 def whole(nodes, duration=0, **keys):
     """A jobspec for whole nodes."""
     return jobspec(1, nodes=nodes, duration=duration, exclusive=True, **keys)
+
+
+def machine(tree, nodes, **keys):
+    """R of nodes with four cores; for TreePool, with two sockets each."""
+    if tree:
+        topo = {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}
+        children = [{"ranks": f"0-{nodes - 1}", "topo": topo}]
+        keys["scheduling"] = {"writer": "TreePool", "children": children}
+    return R(nodes, 4, **keys)
+
+
+def ruled(policy, *rules):
+    """A class of schedulers like `policy` with these admission rules: each a function of the host."""
+
+    def __init__(self, h, *args):
+        policy.__init__(self, h, *args)
+        for rule in rules:
+            self.add_rule(rule(self))
+
+    return type(f"Site{policy.__name__}", (policy,), {"__init__": __init__})
 
 
 def part_of(R, ranks):

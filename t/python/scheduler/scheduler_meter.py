@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Processor time that a scheduler takes in a `peers.Rig`, for t/bench.
+"""Processor time, or anything else that grows, of a scheduler in a `peers.Rig`: for t/bench and test_step_sizes.py.
 
 That of its thread: the clock of the process advances in steps of 4 ms while a timer of processor time, as the
 watchdog's, is set.
@@ -24,13 +24,15 @@ class SchedulerMeter:
 
     Args:
         rig (Rig): with its module loaded
+        clock: returns what is measured
 
     Attributes:
         spent (float): seconds since `reset`
         longest (float): the longest callback, seconds
     """
 
-    def __init__(self, rig):
+    def __init__(self, rig, clock=time.thread_time):
+        self._clock = clock
         self.spent = self.longest = 0.0
         self._of_peers = 0.0
         self._in_peer = False
@@ -47,9 +49,9 @@ class SchedulerMeter:
     def _timed(self, function):
         def call(*args):
             self._of_peers = 0.0
-            began = time.thread_time()
+            began = self._clock()
             function(*args)
-            took = time.thread_time() - began - self._of_peers
+            took = self._clock() - began - self._of_peers
             self.spent += took
             self.longest = max(self.longest, took)
 
@@ -60,11 +62,11 @@ class SchedulerMeter:
             if self._in_peer:
                 return function(*args)
             self._in_peer = True
-            began = time.thread_time()
+            began = self._clock()
             try:
                 return function(*args)
             finally:
-                self._of_peers += time.thread_time() - began
+                self._of_peers += self._clock() - began
                 self._in_peer = False
 
         return call

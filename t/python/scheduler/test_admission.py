@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from each_policy import under
-from peers import R, Rig, jobspec
+from peers import R, Rig, jobspec, ruled
 
 from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill
@@ -17,20 +17,8 @@ Licenses = runpy.run_path(str(LICENSES))["Licenses"]
 POLICIES = under("fifo", "fifo-by-queue", "simple", "easy", "conservative", "no-guarantee")
 
 
-class Ruled:
-    """Mixed into a policy: the rules that a test gives it."""
-
-    make_rules = ()
-
-    def __init__(self, h, *args):
-        super().__init__(h, *args)
-        for make in self.make_rules:
-            self.add_rule(make(self))
-
-
 def load(policy, args, *rules):
-    cls = type("Site" + policy.__name__, (Ruled, policy), {"make_rules": rules})
-    return Rig(R(4, 4), cls, *args)
+    return Rig(R(4, 4), ruled(policy, *rules), *args)
 
 
 def licensed(policy, args):
@@ -247,17 +235,10 @@ def test_a_rule_with_the_older_names_of_events_goes_on():
         def freed(self, jobid, R, final):
             self.heard.append("freed")
 
-    class Policy(Backfill):
-        def __init__(self, h, *args):
-            super().__init__(h, *args)
-            self.rule = Rule(self)
-            self.add_rule(self.rule)
-
-    rig = Rig(R(1, 4), Policy)
-    policy = rig.sched
+    rig = load(Backfill, (), Rule)
     rig.alloc(1)
     rig.settle()
     rig.free(1)
     rig.settle()
-    assert policy.rule.heard == ["queued", "started", "freed"]
+    assert rig.rule("older").heard == ["queued", "started", "freed"]
     assert [text for text in rig.logged(4) if "queued() is called alloc() now" in text]

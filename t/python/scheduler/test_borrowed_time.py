@@ -211,50 +211,6 @@ def test_no_more_borrow_of_a_job_than_may_end_for_it():
     assert lend(instance, nodes=2)[2].state == "running"
 
 
-def test_on_ranks_a_borrower_is_where_the_promise_is():
-    """The promise is bound to ranks, since another job is confined to some; it stays on them."""
-    instance = make("sched-backfill", "promise=2", config=config(), nodes=6)
-    batch(instance, 4, duration=1000, constraints={"ranks": ["0-3"]})
-    taker = batch(instance, 5, constraints={"ranks": ["0-4"]})
-    outside = standby(instance, 1, duration=900, constraints={"ranks": ["5"]})
-    borrower = standby(instance, 1)
-    assert taker.state == "pending" and outside.state == borrower.state == "running"
-    assert str(borrower.ranks) == "4"
-    told = promised(taker)
-    instance.advance(1010)
-    assert borrower.note.startswith(f"preempted for {taker.name}")
-    assert taker.state == "running" and taker.t_start <= told + 1
-
-
-def test_on_ranks_a_borrower_holds_no_more_of_one_than_was_promised():
-    instance = make("sched-backfill", config=config(), R=make_R(1, 6, gpus=2))
-    asked = {"nodes": None, "exclusive": False, "gpus": 1}
-    batch(instance, **asked, cores=2, duration=1000)
-    taker = batch(instance, **asked, slots=2, duration=9000)
-    three = standby(instance, **asked, cores=3, duration=5000)
-    assert taker.state == three.state == "pending"
-    three.cancel()
-    one = standby(instance, **asked, duration=5000)
-    assert one.state == "running"
-    instance.advance(1010)
-    assert taker.state == "running" and one.note.startswith(f"preempted for {taker.name}")
-
-
-def test_on_ranks_a_promise_may_move_again_when_its_borrower_runs_on():
-    instance = make("sched-backfill", "promise=2", config=config(), nodes=4)
-    batch(instance, 2, duration=1000, constraints={"ranks": ["0-1"]})
-    taker = batch(instance, 3, constraints={"ranks": ["0-2"]})
-    borrower = standby(instance, 1, 1500, runtime=500, constraints={"ranks": ["2"]})
-    assert borrower.state == "running" and taker.state == "pending"
-    plan = instance.scheduler.decision.plan
-    assert not plan.is_counted and plan.ranks_of(taker.id) == 0b111
-    borrower.set_expiration(instance.now() + 500)
-    instance.run_until_idle()
-    assert not borrowed(instance)
-    instance.advance(1010)
-    assert taker.state == "running" and borrower.result == "completed"
-
-
 # -- what becomes of them --------------------------------------------------------------------------
 
 
@@ -272,23 +228,6 @@ def test_if_the_job_is_canceled_the_borrower_runs_on(policy):
     assert borrower.expiration == instance.scheduler.resources.job_end(borrower.id)
     assert equal.state == "pending"
     assert stats(instance)["standby"]["victims"] == 0
-
-
-def test_a_promise_stays_if_others_rest_on_it():
-    """Both are promised three of six nodes; when four come free early, the first would fit, and then
-    the second, an equal of the borrower, would have to wait for its end, which nothing would hasten."""
-    instance = make("sched-backfill", "promise=4", config=config(), nodes=6)
-    early = [batch(instance, 2, duration=1000) for _ in range(2)]
-    first = batch(instance, 3, duration=8000)
-    second = standby(instance, 3, duration=8000)
-    borrower = standby(instance, 2, duration=7000)
-    assert borrower.state == "running" and second.state == "pending"
-    told = promised(first), promised(second)
-    for job in early:
-        job.end()
-    instance.advance(1100)
-    assert first.state == second.state == "running"
-    assert first.t_start <= told[0] + 1 and second.t_start <= told[1] + 1
 
 
 def lend_one_of_two(instance, runtime=400):

@@ -222,9 +222,6 @@ def test_a_reason_has_a_text_for_each_reader():
     assert read_by(Reader(6, True), behind("ƒ2", 5, "limit x: ")) == "limit x: waits for its turn"
 
 
-# -- what goes wrong -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("question", ["when", "windows"])
 def test_a_guest_is_not_shown_what_a_mistake_of_the_scheduler_says(machine, monkeypatch, question):
     """The text of an error can name anything: the owner reads it, and so it is in the log."""

@@ -6,9 +6,9 @@ import random
 
 import pytest
 from peers import Simulation, jobspec
+from pool_model import R_of, matches
 from shared import seeds
 
-from flux.hostlist import Hostlist
 from flux.idset import IDset
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
@@ -19,59 +19,20 @@ class Cluster:
     """Nodes of a few kinds, and what is known of them without asking the pool."""
 
     def __init__(self, rnd, uniform=False):
-        self.size = {}
-        self.properties = {rank: set() for rank in range(NODES)}
-        for rank in range(NODES):
-            self.size[rank] = rnd.choice([(4, 0), (4, 0), (4, 2), (8, 1)])
-            if uniform:
-                self.size[rank] = (4, 0)
-            for name in ("big", "fast", "new"):
-                if rnd.random() < 0.5:
-                    self.properties[rank].add(name)
+        kinds = [(4, 0)] if uniform else [(4, 0), (4, 0), (4, 2), (8, 1)]
+        self.size = {rank: rnd.choice(kinds) for rank in range(NODES)}
+        self.properties = {
+            name: {rank for rank in range(NODES) if rnd.random() < 0.5}
+            for name in ("big", "fast", "new")
+        }
         self.down = set()
 
     def R(self):
-        lite = [
-            {
-                "rank": str(rank),
-                "children": {
-                    "core": f"0-{cores - 1}",
-                    **({"gpu": f"0-{gpus - 1}" if gpus > 1 else "0"} if gpus else {}),
-                },
-            }
-            for rank, (cores, gpus) in self.size.items()
-        ]
-        names = {name for found in self.properties.values() for name in found}
-        return {
-            "version": 1,
-            "execution": {
-                "R_lite": lite,
-                "starttime": 0.0,
-                "expiration": 0.0,
-                "nodelist": [f"n[0-{NODES - 1}]"],
-                "properties": {
-                    name: str(IDset([r for r in range(NODES) if name in self.properties[r]]))
-                    for name in sorted(names)
-                },
-            },
-        }
+        parts = {rank: (range(cores), range(gpus)) for rank, (cores, gpus) in self.size.items()}
+        return R_of(parts, [f"n{rank}" for rank in range(NODES)], self.properties)
 
     def meets(self, rank, constraint):
-        """Whether a rank meets a constraint (RFC 31)."""
-        return all(self._meets(rank, key, values) for key, values in constraint.items())
-
-    def _meets(self, rank, key, values):
-        if key == "properties":
-            return all(
-                (value.lstrip("^") in self.properties[rank]) != value.startswith("^")
-                for value in values
-            )
-        if key == "hostlist":
-            return f"n{rank}" in list(Hostlist(",".join(values)))
-        if key == "ranks":
-            return rank in IDset(",".join(values))
-        inner = [self.meets(rank, value) for value in values]
-        return {"and": all(inner), "or": any(inner), "not": not all(inner)}[key]
+        return matches(constraint, rank, f"n{rank}", self.properties)
 
 
 def random_constraint(rnd, depth=2):
@@ -83,9 +44,9 @@ def random_constraint(rnd, depth=2):
     if depth and dice < 0.5:
         return {"not": [random_constraint(rnd, depth - 1)]}
     if dice < 0.6:
-        return {"hostlist": [f"n[{rnd.randint(0, 4)}-{rnd.randint(5, 12)}]"]}
+        return {"hostlist": [f"n{n}" for n in range(rnd.randint(0, 4), rnd.randint(6, 13))]}
     if dice < 0.65:
-        return {"ranks": [f"{rnd.randint(0, 4)}-{rnd.randint(5, 9)}"]}
+        return {"ranks": [str(n) for n in range(rnd.randint(0, 4), rnd.randint(6, 10))]}
     names = rnd.sample(["big", "fast", "new", "^big", "^fast"], rnd.randint(1, 2))
     return {"properties": names}
 

@@ -38,9 +38,6 @@ def used(rig):
     return {(one["bank"], one["user"]): one["used"] for one in answer["shares"] if one["user"]}
 
 
-# -- what is counted -------------------------------------------------------------------------------
-
-
 def test_use_is_stored_in_parts_and_read_again():
     usage = Usage(HOUR)
     for user in range(600):

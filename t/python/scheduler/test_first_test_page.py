@@ -33,18 +33,6 @@ def test_the_first_test_passes_as_printed(tmp_path, monkeypatch):
     names["test_jobs_start_in_order"]()
 
 
-def test_the_first_test_can_fail(tmp_path, monkeypatch):
-    """It is the policy that it tests: under one that does not begin with the head of the queue, it
-    fails."""
-    text = (EXAMPLES / "first.py").read_text()
-    (tmp_path / "my-sched.py").write_text(text.replace("self._queue[0]", "self._queue[-1]"))
-    monkeypatch.chdir(tmp_path)
-    names = {}
-    exec(blocks()[0], names)
-    with pytest.raises(AssertionError):
-        names["test_jobs_start_in_order"]()
-
-
 def test_the_report_is_as_printed(capsys, quiet_second):
     exec(blocks()[1], {})
     printed = re.search(r"prints::\n\n((?:    .*\n)+)", PAGE.read_text()).group(1)

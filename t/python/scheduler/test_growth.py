@@ -28,15 +28,6 @@ def play(rig, first, count):
     rig.kvs.commits.clear()
 
 
-@pytest.fixture
-def only_new_objects():
-    """Objects of other tests, some of which are yet to go, do not count."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.mark.parametrize("quiet_time", [0.0, 1.0])
 @pytest.mark.parametrize("module", ["sched-fifo", "sched-simple", "sched-backfill"])
 def test_objects_are_as_many_after_each_round_of_jobs(

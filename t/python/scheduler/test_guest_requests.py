@@ -84,9 +84,6 @@ def test_a_name_of_any_length_is_refused(rig, name):
     assert "257 characters" in rig.denied(1)
 
 
-# -- what is kept of requests that are gone --------------------------------------------------------
-
-
 def ask_and_withdraw(rig, first, count):
     """Large requests, each other than all before it: questions, and jobs that do not start."""
     for number in range(first, first + count):
@@ -202,17 +199,11 @@ def test_what_is_said_of_a_jobspec_can_change_no_terminal(keys):
     assert not [text for text in texts if not text.isprintable()]
 
 
-# -- questions that are not answered yet -----------------------------------------------------------
-
-
 def test_one_open_question_too_many_is_to_be_asked_again(rig, monkeypatch):
     monkeypatch.setattr(answering, "MAX_OPEN_OF_GUEST", 0)
     errnum, text = rig.ask("sched.when", {"jobspec": jobspec(1)})
     assert errnum == errno.EAGAIN
     assert "try again later" in text
-
-
-# -- requests that the broker holds up ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("uri", [None, "fd://5"])

@@ -1,7 +1,7 @@
 """sched-backfill with promise=all: every job has a latest start, and what makes it void."""
 
 import pytest
-from peers import R, Rig, jobspec
+from peers import R, Rig, ruled, whole
 
 from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill
@@ -13,10 +13,6 @@ HOUR = 3600
 def rig_with(*args, nodes=4):
     rig = Rig(R(nodes, 4), "sched-backfill", "promise=all", *args)
     return rig
-
-
-def whole(nodes, duration=0):
-    return jobspec(1, nodes=nodes, cores=4, duration=duration)
 
 
 def stats(rig):
@@ -72,18 +68,6 @@ def test_a_job_starts_at_its_latest_start_without_any_other_event():
     assert stats(rig)["violated"] == 0
 
 
-def test_who_would_break_a_promise_waits(rig):
-    rig.alloc(3, whole(1, HOUR + 1))
-    assert rig.started() == [1]
-    # It fits now, and so it does for one second less; but the head, job 2, would wait for it.
-    rig.alloc(4, whole(1, HOUR - 1))
-    assert rig.started() == [1]
-    rig.alloc(5, whole(1, 100))
-    assert rig.started() == [1, 5]
-    assert rig.shown(5)["selection_type"] == "backfilled"
-    assert rig.shown(5)["backfill"] == "ƒ3"
-
-
 def test_a_drain_makes_promises_void_that_need_the_nodes():
     rig = rig_with("within=1h")
     begin = rig.now
@@ -127,38 +111,6 @@ def test_a_job_that_outlives_its_limit_makes_a_promise_void():
     assert stats(rig)["violated"] == 0
 
 
-def test_a_job_that_ends_in_the_moment_of_a_latest_start_makes_none_void():
-    rig = rig_with("within=0")
-    rig.alloc(1, whole(4, 100))
-    rig.alloc(2, whole(3, 100))
-    rig.wait(100.5)
-    assert rig.started() == [1]
-    rig.free(1)
-    assert rig.started() == [1, 2]
-    assert stats(rig)["void"] == {} and stats(rig)["violated"] == 0
-    assert stats(rig)["kept"] == 2
-
-
-def test_one_that_is_late_for_long_delays_only_whom_it_must():
-    rig = rig_with("within=0")
-    begin = rig.now
-    rig.alloc(1, whole(2, 100))
-    rig.alloc(2, whole(2, 150))
-    rig.settle()
-    for jobid in (3, 4):
-        rig.alloc(jobid, whole(2, 1000))
-    assert [rig.shown(jobid)["t_latest"] - begin for jobid in (3, 4)] == [100, 150]
-    rig.wait(120)
-    assert stats(rig)["void"] == {"late": 1}
-    rig.wait(25)
-    rig.free(2)
-    assert rig.started() == [1, 2, 3]
-    rig.wait(900)
-    rig.free(1)
-    assert rig.started() == [1, 2, 3, 4]
-    assert stats(rig)["void"] == {"late": 2} and stats(rig)["violated"] == 0
-
-
 def test_what_starts_late_makes_those_behind_it_late_who_are_told_at_once():
     rig = rig_with("within=0")
     begin = rig.now
@@ -194,17 +146,11 @@ def test_a_job_that_a_rule_defers_or_whose_nodes_are_down_is_told_that_it_has_no
         def check(self, job):
             return None if self.no is None else Deferral(self.no)
 
-    class Ruled(Backfill):
-        def __init__(self, h, *args):
-            super().__init__(h, *args)
-            self.rule = NotYet(self)
-            self.add_rule(self.rule)
-
-    rig = Rig(R(4, 4), Ruled, "promise=all", "within=1h")
+    rig = Rig(R(4, 4), ruled(Backfill, NotYet), "promise=all", "within=1h")
     rig.alloc(1, whole(4, 100))
     rig.alloc(2, whole(4, 50))
     assert "t_latest" in rig.shown(2)
-    rig.sched.rule.no = "not today"
+    rig.rule("not-yet").no = "not today"
     rig.free(1)
     assert "t_latest" not in rig.shown(2)
     assert stats(rig)["void"] == {"deferred": 1} and stats(rig)["violated"] == 0
@@ -226,13 +172,6 @@ def test_a_job_of_higher_priority_goes_before():
     assert rig.started() == [1, 4]
     assert rig.shown(2)["t_latest"] == begin + 5070
     assert stats(rig)["violated"] == 0
-
-
-def test_a_job_of_a_new_priority_keeps_its_latest_start(rig):
-    rig.alloc(3, whole(4, 50))
-    before = rig.shown(3)["t_latest"]
-    rig.prioritize((3, 20))
-    assert rig.shown(3)["t_latest"] <= before
 
 
 def test_a_job_behind_one_without_a_limit_has_a_latest_start_as_soon_as_that_is_canceled(rig):

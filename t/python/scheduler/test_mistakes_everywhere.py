@@ -130,6 +130,7 @@ MISTAKES = {
     ),
     "an annotation that is no JSON": (answers("self.alloc_annotate(job.request.msg, {'a': {1}})"), "not JSON serializable"),
     "text is yielded": (schedule("yield 'text'"), "'text' was yielded: expected a plain yield, or seconds to pause"),
+    "a yield is told with its line": (schedule("yield 'text'"), r"in schedule\n.* yield 'text'"),
     "a list is yielded": (schedule("yield [1]"), "was yielded: expected a plain yield"),
     "NaN is yielded": (schedule("yield float('nan')"), "nan was yielded: expected a plain yield"),
     "an endless pause": (schedule("yield float('inf')"), "inf was yielded: expected a plain yield"),

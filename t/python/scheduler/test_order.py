@@ -6,7 +6,6 @@ import random
 import pytest
 from peers import R, Rig, Simulation, jobspec
 
-MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 STRICT = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
 
 
@@ -26,15 +25,6 @@ def fill(rig, queue, first=1):
     """A job on all of a queue's four nodes and one that waits behind it."""
     rig.alloc(first, whole(4, queue, 1000))
     rig.alloc(first + 1, whole(4, queue, 1000))
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_queues_with_nodes_of_their_own(module):
-    rig = make(module, "order=queue")
-    fill(rig, "a")
-    rig.alloc(3, whole(2, "a", 2000))
-    rig.alloc(4, whole(4, "b", 2000))
-    assert rig.started() == [1, 4]
 
 
 @STRICT

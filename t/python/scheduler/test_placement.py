@@ -4,10 +4,10 @@
 import pytest
 from each_policy import POLICIES
 from peers import R, Rig, jobspec
+from test_preemption import batch, make, standby, tables
 
 from flux.idset import IDset
 from flux.scheduler.policies import Backfill, Fifo, Simple
-from flux.scheduler.testing import FakeInstance
 
 #: Sixteen nodes, four racks of four.
 RACKS = {"rack": {"groups": {f"r{n}": f"n[{4 * n}-{4 * n + 3}]" for n in range(4)}}}
@@ -162,9 +162,6 @@ def test_the_groups_are_annotated_and_r_is_unchanged(policy, args):
     }
 
 
-# -- plans and promises ----------------------------------------------------------------------------
-
-
 def test_when_and_explain_say_why():
     rig = load()
     occupy(rig)
@@ -198,14 +195,6 @@ def test_a_preferred_job_waits_for_a_rack_and_then_takes_any_nodes(policy, args)
     rig.wait(301)
     assert len(racks(rig, 5)) == 2
     rig.check()
-
-
-def test_without_a_wait_or_a_rack_so_large_it_starts_at_once():
-    rig = load()
-    occupy(rig)
-    rig.alloc(5, spec(4, preferred(), duration=500))
-    rig.alloc(6, spec(6, preferred(wait="1h"), duration=500))
-    assert rig.started() == [1, 2, 3, 4, 5, 6]
 
 
 def test_preferred_segments():
@@ -316,82 +305,41 @@ def test_groups_by_properties_follow_the_properties():
 # -- beside other rules ----------------------------------------------------------------------------
 
 
-def test_a_window_gives_a_rack_to_those_who_need_one():
-    rig = load()
-    rig.reserve("tuesday", 100, 1000, users=[7], hosts="n[0-9]")
-    rig.settle()
-    rig.alloc(1, spec(4, required(), duration=500))
-    rig.alloc(2, spec(4, required(), duration=500))
-    assert racks(rig, 1) == [3] and 2 not in rig.started(), "others are reserved before its end"
-    rig.alloc(3, spec(4, required(), reservation="tuesday", duration=500), userid=7)
-    rig.wait(101)
-    assert racks(rig, 3) in ([0], [1])
-    rig.check()
+def busy(may_end, empty=()):
+    """Sixteen nodes, each with a job on it; those of queue standby may be ended for those of batch."""
+    instance = make(nodes=16, config={**tables(standby={"queues": ["standby"]}), "topology": RACKS})
+    jobs = {}
+    for rank in set(range(16)) - set(empty):
+        submit = standby if rank in may_end else batch
+        jobs[rank] = submit(instance, duration=10000, constraints={"ranks": [str(rank)]})
+        instance.advance(10)  # the later one loses less
+    return instance, jobs
 
 
-class Nodes:
-    """Sixteen nodes, each with a job on it; those of queue standby may be ended for those of batch.
-
-    Args:
-        may_end (iterable of int): the ranks whose jobs are of queue standby
-        spans (tuple): of (first, last) rank of a job that has several nodes
-        standby (dict): more keys of the table
-    """
-
-    def __init__(self, may_end, spans=(), args=(), empty=(), **standby):
-        config = {
-            "topology": RACKS,
-            "queues": {"batch": {}, "standby": {}},
-            "preemption": {"standby": {"queues": ["standby"], **standby}},
-        }
-        self.instance = FakeInstance(16, 4, config=config)
-        self.instance.load("sched-backfill", *args)
-        spans = [*spans, *((rank, rank) for rank in range(16))]
-        self.jobs = {}
-        for first, last in spans:
-            ranks = range(first, last + 1)
-            if any(rank in self.jobs or rank in empty for rank in ranks):
-                continue
-            job = self.instance.submit(
-                nodes=len(ranks),
-                exclusive=True,
-                queue="standby" if first in may_end else "batch",
-                constraints={"ranks": [f"{first}-{last}"]},
-                duration=10000,
-            )
-            self.jobs.update(dict.fromkeys(ranks, job))
-            self.instance.advance(10)  # the later one loses less
-            assert job.state == "running"
-
-    def taker(self, nodes, placement, **keys):
-        return self.instance.submit(
-            nodes=nodes, exclusive=True, queue="batch", placement=placement, duration=500, **keys
-        )
-
-    def ended(self):
-        """The ranks on which jobs were ended."""
-        return {rank for rank, job in self.jobs.items() if job.state != "running"}
+def ended(jobs):
+    """The ranks on which jobs were ended."""
+    return {rank for rank, job in jobs.items() if job.state != "running"}
 
 
 def test_segments_are_made_room_for_in_several_racks():
-    nodes = Nodes(may_end={0, 1, 2, 4, 8, 9, 12})
-    job = nodes.taker(4, required(segment=2))
-    nodes.instance.advance(100)
-    assert job.state == "running" and len(nodes.ended()) == 4
-    assert nodes.ended() == set(IDset(job.ranks)) == {0, 1, 8, 9} or nodes.ended() == {1, 2, 8, 9}
+    instance, jobs = busy(may_end={0, 1, 2, 4, 8, 9, 12})
+    job = batch(instance, 4, 500, placement=required(segment=2))
+    instance.advance(100)
+    assert job.state == "running" and ended(jobs) == set(IDset(job.ranks))
+    assert ended(jobs) in ({0, 1, 8, 9}, {1, 2, 8, 9})
 
 
 @pytest.mark.parametrize("empty", [{4, 8, 12}, {4, 8}], ids=["room elsewhere", "too little"])
 def test_nobody_is_ended_for_what_a_job_only_prefers(empty):
-    nodes = Nodes(may_end={0, 1, 2, 3}, empty=empty)
-    job = nodes.taker(3, preferred(wait=600))
-    nodes.instance.advance(500)
-    assert job.state == "pending" and not nodes.ended()
-    answer = nodes.instance.request("sched.preempt", {"id": job.id, "dry_run": True})
+    instance, jobs = busy(may_end={0, 1, 2, 3}, empty=empty)
+    job = batch(instance, 3, 500, placement=preferred(wait=600))
+    instance.advance(500)
+    assert job.state == "pending" and not ended(jobs)
+    answer = instance.request("sched.preempt", {"id": job.id, "dry_run": True})
     assert "prefers" in answer["reason"], answer
-    nodes.instance.advance(150)
-    assert job.state == "running" and len(nodes.ended()) == 3 - len(empty)
-    assert set(IDset(job.ranks)) == empty | nodes.ended()
+    instance.advance(150)
+    assert job.state == "running" and len(ended(jobs)) == 3 - len(empty)
+    assert set(IDset(job.ranks)) == empty | ended(jobs)
 
 
 def test_stats_and_windows_have_idle_groups_and_who_waits_for_them():

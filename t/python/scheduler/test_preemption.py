@@ -6,9 +6,10 @@ import json
 import signal
 
 import pytest
+from peers import machine
 
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
-from flux.scheduler.testing import FakeInstance, make_R
+from flux.scheduler.testing import FakeInstance
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 POLICIES = [
@@ -35,9 +36,7 @@ def tables(queues=None, **classes):
 
 def make(*policy, nodes=4, cores=4, config=None, tree=False, **keys):
     if tree:
-        topo = {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}
-        scheduling = {"writer": "TreePool", "children": [{"ranks": f"0-{nodes - 1}", "topo": topo}]}
-        keys["R"] = make_R(nodes, cores, scheduling=scheduling)
+        keys["R"] = machine(tree, nodes)
     instance = FakeInstance(nodes, cores, config=tables() if config is None else config, **keys)
     instance.load(*(policy or ("sched-backfill",)))
     return instance
@@ -61,6 +60,13 @@ def warned(instance):
     instance.advance(30)
     assert [severity for severity, _ in exceptions(victim)] == [1]
     return victim, taker
+
+
+def reconfigure(instance, config):
+    instance.config.clear()
+    instance.config.update(config)
+    instance.request(f"{instance.scheduler.name}.config-reload", config)
+    instance.run_until_idle()
 
 
 def check(instance):
@@ -266,47 +272,26 @@ def test_a_node_with_a_stranger_who_cannot_be_ended_is_no_use():
     assert [job.result for job in elsewhere] == ["failed", "failed"]
 
 
-def test_a_job_that_keeps_others_off_is_not_spared():
-    """When one of two has ended by itself in the grace, there are cores enough; the other still has
-    the node to its user."""
-    config = {**tables(), "sharing": {"all": {"mode": "user"}}}
-    instance = make(nodes=1, config=config)
-    short = standby(instance, slots=2, userid=7, runtime=1850, duration=5000, **SHARED)
-    long = standby(instance, slots=2, userid=7, **SHARED)
-    instance.advance(1800)
-    taker = batch(instance, slots=1, userid=8, **SHARED)
-    instance.advance(100)
-    assert short.result == "completed" and long.state == "running"
-    instance.advance(100)
-    assert long.result == "failed" and taker.state == "running"
-    assert stats(instance)["standby"]["victims"] == 1
-
-
-def test_beyond_the_most_that_may_end_nobody_does():
-    most = {"queues": ["standby"], "max": {"jobs": 2}}
-    instance = make(config=tables(standby=most))
+@pytest.mark.parametrize(
+    "most, text",
+    [
+        ({"jobs": 2}, "3 jobs of standby would have to end, of which 2 may"),
+        ({"node-hours": 2}, "3.0 node-hours of standby would be lost, of which 2 may be"),
+    ],
+    ids=["jobs", "node-hours"],
+)
+def test_beyond_the_most_that_may_end_or_be_lost_nobody_ends(most, text):
+    instance = make(config=tables(standby={"queues": ["standby"], "max": most}))
     jobs = [standby(instance) for _ in range(4)]
+    instance.advance(3600)
     large = batch(instance, 3)
     instance.advance(60)
     assert large.state == "pending" and all(job.state == "running" for job in jobs)
-    answer = instance.request("sched.preempt", {"id": large.id, "dry_run": True})
-    assert answer["reason"] == "3 jobs of standby would have to end, of which 2 may"
+    assert dry_run(instance, large)["reason"] == text
     large.cancel()
-    small = batch(instance, 2)
+    small = batch(instance, 1)
     instance.advance(60)
     assert small.state == "running"
-
-
-def test_beyond_the_node_hours_that_may_be_lost_nobody_ends():
-    most = {"queues": ["standby"], "max": {"node-hours": 1}}
-    instance = make(nodes=2, config=tables(standby=most))
-    job = standby(instance, 2)
-    instance.advance(3600)
-    taker = batch(instance)
-    instance.advance(60)
-    assert job.state == "running" and taker.state == "pending"
-    answer = instance.request("sched.preempt", {"id": taker.id, "dry_run": True})
-    assert answer["reason"] == "2.0 node-hours of standby would be lost, of which 1 may be"
 
 
 def test_a_job_in_a_reservation_is_never_ended():
@@ -350,16 +335,22 @@ def test_a_job_whose_end_is_not_known_is_left_alone():
 # -- the grace -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("why", ["is gone", "the table was removed"])
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-def test_if_the_job_is_canceled_nobody_ends(policy):
+def test_if_the_job_is_canceled_or_the_table_goes_nobody_ends(policy, why):
     instance = make(*policy, nodes=1)
     victim, taker = warned(instance)
-    taker.cancel()
+    if why == "is gone":
+        taker.cancel()
+    else:
+        reconfigure(instance, {})
     instance.advance(300)
     assert victim.state == "running"
-    assert exceptions(victim)[1] == (1, f"will not be ended now: {taker.name} is gone")
+    severity, note = exceptions(victim)[1]
+    assert severity == 1 and note.startswith("will not be ended now: ") and why in note
     assert stored(instance) == []
     assert victim.expiration == instance.scheduler.resources.job_end(victim.id)
+    check(instance)
 
 
 @pytest.mark.parametrize("policy", [one for one in POLICIES if len(one) < 3], ids=" ".join)
@@ -460,16 +451,6 @@ def test_resources_that_come_back_in_parts_are_kept_too():
     assert taker.state == "running"
 
 
-def test_a_job_that_has_ended_by_itself_is_as_good():
-    instance = make(nodes=1)
-    victim = standby(instance, duration=100000, runtime=121)
-    taker = batch(instance)
-    instance.advance(119)
-    instance.advance(5)
-    assert taker.state == "running" and victim.result == "completed"
-    assert stats(instance) == {} or stats(instance)["standby"]["useless"] == 0
-
-
 # -- faults ----------------------------------------------------------------------------------------
 
 
@@ -538,9 +519,6 @@ def test_when_the_job_manager_refuses_the_job_looks_elsewhere():
     assert refused.state == "running" and victims[0].result == "failed"
     assert taker.state == "running"
     assert "Operation not permitted" in "\n".join(instance.errors)
-
-
-# -- promises --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", [one for one in POLICIES if "backfill" in one[0]], ids=" ".join)
@@ -668,19 +646,6 @@ def test_what_was_kept_for_a_job_that_does_not_come_back_is_for_the_next():
     assert other.state == "running"
 
 
-def test_a_victim_that_is_gone_after_a_reload_is_done():
-    instance = make(nodes=2)
-    victim = standby(instance, 1)
-    other = standby(instance, 1)
-    taker = batch(instance, 2)
-    instance.advance(30)
-    instance.unload()
-    victim.end()
-    instance.load("sched-backfill")
-    instance.advance(120)
-    assert taker.state == "running" and other.result == "failed"
-
-
 def test_a_record_that_cannot_be_read_ends_nobody():
     instance = make(nodes=1, check_errors=False)
     victim, _ = warned(instance)
@@ -720,24 +685,6 @@ def test_a_bad_table_is_one_line_and_ends_nobody(table, text):
     assert victim.state == "running"
 
 
-def reconfigure(instance, config):
-    instance.config.clear()
-    instance.config.update(config)
-    instance.request("sched-backfill.config-reload", config)
-    instance.run_until_idle()
-
-
-def test_when_the_table_goes_nobody_is_ended():
-    instance = make(nodes=1)
-    victim, taker = warned(instance)
-    reconfigure(instance, {})
-    instance.advance(300)
-    assert victim.state == "running" and taker.state == "pending"
-    assert "the table was removed" in exceptions(victim)[1][1]
-    assert stored(instance) == []
-    check(instance)
-
-
 def test_a_table_that_changes_leaves_what_is_under_way():
     instance = make(nodes=1)
     victim, taker = warned(instance)
@@ -774,21 +721,14 @@ def test_a_dry_run_names_the_victims_and_ends_nobody():
     assert answer["reason"] is None
     assert {one["name"] for one in answer["victims"]} == {job.name for job in jobs}
     assert answer["text"] == "2 jobs of standby (2.0 node-hours)"
+    (explained,) = instance.request("sched.explain", {"id": taker.id})["jobs"]
+    assert explained["preemption"]["text"] == answer["text"]
     instance.advance(600)
     assert all(job.state == "running" for job in jobs)
     with pytest.raises(OSError, match="by the table .preemption. alone"):
         instance.request("sched.preempt", {"id": taker.id})
     with pytest.raises(OSError, match="is not a pending job"):
         dry_run(instance, jobs[0])
-
-
-def test_explain_says_what_would_have_to_end():
-    instance = make(nodes=2, config=tables(standby={**STANDBY, "wait": "1d"}))
-    standby(instance, 2)
-    instance.advance(3600)
-    taker = batch(instance)
-    found = instance.request("sched.explain", {"id": taker.id})["jobs"][0]
-    assert found["preemption"]["text"] == "1 job of standby (2.0 node-hours)"
 
 
 def test_guests_are_named_no_jobs_of_others():

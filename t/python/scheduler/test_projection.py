@@ -11,7 +11,7 @@ import signal
 import time
 
 import pytest
-from peers import R, Rig, jobspec
+from peers import R, Rig, jobspec, ruled
 
 from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill, Fifo
@@ -31,9 +31,6 @@ class Caller:
 
     def may_see(self, userid):
         return True
-
-
-OWNER = Caller()
 
 
 def full(policy=Fifo, nodes=2, *args):
@@ -74,24 +71,15 @@ def test_a_rule_of_a_site_is_asked_as_time_goes_on():
         name = "late"
 
         def check(self, job):
-            opens = self.opens
             if self.host.now() >= opens:
                 return None
             self.host.call_at(opens, lambda: self.host.readmit(self))
             return Deferral("the shop opens late")
 
-    class Shop(Backfill):
-        def __init__(self, h, *args):
-            super().__init__(h, *args)
-            rule = NotBefore(self)
-            rule.opens = self.now() + 500
-            self.add_rule(rule)
-
-    rig = Rig(R(1, 4), Shop)
-    sched = rig.sched
+    rig = Rig(R(1, 4), ruled(Backfill, NotBefore))
+    opens = rig.now + 500
     rig.alloc(1, small())
     rig.wait(2)
-    opens = sched.loaded_at + 500
     assert rig.shown(1)["t_estimate"] == opens
     answer = when(rig, jobspec=small())
     assert (answer["verdict"], answer["start"]) == ("later", opens)
@@ -145,6 +133,14 @@ def test_a_play_ends_when_there_is_no_time_left(monkeypatch):
 # -- children --------------------------------------------------------------------------------------
 
 
+def newcomer(projections, userid=0, spec=None):
+    """The steps of a question, which has been asked."""
+    spec = small() if spec is None else spec
+    steps = projections.ask("newcomer", jobspec=spec, caller=Caller(userid), priority=None)
+    next(steps)
+    return steps
+
+
 @pytest.fixture
 def release(monkeypatch):
     """Children wait until this is called."""
@@ -162,16 +158,10 @@ def release(monkeypatch):
 
 
 def test_questions_that_come_while_a_child_works_share_the_next(release):
-    rig = full()
-    projections = Projections(rig.sched, waits=False)
-    asked = {"jobspec": small(), "caller": OWNER, "priority": None}
-    first = projections.ask("newcomer", **asked)
-    next(first)
-    others = [projections.ask("newcomer", **asked) for _ in range(5)]
-    for steps in others:
-        next(steps)
+    projections = Projections(full().sched, waits=False)
+    asked = [newcomer(projections) for _ in range(6)]
     release()
-    answers = [finish(steps) for steps in (first, *others)]
+    answers = [finish(steps) for steps in asked]
     assert projections.count == 2
     # None of them sees the job of another.
     assert {answer["start"] for answer in answers} == {answers[0]["start"]}
@@ -186,9 +176,9 @@ def test_guests_take_turns_and_come_last(monkeypatch, release, option):
     for user, number in ((0, 0), (7, 0), (7, 1), (7, 2), (8, 0), (0, 1)):
         if option == "ODDS_PER_CHILD":
             steps = projections.ask("estimates", True, Caller(user), most=1)
+            next(steps)
         else:
-            steps = projections.ask("newcomer", jobspec=small(), caller=Caller(user), priority=None)
-        next(steps)
+            steps = newcomer(projections, user)
         asked[user, number] = steps
     release()
     answered = []
@@ -220,16 +210,12 @@ def test_of_many_questions_of_a_guest_some_have_odds(monkeypatch):
 def test_many_questions_that_wait_for_a_child_look_as_often_as_few():
     projections = Projections(full().sched, waits=False)
 
-    def asked_by(user):
-        return projections.ask("newcomer", jobspec=small(), caller=Caller(user), priority=None)
-
     projections._next_fork = math.inf  # no child yet
-    guests = [asked_by(1 + number) for number in range(400)]
-    for steps in guests:
-        next(steps)
+    guests = [newcomer(projections, 1 + number) for number in range(400)]
     pauses = [next(steps) for steps in guests]
     assert sum(1 / pause for pause in pauses) <= 1.001 * fork.LOOKERS / fork.LOOK_S
-    assert next(asked_by(0)) == fork.LOOK_S
+    owner = projections.ask("newcomer", jobspec=small(), caller=Caller(), priority=None)
+    assert next(owner) == fork.LOOK_S
     projections._next_fork = 0.0
     # The first that looks has a child made for itself and others, which look for the answers.
     next(guests[0])
@@ -245,24 +231,15 @@ def test_an_answer_waits_for_no_other_of_its_child():
             return 0
 
     projections = Projections(full(Hangs).sched, waits=False)
-    asked = []
-    for user in (0, 7, 8):
-        asked.append(
-            projections.ask("newcomer", jobspec=small(), caller=Caller(user), priority=None)
-        )
-        next(asked[-1])
+    asked = [newcomer(projections, user) for user in (0, 7, 8)]
     assert [finish(steps)["denied"] for steps in asked[:2]] == [False, False]
     assert projections._pid
     projections.stop()
 
 
 def test_a_question_of_a_client_that_has_left_is_not_answered():
-    rig = full()
-    projections = Projections(rig.sched, waits=False)
-    asked = {"jobspec": small(), "caller": OWNER, "priority": None}
-    first, left = projections.ask("newcomer", **asked), projections.ask("newcomer", **asked)
-    next(first)
-    next(left)
+    projections = Projections(full().sched, waits=False)
+    first, left = newcomer(projections), newcomer(projections)
     left.close()
     assert finish(first)["start"] is not None
     assert projections._waiting == [] and projections.count == 1
@@ -281,11 +258,8 @@ def test_a_child_that_hangs_is_ended(monkeypatch):
     monkeypatch.setattr(fork, "KILLED_AFTER_S", 0.3)
     rig = full(Hangs)
     for waits in (False, True):
-        steps = Projections(rig.sched, waits).ask(
-            "newcomer", jobspec=small(), caller=OWNER, priority=None
-        )
         with pytest.raises(ProjectionFailed) as caught:
-            finish(steps)
+            finish(newcomer(Projections(rig.sched, waits)))
         assert str(caught.value) == "the projection was ended, since it took too long"
 
 
@@ -298,7 +272,7 @@ def test_a_child_that_exits_late_holds_up_no_answer(monkeypatch):
 
     monkeypatch.setattr(fork, "_play", play)
     projections = Projections(full().sched, waits=False)
-    steps = projections.ask("newcomer", jobspec=small(), caller=OWNER, priority=None)
+    steps = projections.ask("newcomer", jobspec=small(), caller=Caller(), priority=None)
     assert finish(steps)["denied"] is False
     while projections._pid:  # the end of its answers is read
         projections._go_on()
@@ -313,7 +287,7 @@ def test_a_child_that_exits_late_holds_up_no_answer(monkeypatch):
 def test_an_error_in_a_child_is_an_answer():
     rig = full()
     steps = Projections(rig.sched, waits=True).ask(
-        "newcomer", jobspec=5, caller=OWNER, priority=None
+        "newcomer", jobspec=5, caller=Caller(), priority=None
     )
     assert finish(steps)["denied"]
     steps = Projections(rig.sched, waits=True).ask("nothing")
@@ -336,8 +310,7 @@ def test_a_scheduler_that_ends_leaves_no_child():
     rig = full(Hangs)
     projections = rig.sched._projections
     projections._waits = False
-    steps = projections.ask("newcomer", jobspec=small(), caller=OWNER, priority=None)
-    next(steps)
+    newcomer(projections)
     pid = projections._pid
     os.kill(pid, signal.SIGSTOP)
     rig.unload()

@@ -19,9 +19,6 @@ from flux.scheduler.query.answering import (
     MAX_READINGS,
     READING_S,
     Answering,
-    Caller,
-    Entries,
-    encode,
 )
 
 
@@ -96,15 +93,6 @@ def serve(log, msg, function):
         log.append(exc)
 
 
-def test_what_is_quick_is_answered_in_the_next_turn(work):
-    handle, log, ask = work
-    ask("a", 2)
-    assert log == []
-    handle.turn()
-    assert log == [("a", 0), ("a", 1), '{"name": "a"}']
-    assert not handle.armed
-
-
 def test_no_more_than_a_slice_in_a_turn_however_many_ask(work):
     handle, log, ask = work
     for name in "abc":
@@ -160,22 +148,6 @@ def test_what_cannot_be_encoded_is_a_failure(work):
     Answering(handle, lambda: 0.0).begin(odd(), Message(0, 1), partial(serve, log))
     handle.turn()
     assert isinstance(log[-1], TypeError)
-
-
-def test_a_long_list_is_encoded_as_it_grows():
-    owner = Caller(Message(0, 1))
-    entries = Entries(owner, "jobs")
-    entry = {"name": "ƒ2", "start": 1.5, "end": None}
-    entries.append(entry)
-    entry["name"] = "changed later"
-    entries.append(3)
-    answer = {"now": 1.25, "jobs": entries, "empty": Entries(owner, "empty"), "text": 'a "b"'}
-    assert json.loads(encode(answer)) == {
-        "now": 1.25,
-        "jobs": [{"name": "ƒ2", "start": 1.5, "end": None}, 3],
-        "empty": [],
-        "text": 'a "b"',
-    }
 
 
 def test_users_take_turns(work):

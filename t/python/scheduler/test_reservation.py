@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Reservations as data: what may be asked for, what is refused, who belongs to the group."""
 
-import os
-import pwd
 import re
 
 import pytest
+from peers import R
 
+from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.reservations.reservation import Asker, Reservation, whole_nodes
 from flux.scheduler.site_policy.queue_names import QueueNames
 
@@ -78,11 +78,6 @@ def test_what_is_no_object(entry):
         Reservation.from_dict(entry, NOW)
 
 
-def test_users_by_name():
-    name = pwd.getpwuid(os.getuid()).pw_name
-    assert make(users=name).users == (os.getuid(),)
-
-
 def test_the_group():
     names = QueueNames()
     maintenance = make()
@@ -106,17 +101,7 @@ def test_windows_follow_each_other():
 
 
 def test_what_a_window_asks_the_pool_for():
-    from flux.resource.ResourcePool import ResourcePool
-
-    R = {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0-7", "children": {"core": "0-3"}}],
-            "nodelist": ["n[0-7]"],
-            "properties": {"big": "4-7"},
-        },
-    }
-    pool = ResourcePool(R)
+    pool = ResourcePool(R(8, 4, properties={"big": "4-7"}))
     pool.mark_up("all")
     one = make(requires={"properties": ["big"]})
     got = pool.alloc(1, pool.parse_resource_request(whole_nodes(4, 3600.0, one.constraint)))

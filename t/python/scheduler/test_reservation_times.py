@@ -96,28 +96,29 @@ def test_text_of_a_time():
     assert iso_time(math.inf) is None
 
 
-def test_a_week_is_a_week_on_the_wall():
-    start = at("2026-10-20T08:00:00+02:00")  # summer time ends on the 25th
-    weekly = Recurrence(start, "1w", BERLIN)
-    assert weekly.begin(1) == at("2026-10-27T08:00:00+01:00")
-    assert weekly.begin(1) - weekly.begin(0) == 7 * 86400 + 3600
-
-
-def test_hours_are_time_that_passes():
-    start = at("2026-10-24T20:00:00+02:00")
-    assert Recurrence(start, "12h", BERLIN).begin(1) == start + 12 * 3600
-
-
-def test_a_start_that_the_clock_skips():
-    daily = Recurrence(at("2027-03-27T02:30:00+01:00"), "1d", BERLIN)
-    assert iso_time(daily.begin(1), BERLIN) == "2027-03-28T03:30:00+02:00"
-    assert iso_time(daily.begin(2), BERLIN) == "2027-03-29T02:30:00+02:00"
-
-
-def test_a_start_that_comes_twice_is_the_first():
-    daily = Recurrence(at("2026-10-24T02:30:00+02:00"), "1d", BERLIN)
-    assert iso_time(daily.begin(1), BERLIN) == "2026-10-25T02:30:00+02:00"
-    assert iso_time(daily.begin(2), BERLIN) == "2026-10-26T02:30:00+01:00"
+@pytest.mark.parametrize(
+    "every, start, following",
+    [
+        # Summer time ends on 25 October.
+        ("1w", "2026-10-20T08:00:00+02:00", ["2026-10-27T08:00:00+01:00"]),
+        ("12h", "2026-10-24T20:00:00+02:00", ["2026-10-25T07:00:00+01:00"]),
+        # A start that comes twice is the first; one that the clock skips is an hour later.
+        (
+            "1d",
+            "2026-10-24T02:30:00+02:00",
+            ["2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"],
+        ),
+        (
+            "1d",
+            "2027-03-27T02:30:00+01:00",
+            ["2027-03-28T03:30:00+02:00", "2027-03-29T02:30:00+02:00"],
+        ),
+    ],
+)
+def test_days_and_weeks_go_by_the_clock_on_the_wall_and_hours_do_not(every, start, following):
+    found = Recurrence(at(start), every, BERLIN)
+    for number, text in enumerate(following, 1):
+        assert iso_time(found.begin(number), BERLIN) == text
 
 
 @pytest.mark.parametrize("every", ["1.5d", "30s", "x", "0", ""])

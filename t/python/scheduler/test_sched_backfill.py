@@ -66,61 +66,12 @@ def test_first_condition_ends_by_the_shadow_time(rig):
     }
 
 
-def test_an_urgent_job_takes_the_reservation_and_the_estimate(rig):
-    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
-    start = rig.now
-    assert rig.shown(2)["t_estimate"] == start + 100
-    rig.alloc(3, jobspec(1, nodes=4, cores=4, duration=70), priority=30)
-    assert promised(rig, 3) == start + 100
-    assert promised(rig, 2) is None
-    rig.prioritize((2, 31))
-    assert promised(rig, 2) == start + 100
-    assert promised(rig, 3) is None
-
-
 @pytest.mark.parametrize("depth, told", [("0", 0), ("2", 2), ("32", 5)])
 def test_reason_depth(depth, told):
     rig = Rig(R(1, 1), "sched-backfill", "reason-depth=" + depth)
     for jobid in range(1, 7):
         rig.alloc(jobid, jobspec(1))
     assert sum("reason_pending" in rig.shown(jobid) for jobid in range(2, 7)) == told
-
-
-# -- queues ----------------------------------------------------------------------------------------
-
-QUEUES = {"+batch": "0-1", "+debug": "2-3"}
-
-
-def queued(queue, **keys):
-    return jobspec(1, constraints={"properties": ["+" + queue]}, queue=queue, **keys)
-
-
-def test_no_promise_that_a_job_ahead_would_have_to_break():
-    rig = Rig(R(4, 4, properties=QUEUES), "sched-backfill")
-    rig.alloc(1, queued("batch", nodes=2, cores=4, duration=100))
-    rig.alloc(2, queued("debug", nodes=2, cores=4, duration=50))
-    rig.settle()
-    rig.alloc(3, queued("batch", nodes=1, cores=4, duration=10))
-    rig.alloc(4, jobspec(1, nodes=3, cores=4, duration=10))  # wants ranks of both, after job 3
-    rig.alloc(5, queued("debug", nodes=1, cores=4, duration=10))
-    assert [jobid for jobid in (3, 4, 5) if promised(rig, jobid)] == [3]
-    # Once job 4 has gone, nothing stands between job 5 and a promise.
-    rig.cancel(4)
-    rig.free(1)
-    assert promised(rig, 5)
-
-
-def test_nor_one_that_a_candidate_ahead_would_have_to_break():
-    rig = Rig(R(4, 4, properties=QUEUES), "sched-backfill", "candidates=shortest")
-    rig.alloc(1, queued("batch", nodes=2, cores=4, duration=100))
-    rig.alloc(2, queued("debug", nodes=1, cores=4, duration=50))
-    rig.settle()
-    rig.alloc(3, queued("batch", nodes=1, cores=4, duration=10))
-    rig.alloc(4, jobspec(1, nodes=2, cores=4, duration=10))  # wants ranks of both, after job 3
-    rig.alloc(5, queued("debug", nodes=2, cores=4, duration=10))
-    rig.alloc(6, queued("debug", nodes=1, cores=4, duration=10))
-    assert rig.started() == [1, 2, 6]
-    assert [jobid for jobid in (3, 4, 5) if promised(rig, jobid)] == [3]
 
 
 # -- the guarantee ---------------------------------------------------------------------------------
@@ -163,39 +114,6 @@ def test_one_job_is_refused_for_all_that_want_more_gpus_than_are_free(monkeypatc
     assert len(tried) <= 4
 
 
-# -- what is taken back wakes others ---------------------------------------------------------------
-
-
-def test_who_only_a_promise_kept_from_starting_starts_when_it_is_taken_back():
-    rig = Rig(R(16, 4), "sched-backfill")
-    rig.alloc(1, jobspec(1, nodes=8, cores=4, duration=3000))
-    rig.settle()
-    rig.alloc(2, jobspec(1, nodes=16, cores=4, duration=100))
-    for jobid in (3, 4, 5):
-        rig.alloc(jobid, jobspec(1, nodes=1, cores=4, duration=9000))
-    assert rig.started() == [1]
-    rig.alloc(6, jobspec(1, nodes=10, cores=4, duration=100), priority=20)
-    assert rig.started() == [1, 3, 4, 5]
-    assert promised(rig, 6) == rig.now + 3000
-    assert promised(rig, 2) is None
-
-
-def test_nothing_is_kept_of_jobs_that_have_left():
-    rig = Rig(R(4, 4), "sched-backfill")
-    rig.alloc(1, jobspec(1, nodes=4, cores=4, duration=100))
-    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=100))
-    for jobid in range(3, 60):
-        rig.alloc(jobid, jobspec(1, nodes=1 + jobid % 4, cores=4, duration=100 + jobid))
-    rig.settle()
-    assert len(rig.sched._backlog.groups) == 4  # by shape
-    rig.prioritize((5, 30), (6, 3))
-    for jobid in range(2, 60):
-        rig.cancel(jobid)
-    rig.settle()
-    backlog = rig.sched._backlog
-    assert len(rig.sched.promises) == len(backlog.groups) == len(backlog.lines) == 0
-
-
 def test_a_promise_that_comes_due_in_vain_keeps_its_place():
     """Those who were promised what comes after it wait longer, too."""
     rig = Rig(R(4, 4), "sched-backfill", "reservations=unlimited")
@@ -210,22 +128,4 @@ def test_a_promise_that_comes_due_in_vain_keeps_its_place():
     assert rig.started() == [1, 2]
     rig.wait(100)
     rig.free(2)
-    assert rig.started() == [1, 2, 3]
-
-
-# -- guarantees ------------------------------------------------------------------------------------
-
-
-def test_a_promise_made_while_a_rank_was_down_outlives_its_return():
-    rig = Rig(R(4, 2), "sched-backfill")
-    rig.alloc(1, jobspec(1, nodes=4, cores=2, duration=600))
-    for jobid in range(2, 10):
-        rig.alloc(jobid, jobspec(1, nodes=2, cores=2, duration=300))
-    rig.settle()
-    rig.resource.update(down="0")
-    rig.settle()
-    rig.resource.update(up="0")
-    rig.settle()
-    assert rig.sched.stats_get()["errors"] == 0
-    rig.free(1)
     assert rig.started() == [1, 2, 3]

@@ -2,15 +2,12 @@
 """Who may be on a node together: ``[sharing.NAME]``."""
 
 import pytest
-from each_policy import IN_ORDER, POLICIES
-from peers import R, Rig, jobspec, part_of
+from each_policy import POLICIES
+from peers import R, Rig, jobspec, machine, part_of
 
 from flux.idset import IDset
 from flux.resource import ResourcePool
-from flux.resource.request import ResourceRequest
-from flux.resource.Rv1Pool import Rv1Pool
 from flux.scheduler.policies import Backfill, Fifo, Simple
-from flux.scheduler.site_policy.sharing import whole_nodes
 
 
 def load(policy, args, sharing, rig=None, nodes=4, cores=4, **config):
@@ -45,28 +42,6 @@ def test_the_jobs_on_a_node_are_one_users(policy, args):
     assert rig.started() == list(range(1, 8))
     assert set().union(*(rig.ranks(jobid) for jobid in (1, 2, 3, 4))) == {0}, "own nodes are filled"
     assert len(set().union(*(rig.ranks(jobid) for jobid in (5, 6, 7)))) == 1
-    for jobid in (8, 9):
-        rig.alloc(jobid, spec(4), userid=9)
-    rig.alloc(10, spec(1), userid=9)
-    rig.wait(2)
-    assert rig.started() == list(range(1, 10))
-    rig.alloc(11, spec(1, duration=20), userid=8)  # it delays nobody
-    rig.settle()
-    passes = policy is Backfill
-    assert (11 in rig.started()) == passes
-    if passes:
-        assert rig.ranks(11) == rig.ranks(5)
-    rig.free(5)
-    assert 10 not in rig.started()
-    rig.check()
-    for jobid in (6, 7):
-        rig.free(jobid)
-    rig.settle()
-    if passes:
-        assert 10 not in rig.started()
-        rig.free(11)  # the last one there
-        rig.settle()
-    assert 10 in rig.started()
     rig.check()
 
 
@@ -109,23 +84,16 @@ def test_whole_nodes(policy, args, asked, nodes):
 
 
 def test_the_fewest_nodes_of_several_kinds():
-    pool = Rv1Pool(
-        {
-            "version": 1,
-            "execution": {
-                "R_lite": [
-                    {"rank": "0", "children": {"core": "0-7"}},
-                    {"rank": "1-4", "children": {"core": "0-3"}},
-                ]
-            },
-        }
-    )
-    for slots, nodes in ((1, 1), (8, 1), (9, 3), (12, 3), (20, 5)):
-        request = ResourceRequest(slot_count=slots)
-        shape = whole_nodes(request.shape, pool, pool.ranks)
-        assert (shape.node_count.min, shape.exclusive) == (nodes, True), slots
-    shape = ResourceRequest(slot_count=21).shape
-    assert whole_nodes(shape, pool, pool.ranks) is shape, "the pool says that it never fits"
+    mixed = R(5, 4)
+    mixed["execution"]["R_lite"] = [
+        {"rank": "0", "children": {"core": "0-7"}},
+        {"rank": "1-4", "children": {"core": "0-3"}},
+    ]
+    rig = load(Fifo, (), {"all": {"mode": "node"}}, rig=Rig(mixed))
+    for jobid, (slots, nodes) in enumerate(((1, 1), (8, 1), (9, 3), (20, 5), (21, 5))):
+        rig.alloc(jobid, spec(slots))
+        assert len(rig.ranks(jobid)) == nodes, slots
+        rig.free(jobid)
 
 
 @POLICIES
@@ -220,56 +188,6 @@ def test_without_a_plan_a_job_is_asked_for_again_when_nodes_come_back(base):
 # -- in the plan -----------------------------------------------------------------------------------
 
 POOLS = pytest.mark.parametrize("tree", [False, True], ids=["Rv1Pool", "TreePool"])
-TOPOLOGY = {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}
-
-
-def machine(tree, nodes):
-    """R of nodes with four cores, for TreePool with two sockets each."""
-    if not tree:
-        return R(nodes, 4)
-    children = [{"ranks": f"0-{nodes - 1}", "topo": TOPOLOGY}]
-    return R(nodes, 4, scheduling={"writer": "TreePool", "children": children})
-
-
-@IN_ORDER
-def test_a_stranger_does_not_start_beside_a_promise(policy, args):
-    """There are cores for both, and the nodes are idle when the promise is due."""
-    rig = load(policy, args, USER, rig=Rig(R(1, 4)))
-    rig.alloc(1, spec(3, duration=100), userid=7)
-    rig.settle()
-    rig.alloc(2, spec(1, duration=100), userid=8)
-    assert rig.estimate(2) == (100, "promised")
-    rig.alloc(3, spec(1, duration=500), userid=7)
-    assert rig.started() == [1]
-    rig.free(1)
-    assert rig.started() == [1, 2]
-    rig.check()
-
-
-def test_a_running_stranger_gets_more_time():
-    rig = load(Backfill, (), USER, rig=Rig(R(1, 4)))
-    rig.alloc(1, spec(1, duration=100), userid=7)
-    rig.alloc(2, spec(1, duration=100), userid=8)
-    rig.wait(2)
-    assert rig.estimate(2) == (100, "promised")
-    rig.expire(1, rig.now + 300)
-    rig.wait(120)
-    assert rig.started() == [1]
-    assert rig.estimate(2) == (302, "promised")
-
-
-def test_what_waits_for_strangers_without_an_end():
-    rig = load(Backfill, (), USER, rig=Rig(R(2, 4)))
-    rig.alloc(1, spec(1, duration=0), userid=7)
-    rig.settle()
-    rig.alloc(2, spec(1, nodes=2, duration=100), userid=8)
-    rig.alloc(3, spec(1, duration=100), userid=9)
-    rig.alloc(4, spec(1, duration=100), userid=7)
-    rig.wait(2)
-    assert rig.started() == [1], "what it will need is kept for it"
-    rig.free(1)
-    assert rig.started()[:2] == [1, 2]
-    rig.check()
 
 
 @POLICIES
@@ -323,20 +241,6 @@ def test_more_containers_than_there_are_nodes_for():
     rig = load(Backfill, (), {"all": {"mode": "node"}}, rig=Rig(machine(True, 2)))
     rig.alloc(1, sockets(5), userid=7)
     assert "exclusive 'socket' container" in rig.denied(1)
-
-
-def test_jobs_of_others_start_where_one_finds_only_claimed_nodes():
-    """A job that finds no room since strangers have claimed it does not speak for those of others."""
-    rig = load(Backfill, ["promise=0"], USER, rig=Rig(R(2, 4)))
-    rig.alloc(1, spec(cores=2), userid=1)
-    rig.alloc(2, spec(cores=2), userid=2)
-    assert rig.started() == [1, 2]
-    rig.alloc(3, spec(cores=2), userid=3)
-    rig.alloc(4, spec(cores=2), userid=1)
-    rig.alloc(5, spec(cores=2), userid=4)
-    rig.alloc(6, spec(cores=2), userid=2)
-    assert rig.started() == [1, 2, 4, 6]
-    rig.check()
 
 
 @POLICIES

@@ -2,59 +2,26 @@
 """What the features of site policy share: the reader of their tables, names of queues, and a rule that
 comes into force when its table does."""
 
-from typing import NamedTuple
-
 import pytest
 from each_policy import TABLE, under
 from peers import R, Rig, jobspec
 
-from flux.scheduler.admission import Deferral
-from flux.scheduler.site_policy.fields import Fields
-from flux.scheduler.site_policy.queue_names import QueueNames
-from flux.scheduler.site_policy.table_rule import TableRule
-from flux.scheduler.site_policy.tables import PolicyTables
-
 POLICIES = under("fifo", "fifo-by-queue", "simple", "easy", "promise-all")
 
 
-class Errors:
-    def __init__(self):
-        self.lines = []
-
-    def report(self, text, error=None):
-        self.lines.append(text if error is None else f"{text}: {error}")
-
-
-def fields(key, value):
-    table = Fields(value)
-    entry = {"size": table.whole("size", 1), "kind": table.choice("kind", ("a", "b"), "a")}
-    inner = table.table("max")
-    if inner is not None:
-        entry["nodes"] = inner.whole("nodes")
-        inner.end()
-    table.end()
-    return entry
-
-
-def reader():
-    errors = Errors()
-    tables = PolicyTables(errors)
-    tables.add("limits", fields)
-    return tables, errors
-
-
-def named_queues(key, value):
-    table = Fields(value)
-    entry = Of(table.names("queues"))
-    table.end()
-    return entry
-
-
-class Of(NamedTuple):
-    queues: tuple
-
-
 # -- the reader ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def loaded():
+    return Rig(R(2, 4), "sched-fifo")
+
+
+def checked(rig, **tables):
+    """What `flux sched check-config` would say of these tables."""
+    errnum, answer = rig.ask("sched.check-config", {"config": tables})
+    assert errnum == 0
+    return answer
 
 
 @pytest.mark.parametrize(
@@ -68,26 +35,33 @@ class Of(NamedTuple):
         ("policy", None),
     ],
 )
-def test_a_misspelled_table_is_doubted(table, hint):
-    tables, _ = reader()
-    config = {table: {"one": {}}}
-    tables.read(config)
+def test_a_misspelled_table_is_doubted(loaded, table, hint):
     expected = [] if hint is None else [f"configuration: [{table}] {hint}"]
-    assert list(tables.doubts(config)) == expected
+    assert checked(loaded, **{table: {"one": {}}})["doubts"] == expected
 
 
-def test_a_queue_that_is_not_configured_is_doubted():
-    tables = PolicyTables(Errors())
-    tables.add("limits", named_queues)
-    config = {
-        "queues": {"batch": {}, "debug": {}},
-        "limits": {"a": {"queues": ["debgu", "batch"]}, "b": {"queues": ["x"]}},
+def test_a_queue_that_is_not_configured_is_doubted(loaded):
+    limits = {
+        "a": {"per": "user", "max": {"jobs": 1}, "queues": ["debgu", "batch"]},
+        "b": {"per": "user", "max": {"jobs": 1}, "queues": ["x"]},
     }
-    tables.read(config)
-    assert list(tables.doubts(config)) == [
+    assert checked(loaded, queues={"batch": {}, "debug": {}}, limits=limits)["doubts"] == [
         "configuration: [limits.a] there is no queue 'debgu': is 'debug' meant?",
         "configuration: [limits.b] there is no queue 'x'",
     ]
+
+
+def test_the_longer_name_counts_where_both_are(loaded):
+    limit = {"per": "user", "max": {"jobs": 1}}
+    for config, names in (
+        ({"limits": {"ours": limit}}, ["ours"]),
+        ({"limits": 7, "sched-limits": {"mine": limit}}, ["mine"]),
+    ):
+        loaded.reconfigure(config)
+        assert checked(loaded)["changes"]["limits"]["gone"] == names and not loaded.logged(3)
+    loaded.reconfigure({"sched-limits": 7})
+    assert checked(loaded)["changes"]["limits"]["gone"] == ["mine"]
+    assert loaded.logged(3) == ["configuration: sched-limits=7: expected a table"]
 
 
 @pytest.mark.parametrize(
@@ -222,44 +196,6 @@ def test_jobs_that_would_be_over_new_licences_or_budgets_are_named():
     assert not rig.logged(3)
 
 
-def test_entries_are_read_by_their_table():
-    tables, errors = reader()
-    assert tables.read({"other": 1}) == set()
-    assert tables.read({"limits": {"one": {"size": 3}, "two": {}}}) == {"limits"}
-    assert tables.entries("limits") == {
-        "one": {"size": 3, "kind": "a"},
-        "two": {"size": 1, "kind": "a"},
-    }
-    assert tables.read({"limits": {"two": {"size": 1}, "one": {"size": 3}}}) == set()
-    assert tables.read({}) == {"limits"}
-    assert tables.entries("limits") == {}
-    assert not errors.lines
-
-
-@pytest.mark.parametrize(
-    "entry, line",
-    [
-        (7, "[limits.one] 7: expected a table"),
-        ({"size": "x"}, "[limits.one] size='x': expected a whole number, 0 or more"),
-        ({"size": True}, "[limits.one] size=True: expected a whole number, 0 or more"),
-        ({"size": -1}, "[limits.one] size=-1: expected a whole number, 0 or more"),
-        ({"kind": "c"}, "[limits.one] kind='c': expected 'a' or 'b'"),
-        ({"colour": 1}, "[limits.one] colour: unknown key"),
-        ({"max": {"nodes": 1.5}}, "[limits.one] max.nodes=1.5: expected a whole number, 0 or more"),
-        ({"max": 3}, "[limits.one] max=3: expected a table"),
-        ({"max": {"slots": 3}}, "[limits.one] max.slots: unknown key"),
-    ],
-)
-def test_a_fault_is_one_line_and_the_entry_stays_as_it_was(entry, line):
-    tables, errors = reader()
-    assert tables.read({"limits": {"one": entry, "two": {}}}) == {"limits"}
-    assert set(tables.entries("limits")) == {"two"}
-    tables.read({"limits": {"one": {"size": 3}}})
-    assert tables.read({"limits": {"one": entry, "two": {}}}) == {"limits"}
-    assert tables.entries("limits")["one"] == {"size": 3, "kind": "a"}
-    assert errors.lines == [f"configuration: {line}"] * 2
-
-
 def test_a_long_value_is_not_logged_whole():
     rig = Rig(R(2, 4), "sched-fifo")
     rig.reconfigure({"limits": {"one": {"per": "x" * 100000}}})
@@ -267,203 +203,8 @@ def test_a_long_value_is_not_logged_whole():
     assert len(line) < 5000 and "[limits.one] per='xxx" in line and "expected" in line
 
 
-def test_the_longer_name_counts_where_both_are():
-    tables, errors = reader()
-    tables.read({"limits": {"ours": {}}})
-    assert set(tables.entries("limits")) == {"ours"}
-    tables.read({"limits": 7, "sched-limits": {"mine": {}}})
-    assert set(tables.entries("limits")) == {"mine"}
-    assert not errors.lines
-    tables.read({"sched-limits": 7})
-    assert set(tables.entries("limits")) == {"mine"}
-    assert errors.lines == ["configuration: sched-limits=7: expected a table"]
-
-
-def test_a_bug_of_ours_costs_one_entry():
-    errors = Errors()
-    tables = PolicyTables(errors)
-    tables.add("limits", lambda key, value: value[key])
-    tables.read({"limits": {"one": {"one": 1}, "two": {}}})
-    assert tables.entries("limits") == {"one": 1}
-    assert errors.lines == ["configuration: [limits.two]: 'two'"]
-
-
-@pytest.mark.parametrize(
-    "value, seconds",
-    [("10m", 600.0), (90, 90.0), (0, 0.0), ("0", 0.0), ("0s", 0.0), (1.5, 1.5), (None, 7.0)],
-)
-def test_lengths_of_time(value, seconds):
-    table = Fields({} if value is None else {"wait": value})
-    assert table.seconds("wait", 7.0) == seconds
-    table.end()
-
-
-@pytest.mark.parametrize("value", ["x", -1, True, [], "-1s", float("nan"), float("inf")])
-def test_what_is_no_length_of_time(value):
-    with pytest.raises(ValueError, match="wait=.*expected a length of time"):
-        Fields({"wait": value}).seconds("wait")
-
-
-def test_lists_of_names_and_flags():
-    table = Fields({"queues": ["a", "b"], "soft": True})
-    assert table.names("queues") == ("a", "b") and table.names("users") == ()
-    assert table.flag("soft") is True and table.flag("deny") is False
-    for bad in ("a", [1], [""], {}):
-        with pytest.raises(ValueError, match="queues=.*expected a list of names"):
-            Fields({"queues": bad}).names("queues")
-    with pytest.raises(ValueError, match="soft=1: expected true or false"):
-        Fields({"soft": 1}).flag("soft")
-    with pytest.raises(ValueError, match="per is missing: expected 'user' or 'bank'"):
-        Fields({}).choice("per", ("user", "bank"))
-
-
-# -- names of queues -------------------------------------------------------------------------------
-
-
-def test_a_parent_covers_its_children_and_a_child_only_itself():
-    names = QueueNames()
-    config = {"queues": {"batch": {}, "expedite": {"parent": "batch"}, "odd": 7}}
-    assert names.read(config)
-    assert not names.read(config)
-    assert names.covers("batch", "batch") and names.covers("batch", "expedite")
-    assert names.covers("expedite", "expedite") and not names.covers("expedite", "batch")
-    assert not names.covers("batch", None) and not names.covers("batch", "debug")
-    assert names.covers("gone", "gone")
-    assert names.any_covers(("debug", "batch"), "expedite")
-    assert names.parent("expedite") == "batch" and names.parent("batch") is None
-    assert names.read({"queues": {"batch": {}, "expedite": {}}})
-    assert not names.covers("batch", "expedite")
-
-
-# -- a rule and its table --------------------------------------------------------------------------
-
-
-class Toy(TableRule):
-    """No more than so many jobs for a bank."""
-
-    name = "toy"
-    table = "toys"
-    made: list = []
-
-    def __init__(self, host, errors):
-        super().__init__(host, errors)
-        self.most = {}
-        self.banks = {}
-        self.running = set()
-        self.told_ready = 0
-        Toy.made.append(self)
-
-    def parse(self, key, value):
-        if type(value) is not int:
-            raise ValueError(f"{value!r}: expected a number")
-        return value
-
-    def needs(self, entries):
-        return ("jobspec", "eventlog")
-
-    def configure(self, entries):
-        self.most = entries
-        self.banks = {}
-        self.running = set()
-
-    def ready(self):
-        self.told_ready += 1
-
-    def alloc(self, job, attributes):
-        if attributes.bank == "closed":
-            raise ValueError("this bank is closed")
-        self.banks[job.jobid] = attributes.bank
-
-    def signature(self, job):
-        return self.banks[job.jobid]
-
-    def check(self, job):
-        bank = self.banks[job.jobid]
-        if sum(self.banks[other] == bank for other in self.running) >= self.most.get(bank, 100):
-            return Deferral(f"toy: bank {bank} is at play", key=bank)
-        return None
-
-    def start(self, job, alloc):
-        self.running.add(job.jobid)
-
-    def hello(self, job):
-        self.running.add(job.jobid)
-        self.banks[job.jobid] = None if job.unreadable else job.attributes.bank
-
-    def free(self, jobid, R, final):
-        if final:
-            self.running.discard(jobid)
-            self.host.readmit(self, self.banks.pop(jobid))
-
-    def cancel(self, jobid):
-        self.banks.pop(jobid, None)
-
-
-@pytest.fixture
-def toys(monkeypatch):
-    import flux.scheduler.policy
-
-    monkeypatch.setattr(flux.scheduler.policy, "RULES", (Toy,))
-    Toy.made.clear()
-
-
 def load(policy, args, config=None):
     return Rig(R(4, 4), policy, *args, config=config)
-
-
-def of(bank, slots=1, **keys):
-    return jobspec(slots, bank=bank, duration=100, **keys)
-
-
-@POLICIES
-def test_without_its_table_a_rule_is_not_asked(policy, args, toys):
-    rig = load(policy, args, {"toys": {}})
-    assert [rule.name for rule in rig.sched.admission.rules] == ["reservation", "max-wait"]
-    assert not rig.sched.admission.engaged
-    rig.alloc(1, of("closed"))
-    assert rig.started() == [1]
-    assert not Toy.made[0].banks
-
-
-@POLICIES
-def test_a_table_that_comes_later_counts_the_jobs_there_are(policy, args, toys):
-    """Those that run and those that wait, of whatever shape, and those whose request comes while the
-    running ones are looked up."""
-    rig = load(policy, args)
-    for jobid in (1, 2, 3):
-        rig.info.jobspecs[jobid] = of("red")
-        rig.info.eventlogs[jobid] = [{"name": "alloc"}]
-    for jobid in (1, 2):
-        rig.alloc(jobid, of("red", slots=4))
-    rig.alloc(3, of("red", slots=12), priority=30)
-    rig.settle()
-    rig.alloc(4, of("red", slots=12))
-    rig.alloc(5, of("closed", slots=12))
-    started = rig.started()
-    rig.reconfigure({"toys": {"red": 2}})
-    rule = Toy.made[0]
-    assert len(rule.running) == len(started) and rule.told_ready == 1
-    assert rig.denied(5) == "this bank is closed"
-    assert not rig.logged(3) and not rig.logged(4)
-    rig.alloc(6, of("blue"))
-    rig.settle()
-    for jobid in started:
-        rig.free(jobid)
-    for jobid in set(rig.started()) - set(started):
-        rig.free(jobid)
-    rig.check()
-    assert set(rig.started()) == {1, 2, 3, 4, 6}
-
-
-@POLICIES
-def test_a_running_job_that_cannot_be_read_is_told_as_such(policy, args, toys):
-    rig = load(policy, args)
-    rig.alloc(1, of("red"))
-    rig.reconfigure({"toys": {"red": 1}})
-    assert Toy.made[0].banks == {1: None}
-    assert [text for text in rig.logged(4) if "cannot be read" in text]
-    rig.alloc(2, of("red"))
-    assert rig.started() == [1, 2]
 
 
 # -- rules of a site's own -------------------------------------------------------------------------

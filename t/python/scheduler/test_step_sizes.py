@@ -9,63 +9,25 @@ import sys
 
 import pytest
 from peers import R, Rig, jobspec
+from scheduler_meter import SchedulerMeter
 
 NODES = 64
 
 
-class CallMeter:
-    """Counts the function calls of each callback of the scheduler.
+@pytest.fixture
+def calls():
+    """The number of function calls so far."""
+    count = 0
 
-    Args:
-        rig (Rig): with its module loaded
+    def note(frame, event, arg):
+        nonlocal count
+        count += event in ("call", "c_call")
 
-    Attributes:
-        most (int): calls of the callback that made most of them, since `reset`
-    """
-
-    def __init__(self, rig):
-        self.most = self._calls = 0
-        reactor, task = rig.reactor, rig.instance.handle.task
-        task.dispatch, task.interrupt = (
-            self._counting(task.dispatch),
-            self._counting(task.interrupt),
-        )
-        reactor.request, reactor.respond = _uncounted(reactor.request), _uncounted(reactor.respond)
-
-    def reset(self):
-        self.most = 0
-
-    def _counting(self, function):
-        def count(frame, event, arg):
-            if event in ("call", "c_call"):
-                self._calls += 1
-
-        def call(*item):
-            self._calls = 0
-            gc.disable()  # finalizers of what earlier tests left are not the scheduler's
-            sys.setprofile(count)
-            try:
-                function(*item)
-            finally:
-                sys.setprofile(None)
-                gc.enable()
-                self.most = max(self.most, self._calls)
-
-        return call
-
-
-def _uncounted(function):
-    """What peers do is not the scheduler's."""
-
-    def call(*args):
-        profile = sys.getprofile()
-        sys.setprofile(None)
-        try:
-            return function(*args)
-        finally:
-            sys.setprofile(profile)
-
-    return call
+    gc.disable()  # finalizers of what earlier tests left are not the scheduler's
+    sys.setprofile(note)
+    yield lambda: count
+    sys.setprofile(None)
+    gc.enable()
 
 
 def whole(nodes, duration):
@@ -78,24 +40,14 @@ def come_back(rig):
     rig.resource.update(up="7")
 
 
-def extend(rig):
-    rig.expire(1, rig.now + 30000)
-
-
-def end_one(rig):
-    rig.free(1)
-
-
-def submit(rig):
-    rig.alloc(999999, whole(2, 500))
-
-
-def submit_urgent(rig):
-    rig.alloc(999999, whole(NODES, 7000), priority=31)
-
-
-def submit_urgent_that_fits(rig):
-    rig.alloc(999999, whole(1, 90000), priority=31)
+EVENTS = {
+    "a job comes": lambda rig: rig.alloc(999999, whole(2, 500)),
+    "an urgent one that fits": lambda rig: rig.alloc(999999, whole(1, 90000), priority=31),
+    "an urgent one": lambda rig: rig.alloc(999999, whole(NODES, 7000), priority=31),
+    "more time": lambda rig: rig.expire(1, rig.now + 30000),
+    "an end": lambda rig: rig.free(1),
+    "a node comes back": come_back,
+}
 
 
 def fill(rig, pending):
@@ -121,37 +73,32 @@ def fill(rig, pending):
     ],
     ids=" ".join,
 )
-def test_no_turn_does_more_the_more_jobs_are_pending(args):
+def test_no_turn_does_more_the_more_jobs_are_pending(args, calls):
     most = {}
     for pending in (300, 1200):
         rig = Rig(R(NODES, 4), "sched-backfill", "reason-depth=0", *args, estimates=False)
-        meter = CallMeter(rig)
+        meter = SchedulerMeter(rig, calls)
         fill(rig, pending)
         rig.wait(2)
-        for event in (submit, submit_urgent_that_fits, submit_urgent, extend, end_one, come_back):
+        for event, send in EVENTS.items():
             meter.reset()
-            event(rig)
+            send(rig)
             rig.settle()
-            most[pending, event.__name__] = meter.most
-            if event.__name__.startswith("submit"):
-                rig.cancel(999999)
-                rig.settle()
-    grown = {
-        event: (most[300, event], most[1200, event])
-        for pending, event in most
-        if pending == 300 and most[1200, event] > 1.3 * most[300, event] + 300
-    }
-    assert grown == {}, most
+            most[pending, event] = meter.longest
+            rig.cancel(999999)
+            rig.settle()
+    grown = [event for event in EVENTS if most[1200, event] > 1.3 * most[300, event] + 300]
+    assert grown == [], most
 
 
-def test_no_turn_does_more_the_more_promises_are_bound_to_ranks():
+def test_no_turn_does_more_the_more_promises_are_bound_to_ranks(calls):
     """Also not the first after a quiet time, which may spend all the effort that was saved."""
     most = {}  # calls of the longest turn after each end
     for promises in (100, 400):
         rig = Rig(
             R(200, 16), "sched-backfill", "reason-depth=0", "promise=unlimited", estimates=False
         )
-        meter = CallMeter(rig)
+        meter = SchedulerMeter(rig, calls)
         for jobid in range(1, 201):
             rig.alloc(jobid, jobspec(1, cores=9, nodes=1, duration=5000 + 7 * jobid))
         rig.settle()
@@ -168,7 +115,7 @@ def test_no_turn_does_more_the_more_promises_are_bound_to_ranks():
             meter.reset()
             rig.free(jobid)
             rig.settle()
-            turns.append(meter.most)
+            turns.append(meter.longest)
         most[promises] = turns
     # Some milliseconds; one search with all the effort that was saved would be 35,000 calls, and the
     # looks at a row of 400 promises 40,000.

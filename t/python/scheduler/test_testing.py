@@ -8,9 +8,7 @@ import pytest
 from peers import EXAMPLES, Guide
 
 from flux.scheduler import Scheduler
-from flux.scheduler.testing import FakeInstance, SchedulerErrors, jobspec
-
-MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
+from flux.scheduler.testing import FakeInstance, SchedulerErrors
 
 
 @pytest.fixture
@@ -39,15 +37,6 @@ def test_a_file_with_one_class_needs_no_mod_main(tmp_path):
 def test_what_is_not_there_cannot_be_loaded(name):
     with pytest.raises(FileNotFoundError):
         FakeInstance().load(name)
-
-
-def test_a_scheduler_that_cannot_start_raises_where_it_is_loaded():
-    instance = FakeInstance()
-    with pytest.raises(ValueError, match="no-such-argument"):
-        instance.load(Guide, "no-such-argument=1")
-    assert not instance.is_loaded
-    instance.load(Guide)
-    assert instance.is_loaded
 
 
 def test_there_is_one_scheduler_at_a_time(instance):
@@ -100,49 +89,6 @@ def test_a_job_that_can_never_run_says_why(instance):
     assert "need 5 node(s)" in job.note and job.note in repr(job)
 
 
-def test_pending_and_running_jobs_are_cancelled(instance):
-    running, pending = instance.submit(nodes=4), instance.submit(nodes=4)
-    instance.run_until_idle()
-    pending.cancel()
-    instance.run_until_idle()
-    assert (pending.result, instance.request("myscheduler.stats-get")["pending_jobs"]) == (
-        "canceled",
-        0,
-    )
-    third = instance.submit(nodes=1)
-    running.cancel()
-    instance.run_until_idle()
-    assert running.result == "canceled" and third.state == "running"
-
-
-def test_a_job_of_priority_0_is_held(instance):
-    held, job = instance.submit(priority=0), instance.submit(nodes=4, duration=10)
-    instance.run_until_idle()
-    assert not held.requested and job.state == "running"
-    held.set_priority(16)
-    instance.run_until_idle()
-    assert held.requested
-    held.set_priority(0)
-    instance.advance(10)
-    assert not held.requested and held.state == "pending"
-
-
-def test_who_submits_and_what_else_the_jobspec_says_reaches_the_policy():
-    seen = []
-
-    class Noting(Guide):
-        def alloc(self, request, jobid, priority, userid, t_submit, jobspec):
-            seen.append((jobid, priority, userid, jobspec["attributes"]["system"].get("queue")))
-            super().alloc(request, jobid, priority, userid, t_submit, jobspec)
-
-    instance = FakeInstance()
-    instance.load(Noting)
-    instance.submit(userid=1001, priority=17, queue="debug")
-    instance.submit(jobspec=jobspec(duration=60), userid=1002)
-    instance.run_until_idle()
-    assert seen == [(1, 17, 1001, "debug"), (2, 16, 1002, None)]
-
-
 def test_part_of_a_job_comes_back_first():
     freed = []
 
@@ -180,9 +126,6 @@ def test_a_scheduler_may_refuse_to_move_an_end():
     assert job.expiration == job.t_start + 100
 
 
-# -- what jobs are told ----------------------------------------------------------------------------
-
-
 def test_estimates_and_reasons_are_seen_as_users_see_them():
     instance = FakeInstance(nodes=4, cores=8)
     instance.load("sched-backfill")
@@ -200,24 +143,6 @@ def test_estimates_and_reasons_are_seen_as_users_see_them():
     instance.advance(3600)
     assert whole.t_start == wide.t_start + 3600
     assert whole.t_estimate is None and whole.reason_pending is None
-
-
-# -- nodes -----------------------------------------------------------------------------------------
-
-
-def test_nodes_go_down_come_back_and_leave(instance):
-    instance.mark_down("0-1")
-    job = instance.submit(nodes=4, duration=10)
-    instance.run_until_idle()
-    assert job.state == "pending"
-    instance.mark_up("0-1")
-    instance.run_until_idle()
-    assert job.ranks == "0-3"
-    instance.advance(10)
-    instance.remove_ranks("3")
-    job = instance.submit(nodes=4)
-    instance.run_until_idle()
-    assert job.result == "failed" and "3 eligible" in job.note
 
 
 # -- reloads ---------------------------------------------------------------------------------------
@@ -258,22 +183,6 @@ def test_a_scheduler_that_stops_itself_is_gone():
     with pytest.raises(OSError) as caught:
         instance.request("sched.quiescent")
     assert caught.value.errno == errno.ENOSYS
-
-
-# -- errors ----------------------------------------------------------------------------------------
-
-
-class Broken(Guide):
-    def schedule(self):
-        raise KeyError("a bug in the policy")
-
-
-def test_a_policy_that_raises_makes_the_test_fail():
-    instance = FakeInstance()
-    instance.load(Broken)
-    instance.submit()
-    with pytest.raises(SchedulerErrors, match="a bug in the policy"):
-        instance.run_until_idle()
 
 
 def test_waiting_for_an_answer_that_never_comes_is_an_error():

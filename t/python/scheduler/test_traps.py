@@ -33,9 +33,6 @@ from flux.scheduler.walk import EFFORT_PER_TURN
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 
 
-# -- 1: a pass that starts a job and yields, is closed by an event, and starts it again ------------
-
-
 class PopsAfterYield(Scheduler):
     """A policy with the bug: it yields between starting a job and taking it out of the queue."""
 
@@ -78,9 +75,6 @@ def test_trap_1_a_started_job_leaves_the_queue_before_anything_can_interrupt(pol
     assert rig.sched.stats_get()["errors"] == 0
 
 
-# -- 2: recursion with the queue's length ----------------------------------------------------------
-
-
 @pytest.mark.parametrize("module", MODULES)
 def test_trap_2_thousands_of_startable_jobs_in_one_pass(module):
     rig = Rig(R(100, 32), module, "queue-depth=unlimited", "reason-depth=0")
@@ -90,9 +84,6 @@ def test_trap_2_thousands_of_startable_jobs_in_one_pass(module):
     stats = rig.sched.stats_get()
     assert stats["sched_yields"] > 20
     assert stats["errors"] == 0
-
-
-# -- 3: a head without a shadow time stops everything ----------------------------------------------
 
 
 def test_trap_3_jobs_that_wait_for_down_nodes_take_no_part_in_passes():
@@ -115,25 +106,6 @@ def test_trap_3_jobs_that_wait_for_down_nodes_take_no_part_in_passes():
     rig.resource.update(up="3")
     assert rig.success(1)
     assert rig.sched.stats_get()["parked"] == 0
-
-
-def test_trap_3_a_head_behind_jobs_without_a_limit_stops_only_who_could_delay_it():
-    rig = Rig(R(4, 4), "sched-backfill")
-    rig.alloc(1, jobspec(1, nodes=2, cores=4))  # runs, nobody knows how long
-    rig.settle()
-    rig.alloc(2, jobspec(1, nodes=3, cores=4, duration=100))  # head: needs one of its nodes
-    assert "t_estimate" not in rig.shown(2)
-    rig.alloc(3, jobspec(1, nodes=2, cores=4, duration=10))  # would take both free nodes
-    assert rig.answers(3, 0) == []
-    rig.alloc(4, jobspec(1, nodes=1, cores=4, duration=10))  # leaves the one that job 2 will need
-    assert rig.success(4)
-    rig.alloc(5, jobspec(1, nodes=1, cores=1, duration=1))  # would take it
-    assert rig.answers(5, 0) == []
-    rig.free(1)
-    assert rig.success(2)
-
-
-# -- 4: the end of a deep queue under steady events ------------------------------------------------
 
 
 def deep(jobs=600, **keys):
@@ -202,9 +174,6 @@ def test_trap_4_the_tail_is_looked_at_under_steady_events():
     assert "unlooked_longest" in stats
 
 
-# -- 5: passes that never reach a yield, or only between jobs that start ---------------------------
-
-
 @pytest.mark.parametrize("module", MODULES)
 def test_trap_5_blocked_and_denied_jobs_yield_too(module):
     rig = Rig(R(4, 4), module, "queue-depth=unlimited", "reason-depth=0")
@@ -219,9 +188,6 @@ def test_trap_5_blocked_and_denied_jobs_yield_too(module):
     rig.settle()
     assert rig.sched.stats_get()["sched_yields"] - before >= 300 / EFFORT_PER_TURN
     assert rig.sched.stats_get()["sched_passes"] <= 3
-
-
-# -- 6: an expiration update that the pool never hears of, and stale ends --------------------------
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -249,9 +215,6 @@ def test_trap_6_the_end_of_the_instance_moves_jobs_without_a_limit(module, reloa
     assert rig.shown(3)["t_estimate"] == start + 3000
     rig.resource.update(expiration=start + 500)
     assert rig.shown(3)["t_estimate"] == start + 500
-
-
-# -- 11: a clock that jumps ------------------------------------------------------------------------
 
 
 @POLICIES

@@ -4,11 +4,12 @@
 import random
 
 import pytest
+from peers import jobspec, machine
 
 from flux.resource.ResourcePool import ResourcePool
+from flux.resource.TreePool import TreePool
 from flux.scheduler.site_policy.preemption.record import Victim
 from flux.scheduler.site_policy.preemption.victims import Trial, choose, in_order
-from flux.scheduler.testing import jobspec, make_R
 
 NOW = 10000.0
 
@@ -109,19 +110,9 @@ def test_of_ten_thousand_candidates_few_are_tried():
     assert trial.trials < 40
 
 
-def pool_of(tree):
-    if not tree:
-        return ResourcePool(make_R(4, 4))
-    topo = {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}
-    scheduling = {"writer": "TreePool", "children": [{"ranks": "0-3", "topo": topo}]}
-    from flux.resource.TreePool import TreePool
-
-    return TreePool(make_R(4, 4, scheduling=scheduling))
-
-
 @pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
 def test_a_trial_keeps_promises_but_those_that_yield(tree):
-    pool = pool_of(tree)
+    pool = (TreePool if tree else ResourcePool)(machine(tree, 4))
     pool.clock = lambda: NOW
     whole = jobspec(slots=4, nodes=4, duration=100)
     pool.alloc(1, pool.parse_resource_request(whole))

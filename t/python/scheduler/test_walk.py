@@ -4,7 +4,6 @@
 import random
 
 import pytest
-from hypothesis import strategies as st
 from peers import R, Rig, jobspec
 from shared import seeds
 
@@ -161,16 +160,6 @@ def looks(backlog, refuse=lambda backlog, one: backlog.block(one, alike=True)):
     return found
 
 
-OPS = st.lists(
-    st.tuples(
-        st.sampled_from("push push remove move wake again pass promise".split()),
-        st.integers(0, 60),
-        st.integers(0, 3),
-    ),
-    max_size=80,
-)
-
-
 def test_what_was_found_of_others_does_not_hold_when_something_is_not_kept_free_any_more():
     backlog = backlog_of(*[job(jobid) for jobid in range(1, 7)])
     looks(backlog)
@@ -275,18 +264,3 @@ def test_after_an_end_only_those_are_examined_for_which_there_is_room(monkeypatc
     many = examined_after_an_end(monkeypatch, 200)
     assert few == many
     assert few[0] <= 4, few
-
-
-def test_the_next_job_is_promised_the_start_as_soon_as_the_one_ahead_has_started():
-    rig = Rig(R(4, 4), "sched-backfill", "queue-depth=unlimited", estimates=False)
-    for jobid in (1, 2):
-        rig.alloc(jobid, jobspec(1, nodes=2, exclusive=True, duration=100.0 * jobid))
-    rig.settle()
-    for jobid, nodes in ((3, 3), (4, 4), (5, 3)):
-        rig.alloc(jobid, jobspec(1, nodes=nodes, exclusive=True, duration=50.0))
-    rig.settle()
-    assert list(rig.sched.decision.plan.promises()) == [3]
-    rig.free(1)
-    rig.free(2)
-    assert sorted(rig.started()) == [1, 2, 3]
-    assert list(rig.sched.decision.plan.promises()) == [4]

@@ -3,7 +3,7 @@
 
 import pytest
 from each_policy import TABLE
-from peers import R, Rig, jobspec
+from peers import R, Rig, jobspec, ruled
 
 from flux.scheduler import Scheduler
 from flux.scheduler.admission import AdmissionRule, Deferral
@@ -141,14 +141,9 @@ def test_whatever_a_rule_answers_the_scheduler_goes_on(name, hook, wrong):
     called = set()
     kind = rule_with(hook, WRONG[wrong], called)
 
-    class Site(policy):
-        def __init__(self, h, *args):
-            super().__init__(h, *args)
-            self.add_rule(kind(self))
-
     rig = Rig(R(4, 4), estimates=hook in ("why", "check"))
     rig.will_be_found(99, R("3", 4))
-    rig.load(Site, *args)
+    rig.load(ruled(policy, kind), *args)
     for jobid in range(1, 5):
         rig.alloc(jobid, jobspec(8, duration=100 + jobid))
     rig.wait(5)
