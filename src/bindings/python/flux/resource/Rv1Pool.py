@@ -29,7 +29,6 @@ from __future__ import annotations
 from typing import Any
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.pool import options
 from flux.resource.pool.amounts import read_table, with_amounts_asked, with_amounts_recorded
 from flux.resource.pool.contract import NO_LOG, JobRecord
 from flux.resource.pool.hooks import Hooks
@@ -43,13 +42,19 @@ from flux.resource.pool.inventory import (
     selected_ranks,
 )
 from flux.resource.pool.jobid import job_text
-from flux.resource.pool.masks import idset_text, quote, to_mask
+from flux.resource.pool.masks import idset_text, popcount, quote, to_mask
 from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.rv1 import object_of, read_lite, read_names, read_time, seconds, units_of
 from flux.resource.pool.state import PoolState
-from flux.resource.request import ResourceRequest
+from flux.resource.request import ResourceRequest, Shape
 
 __all__ = ("ResourceRequest", "Rv1Pool")
+
+#: Limit of core numbers.
+CORE_LIMIT = 1 << 16
+
+#: In place of a number in `cores_per_gpu`, a node's cores divided by its GPUs.
+SHARE = "share"
 
 #: Attributes that a copy or an allocation does not inherit from its pool.
 NOT_INHERITED = ("_pool_state", "_shared_plan")
@@ -108,8 +113,8 @@ class Rv1Pool(Hooks):
             )
         if log is not None:
             self.log = log
-        entries, self._system_cores = options.without_system_cores(read_lite(R), system_cores)
-        self._cores_per_gpu = options.cores_per_gpu(entries, cores_per_gpu)
+        entries, self._system_cores = _without_system_cores(read_lite(R), system_cores)
+        self._cores_per_gpu = _least_cores_per_gpu(entries, cores_per_gpu)
         self._read_from = (entries, *read_names(R, entries))
         execution = R["execution"]
         self.starttime = read_time(execution, "starttime")
@@ -218,7 +223,7 @@ class Rv1Pool(Hooks):
     def parse_resource_request(self, jobspec: Any) -> ResourceRequest:
         request = self.request_class.from_jobspec(jobspec)
         if self._cores_per_gpu and request.shape.gpu_per_slot:
-            request.shape = options.with_cores_of_gpus(request.shape, self._cores_per_gpu)
+            request.shape = _with_cores_of_gpus(request.shape, self._cores_per_gpu)
         counted = self.inventory.amounts
         if counted:
             request.shape = with_amounts_asked(
@@ -429,3 +434,72 @@ class Rv1Pool(Hooks):
             self._pool_state.check()
         except AssertionError as exc:
             raise AssertionError(f"{exc}\n{self._pool_state.text()}") from None
+
+
+def _without_system_cores(entries: list[Entry], value: Any) -> tuple[list[Entry], int]:
+    """Return entries of R without the cores kept for the system.
+
+    Args:
+        entries (list): those of R
+        value: idset of these cores on each node; None: none
+
+    Returns:
+        the remaining entries, and a mask of the system's cores
+
+    Raises:
+        ValueError: it is not an idset, or leaves a rank without cores
+    """
+    if value is None:
+        return entries, 0
+    try:
+        kept = to_mask(value, CORE_LIMIT)
+    except (TypeError, ValueError) as exc:
+        raise ValueError(
+            f"system_cores={quote(value)}: expected core ids, such as 0 or 0-1: {exc}"
+        ) from None
+    left = [(ranks, cores & ~kept, gpus) for ranks, cores, gpus in entries]
+    for (ranks, cores, _), (_, before, _) in zip(left, entries):
+        if before and not cores:
+            raise ValueError(
+                f"system_cores={quote(value)}: no core is left on rank {idset_text(ranks)}"
+            )
+    return left, kept
+
+
+def _least_cores_per_gpu(entries: list[Entry], value: Any) -> int:
+    """Return the minimum number of cores that come with a GPU.
+
+    Args:
+        entries (list): those of the pool
+        value: a number, as text too; `SHARE`: the cores per GPU of the node with the fewest; None:
+            0
+
+    Raises:
+        ValueError: it is none of these, or too large for some node
+    """
+    shares = [(popcount(cores) // popcount(gpus), ranks) for ranks, cores, gpus in entries if gpus]
+    if value is None:
+        return 0
+    if value == SHARE:
+        return min(shares, default=(0, 0))[0]
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value)
+    if type(value) is not int or value < 1:
+        raise ValueError(
+            f"cores_per_gpu={quote(value)}: expected a number, 1 or more, or {SHARE!r}"
+        )
+    for share, ranks in shares:
+        if share < value:
+            raise ValueError(
+                f"cores_per_gpu={value}: rank {idset_text(ranks)} has {share} cores for each GPU"
+            )
+    return value
+
+
+def _with_cores_of_gpus(shape: Shape, each: int) -> Shape:
+    """Return a shape whose slots have at least `each` cores per GPU; unchanged if it takes whole
+    nodes or containers, or no GPU."""
+    least = shape.gpu_per_slot * each
+    if shape.slot_size >= least or shape.exclusive or shape.container_level is not None:
+        return shape
+    return shape.replace(slot_size=least)
