@@ -29,7 +29,6 @@ from flux.resource.errors import InsufficientResources
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.admission_control import AdmissionControl
     from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.decision import Planning
     from flux.scheduler.host import Timer
@@ -90,7 +89,7 @@ class AdmissionHost(Protocol):
     planning: Planning
 
     @property
-    def admission(self) -> AdmissionControl: ...
+    def admission(self) -> Any: ...  # an AdmissionControl, which reads this file
 
     @property
     def resources(self) -> ResourcePool: ...
