@@ -7,6 +7,8 @@ random numbers come from `chance`, a `random.Random`, so that a seed repeats a r
 
 import json
 
+from flux.scheduler import testing
+
 #: Values that are of the wrong type, huge, empty, or odd in other ways, in any place.
 ODD = (
     None,
@@ -46,41 +48,32 @@ ODD = (
 #: Texts that are not JSON.
 BROKEN = ("", "{", "[]", "null", '"text"', "\udcff", '{"id": 1', '{"id": 1}}', "[" * 5000, "NaN")
 
+CONSTRAINTS = (
+    {"properties": ["a"]},
+    {"properties": ["^a"]},
+    {"ranks": ["0-1"]},
+    {"hostlist": ["n[0-2]"]},
+    {"not": [{"ranks": ["1"]}]},
+    {"or": [{"properties": ["a"]}, {"ranks": ["3"]}]},
+)
+
 
 def jobspec(chance):
     """A random jobspec (RFC 14, 25)."""
-    core = {"type": "core", "count": count(chance)}
-    inside = [core] + ([{"type": "gpu", "count": 1}] if chance.random() < 0.2 else [])
-    graph = {"type": "slot", "label": "default", "count": count(chance), "with": inside}
-    if chance.random() < 0.5:
-        graph = {"type": "node", "count": count(chance), "with": [graph]}
-        if chance.random() < 0.3:
-            graph["exclusive"] = True
-    if chance.random() < 0.1:
-        for _ in range(chance.choice((1, 5, 100))):
-            graph = {"type": "rack", "count": 1, "with": [graph]}
-    system = {"duration": chance.choice((0, 0, 1, 10, 100.5, 3600))}
-    if chance.random() < 0.3:
-        system["constraints"] = chance.choice(
-            (
-                {"properties": ["a"]},
-                {"properties": ["^a"]},
-                {"ranks": ["0-1"]},
-                {"hostlist": ["n[0-2]"]},
-                {"not": [{"ranks": ["1"]}]},
-                {"or": [{"properties": ["a"]}, {"ranks": ["3"]}]},
-            )
-        )
-    if chance.random() < 0.1:
-        system["queue"] = chance.choice(("batch", "nosuch"))
-    if chance.random() < 0.1:
-        system["reservation"] = chance.choice(("r0", "r1"))
-    return {
-        "version": 1,
-        "resources": [graph],
-        "tasks": [{"command": ["true"], "slot": "default", "count": {"per_slot": 1}}],
-        "attributes": {"system": system},
-    }
+    made = testing.jobspec(
+        count(chance),
+        count(chance),
+        chance.choice((0, 0, 0, 0, 1)),
+        nodes=count(chance) if chance.random() < 0.5 else None,
+        exclusive=chance.random() < 0.3,
+        duration=chance.choice((0, 0, 1, 10, 100.5, 3600)),
+        constraints=chance.choice(CONSTRAINTS) if chance.random() < 0.3 else None,
+        **({"queue": chance.choice(("batch", "nosuch"))} if chance.random() < 0.1 else {}),
+        **({"reservation": chance.choice(("r0", "r1"))} if chance.random() < 0.1 else {}),
+    )
+    for _ in range(chance.choice((1, 5, 100)) if chance.random() < 0.1 else 0):
+        made["resources"] = [{"type": "rack", "count": 1, "with": made["resources"]}]
+    return made
 
 
 def count(chance):
@@ -92,17 +85,12 @@ def count(chance):
 
 def R(chance):
     """A possible R of a job (RFC 20)."""
-    ranks = chance.choice(("0", "1", "0-1", "0-3", "7"))
-    children = {"core": chance.choice(("0", "0-1", "0-3", "9"))}
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": ranks, "children": children}],
-            "nodelist": ["n[0-3]"],
-            "starttime": 0.0,
-            "expiration": chance.choice((0.0, 100.0, 1e12)),
-        },
-    }
+    return testing.make_R(
+        chance.choice(("0", "1", "0-1", "0-3", "7")),
+        chance.choice(("0", "0-1", "0-3", "9")),
+        hosts="n[0-3]",
+        expiration=chance.choice((0.0, 100.0, 1e12)),
+    )
 
 
 def reservation(chance):

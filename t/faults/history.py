@@ -245,19 +245,10 @@ def _job(chance, calm):
 def jobspec_of_job(job):
     """The jobspec (RFC 25) of a job as `make` describes it."""
     shape = SHAPES[job["shape"]]
-    system = {"environment": {}}
-    if "reservation" in job:
-        system["reservation"] = job["reservation"]
-    if "bank" in job:
-        system["bank"] = job["bank"]
+    asked = ("reservation", "bank", "placement", "memory", "queue")
+    system = {"environment": {}, **{key: job[key] for key in asked if key in job}}
     if "licenses" in job:
         system["licenses"] = {"matlab": job["licenses"]}
-    if "placement" in job:
-        system["placement"] = job["placement"]
-    if "memory" in job:
-        system["memory"] = job["memory"]
-    if "queue" in job:
-        system["queue"] = job["queue"]
     if "max_wait" in job:
         system["max-wait"] = job["max_wait"]
     return jobspec(

@@ -134,14 +134,6 @@ def test_names_stay_classes_over_an_installed_flux(overlay, host, first):
     run_in_fresh_python(f"import flux.resource.{first}" + CHECK_NAMES, overlay, host)
 
 
-def test_every_submodule_is_importable(overlay, embedded):
-    run_in_fresh_python(
-        "\n".join(f"import flux.resource.{name}" for name in SUBMODULES) + CHECK_NAMES,
-        overlay,
-        embedded,
-    )
-
-
 def test_over_an_installed_flux_the_rest_comes_from_there(overlay, host):
     code = """
         import importlib.util, flux, flux.kvs, flux.resource

@@ -2,12 +2,13 @@
 """The functions a jobtap plugin can call, one by one, and loading, listing, removing plugins."""
 
 import errno
+import sys
 import textwrap
 from contextlib import contextmanager
 
 import pytest
 
-from flux.jobtap import CURRENT_JOB, PRIORITY_UNAVAIL, JobtapError, Rejected
+from flux.jobtap import CURRENT_JOB, JobtapError
 from flux.scheduler.testing import make_R
 from flux_engine.kernel.message import OWNER
 
@@ -48,16 +49,6 @@ def test_add_handler(inst, p):
     p.add_handler("job.state.*", None)  # none of that: no error
     with pytest.raises(TypeError):
         p.add_handler("job.new", 3)
-
-
-def test_reject_job(p):
-    with pytest.raises(Rejected, match="not this one"):
-        p.reject_job("not this one")
-
-
-def test_error(p):
-    with pytest.raises(JobtapError, match="reason"):
-        p.error("reason")
 
 
 # -- dependencies -------------------------------------------------------------------------------------
@@ -102,10 +93,6 @@ def test_dependency_twice_in_one_callback(inst, p):
 
 
 # -- priority ---------------------------------------------------------------------------------------------
-
-
-def test_priority_unavail(p):
-    assert p.priority_unavail() == p.priority_unavail({}) == {"priority": PRIORITY_UNAVAIL}
 
 
 def test_reprioritize_job(inst, p):
@@ -437,17 +424,6 @@ def test_what_cannot_be_json_is_refused(inst, p, bad):
         inst.rpc("job-manager.jobtap-query", {"name": p.name})
 
 
-def test_sys_exit_in_a_plugin_ends_nothing(inst, p, add):
-    def leave(p, topic=None, args=None):
-        raise SystemExit(3)
-
-    p.service_register("leave", leave)
-    with raises(errno.EIO):
-        inst.rpc("job-manager.mine.leave", {})
-    with raises(errno.EINVAL):
-        add(leave, "leaves.py")
-
-
 # -- other plugins, services --------------------------------------------------------------------------------------------
 
 
@@ -480,10 +456,13 @@ def test_service_register(inst, p):
     p.service_register("query", lambda p, msg: p.handle.respond(msg, {"got": msg.payload["x"]}))
     p.service_register_ex("admin", 1, lambda p, msg: p.handle.respond(msg, {}))
     p.service_register("broken", lambda p, msg: 1 / 0)
+    p.service_register("exits", lambda p, msg: sys.exit(3))
     assert inst.rpc("job-manager.mine.query", {"x": 1}) == {"got": 1}
     assert inst.rpc("job-manager.mine.admin", {}) == {}
     with pytest.raises(OSError, match="division by zero"):
         inst.rpc("job-manager.mine.broken", {})
+    with raises(errno.EIO):
+        inst.rpc("job-manager.mine.exits", {})
     with raises(errno.EEXIST):
         p.service_register("query", print)
     inst.handle.task.userid, inst.handle.task.rolemask = 1234, 2
@@ -557,6 +536,7 @@ def test_load_list_remove(inst, write):
     [
         ("x = 1", "no function plugin_init"),
         ("def plugin_init(p): raise ValueError('bad luck')", "bad luck"),
+        ("def plugin_init(p): raise SystemExit(3)", "SystemExit: 3"),
         ("import nosuchmodule", "ModuleNotFoundError"),
         ("def plugin_init(p:", "SyntaxError"),
     ],

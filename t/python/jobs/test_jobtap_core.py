@@ -4,7 +4,6 @@
 import asyncio
 import errno
 import re
-import signal
 import threading
 
 import pytest
@@ -291,26 +290,6 @@ def test_15_whatever_is_raised_ends_that_callback_only(inst, add, exc):
         inst.submit()
 
 
-@pytest.mark.parametrize(
-    "event, context",
-    [
-        ("urgency", {"urgency": 16, "userid": 0}),
-        ("flux-restart", None),
-        ("jobspec-update", {"attributes.system.x": 1}),
-    ],
-)
-def test_18_endless_posting_is_refused(inst, p, event, context):
-    p.add_handler(
-        "job.state.sched", lambda p, topic, args: p.event_post(CURRENT_JOB, event, context)
-    )
-    id = inst.submit()
-    assert inst.state(id) == SCHED
-    text = f"mine.py has posted {event} to job {id} again and again"
-    assert any(text in line for line in inst.logged())
-    inst.cancel(id)
-    assert inst.state(id) == INACTIVE
-
-
 def test_18_waiting_for_the_job_manager_is_refused(inst, p):
     errors = []
 
@@ -331,19 +310,6 @@ def test_18_waiting_for_the_job_manager_is_refused(inst, p):
     p.add_handler("job.validate", check)
     inst.submit()
     assert errors == [errno.EDEADLK] * 6
-
-
-def test_signals_are_not_a_plugins_affair(inst, p):
-    former = signal.getsignal(signal.SIGUSR1)
-
-    def check(p, topic, args):
-        with pytest.raises(OSError, match="a plugin may not do that"):
-            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-
-    p.add_handler("job.validate", check)
-    inst.submit()
-    assert signal.getsignal(signal.SIGUSR1) is former
-    signal.signal(signal.SIGUSR1, former)  # others may
 
 
 def test_a_file_that_others_can_write_is_not_run(inst, tmp_path):

@@ -66,15 +66,6 @@ def test_state_is_stable_within_a_callback(inst, p):
     ]  # fmt: skip
 
 
-def test_events_are_in_order_of_posting(inst, p):
-    def sched(p, topic, args):
-        for number in range(5):
-            p.event_post(CURRENT_JOB, f"debug.{number}")
-
-    p.add_handler("job.state.sched", sched)
-    assert inst.events(inst.submit())[-5:] == [f"debug.{number}" for number in range(5)]
-
-
 def test_callbacks_of_queued_events_come_after_the_running_one(inst, p):
     order = []
 
@@ -119,6 +110,3 @@ def test_failure_runs_down_a_chain_of_dependencies(inst):
     inst.cancel(first)
     assert {inst.state(id) for id in chain} == {INACTIVE}
     assert inst.events(chain[-1])[-2:] == ["exception", "clean"]
-
-
-# -- order on the outside -------------------------------------------------------------------------------

@@ -403,14 +403,3 @@ def test_update_with_feasibility(inst, validated):
 def test_update_mixed_is_validated(inst, validated):
     update(inst, inst.submit(), foo="x", duration=10)  # duration says validated, foo does not
     assert validated == ["x"]
-
-
-def test_update_denied_by_default(inst):
-    id = inst.submit()
-    with pytest.raises(OSError, match="update of attributes.system.nosuch not supported"):
-        update(inst, id, nosuch=1)
-    with pytest.raises(OSError, match="unknown job id"):
-        update(inst, 1234, duration=1)
-    inst.cancel(id)
-    with pytest.raises(OSError, match="job is inactive"):
-        update(inst, id, duration=1)
