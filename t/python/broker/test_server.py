@@ -70,21 +70,6 @@ def client(broker, server):
     client.sock.close()
 
 
-def test_request_and_response(client):
-    client.send("attr.get", '{"name":"size"}', tag=7)
-    answer = client.receive()
-    assert (answer.type, answer.topic, answer.matchtag, answer.errnum) == (
-        message.RESPONSE,
-        "attr.get",
-        7,
-        0,
-    )
-    assert answer.payload["value"] == "1"
-    client.send("nosuch.x", tag=8)
-    answer = client.receive()
-    assert (answer.matchtag, answer.errnum) == (8, errno.ENOSYS)
-
-
 def test_credentials_come_with_the_message(client):
     client.send("config.ping", "{}", userid=1234, rolemask=2)
     assert client.receive().payload["userid"] == 1234

@@ -55,40 +55,19 @@ def test_deny(inst, body, note):
     assert inst.jm.jobs.find(id).annotations == {}
 
 
+TAG = {"user": {"tag": ["a", "b"]}}
+PLAN = {"t_estimate": 90.0, "reason_pending": "nodes"}
+#: What a scheduler says of a job, one after the other, and what is shown of it then.
 ANNOTATIONS = [
-    (
-        {"sched": {"t_estimate": 100.5, "reason_pending": "nodes"}},
-        {"sched": {"t_estimate": 100.5, "reason_pending": "nodes"}},
-    ),
-    ({"sched": {"t_estimate": 90.0}}, {"sched": {"t_estimate": 90.0, "reason_pending": "nodes"}}),
-    (
-        {"user": {"tag": ["a", "b"]}, "sched": {"x": {"y": 1, "z": 2}}},
-        {
-            "sched": {"t_estimate": 90.0, "reason_pending": "nodes", "x": {"y": 1, "z": 2}},
-            "user": {"tag": ["a", "b"]},
-        },
-    ),
-    (
-        {"sched": {"x": {"y": None}}},
-        {
-            "sched": {"t_estimate": 90.0, "reason_pending": "nodes", "x": {"z": 2}},
-            "user": {"tag": ["a", "b"]},
-        },
-    ),
-    (
-        {"sched": {"x": 5}},
-        {
-            "sched": {"t_estimate": 90.0, "reason_pending": "nodes", "x": 5},
-            "user": {"tag": ["a", "b"]},
-        },
-    ),
-    (
-        {"sched": {"t_estimate": None, "reason_pending": None}},
-        {"sched": {"x": 5}, "user": {"tag": ["a", "b"]}},
-    ),
-    ({"nothere": None}, {"sched": {"x": 5}, "user": {"tag": ["a", "b"]}}),
-    ({"sched": {"x": None}}, {"user": {"tag": ["a", "b"]}}),
-    ({"sched": {"a": None, "b": {"c": None}}}, {"user": {"tag": ["a", "b"]}}),
+    ({"sched": {**PLAN, "t_estimate": 100.5}}, {"sched": {**PLAN, "t_estimate": 100.5}}),
+    ({"sched": {"t_estimate": 90.0}}, {"sched": PLAN}),
+    ({**TAG, "sched": {"x": {"y": 1, "z": 2}}}, {**TAG, "sched": {**PLAN, "x": {"y": 1, "z": 2}}}),
+    ({"sched": {"x": {"y": None}}}, {**TAG, "sched": {**PLAN, "x": {"z": 2}}}),
+    ({"sched": {"x": 5}}, {**TAG, "sched": {**PLAN, "x": 5}}),
+    ({"sched": {"t_estimate": None, "reason_pending": None}}, {**TAG, "sched": {"x": 5}}),
+    ({"nothere": None}, {**TAG, "sched": {"x": 5}}),
+    ({"sched": {"x": None}}, TAG),
+    ({"sched": {"a": None, "b": {"c": None}}}, TAG),
 ]
 
 
@@ -99,11 +78,8 @@ def test_annotations(inst):
     for update, after in ANNOTATIONS:
         inst.sched.answer(id, type=1, annotations=update)
         inst.run()
-        assert inst.jm.jobs.active[id].annotations == after
-        assert (
-            inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]["annotations"]
-            == after
-        )
+        job = inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]
+        assert inst.jm.jobs.active[id].annotations == job["annotations"] == after
     assert len(inst.events(id)) == before
 
 

@@ -107,20 +107,14 @@ class Run:
     def op_register_alloc(self, op):
         self.pool.register_alloc(op["jobid"], ResourcePool(op["R"]))
 
-    def op_mark_up(self, op):
-        self.pool.mark_up(op["ids"])
+    def op_of_that_name(self, op):
+        """A call of the pool whose arguments are those of the operation, in order."""
+        getattr(self.pool, op["op"])(
+            *(op[key] for key in ("jobid", "expiration", "ids") if key in op)
+        )
 
-    def op_mark_down(self, op):
-        self.pool.mark_down(op["ids"])
-
-    def op_remove_ranks(self, op):
-        self.pool.remove_ranks(op["ids"])
-
-    def op_update_expiration(self, op):
-        self.pool.update_expiration(op["jobid"], op["expiration"])
-
-    def op_set_expiration(self, op):
-        self.pool.set_expiration(op["expiration"])
+    op_mark_up = op_mark_down = op_remove_ranks = op_of_that_name
+    op_update_expiration = op_set_expiration = op_of_that_name
 
     def op_job_end_times(self, op):
         return {str(jobid): end for jobid, end in self.pool.job_end_times()}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux.resource import ResourceCount
-from flux.resource.ResourceCount import CountProduct, multiply
+from flux.resource.ResourceCount import multiply
 
 parse = ResourceCount.parse
 
@@ -96,15 +96,3 @@ def test_products(outer, inner, limit):
     assert product.min == top[0] * bottom[0]
     unbounded = parse(outer).max is None or parse(inner).max is None
     assert (product.max is None) == unbounded
-
-
-def test_product_is_not_listed():
-    product = multiply(parse("2-3"), parse("2-3"))
-    assert type(product) is CountProduct and not product.simple
-    with pytest.raises(TypeError):
-        iter(product)
-    assert product == multiply(parse("2-3"), parse("2-3"))
-    assert str(product) == "(2-3)*(2-3)"
-    assert product.split(3) is None
-    with pytest.raises(ValueError, match="too large"):
-        multiply(parse(2**40), parse(2**40))

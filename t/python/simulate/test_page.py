@@ -10,7 +10,7 @@ import pytest
 
 from flux.simulate import policy
 from flux.simulate.command import sample_path
-from flux.simulate.report import charts, svg
+from flux.simulate.report import charts
 from flux.simulate.report.page import page
 from flux.simulate.results.losses import losses
 from flux.simulate.results.metrics import jain
@@ -321,18 +321,6 @@ def test_fairness_among_users(tmp_path):
     assert (figures["users"], figures["jain_wait"], figures["jain_bsld"]) == (2, 0.5, 0.9)
     text = page([{**summary, "number": 1, "picture": picture_data(outcome)}], "title")
     assert "<td>75.0%</td><td>100.0%</td>" in text and "<td></td><td>0.9</td>" in text
-
-
-def test_scales():
-    scale = svg.Linear(0, 97, 0, 100)
-    assert scale.ticks()[0] == 0 and scale.ticks()[-1] <= 97
-    assert svg.Linear(0.003, 0.0061, 0, 1).ticks()
-    assert svg.Linear(5, 5, 0, 1)(5) == 0  # nothing to divide by
-    log = svg.Log(1, 1e6, 0, 60)
-    assert log(0) == log(1) == 0 and log(1e6) == pytest.approx(60)
-    for span in (1, 50, 4000, 86400, 1e6, 1e8, 4e9):
-        ticks = svg.Time(0, span, 0, 1).ticks()
-        assert 1 <= len(ticks) <= 10, span
 
 
 def test_a_report_about_nothing():

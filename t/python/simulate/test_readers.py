@@ -17,7 +17,6 @@ from flux.scheduler.testing import jobspec
 from flux.simulate import OptionError, Trace
 from flux.simulate.workload import columns, lublin
 from flux.simulate.workload.build import Options, build
-from flux.simulate.workload.estimates import estimator
 from flux.simulate.workload.formats import detect, reader
 from flux.simulate.workload.record import Source, TraceError
 
@@ -45,6 +44,10 @@ def read(path, form="auto"):
     return list(reader(source, form)), source
 
 
+def fields(record, names):
+    return [getattr(record, name) for name in names.split()]
+
+
 def refusal(path, form="auto"):
     with pytest.raises(TraceError) as caught:
         read(path, form)
@@ -65,12 +68,7 @@ def test_swf(tmp_path):
 
 def test_swf_takes_what_was_asked_for_else_what_was_given(tmp_path):
     records, source = read(
-        write(
-            tmp_path,
-            swf(
-                row(size=4, requested=8), row(2, size=4, requested=-1), row(3, size=-1, requested=8)
-            ),
-        )
+        write(tmp_path, swf(*(row(size=n, requested=of) for n, of in ((4, 8), (4, -1), (-1, 8)))))
     )
     assert [record.cores for record in records] == [8, 4, 8]
     assert any("another number of processors" in line for line in source.notes.lines())
@@ -188,14 +186,7 @@ def test_sacct(tmp_path):
     records, source = read(path)
     assert detect(Source(path)) == "sacct"
     first, second = records
-    assert (first.id, first.run, first.limit, first.nodes, first.cores, first.gpus) == (
-        "10",
-        60,
-        300,
-        2,
-        8,
-        4,
-    )
+    assert fields(first, "id run limit nodes cores gpus") == ["10", 60, 300, 2, 8, 4]
     assert (first.user, first.queue) == ("ann", "batch")
     assert second.submit - first.submit == -240  # the first comes in when it was eligible
     assert first.wait == 60
@@ -321,19 +312,8 @@ def test_no_durations(text):
 
 
 def listed(**keys):
-    job = {
-        "id": 1,
-        "userid": 5,
-        "t_submit": 100.0,
-        "t_sched": 101.0,
-        "t_run": 150.0,
-        "t_cleanup": 170.0,
-        "nnodes": 2,
-        "ncores": 8,
-        "duration": 60.0,
-        "state": 64,
-    }
-    job.update(keys)
+    job = {"id": 1, "userid": 5, "nnodes": 2, "ncores": 8, "duration": 60.0, "state": 64}
+    job.update({"t_submit": 100.0, "t_sched": 101.0, "t_run": 150.0, "t_cleanup": 170.0}, **keys)
     return {key: value for key, value in job.items() if value is not None}
 
 
@@ -341,13 +321,7 @@ def test_flux_jobs(tmp_path):
     jobs = [listed(), listed(id=2, t_run=None, t_cleanup=None), listed(id=3, t_cleanup=None)]
     records, source = read(write(tmp_path, json.dumps({"jobs": jobs}), "jobs.json"))
     (record,) = records
-    assert (record.submit, record.run, record.limit, record.nodes, record.cores) == (
-        101,
-        20,
-        60,
-        2,
-        8,
-    )
+    assert fields(record, "submit run limit nodes cores") == [101, 20, 60, 2, 8]
     said = "\n".join(source.notes.lines())
     assert "never ran" in said and "have not ended" in said and "what a job was given" in said
     lines, _ = read(write(tmp_path, "\n".join(map(json.dumps, jobs)), "jobs.jsonl"))
@@ -396,14 +370,8 @@ def test_eventlogs(tmp_path):
         (tmp_path / "logs" / name / "eventlog").write_text(log(events))
         (tmp_path / "logs" / name / "jobspec").write_text(json.dumps(SPEC))
     ((record,), source) = read(str(tmp_path / "logs"))
-    assert (record.submit, record.run, record.limit, record.nodes, record.cores) == (
-        111,
-        20,
-        60,
-        2,
-        8,
-    )
-    assert (record.urgency, record.queue, record.user) == (20, "batch", "5")
+    assert fields(record, "submit run limit nodes cores") == [111, 20, 60, 2, 8]
+    assert fields(record, "urgency queue user") == [20, "batch", "5"]
     assert record.extra["jobspec"]["resources"] == SPEC["resources"]
     packed = tmp_path / "dump.tar"
     with tarfile.open(packed, "w") as archive:
@@ -484,18 +452,10 @@ def test_order_and_numbers(tmp_path):
 def test_machine_and_unit(tmp_path):
     text = swf(row(size=3))
     work = workload(tmp_path, text)
-    assert (work.machine.nodes, work.machine.cores, work.unit, work.jobs[0].size) == (
-        32,
-        64,
-        "core",
-        3,
-    )
-    work = workload(tmp_path, text, unit="node")
-    assert (work.jobs[0].size, work.jobs[0].shape.nodes, work.jobs[0].shape.exclusive) == (
-        2,
-        2,
-        True,
-    )
+    assert fields(work.machine, "nodes cores") == [32, 64]
+    assert (work.unit, work.jobs[0].size) == ("core", 3)
+    (job,) = workload(tmp_path, text, unit="node").jobs
+    assert job.size == 2 and fields(job.shape, "nodes exclusive") == [2, True]
     work = workload(tmp_path, text, nodes=2, cores_per_node=1)
     assert "1 jobs ask for more than the machine has" in "\n".join(work.notes.lines())
     work = workload(tmp_path, swf(row(size=3), header=""))
@@ -512,9 +472,8 @@ def test_a_machine_that_is_too_small_for_the_trace_itself(tmp_path):
     work = workload(tmp_path, swf(*rows, header=""), nodes=2)  # as was asked for
     assert not [text for text in work.notes.warnings if "used 12 at once" in text]
     work = workload(tmp_path, swf(*rows))
-    assert not [
-        text for text in work.notes.warnings if "used 12 at once" in text
-    ]  # 64 processors by its header
+    # 64 processors by its header
+    assert not [text for text in work.notes.warnings if "used 12 at once" in text]
 
 
 def test_a_trace_without_limits(tmp_path):
@@ -570,17 +529,6 @@ def test_window_jobs_and_scale(tmp_path):
     assert [job.id for job in dated.jobs] == ["1", "2"]
 
 
-def test_estimates_are_never_below_the_run_time():
-    import random
-
-    rng = random.Random(1)
-    for text in ("run", "f:5", "tsafrir"):
-        limit = estimator(text)
-        assert all(
-            limit(run, rng) >= run for run in (0.5, 59, 3600, 86000, 900000) for _ in range(50)
-        )
-
-
 def test_lublin():
     rows = list(lublin.generate("", 3000, 128, 1))
     assert rows == list(lublin.generate("", 3000, 128, 1))
@@ -596,10 +544,8 @@ def test_lublin():
     night = sum(1 for submit, _, _, _ in rows if 2 <= submit / 3600 % 24 < 6)
     noon = sum(1 for submit, _, _, _ in rows if 10 <= submit / 3600 % 24 < 14)
     assert noon > 2 * night
-    assert {kind for *_, kind in lublin.generate("type=both", 300, 128, 1)} == {
-        "batch",
-        "interactive",
-    }
+    kinds = {kind for *_, kind in lublin.generate("type=both", 300, 128, 1)}
+    assert kinds == {"batch", "interactive"}
     for bad in ("type=odd", "uLow=x", "nonsense=1"):
         with pytest.raises(ValueError, match="model lublin"):
             lublin.generate(bad, 1, 128, 1)

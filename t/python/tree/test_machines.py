@@ -81,8 +81,3 @@ def test_synthetic_machines(hwloc, description, expected, ncores):
         return first
 
     check(topo, levels, 0)
-
-
-def test_a_large_machine(hwloc):
-    topo, count, _ = topology_from_xml(export(hwloc, "pack:8 numa:8(memory=1GB) core:16 pu:4"))
-    assert count == 1024 and len(topo["socket"]) == 8 and len(topo["socket"][7]["numa"]) == 8

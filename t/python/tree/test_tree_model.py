@@ -189,38 +189,6 @@ TestHistories.settings = settings(
 )  # fmt: skip
 
 
-@settings(max_examples=runs(50, 150))
-@given(
-    kind=kinds(), wanted=st.lists(requests(), max_size=6), c=st.integers(1, 6), g=st.integers(0, 3)
-)
-def test_locality(kind, wanted, c, g):
-    """If some group of the node can hold a slot, the slot lies in one, and in one of the finest."""
-    pool, model = both([(1, *kind[1:])])
-    for jobid, request in enumerate(wanted, 1):
-        try:
-            model.alloc(jobid, request)
-            pool.alloc(jobid, pool.parse_resource_request(jobspec_of_shape(request.shape())))
-        except (Insufficient, Infeasible):
-            pass
-    node = model.nodes[0]
-    free_cores, free_gpus = set(node.free_cores), set(node.free_gpus)
-    try:
-        job = pool.alloc(
-            99, pool.parse_resource_request(jobspec_of_shape(Request(None, (1, 1), c, g).shape()))
-        )
-    except (TreePool.InsufficientResources, TreePool.InfeasibleRequest):
-        assert len(free_cores) < c or len(free_gpus) < g
-        return
-    cores, gpus = entries(job)[0]
-    able = [
-        (level, mine, own)
-        for level, mine, own in node.groups
-        if len(mine & free_cores) >= c and len(own & free_gpus) >= g
-    ]
-    finest = min(level for level, _, _ in able)
-    assert any(cores <= mine and gpus <= own for level, mine, own in able if level == finest)
-
-
 @settings(max_examples=60)
 @given(found=st.lists(kinds(), min_size=1, max_size=3))
 def test_R_out_and_in_again_is_the_same_pool(found):
