@@ -180,7 +180,7 @@ class LimitRule(CountingRule):
         #: key of a deferral because of the pool's offer -> the jobs' shape
         self._offers: dict[Hashable, Any] = {}
         #: (`LimitUse`, request) -> why the pool's present offer is too much; void when the offer may
-        #: change
+        #: change. Without it, an arrival beyond the limit costs twice as much
         self._too_much: Remembered[tuple[LimitUse, tuple[Any, float]], str] = Remembered()
         #: number of changes of ranks
         self._changes = 0
