@@ -161,7 +161,7 @@ class PolicyScheduler(Scheduler):
         )
         self.predictions = self._run_times.predictions
         self.facts = RequestFacts(lambda: self.resources)
-        self.holdings = Holdings(lambda: self.resources)
+        self.holdings = Holdings(self)
         self.queue_order = QueueOrder(self, self._backlog, lambda: self._passes.events)
         self._config = self._host.config
         self.admission = AdmissionControl(self._requests, self._errors.report)

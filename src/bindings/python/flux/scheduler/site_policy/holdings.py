@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.masks import idset_text, popcount
 from flux.resource.pool.rv1 import object_of, read_lite
 
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.decision import PolicyView
 
 
 class Holding(NamedTuple):
@@ -90,10 +91,10 @@ def part_of(R: Any, ranks: int) -> dict[str, Any] | None:
 
 
 class Holdings:
-    """The holdings of running jobs."""
+    """The holdings of a scheduler's running jobs."""
 
-    def __init__(self, pool: Callable[[], ResourcePool]) -> None:
-        self._pool = pool
+    def __init__(self, scheduler: PolicyView) -> None:
+        self._scheduler = scheduler
         #: job id -> holding on ranks that have left
         self._departed: dict[int, Holding] = {}
         #: last query: job id, generation of the pool, holding
@@ -103,7 +104,7 @@ class Holdings:
         """Return the holding of a job, in the pool and on ranks that have left; or in `where`, a
         copy of the pool.  O(different holdings per rank); cached, as several rules ask about a
         starting job."""
-        pool = self._pool()
+        pool = self._scheduler.resources
         if where is not None and where is not pool:
             return holding_of(where, jobid)
         last, generation, held = self._last
@@ -116,7 +117,7 @@ class Holdings:
     @contextmanager
     def noting_departures(self, jobids: Iterable[int]) -> Iterator[None]:
         """A context in which ranks leave the pool: keeps these jobs' holdings on them.  O(jobs)."""
-        pool = self._pool()
+        pool = self._scheduler.resources
         before = {jobid: holding_of(pool, jobid) for jobid in jobids}
         yield
         for jobid, held in before.items():
