@@ -72,12 +72,6 @@ def test_what_is_refused(changes, text):
         make(**changes)
 
 
-@pytest.mark.parametrize("entry", [None, [], "dat", 3])
-def test_what_is_no_object(entry):
-    with pytest.raises(ValueError, match="a reservation is an object"):
-        Reservation.from_dict(entry, NOW)
-
-
 def test_the_group():
     names = QueueNames()
     maintenance = make()

@@ -408,15 +408,11 @@ def test_configured_reservations():
     "table, text",
     [
         (3, "3: expected a table"),
-        ({}, "start is missing"),
         ({"start": "+1h", "duration": "1h", "nodes": 1}, "start='+1h' depends on when it is read"),
         (
             {"start": "monday 08:00", "duration": "1h", "nodes": 1, "every": "1w"},
             "start='monday 08:00' depends on when it is read: give a date",
         ),
-        ({"start": "2030-01-01", "duration": "1 hour", "nodes": 1}, "duration='1 hour' is invalid"),
-        ({"start": "2030-01-01", "duration": "1h", "node": 1}, "unknown key 'node': expected"),
-        ({"start": "2030-01-01", "duration": "1h", "nodes": 1, "zone": "Mars"}, "time zone 'Mars'"),
         (
             {"start": "2030-01-01", "duration": "1h", "nodes": 1, "users": "no such"},
             "users: there is no user 'no such'",
