@@ -16,8 +16,6 @@ struct timeline *timeline_create (double start, int64_t value);
 struct timeline *timeline_copy (const struct timeline *line);
 void timeline_destroy (struct timeline *line);
 
-/* Returns the number of steps; starts, values: room for these, or NULL. */
-size_t timeline_steps (const struct timeline *line, double *starts, int64_t *values);
 double timeline_begin (const struct timeline *line);
 
 int timeline_add (struct timeline *line, double start, double end, int64_t delta);
@@ -25,13 +23,18 @@ void timeline_forget (struct timeline *line, double time);
 
 double timeline_after (const struct timeline *line, double time);
 int64_t timeline_least (const struct timeline *line, double start, double end);
+/* The least and the greatest value of a span, of which that before the first step is left out. */
 void timeline_extremes (const struct timeline *line,
                         double start,
                         double end,
                         int64_t *least,
                         int64_t *most);
+/* The start of the span before a time in which the value is at least `value`: the time itself if it is
+ * less just before, minus infinity if the span includes the first step.
+ */
 double timeline_since (const struct timeline *line, int64_t value, double time);
 double timeline_below (const struct timeline *line, int64_t value, double start);
+/* until: moments from then on need not be found */
 double timeline_first (const struct timeline *line,
                        int64_t value,
                        double length,

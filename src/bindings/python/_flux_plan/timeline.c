@@ -283,22 +283,6 @@ void timeline_destroy (struct timeline *line)
     free (line);
 }
 
-size_t timeline_steps (const struct timeline *line, double *starts, int64_t *values)
-{
-    size_t length = 0;
-
-    for (size_t at = 0; at < line->count; at++) {
-        const struct block *block = line->entries[at].block;
-
-        for (size_t i = 0; starts && i < block->count; i++) {
-            starts[length + i] = block->starts[i];
-            values[length + i] = block->values[i] + block->plus;
-        }
-        length += block->count;
-    }
-    return length;
-}
-
 double timeline_begin (const struct timeline *line)
 {
     return line->heads[0];

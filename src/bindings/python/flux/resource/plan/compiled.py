@@ -57,12 +57,6 @@ class CompiledTimeline:
         new.cdata = _owned(lib.timeline_copy(self.cdata), lib.timeline_destroy)
         return new
 
-    def steps(self) -> list[tuple[float, int]]:
-        count = lib.timeline_steps(self.cdata, ffi.NULL, ffi.NULL)
-        starts, values = ffi.new("double[]", count), ffi.new("int64_t[]", count)
-        lib.timeline_steps(self.cdata, starts, values)
-        return list(zip(ffi.unpack(starts, count), ffi.unpack(values, count)))
-
     @property
     def begin(self) -> float:
         return lib.timeline_begin(self.cdata)  # type: ignore[no-any-return]
@@ -80,27 +74,12 @@ class CompiledTimeline:
     def least(self, start: float, end: float) -> int:
         return lib.timeline_least(self.cdata, start, end)  # type: ignore[no-any-return]
 
-    def extremes(self, start: float, end: float) -> tuple[int, int]:
-        found = ffi.new("int64_t[2]")
-        lib.timeline_extremes(self.cdata, start, end, found, found + 1)
-        return found[0], found[1]
-
-    def since(self, value: int, time: float) -> float:
-        return lib.timeline_since(self.cdata, value, time)  # type: ignore[no-any-return]
-
     def below(self, value: int, start: float) -> float:
         return lib.timeline_below(self.cdata, value, start)  # type: ignore[no-any-return]
 
-    def first(
-        self,
-        value: int,
-        length: float,
-        start: float,
-        limit: float = inf,
-        until: float = inf,
-    ) -> float:
+    def first(self, value: int, length: float, start: float, limit: float = inf) -> float:
         return lib.timeline_first(  # type: ignore[no-any-return]
-            self.cdata, value, length, start, limit, until
+            self.cdata, value, length, start, limit, inf
         )
 
 

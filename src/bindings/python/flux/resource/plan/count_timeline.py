@@ -40,10 +40,6 @@ class CountTimeline:
         """Start of the first step."""
         return self.starts[0]
 
-    def steps(self) -> list[tuple[float, int]]:
-        """Return a list of ``(start, value)``."""
-        return list(zip(self.starts, self.values))
-
     def _place(self, time: float) -> int:
         """Return the index of the step at a time; before the first step, 0."""
         return max(0, bisect_right(self.starts, time) - 1)
@@ -90,23 +86,6 @@ class CountTimeline:
         first = self._place(start)
         return min(self.values[first : bisect_left(self.starts, end, first + 1)])
 
-    def extremes(self, start: float, end: float) -> tuple[int, int]:
-        """Return the least and the greatest value from ``start`` (at the earliest the first step)
-        to before ``end``, which is later."""
-        first = self._place(start)
-        values = self.values[first : bisect_left(self.starts, end, first + 1)]
-        return min(values), max(values)
-
-    def since(self, value: int, time: float) -> float:
-        """Return the start of the span before a time in which the value is at least ``value``: the
-        time itself if it is less just before, minus infinity if the span includes the first
-        step."""
-        for place in range(bisect_left(self.starts, time) - 1, -1, -1):
-            if self.values[place] < value:
-                return time
-            time = self.starts[place]
-        return -inf
-
     def below(self, value: int, start: float) -> float:
         """Return the first moment, from ``start`` on, at which the value is less than ``value``;
         infinity if there is none."""
@@ -115,14 +94,7 @@ class CountTimeline:
                 return max(start, self.starts[place])
         return inf
 
-    def first(
-        self,
-        value: int,
-        length: float,
-        start: float,
-        limit: float = inf,
-        until: float = inf,
-    ) -> float:
+    def first(self, value: int, length: float, start: float, limit: float = inf) -> float:
         """Return the first moment from which the value is at least ``value`` for a time.
 
         Args:
@@ -130,7 +102,6 @@ class CountTimeline:
             length (float): seconds
             start (float): earliest moment
             limit (float): values from then on suffice, and the result is earlier
-            until (float): moments from then on need not be found
 
         Returns:
             float: the moment; infinity if there is none
@@ -139,9 +110,7 @@ class CountTimeline:
         first = self._place(start)
         for place in range(first, len(self.starts)):
             time = start if place == first else self.starts[place]
-            if time >= limit or (since is None and time >= until):
-                break
-            if since is not None and since + length <= time:
+            if time >= limit or (since is not None and since + length <= time):
                 break
             if self.values[place] < value:
                 since = None
