@@ -5,7 +5,7 @@ import pytest
 from each_policy import POLICIES
 from peers import R, Rig, jobspec, part_of
 
-from flux.scheduler.policies import Backfill
+from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.site_policy import counts
 from flux.scheduler.site_policy.limits import read_limit
 
@@ -539,3 +539,20 @@ def test_what_is_in_use_for_the_owner_and_for_a_guest():
         "bank": 1,
         "all": 0,
     }
+
+
+def test_another_offer_lets_in_no_more_jobs_than_fit():
+    rig = load(Fifo, (), {"one": {"per": "user", "users": ["7"], "max": {"nodes": 2}}})
+    for jobid in (1, 2, 3, 4):
+        rig.alloc(jobid, spec(2), userid=8)
+    rig.settle()
+    for jobid in range(5, 105):
+        rig.alloc(jobid, spec(6), userid=7)
+    assert rig.started() == [1, 2, 3, 4]
+    admitted = []
+    take = rig.sched.admission.deferred.take
+    rig.sched.admission.deferred.take = lambda job: (admitted.append(job.jobid), take(job))
+    rig.free(1)
+    assert rig.started() == [1, 2, 3, 4, 5]
+    assert admitted == [5]
+    check(rig)
