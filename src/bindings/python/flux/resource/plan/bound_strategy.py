@@ -247,17 +247,12 @@ class BoundStrategy(Strategy):
             fits = self.fits_without(None, request, now, end)
         return inf if fits else end
 
-    @property
-    def _sums_decide(self) -> bool:
-        """Whether a shortage on all ranks together proves that a request does not fit."""
-        return self._sound and not self._overdrawing
-
     def _enough_until(self, shape: Shape, now: float) -> float:
         """Return an upper bound of the time until which all ranks together have enough for a
         shape."""
         areas = self._ranks.areas(shape)
-        if not areas or not self._sums_decide:
-            return inf
+        if not areas or not self._sound or self._overdrawing:
+            return inf  # a shortage on all ranks together proves nothing
         return self._ranks.room.enough_until(areas[0], now)
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:

@@ -38,7 +38,8 @@ class _Room:
         self.shape = shape  # one of the kind
         self.generation = -1
         self.inventory: Any = None
-        self.count = self.ranks = 0  # nodes or slots with room, and a mask of their ranks
+        self.count: float = 0  # of nodes or slots with room; infinity if counts do not decide
+        self.ranks = 0  # mask of their ranks
         self.units: dict[int, int] = {}  # by key of free counts, those on a rank with these
 
 
@@ -52,7 +53,7 @@ class RoomCounts:
     def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
         self._rooms: Remembered[Shape, _Room] = Remembered()
-        self._kinds: Remembered[RoomKind, _Room] = Remembered()
+        self._kinds: Remembered[tuple[RoomKind, bool], _Room] = Remembered()
         # by constraint: keys of free counts, with the ranks that have these; of one generation
         self._free: Remembered[Any, list[tuple[int, int, int]]] = Remembered()
         self._free_since = -1
@@ -61,7 +62,7 @@ class RoomCounts:
         """Return the number of nodes or slots of a shape with room; infinity if counts do not
         decide placement. O(different counts of free cores and GPUs), the first time after a change
         of the pool."""
-        return self._room(shape).count if self._pool.countable(shape) else inf
+        return self._room(shape).count
 
     def ranks(self, shape: Shape) -> int:
         """Return a mask of the ranks with room for a node or slot of a shape, by counts; costs as
@@ -71,7 +72,7 @@ class RoomCounts:
     def _room(self, shape: Shape) -> _Room:
         room = self._rooms.get(shape)
         if room is None:
-            kind = room_kind(shape)
+            kind = room_kind(shape), self._pool.countable(shape)
             room = self._rooms[shape] = self._kinds.get(kind) or _Room(shape)
             self._kinds[kind] = room
         generation = self._pool.generation
@@ -100,7 +101,7 @@ class RoomCounts:
                     number = popcount(mask)
                 count += number * units
                 ranks |= mask
-        room.count, room.ranks = count, ranks
+        room.count, room.ranks = count if self._pool.countable(shape) else inf, ranks
 
     def _free_of(self, match: Any) -> list[tuple[int, int, int]]:
         """Return ``(key of free counts, number of ranks, mask of them)`` of the ranks that are up
