@@ -35,6 +35,7 @@ from flux.resource.plan.availability import (
     Demand,
     Use,
     Where,
+    fits,
 )
 from flux.resource.plan.claims import LAST
 from flux.resource.pool.masks import members
@@ -105,12 +106,8 @@ class State:
 
 
 def decide(state: State, now: float, freed: bool = True) -> list[Job]:
-    """Make a pass. Return the jobs that start, in order; they are in ``running`` then.
-
-    Args:
-        freed (bool): whether resources were freed since the last pass. If not, only new jobs are
-            examined.
-    """
+    """Make a pass. Return the jobs that start, in order; they are in ``running`` then. `freed`:
+    whether resources were freed since the last pass; if not, only new jobs are examined."""
     starts: list[Job] = []
     if any(job.id >= 0 and job not in state.running for job in state.ran):
         for job in state.pending:
@@ -123,22 +120,19 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
         starts += one.starts
         late = [job for job in state.pending if job.latest <= now]
         state.pending = [job for job in state.pending if job.latest > now]
-        freed = [job for job in late if one.drop(job) is not None] != [] or one.has_given_up
-        came_free = False  # only promises were taken back
+        given_up = [job for job in late if one.drop(job)]
+        freed, came_free = one.has_given_up or given_up != [], False  # promises were taken back
         if not freed and not late:
             state.ran = set(state.running)
             return starts
 
 
 def victims_for(state: State, job: Job, now: float) -> list[Job]:
-    """Return the victims of a preemption: running jobs of lower levels that have to end for a job
-    to start; empty if that is impossible.
+    """Return the running jobs of lower levels that have to end for a job to start; empty if that is
+    impossible. They are added one by one, the smallest loss first; then each one that is not needed
+    is spared."""
 
-    Victims are added one by one, the smallest loss first; then each one that is not needed is
-    spared.
-    """
-
-    def fits(ended: list[Job]) -> bool:
+    def suffices(ended: list[Job]) -> bool:
         rest = {other: use for other, use in state.running.items() if other not in ended}
         return Pass(replace(state, running=rest), now, True).place(job, now + job.limit) is not None
 
@@ -147,14 +141,14 @@ def victims_for(state: State, job: Job, now: float) -> list[Job]:
         return other.level, len(use.where) * (now - use.start), -use.start, -other.id
 
     ended: list[Job] = []
-    lower = [other for other in state.running if other.level < job.level]
-    for other in sorted(lower, key=loss):
-        if now - state.running[other].start >= other.after and not fits(ended):
+    for other in sorted(state.running, key=loss):
+        may_end = other.level < job.level and now - state.running[other].start >= other.after
+        if may_end and not suffices(ended):
             ended.append(other)
-    for other in reversed(ended[:]):
+    for other in ended[::-1]:
         rest = [one for one in ended if one is not other]
-        ended = rest if fits(rest) else ended
-    return ended if fits(ended) else []
+        ended = rest if suffices(rest) else ended
+    return ended if suffices(ended) else []
 
 
 class Pass:
@@ -171,34 +165,37 @@ class Pass:
 
     # -- does it fit -------------------------------------------------------------------------------
 
-    def others(self, job: Job) -> list[tuple[Job, Use]]:
+    def others(self, job: Job) -> dict[Job, Use]:
         """Return all running and promised uses, except the job's own and the window that it would
         be in, together with open promises there. A job past its limit ends at the next moment."""
-        soon, found = nextafter(self.now, inf), []
-        for other, use in [*self.state.running.items(), *self.state.promises.items()]:
-            if other is job or other is self.inside or (self.inside and other in self.state.open):
-                continue
-            if other in self.state.running and use.end <= self.now:
-                use = Use(use.start, soon, None, use.where)
-            found.append((other, use))
+        state, found = self.state, dict(self.state.promises)
+        for other, use in state.running.items():
+            is_late = use.end <= self.now
+            found[other] = Use(use.start, self.soon, None, use.where) if is_late else use
+        for other in [job, *([self.inside, *state.open] if self.inside else [])]:
+            found.pop(other, None)
         return found
 
+    @property
+    def soon(self) -> float:
+        return nextafter(self.now, inf)
+
     def room(self, job: Job) -> Availability:
-        return Availability(self.state.totals, [use for _, use in self.others(job)])
+        return Availability(self.state.totals, self.others(job).values())
 
     def beside(self, job: Job, start: float, end: float) -> list[tuple[Job, Use]]:
         """Return the running and promised uses that overlap a job's run."""
-        return [(o, use) for o, use in self.others(job) if use.start < end and start < use.end]
+        others = self.others(job).items()
+        return [(other, use) for other, use in others if use.start < end and start < use.end]
 
-    def has_licences(self, job: Job, start: float, end: float | None = None) -> bool:
-        """Whether a job's planned licences are available from `start` to `end` (None: for its
-        limit)."""
-        beside = self.beside(job, start, start + job.limit if end is None else end)
-        for name in job.takes:
-            most, _, planned, _ = self.state.counters[name]
-            for time in {start, *(use.start for _, use in beside if use.start > start)}:
-                there = [o for o, use in beside if use.start <= time < use.end]
-                if planned and sum(one.takes.get(name, 0) for one in [job, *there]) > most:
+    def has_licences(self, job: Job, start: float, end: float) -> bool:
+        """Whether a job's planned licences are available throughout a span."""
+        beside = self.beside(job, start, end)
+        for time in {start, *(use.start for _, use in beside if use.start > start)}:
+            there = [job, *(other for other, use in beside if use.start <= time < use.end)]
+            for name in job.takes:
+                most, _, planned, _ = self.state.counters[name]
+                if planned and sum(one.takes.get(name, 0) for one in there) > most:
                     return False
         return True
 
@@ -207,11 +204,10 @@ class Pass:
         others = self.beside(job, start, end)
         return mask(r for other, use in others if other.claim != job.claim for r in use.where)
 
-    def demands(self, job: Job, start: float, end: float | None = None) -> list[Demand]:
-        """Return a job's demands without ranks claimed by others between `start` and `end` (None:
-        for its limit)."""
-        claimed = self.claimed(job, start, start + job.limit if end is None else end)
-        return [demand._replace(ranks=demand.ranks & ~claimed) for demand in job.demands]
+    def demands(self, job: Job, start: float, end: float) -> list[Demand]:
+        """Return a job's demands without the ranks that others claim in a span."""
+        ranks = ~self.claimed(job, start, end)
+        return [demand._replace(ranks=demand.ranks & ranks) for demand in job.demands]
 
     def place(
         self, job: Job, end: float, within: int = -1
@@ -233,41 +229,52 @@ class Pass:
                 return found[0][1], found[1:]
         return None
 
+    def earliest(self, job: Job, after: float) -> float:
+        """Return the first time from `after` on at which a job fits beside all promises but its
+        own; infinity: unknown. Ranks and licences are searched alternately, each from the first
+        time of the other."""
+        room, may_move = self.room(job), len(self.state.promises) <= MAX_PROMISES
+        while True:
+            times = sorted({after, *(use.end for use in room.uses if after < use.end < inf)})
+            there = next((t for t in times if self.has_licences(job, t, t + job.limit)), inf)
+            after = room.first(
+                lambda t: self.demands(job, t, t + job.limit), job.limit, there, self.now, may_move
+            )
+            if after in (there, inf):
+                return after
+
+    # -- limits and licences -----------------------------------------------------------------------
+
     def used(self, name: str, more: dict[Job, Use] | None = None) -> float:
         """Return the use of a counter by running jobs, and by `more`."""
-        of = self.state.counters[name].of
-        uses = [
-            (o, u) for o, u in {**self.state.running, **(more or {})}.items() if name in o.takes
-        ]
+        of, jobs = self.state.counters[name].of, {**self.state.running, **(more or {})}
+        uses = [use for job, use in jobs.items() if name in job.takes]
         if of is None:
-            return sum(one.takes[name] for one, _ in uses)
+            return sum(job.takes.get(name, 0) for job in jobs)
         if of == RANKS:
-            return len({rank for _, use in uses for rank in use.where})
-        return sum(amounts[of] for _, use in uses for amounts in use.where.values())
+            return len({rank for use in uses for rank in use.where})
+        return sum(amounts[of] for use in uses for amounts in use.where.values())
 
     def is_over(self, job: Job, where: Where | None = None) -> bool:
         """Whether a job would exceed a counter, on certain ranks or (None) on any, or take the part
-        of jobs ahead that are promised starts before its end."""
-        end = self.now + job.limit
-
-        def left(other: Job) -> bool:
-            is_ahead = (other.order, other.id) < (job.order, job.id)
-            return is_ahead and self.state.promises[other].start < end
-
+        of jobs ahead that are promised starts before its end. For planned licences, only running
+        jobs without a limit count: others leave them to a promise."""
+        state, end = self.state, self.now + job.limit
+        ahead = [one for one in state.sure if (one.order, one.id) < (job.order, job.id)]
+        ahead = [one for one in ahead if state.promises[one].start < end]
         for name, least in job.takes.items():
-            most, of, planned, is_left = self.state.counters[name]
-            if planned:  # a start may be promised unless running jobs without a limit have them
-                endless = [one for one, use in self.state.running.items() if use.end == inf]
-                if sum(one.takes.get(name, 0) for one in [job, *endless]) > most:
-                    return True
-                continue
-            used = self.used(name, {} if where is None else {job: Use(self.now, inf, None, where)})
-            if where is None and of == RANKS and not job.demands[0].whole:
-                used = max(used, least)  # it may share ranks with others
-            elif where is None:
-                used += least
+            most, of, planned, is_left = state.counters[name]
+            if planned:
+                endless = [one for one, use in state.running.items() if use.end == inf]
+                used = least + sum(one.takes.get(name, 0) for one in endless)
+            elif where is not None:
+                used = self.used(name, {job: Use(self.now, inf, None, where)})
+            elif of == RANKS and not job.demands[0].whole:
+                used = max(self.used(name), least)  # it may share ranks with others
+            else:
+                used = self.used(name) + least
             if is_left:
-                used += sum(one.takes.get(name, 0) for one in self.state.sure if left(one))
+                used += sum(one.takes.get(name, 0) for one in ahead)
             if used > most:
                 return True
         return False
@@ -276,59 +283,39 @@ class Pass:
         """Make jobs behind a promised one leave its part of limits, if all pending jobs together
         would not exceed these. The number of ranks is known only for whole ones. Latest starts are
         not assured."""
-        counters = {name: self.state.counters[name] for name in job.takes}
-        counters = {name: one for name, one in counters.items() if one.is_left}
-        waiting = {
-            name: sum(other.takes.get(name, 0) for other in self.state.pending) for name in counters
-        }
-        is_known = job.demands[0].whole or all(one.of != RANKS for one in counters.values())
-        if (
-            self.state.policy != "all"
-            and is_known
-            and all(self.used(name) + waiting[name] <= one.most for name, one in counters.items())
-        ):
-            self.state.sure.add(job)
+        if self.state.policy == "all":
+            return
+        for name in job.takes:
+            most, of, _, is_left = self.state.counters[name]
+            waiting = sum(other.takes.get(name, 0) for other in self.state.pending)
+            is_known = of != RANKS or job.demands[0].whole
+            if is_left and not (is_known and self.used(name) + waiting <= most):
+                return
+        self.state.sure.add(job)
 
-    def licences_from(self, job: Job, after: float) -> float:
-        """Return the first time from `after` on at which a job's planned licences are available;
-        infinity: unknown."""
-        uses = [use for _, use in self.others(job)]
-        times = sorted({after, *(use.end for use in uses if after < use.end < inf)})
-        return next((time for time in times if self.has_licences(job, time)), inf)
-
-    def earliest(self, job: Job, after: float) -> float:
-        """Return the first time from `after` on at which a job fits beside all promises but its
-        own. Ranks and licences are searched alternately, each from the first time of the other."""
-        room, may_move = self.room(job), len(self.state.promises) <= MAX_PROMISES
-        while True:
-            there = self.licences_from(job, after)
-            after = room.first(
-                lambda time: self.demands(job, time), job.limit, there, self.now, may_move
-            )
-            if after in (there, inf):
-                return after
+    # -- starts ------------------------------------------------------------------------------------
 
     def start(self, job: Job) -> bool:
         """Start a job if it fits now. Return whether it has left the pass: it has started, or a
         rule keeps it aside."""
         state, now, own = self.state, self.now, self.state.promises.get(job)
-        end = now + job.limit
         if job.window is not None and job.is_aside and not self.came_free:
             return True
+        end = now + job.limit
         if own is not None and job not in state.open and own.start <= now < own.end:
             end = own.end  # it is late, and so are the jobs promised the time after it
-        job.is_aside = job.is_refused or self.is_over(job)
-        window = state.running.get(job.window) if job.window is not None else None
-        if job.window is not None and window is None and job.window not in state.promises:
-            job.is_aside = True  # its window is over
         tries: list[tuple[int, Optional[Job], float]]
-        tries = [(within, None, end) for within in self.preferred(job)]
-        if window is not None:  # it ends with its window
+        tries = [(ranks, None, end) for ranks in self.preferred(job)]
+        window = job.window and state.running.get(job.window)
+        if window:  # it ends with its window
             tries.insert(0, (mask(window.where), job.window, min(end, window.end)))
-        for within, self.inside, end in [] if job.is_aside else tries:
-            found = self.place(job, end, within)
+        job.is_aside = job.is_refused or self.is_over(job)
+        if job.window is not None and not window and job.window not in state.promises:
+            job.is_aside = True  # its window is over
+        for ranks, self.inside, end in [] if job.is_aside else tries:
+            found = self.place(job, end, ranks)
             inside, self.inside = self.inside, None
-            if found is None and within == -1:
+            if found is None and ranks == -1:
                 break
             if found is None:
                 continue
@@ -338,9 +325,10 @@ class Pass:
             job.is_aside = job.is_refused = self.is_over(job, where)
             if not job.is_aside:
                 self.drop(job)
-                late = own is not None and 0 <= now + job.limit - own.end <= LATE_START_S
-                if inside is None:
-                    end = own.end if own is not None and late else now + job.limit
+                if inside is None and not (
+                    own is not None and 0 <= now + job.limit - own.end <= LATE_START_S
+                ):
+                    end = now + job.limit
                 state.running[job] = Use(now, end, None, where)
                 state.pending.remove(job)
                 self.starts.append(job)
@@ -354,42 +342,43 @@ class Pass:
         place there is over a limit of ranks, those of the jobs counted with it."""
         running = self.state.running.items()
         if job.claim is not None:
-            yield mask({rank for o, use in running if o.claim == job.claim for rank in use.where})
+            yield mask(rank for o, use in running if o.claim == job.claim for rank in use.where)
         yield -1
         for name in job.takes:
             if self.state.counters[name].of == RANKS:
-                yield mask({rank for o, use in running if name in o.takes for rank in use.where})
+                yield mask(rank for o, use in running if name in o.takes for rank in use.where)
 
     def is_set_aside(self, job: Job) -> bool:
         """Whether a job is kept aside; its promise is then taken back."""
         if job.is_aside:
             job.was_aside = True
-            if self.drop(job) is not None and self.state.is_kept:
+            if self.drop(job) and self.state.is_kept:
                 self.has_given_up = True
         return job.is_aside
 
     # -- promises ----------------------------------------------------------------------------------
 
-    def drop(self, job: Job) -> Use | None:
-        """Take back a job's promise, and return it."""
+    def drop(self, job: Job) -> bool:
+        """Take back a job's promise. Return whether it had one."""
         self.state.open.discard(job)
         self.state.sure.discard(job)
-        return self.state.promises.pop(job, None)
+        return self.state.promises.pop(job, None) is not None
 
     def promise(self, job: Job, when: float) -> bool:
         """Promise a job a time; infinity is an open promise, which keeps its resources from now on.
         Return False, without a promise, if it does not fit then."""
-        was_sure = job in self.state.sure
+        state, was_sure = self.state, job in self.state.sure
         self.drop(job)
         if was_sure:
-            self.state.sure.add(job)
+            state.sure.add(job)
         else:
             self.assure(job)
         if when == inf:
-            self.state.open.add(job)
-            self.state.promises[job] = Use(self.now, inf, None, self.kept_for(job))
+            state.open.add(job)
+            state.promises[job] = Use(self.now, inf, None, self.kept_for(job))
             return True
-        for demand in self.demands(job, when):
+        has_licences = self.has_licences(job, when, when + job.limit)
+        for demand in self.demands(job, when, when + job.limit) if has_licences else []:
             promise = Use(when, when + job.limit, demand)
             found = self.room(job).proof(promise, self.now, True)
             if found is not None:
@@ -397,7 +386,7 @@ class Pass:
                     use.where = where
                 if job.claim is not None or demand.takes_all:
                     promise.demand = None  # other ranks may be claimed, or it has all of them
-                self.state.promises[job] = promise
+                state.promises[job] = promise
                 return True
         self.drop(job)
         return False
@@ -408,60 +397,48 @@ class Pass:
         they suffice; then any. If possible they exclude jobs without a limit that it may not share
         ranks with. Of alternatives, the one that suffices forever from the earliest time is
         chosen."""
-        state, room, now, idle = (
-            self.state,
-            self.room(job),
-            self.now,
-            Availability(self.state.totals),
-        )
+        state, room, now = self.state, self.room(job), self.now
+        kept: Where = {}
 
-        def fit_idle(demands: list[Demand]) -> list[Demand]:
-            return [one for one in demands if idle.room(one, now, inf)[0] >= one.count]
+        def is_enough(demand: Demand) -> bool:
+            return room.room(demand, now, inf, ())[0] >= demand.count
 
-        def enough(demand: Demand) -> float:
+        def suffices_from(demand: Demand) -> float:
             return room.first(lambda time: [demand], inf, now, now, False)
 
-        apart = [] if job.claim is None else fit_idle(self.demands(job, LAST, inf))
-        demand = min(apart or fit_idle(list(job.demands)), key=enough)
-        endless = [u.where for u in state.running.values() if u.end == inf]
+        def keep(demand: Demand, ranks: int) -> Demand:
+            for rank in members(demand.ranks & ranks):
+                units = room.room(demand._replace(ranks=1 << rank), now, inf, ())[0]
+                if units and demand.count:
+                    kept[rank] = room.amounts(rank, demand, units)
+                    demand = demand._replace(count=demand.count - units)
+            return demand._replace(ranks=demand.ranks & ~mask(kept))
+
+        apart = filter(is_enough, self.demands(job, LAST, inf))
+        usable = list(apart) or list(filter(is_enough, job.demands))
+        demand = min(usable, key=suffices_from)
+        endless = [use.where for use in state.running.values() if use.end == inf]
         endless = [where for where in endless if mask(where) & demand.ranks]
         one = endless[0] if len(endless) == 1 else {}
         if state.lines:
             line = demand.ranks.bit_length() - 1
             return {line: (max(0, demand.count - sum(one.get(line, ()))),)}
-        kept: Where = {}
-
-        def keep(demand: Demand, ranks: int) -> Demand:
-            for rank in members(demand.ranks & ranks):
-                units = idle.room(demand._replace(ranks=1 << rank), now, inf)[0]
-                if units and demand.count:
-                    kept[rank] = room.amounts(rank, demand, min(units, demand.count))
-                    demand = demand._replace(count=max(0, demand.count - units))
-            return demand._replace(ranks=demand.ranks & ~mask(kept))
-
         demand = keep(demand, mask(one))
         last = max([use.end for use in room.uses if use.end < inf], default=now)
-        for time in (now, min(enough(demand), last)):
+        for time in (now, min(suffices_from(demand), last)):
             demand = keep(demand, room.room(demand, time, inf)[1])
         keep(demand, -1)
         return kept
 
     def is_kept(self, job: Job) -> bool:
         """Whether a promise can still be kept, possibly on other ranks."""
-        use, soon = self.state.promises[job], nextafter(self.now, inf)
-        start = max(use.start, soon)
-        beside = [one for _, one in self.others(job)]
-        room = Availability(self.state.totals, beside)
-        moments = {start, *(one.start for one in beside if start < one.start < use.end)}
-        if start >= use.end or not self.has_licences(job, use.start):
+        use, room = self.state.promises[job], self.room(job)
+        start, ranks = max(use.start, self.soon), mask(use.where)
+        if start >= use.end or not self.has_licences(job, use.start, use.end):
             return False
-        if self.claimed(job, start, use.end) & mask(use.where):
-            return False
-        if all(
-            have >= need
+        if not self.claimed(job, start, use.end) & ranks and all(
+            fits(amounts, room.free(rank, start, use.end, room.uses))
             for rank, amounts in use.where.items()
-            for time in moments
-            for have, need in zip(room.free(rank, time, beside), amounts)
         ):
             return True
         return use.demand is not None and self.promise(job, use.start)
@@ -489,7 +466,7 @@ class Pass:
         self.drop(job)
         when = self.earliest(job, self.now)
         behind = [*self.behind(job), *unknown]
-        if when > nextafter(self.now, inf) and behind:
+        if when > self.soon and behind:
             self.revoke(behind)
             unknown.clear()
             when = self.earliest(job, self.now)
@@ -516,10 +493,9 @@ class Pass:
     def is_in_turn(self, job: Job) -> bool:
         """Whether it is a job's turn to be promised a start: fewer than N promised jobs ahead could
         use the same ranks, and no such job ahead still waits for a promise."""
-        places = self.places
-        ahead = [o for o in self.state.promises if places.get(o, inf) < places[job]]
-        count = sum(1 for other in ahead if other.wants & job.wants)
-        return count < self.state.depth and not self.waiting & job.wants
+        places, promises = self.places, self.state.promises
+        ahead = [o for o in promises if places.get(o, inf) < places[job] and o.wants & job.wants]
+        return len(ahead) < self.state.depth and not self.waiting & job.wants
 
     # -- the policies ------------------------------------------------------------------------------
 
@@ -582,7 +558,7 @@ class Pass:
         if self.is_set_aside(job):
             return
         if job in state.open or (job not in state.promises and self.is_in_turn(job)):
-            was_open = self.drop(job) is not None
+            was_open = self.drop(job)
             when = self.earliest(job, self.now)
             self.promise(job, when)
             if was_open and when < inf:
@@ -612,11 +588,7 @@ class Pass:
         rest: list[Job] = []
         heads: list[Job] = []
         queue = [job for job in self.queue if job in state.pending and not job.is_aside]
-        soon = nextafter(now, inf)
-        free = [job for job in queue if alone.place(job, soon) is not None]
-        could_start = (free and len({job.order for job in queue}) > 1) or any(
-            self.place(job, now + job.limit) is not None for job in free
-        )
+        could_start = any(alone.place(job, self.soon) is not None for job in queue)
         for job in queue:
             if job.window is not None:
                 self.start(job)
@@ -626,7 +598,7 @@ class Pass:
             job.is_aside = job.is_refused or self.is_over(job)
             if self.is_set_aside(job):
                 continue
-            is_free = alone.place(job, soon) is not None
+            is_free = alone.place(job, self.soon) is not None
             if self.waiting & job.wants:
                 rest += [job] if is_free else []
             elif is_free:
@@ -682,7 +654,4 @@ class Pass:
 
 def mask(ranks: Iterable[int]) -> int:
     """Return a mask of ranks."""
-    found = 0
-    for rank in ranks:
-        found |= 1 << rank
-    return found
+    return sum(1 << rank for rank in set(ranks))

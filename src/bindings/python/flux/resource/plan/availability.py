@@ -2,17 +2,16 @@
 """Definition of room on ranks over time, and of whether promises can be kept.
 
 A *use* takes amounts (cores, GPUs, ...) of ranks for a span of time: a running job, or a promise. A
-*demand* is for a number of units of given amounts, each on one rank. A demand fits from t on if its
-units find room on ranks at each moment of the span, beside all uses.
+*demand* is for a number of units of given amounts, each on one rank. It fits from t on if its units
+find room at each moment of the span, beside all uses.
 
 Promises can be kept if each, in the order of their starts, finds room at its own start: on its
 latest ranks if possible, else on others. The ranks of a promise are only the proof of this, and are
 replaced only by another complete proof.
 
 Each method examines all ranks and uses anew. ``flux/scheduler/definition.py`` decides with it.
-``_flux_plan/availability.c`` has the same functions with the same names and results
-(``t/python/resource/test_availability.py``); if that is not built, this runs
-(``plain_availability.py``).
+``_flux_plan/availability.c`` does the same faster (``t/python/resource/test_availability.py``); if
+that is not built, this runs (``plain_availability.py``).
 """
 
 from __future__ import annotations
@@ -53,12 +52,8 @@ class Demand(NamedTuple):
 
 
 class Use:
-    """Amounts of ranks in use from `start` to `end`, in seconds since the epoch.
-
-    Attributes:
-        where (dict): rank to amounts
-        demand (Demand or None): of a promise that may be moved to other ranks; else None
-    """
+    """Amounts of ranks (`where`) in use from `start` to `end`, in seconds since the epoch. `demand`
+    is that of a promise that may move to other ranks, else None."""
 
     __slots__ = ("start", "end", "demand", "where", "entered")
 
@@ -71,42 +66,40 @@ class Use:
 
 
 class Availability:
-    """Amounts that running jobs and promises leave on each rank, from now on.
-
-    Args:
-        totals (dict): rank to its amounts
-        uses (iterable): all uses
-    """
+    """Amounts that uses leave on each rank, whose `totals` are given, from now on."""
 
     def __init__(self, totals: Mapping[int, Amounts], uses: Iterable[Use] = ()) -> None:
-        self.totals = totals
-        self.uses = list(uses)
+        self.totals, self.uses = totals, list(uses)
 
-    def free(self, rank: int, time: float, uses: Iterable[Use]) -> Amounts:
-        """Return the amounts that some uses leave on a rank at a time."""
-        used = [u.where[rank] for u in uses if rank in u.where and u.start <= time < u.end]
-        return tuple(have - sum(one[k] for one in used) for k, have in enumerate(self.totals[rank]))
+    def free(self, rank: int, start: float, end: float, beside: Iterable[Use]) -> Amounts:
+        """Return the amounts that some uses leave on a rank throughout a span; at `start` alone if
+        that is its end."""
+        there = [use for use in beside if rank in use.where]
+        least = total = self.totals[rank]
+        for time in {start, *(use.start for use in there if start < use.start < end)}:
+            used = [use.where[rank] for use in there if use.start <= time < use.end]
+            free = [have - sum(one[k] for one in used) for k, have in enumerate(total)]
+            least = tuple(map(min, least, free))
+        return least
 
     def units_on(
         self, rank: int, demand: Demand, start: float, end: float, beside: Iterable[Use]
     ) -> int:
-        """Return the number of units that a rank can hold throughout a span, beside some uses."""
+        """Return the number of units that a rank can hold throughout a span, beside some uses: at
+        most those of the demand."""
         total = self.totals[rank]
-        if any(have < need for have, need in zip(total, demand.each)):
+        if not fits(demand.each, total):
             return 0
-        each = total if demand.whole else demand.each
         units = 1 if demand.per_node or demand.whole else demand.count
-        there = [use for use in beside if rank in use.where and use.start < end]
-        for moment in {start, *(use.start for use in there if use.start > start)}:
-            free = self.free(rank, moment, there)
-            units = min([units, *(have // need for have, need in zip(free, each) if need)])
-        return max(0, units)
+        free = self.free(rank, start, end, beside)
+        each = total if demand.whole else demand.each
+        return max(0, min([units, *(have // need for have, need in zip(free, each) if need)]))
 
     def room(
         self, demand: Demand, start: float, end: float, beside: Iterable[Use] | None = None
     ) -> tuple[int, int]:
         """Return (units that fit throughout a span, mask of the ranks with room), beside some uses
-        (None: all). Each rank counts for at most the units of the demand."""
+        (None: all)."""
         uses = self.uses if beside is None else beside
         ranks = [rank for rank in members(demand.ranks) if rank in self.totals]
         units = {rank: self.units_on(rank, demand, start, end, uses) for rank in ranks}
@@ -120,27 +113,25 @@ class Availability:
         now: float,
         may_move: bool,
     ) -> float:
-        """Return the first time, from `after` on, at which one of the demands fits; infinity if
-        none does.
+        """Return the first time, from `after` on, at which one of the demands for that time fits
+        for `length` seconds; infinity if there is none.
 
-        Args:
-            demands: function giving the demands for a start
-            length (float): seconds
-            may_move (bool): whether promises may move to other ranks; up to `MAX_TRIES` times
-                before the first with clear room are then tried for each demand
+        With `may_move`, promises may move to other ranks for it: up to `MAX_TRIES` times before the
+        first with clear room are tried for each demand.
         """
         tried: dict[int, int] = {}
         movable = may_move and any(use.demand for use in self.uses)
         fixed = [use for use in self.uses if use.demand is None]
         for time in sorted({after, *(use.end for use in self.uses if after < use.end < inf)}):
             for which, demand in enumerate(demands(time)):
-                if self.room(demand, time, time + length)[0] >= demand.count:
+                end = time + length
+                if self.room(demand, time, end)[0] >= demand.count:
                     return time
                 if not movable or tried.get(which, 0) == MAX_TRIES:
                     continue
-                if self.room(demand, time, time + length, fixed)[0] >= demand.count:
+                if self.room(demand, time, end, fixed)[0] >= demand.count:
                     tried[which] = tried.get(which, 0) + 1
-                    if self.proof(Use(time, time + length, demand), now, True) is not None:
+                    if self.proof(Use(time, end, demand), now, True) is not None:
                         return time
         return inf
 
@@ -158,11 +149,14 @@ class Availability:
         rest = [use for use in self.uses if use.demand is not None and use.start >= begin]
         rest.sort(key=lambda use: use.start)
         placed = [use for use in self.uses if use not in rest]
-        taken: set[int] = set()
+        taken: set[int] = set()  # ranks that moved promises took from others
         found: list[tuple[Use, Where]] = []
         for one in [promise, *rest]:
             rest = [use for use in rest if use is not one]
-            if one is promise or not self._holds(one, placed, taken):
+            if one is promise or not all(
+                fits(one.where[rank], self.free(rank, one.start, one.end, placed))
+                for rank in taken & set(one.where)
+            ):
                 where = self._place(one, now, placed, rest, taken)
                 if where is None or len(found) > MAX_MOVED:
                     return None
@@ -171,46 +165,27 @@ class Availability:
             placed.append(one)
         return found
 
-    def _holds(self, promise: Use, beside: list[Use], taken: set[int]) -> bool:
-        """Return whether a promise has room, beside some uses, on its ranks in `taken`: those that
-        moved promises took from others."""
-        for rank in taken & set(promise.where):
-            there = [use for use in beside if rank in use.where and use.start < promise.end]
-            for moment in {promise.start, *(u.start for u in there if u.start > promise.start)}:
-                free = self.free(rank, moment, there)
-                if any(have < need for have, need in zip(free, promise.where[rank])):
-                    return False
-        return True
-
     def _place(
         self, promise: Use, now: float, beside: list[Use], avoid: list[Use], taken: set[int]
     ) -> Where | None:
         """Return ranks for a promise beside `beside`, or None; ranks with room beside `avoid` too
-        come first.
-
-        The others are added to `taken`. Within each group, the ranks least needed by other jobs
-        come first (`_preference`).
-        """
+        come first. The others are added to `taken`. Of each, the ranks least needed by other jobs
+        come first (`_preference`)."""
         demand = promise.demand
         assert demand is not None, "running jobs stay where they are"
-        jobs = [use for use in self.uses if use.demand is None]
-        left, units = demand.count, dict.fromkeys(members(demand.ranks), 0)
-        for uses in ([*beside, *avoid], beside) if avoid else (beside,):
-            candidates = []
-            for rank in units:
-                if rank in self.totals:
-                    room = self.units_on(rank, demand, promise.start, promise.end, uses)
-                    key = self._preference(rank, demand, promise.start, now, jobs)
-                    candidates.append((key, rank, room - units[rank]))
-            for _, rank, room in sorted(candidates):
+        ranks = [rank for rank in members(demand.ranks) if rank in self.totals]
+        ranks.sort(key=lambda rank: self._preference(rank, demand, promise.start, now))
+        left, units = demand.count, dict.fromkeys(ranks, 0)
+        for uses in ([*beside, *avoid], beside):
+            for rank in ranks:
+                room = self.units_on(rank, demand, promise.start, promise.end, uses) - units[rank]
                 if left and room > 0:
                     if uses is beside and avoid:
                         taken.add(rank)
                     units[rank] += min(room, left)
                     left -= min(room, left)
-            if not left:
-                return {rank: self.amounts(rank, demand, n) for rank, n in units.items() if n}
-        return None
+        found = {rank: self.amounts(rank, demand, n) for rank, n in units.items() if n}
+        return None if left else found
 
     def amounts(self, rank: int, demand: Demand, units: int) -> Amounts:
         """Return the amounts that some units of a demand take of a rank."""
@@ -218,15 +193,20 @@ class Availability:
             return self.totals[rank]
         return tuple(units * need for need in demand.each)
 
-    def _preference(
-        self, rank: int, demand: Demand, start: float, now: float, jobs: list[Use]
-    ) -> tuple[int, ...]:
+    def _preference(self, rank: int, demand: Demand, start: float, now: float) -> tuple[int, ...]:
         """Return the sort key of a rank; the smallest is preferred: fewest resources that the
         promise does not need, then busy now, then fullest (best fit), then highest rank. Only
         running jobs count."""
-        total, free = self.totals[rank], self.free(rank, start, jobs)
+        jobs = [use for use in self.uses if use.demand is None]
+        total = self.totals[rank]
         each = total if demand.whole else demand.each
         unwanted = sum(have for have, need in zip(total, demand.each) if not need)
-        busy = any(have < need for have, need in zip(self.free(rank, now, jobs), each))
+        idle = fits(each, self.free(rank, now, now, jobs))
+        free = self.free(rank, start, start, jobs)
         wanted = [have for have, need in zip(free, demand.each) if need]
-        return unwanted, int(not busy), *reversed(wanted), -rank
+        return unwanted, int(idle), *reversed(wanted), -rank
+
+
+def fits(amounts: Iterable[int], free: Iterable[int]) -> bool:
+    """Whether amounts are free."""
+    return all(need <= have for need, have in zip(amounts, free))

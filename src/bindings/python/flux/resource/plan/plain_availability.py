@@ -133,10 +133,7 @@ class PlainAvailability(Availability):
         uses take."""
         use = self._uses[number]
         start = max(use.start, since)
-        moments = {start, *(other.start for other in self.uses if start < other.start < use.end)}
-        return any(
-            min(self.free(rank, moment, self.uses)) < 0 for rank in use.where for moment in moments
-        )
+        return any(min(self.free(rank, start, use.end, self.uses)) < 0 for rank in use.where)
 
     def booked(self, start: float, end: float) -> int:
         """Return a mask of the ranks of promises that count at some moment of a span."""
@@ -157,7 +154,7 @@ class PlainAvailability(Availability):
             each = map(min, zip(*[self.totals[rank] for rank in chosen]))
         least = [demand.count * need for need in each]
         for moment in sorted({since, *(use.start for use in self.uses if use.start > since)}):
-            free = [self.free(rank, moment, self.uses) for rank in chosen]
+            free = [self.free(rank, moment, moment, self.uses) for rank in chosen]
             if any(sum(one[k] for one in free) < need for k, need in enumerate(least)):
                 return moment
         return inf

@@ -205,15 +205,16 @@ class BackfillByLatestStart(BackfillByRank):
         groups = yield from self.free_groups()
         if not groups:
             return False
-        jobs = self.backlog.jobs
-        if not self.policy.admission.engaged:
+        jobs, has_rules = self.backlog.jobs, self.policy.admission.engaged
+        if not has_rules:
             count = sum(group.count for group in groups)
             if self.backlog.has_priorities or count > TRIED_PER_TURN or 2 * count > jobs.count:
                 return True  # checking all would take longer than the walk that it may save
         free = {group.signature for group in groups}
-        waiting = [job for job in jobs.to_list() if not job.request.finalized]
-        asked = [job for job in waiting if job.signature in free]
-        if not asked or waiting[0].order != waiting[-1].order:
+        asked = [
+            job for job in jobs.to_list() if job.signature in free and not job.request.finalized
+        ]
+        if has_rules:
             return bool(asked)
         for number, job in enumerate(asked, 1):
             if number % COMPARED_PER_TURN == 0:
