@@ -104,27 +104,33 @@ class State:
     # None: chosen as for promises
     choose: Optional[Callable[[Job, int, Availability, float], Optional[Where]]] = None
 
+    def drop(self, job: Job) -> bool:
+        """Take back a job's promise. Return whether it had one."""
+        self.open.discard(job)
+        self.sure.discard(job)
+        return self.promises.pop(job, None) is not None
+
 
 def decide(state: State, now: float, freed: bool = True) -> list[Job]:
     """Make a pass. Return the jobs that start, in order; they are in ``running`` then. `freed`:
     whether resources were freed since the last pass; if not, only new jobs are examined."""
     starts: list[Job] = []
+    came_free, is_again = freed, False
     if any(job.id >= 0 and job not in state.running for job in state.ran):
         for job in state.pending:
             job.is_refused = False
-    came_free = freed
     while True:
+        late = [j for j in state.pending if j.latest <= now and (is_again or j.submit < now)]
+        state.pending = [job for job in state.pending if job not in late]
+        freed = any([state.drop(job) for job in late]) or freed
+        if is_again and not freed and not late:
+            state.ran = set(state.running)
+            return starts
         one = Pass(state, now, freed, came_free)
         policies = {"strict": one.strictly, "promise": one.in_turns, "all": one.by_latest_starts}
         policies[state.policy]()
         starts += one.starts
-        late = [job for job in state.pending if job.latest <= now]
-        state.pending = [job for job in state.pending if job.latest > now]
-        given_up = [job for job in late if one.drop(job)]
-        freed, came_free = one.has_given_up or given_up != [], False  # promises were taken back
-        if not freed and not late:
-            state.ran = set(state.running)
-            return starts
+        is_again, freed, came_free = True, one.has_given_up, False  # promises were taken back
 
 
 def victims_for(state: State, job: Job, now: float) -> list[Job]:
@@ -279,6 +285,11 @@ class Pass:
                 return True
         return False
 
+    def is_held(self, job: Job) -> bool:
+        """Whether a rule keeps a job from any start now: a limit, or its window is over."""
+        windows = {None, *self.state.running, *self.state.promises}
+        return job.window not in windows or job.is_refused or self.is_over(job)
+
     def assure(self, job: Job) -> None:
         """Make jobs behind a promised one leave its part of limits, if all pending jobs together
         would not exceed these. The number of ranks is known only for whole ones. Latest starts are
@@ -309,9 +320,7 @@ class Pass:
         window = job.window and state.running.get(job.window)
         if window:  # it ends with its window
             tries.insert(0, (mask(window.where), job.window, min(end, window.end)))
-        job.is_aside = job.is_refused or self.is_over(job)
-        if job.window is not None and not window and job.window not in state.promises:
-            job.is_aside = True  # its window is over
+        job.is_aside = self.is_held(job)
         for ranks, self.inside, end in [] if job.is_aside else tries:
             found = self.place(job, end, ranks)
             inside, self.inside = self.inside, None
@@ -324,7 +333,7 @@ class Pass:
                 use.where = elsewhere
             job.is_aside = job.is_refused = self.is_over(job, where)
             if not job.is_aside:
-                self.drop(job)
+                self.state.drop(job)
                 if inside is None and not (
                     own is not None and 0 <= now + job.limit - own.end <= LATE_START_S
                 ):
@@ -352,23 +361,17 @@ class Pass:
         """Whether a job is kept aside; its promise is then taken back."""
         if job.is_aside:
             job.was_aside = True
-            if self.drop(job) and self.state.is_kept:
+            if self.state.drop(job) and self.state.is_kept:
                 self.has_given_up = True
         return job.is_aside
 
     # -- promises ----------------------------------------------------------------------------------
 
-    def drop(self, job: Job) -> bool:
-        """Take back a job's promise. Return whether it had one."""
-        self.state.open.discard(job)
-        self.state.sure.discard(job)
-        return self.state.promises.pop(job, None) is not None
-
     def promise(self, job: Job, when: float) -> bool:
         """Promise a job a time; infinity is an open promise, which keeps its resources from now on.
         Return False, without a promise, if it does not fit then."""
         state, was_sure = self.state, job in self.state.sure
-        self.drop(job)
+        self.state.drop(job)
         if was_sure:
             state.sure.add(job)
         else:
@@ -388,7 +391,7 @@ class Pass:
                     promise.demand = None  # other ranks may be claimed, or it has all of them
                 state.promises[job] = promise
                 return True
-        self.drop(job)
+        self.state.drop(job)
         return False
 
     def kept_for(self, job: Job) -> Where:
@@ -463,7 +466,7 @@ class Pass:
     def promise_first(self, job: Job, unknown: list[Job]) -> None:
         """Promise a job another time, if necessary at the expense of jobs behind it, including
         those whose open promises were removed."""
-        self.drop(job)
+        self.state.drop(job)
         when = self.earliest(job, self.now)
         behind = [*self.behind(job), *unknown]
         if when > self.soon and behind:
@@ -486,7 +489,7 @@ class Pass:
 
     def revoke(self, jobs: list[Job]) -> None:
         for job in jobs:
-            self.drop(job)
+            self.state.drop(job)
             job.is_known = False
         self.freed = self.has_given_up = True
 
@@ -502,7 +505,7 @@ class Pass:
     def strictly(self) -> None:
         """Start jobs in order; behind a waiting one, none that could use the same ranks."""
         for job in self.queue:
-            job.is_aside = job.is_aside and (not self.freed or job.is_refused or self.is_over(job))
+            job.is_aside = job.is_aside and (not self.freed or self.is_held(job))
             if not job.is_aside and (self.waiting & job.wants or not self.start(job)):
                 self.waiting |= job.wants
 
@@ -523,7 +526,7 @@ class Pass:
                 rest.append(job)
                 if job.window is not None:
                     continue  # no job waits for one that may start elsewhere
-                job.is_aside = job.is_refused or self.is_over(job)
+                job.is_aside = self.is_held(job)
             elif self.freed or not job.is_known:
                 self.examine(job)
             if job in state.pending and job not in state.promises and not job.is_aside:
@@ -539,7 +542,7 @@ class Pass:
         unknown = self.behind(job) if job in state.promises else []
         unknown = [other for other in unknown if other in state.open]
         for other in unknown:
-            self.drop(other)
+            self.state.drop(other)
         if (job not in state.promises or self.has_come(job, unknown)) and not self.start(job):
             self.wait(job)
         for other in unknown:
@@ -558,7 +561,7 @@ class Pass:
         if self.is_set_aside(job):
             return
         if job in state.open or (job not in state.promises and self.is_in_turn(job)):
-            was_open = self.drop(job)
+            was_open = self.state.drop(job)
             when = self.earliest(job, self.now)
             self.promise(job, when)
             if was_open and when < inf:
@@ -571,11 +574,11 @@ class Pass:
         by_order = sorted(state.pending, key=lambda job: (job.order, job.id))
         for job in by_order:
             if job.window is not None and self.came_free:
-                job.is_aside = job.is_refused or self.is_over(job)
+                job.is_aside = self.is_held(job)
             if job in state.promises or job.window is not None or (job.is_known and not self.freed):
                 continue
             job.is_known = True
-            job.is_aside = job.is_refused or self.is_over(job)
+            job.is_aside = self.is_held(job)
             if job.is_possible and not job.is_aside:
                 self.promise_latest(job, max(now, job.submit + state.within))
         for job in by_order:
@@ -595,7 +598,7 @@ class Pass:
                 continue
             if not could_start:
                 continue  # not examined
-            job.is_aside = job.is_refused or self.is_over(job)
+            job.is_aside = self.is_held(job)
             if self.is_set_aside(job):
                 continue
             is_free = alone.place(job, self.soon) is not None
@@ -640,7 +643,7 @@ class Pass:
             and other.wants & job.wants
         }  # fmt: skip
         for other in lower:
-            self.drop(other)
+            self.state.drop(other)
         return lower
 
     def put_back_lower(self, lower: dict[Job, Use]) -> None:
