@@ -122,7 +122,8 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
     while True:
         late = [j for j in state.pending if j.latest <= now and (is_again or j.submit < now)]
         state.pending = [job for job in state.pending if job not in late]
-        freed = any([state.drop(job) for job in late]) or freed
+        given_up = [job for job in late if state.drop(job)]
+        freed = freed or given_up != []
         if is_again and not freed and not late:
             state.ran = set(state.running)
             return starts
@@ -591,13 +592,12 @@ class Pass:
         rest: list[Job] = []
         heads: list[Job] = []
         queue = [job for job in self.queue if job in state.pending and not job.is_aside]
-        could_start = any(alone.place(job, self.soon) is not None for job in queue)
+        if not any(job.window or alone.place(job, self.soon) for job in queue):
+            queue = []  # none can start, and none is examined
         for job in queue:
             if job.window is not None:
                 self.start(job)
                 continue
-            if not could_start:
-                continue  # not examined
             job.is_aside = self.is_held(job)
             if self.is_set_aside(job):
                 continue

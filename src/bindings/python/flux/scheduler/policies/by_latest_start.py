@@ -203,6 +203,8 @@ class BackfillByLatestStart(BackfillByRank):
 
     def could_start(self) -> Generator[None, None, bool]:
         groups = yield from self.free_groups()
+        if self.has_kept():
+            return True
         if not groups:
             return False
         jobs, has_rules = self.backlog.jobs, self.policy.admission.engaged

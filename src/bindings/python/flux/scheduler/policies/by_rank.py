@@ -75,7 +75,6 @@ class BackfillByRank(Backfilling):
                 return
             self._kept_ids = set(self.policy.admission.kept_for)
             yield from self.one_pass()
-            yield from self.start_kept()
             if not self.again:
                 return
 
@@ -156,33 +155,6 @@ class BackfillByRank(Backfilling):
         decide. If it fits neither, its rule defers it when it is tried."""
         return job.jobid in self._kept_ids
 
-    def start_kept(self) -> Steps:
-        """Start the jobs for which a rule keeps resources and which this pass has not reached, in
-        the same order."""
-        policy = self.policy
-        found = [policy.pending(jobid) for jobid in self._kept_ids]
-        jobs = [job for job in found if job is not None and job.queued]
-        if not jobs:
-            return
-        key = policy.ranks.key()
-        jobs.sort(key=key)
-        if policy.ranks.has_candidates:
-            heads = [(key(head), head) for head in self.promises]
-            leading: list[PendingJob] = []
-            behind: list[PendingJob] = []
-            for job in jobs:
-                place = key(job)
-                ahead = [head for at, head in heads if at < place]
-                (leading if self.may_lead(job, ahead) else behind).append(job)
-            jobs = [*leading, *(yield from self.by_candidate_rank(behind))]
-        for number, job in enumerate(jobs, 1):
-            if self.must_begin_anew():
-                return
-            if job.queued and not job.request.finalized:
-                self.try_to_start(job)
-            if number % PROMISED_PER_TURN == 0:
-                yield
-
     def may_lead(self, job: PendingJob, heads: Iterable[PendingJob]) -> bool:
         """Whether another head beside `heads` may be promised a time on ranks that a job could
         use."""
@@ -254,8 +226,14 @@ class BackfillByRank(Backfilling):
             self._feasible[group.signature] = True
 
     def could_start(self) -> Generator[None, None, bool]:
-        """Whether a job that fits the free resources may start in this pass."""
-        return bool((yield from self.free_groups()))
+        """Whether a job may start in this pass: one that fits the free resources, or for which a
+        rule keeps resources."""
+        return bool((yield from self.free_groups())) or self.has_kept()
+
+    def has_kept(self) -> bool:
+        """Whether a job for which a rule keeps resources is to be examined.  O(such jobs)."""
+        found = [self.policy.pending(jobid) for jobid in self._kept_ids]
+        return any(job is not None and job.queued for job in found)
 
     def try_to_start(self, job: PendingJob) -> bool:
         """Start a job that fits, or let an admission rule defer it. Return whether it has left the
