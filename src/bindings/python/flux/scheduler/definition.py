@@ -573,15 +573,15 @@ class Pass:
         by rank."""
         state, now = self.state, self.now
         by_order = sorted(state.pending, key=lambda job: (job.order, job.id))
-        for job in by_order:
-            if job.window is not None and self.came_free:
+        new = [job for job in by_order if self.freed or not job.is_known]
+        for job in [job for job in new if job not in state.promises]:
+            if job.window is None:
+                job.is_known = True
                 job.is_aside = self.is_held(job)
-            if job in state.promises or job.window is not None or (job.is_known and not self.freed):
-                continue
-            job.is_known = True
-            job.is_aside = self.is_held(job)
-            if job.is_possible and not job.is_aside:
-                self.promise_latest(job, max(now, job.submit + state.within))
+                if job.is_possible and not job.is_aside:
+                    self.promise_latest(job, max(now, job.submit + state.within))
+            elif self.came_free:
+                job.is_aside = self.is_held(job)
         for job in by_order:
             if job in state.promises and state.promises[job].start <= now and not self.start(job):
                 if all(use.end > now for use in state.running.values()):  # no job is late
