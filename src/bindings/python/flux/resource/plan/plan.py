@@ -14,8 +14,8 @@ Theory
     in part, all promises are bound to ranks (``availability.py``). A binding proves that they can
     be kept, and is replaced by another if that lets a job start.
 
-    A plan counts at first, binds when it must, and counts again once no promise is left
-    (``strategies.py``).
+    A plan counts at first, binds when it must, and counts again once no promise is left, unless
+    there are reservations (``strategies.py``).
 
     Running jobs are assumed to last until their ends, and those past their ends to end now. A job
     that ends earlier leaves room that promises may use: see ``Plan.advance()``.
@@ -471,6 +471,10 @@ class Plan:
     def moves_per_turn(self) -> int:
         """The maximum number of jobs for `advance_in_turn()` in one reactor turn. O(1)."""
         return self._strategies.current.moves_per_turn
+
+    def stay_bound(self) -> None:
+        """Keep promises bound to ranks once they are: some ranks are reserved."""
+        self._strategies.stays_bound = True
 
     def share_rules(self, other: Plan) -> None:
         """Copy the tokens and claims of another plan of the pool, without its promises."""

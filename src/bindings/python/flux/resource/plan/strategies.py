@@ -2,7 +2,7 @@
 """The two strategies of a plan, and the switch between them.
 
 A plan counts at first, binds promises to ranks as soon as counts do not decide, and counts again
-after a change of the pool if no promise is left.
+after a change of the pool if no promise is left and no ranks are reserved (`stays_bound`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Strategies:
 
     Attributes:
         current (Strategy): the strategy in force, as of the last call
+        stays_bound (bool): whether promises that are bound to ranks stay bound
     """
 
     def __init__(self, pool: PoolWithView, counts: RoomCounts) -> None:
@@ -43,6 +44,7 @@ class Strategies:
         self._frozen = False  # promises stay on the ranks that they are bound to
         self._original: BoundStrategy | None = None  # a copy's bindings, until it makes its own
         self.current: Strategy = self._counted
+        self.stays_bound = False
 
     def copy(self) -> Self:
         """Return an independent copy with the same promises, which stay on their ranks."""
@@ -68,7 +70,7 @@ class Strategies:
         strategy = self.current
         if strategy.seen == self._pool.generation:
             return strategy
-        if not strategy.promises:
+        if not strategy.promises and not self.stays_bound:
             strategy = self.current = self._counted
         return strategy if strategy.sync() else self._bind_all()
 

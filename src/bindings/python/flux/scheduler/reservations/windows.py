@@ -51,6 +51,8 @@ class FutureWindows(ReservationPart):
     def enter(self, entry: ReservationState) -> bool:
         """Enter the planned windows into the plan. Return whether all are complete."""
         if self._plan is not None:
+            if entry.window is not None:
+                self._plan.stay_bound()
             entry.planned = self._entered(self._plan, entry, WINDOWS_PLANNED)
         return entry.planned.whole
 
