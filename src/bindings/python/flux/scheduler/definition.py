@@ -115,23 +115,23 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
     """Make a pass. Return the jobs that start, in order; they are in ``running`` then. `freed`:
     whether resources were freed since the last pass; if not, only new jobs are examined."""
     starts: list[Job] = []
-    came_free, is_again = freed, False
+    came_free, was_tried = freed, False
     if any(job.id >= 0 and job not in state.running for job in state.ran):
         for job in state.pending:
             job.is_refused = False
     while True:
-        late = [j for j in state.pending if j.latest <= now and (is_again or j.submit < now)]
+        late = [j for j in state.pending if j.latest <= now and (was_tried or j.submit < now)]
         state.pending = [job for job in state.pending if job not in late]
         given_up = [job for job in late if state.drop(job)]
         freed = freed or given_up != []
-        if is_again and not freed and not late:
+        if was_tried and not freed and not late:
             state.ran = set(state.running)
             return starts
         one = Pass(state, now, freed, came_free)
         policies = {"strict": one.strictly, "promise": one.in_turns, "all": one.by_latest_starts}
         policies[state.policy]()
         starts += one.starts
-        is_again, freed, came_free = True, one.has_given_up, False  # promises were taken back
+        freed, came_free, was_tried = one.has_given_up, False, not one.has_given_up
 
 
 def victims_for(state: State, job: Job, now: float) -> list[Job]:
