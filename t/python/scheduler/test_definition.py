@@ -57,10 +57,9 @@ def replay(rows, procs, options, rank="fcfs", candidates="fcfs"):
         times = [one[0] for one in ends[:1]] + [row[1] for row in coming[-1:]]
         if state.policy == "all":
             times += [use.start for use in state.promises.values()]
-        now, freed = min(times), False
+        now = min(times)
         while ends and ends[0][0] == now:
             del state.running[heapq.heappop(ends)[2]]
-            freed = True
         while coming and coming[-1][1] == now:
             id, submit, _, limit, size = coming.pop()
             if size > procs:
@@ -72,7 +71,7 @@ def replay(rows, procs, options, rank="fcfs", candidates="fcfs"):
                 Job(id, (demand,), float(limit), 0.0, submit=submit, rank=ranks[0])
             )
             state.pending[-1].candidate_rank = ranks[1]
-        for job in decide(state, now, freed):
+        for job in decide(state, now):
             starts[job.id] = now
             heapq.heappush(ends, (now + min(runs[job.id], job.limit), len(starts), job))
     return starts

@@ -76,7 +76,6 @@ class Job:
     after: float = 0.0  # seconds of its run before it may be preempted
     rank: Callable[[float], float] = lambda now: 0.0
     candidate_rank: Callable[[float], float] = lambda now: 0.0
-    is_known: bool = False  # examined since its arrival
     is_aside: bool = False  # kept out of passes by a rule, or by ranks that are down
     was_aside: bool = False
     is_refused: bool = False  # its place would exceed a limit: it waits until a job ends
@@ -112,26 +111,26 @@ class State:
 
 
 def decide(state: State, now: float, freed: bool = True) -> list[Job]:
-    """Make a pass. Return the jobs that start, in order; they are in ``running`` then. `freed`:
-    whether resources were freed since the last pass; if not, only new jobs are examined."""
+    """Make passes. Return the jobs that start, in order; they are in ``running`` then. `freed`:
+    whether resources were freed since the last pass; jobs that wait for a window are asked then."""
     starts: list[Job] = []
-    came_free, was_tried = freed, False
+    was_tried = False
     if any(job.id >= 0 and job not in state.running for job in state.ran):
         for job in state.pending:
             job.is_refused = False
     while True:
         late = [j for j in state.pending if j.latest <= now and (was_tried or j.submit < now)]
         state.pending = [job for job in state.pending if job not in late]
-        given_up = [job for job in late if state.drop(job)]
-        freed = freed or given_up != []
-        if was_tried and not freed and not late:
+        for job in late:
+            state.drop(job)
+        if was_tried and not late:
             state.ran = set(state.running)
             return starts
-        one = Pass(state, now, freed, came_free)
+        one = Pass(state, now, freed)
         policies = {"strict": one.strictly, "promise": one.in_turns, "all": one.by_latest_starts}
         policies[state.policy]()
         starts += one.starts
-        freed, came_free, was_tried = one.has_given_up, False, not one.has_given_up
+        was_tried, freed = not one.has_given_up, False  # only promises were taken back
 
 
 def victims_for(state: State, job: Job, now: float) -> list[Job]:
@@ -141,7 +140,7 @@ def victims_for(state: State, job: Job, now: float) -> list[Job]:
 
     def suffices(ended: list[Job]) -> bool:
         rest = {other: use for other, use in state.running.items() if other not in ended}
-        return Pass(replace(state, running=rest), now, True).place(job, now + job.limit) is not None
+        return Pass(replace(state, running=rest), now).place(job, now + job.limit) is not None
 
     def loss(other: Job) -> tuple[float, ...]:
         use = state.running[other]
@@ -161,31 +160,30 @@ def victims_for(state: State, job: Job, now: float) -> list[Job]:
 class Pass:
     """One pass over the queue."""
 
-    def __init__(self, state: State, now: float, freed: bool, came_free: bool = True) -> None:
-        self.state, self.now, self.freed, self.came_free = state, now, freed, came_free
+    def __init__(self, state: State, now: float, freed: bool = True) -> None:
+        self.state, self.now, self.freed = state, now, freed
         self.starts: list[Job] = []
         self.has_given_up = False  # a job gave up its promise, for others to start
         self.queue = sorted(state.pending, key=lambda job: (job.order, job.rank(now), job.id))
         self.places = {job: place for place, job in enumerate(self.queue)}
         self.waiting = 0  # ranks that jobs without a promise wait for
         self.inside: Optional[Job] = None  # the reservation in whose window a job is placed
+        self.hidden: list[Job] = []  # jobs whose open promises do not count
+        self.soon = nextafter(now, inf)
 
     # -- does it fit -------------------------------------------------------------------------------
 
     def others(self, job: Job) -> dict[Job, Use]:
-        """Return all running and promised uses, except the job's own and the window that it would
-        be in, together with open promises there. A job past its limit ends at the next moment."""
+        """Return all running and promised uses, except the job's own, hidden ones, and the window
+        that it would be in with all open promises. A job past its limit ends at the next
+        moment."""
         state, found = self.state, dict(self.state.promises)
         for other, use in state.running.items():
             is_late = use.end <= self.now
             found[other] = Use(use.start, self.soon, None, use.where) if is_late else use
-        for other in [job, *([self.inside, *state.open] if self.inside else [])]:
+        for other in [job, *self.hidden, *([self.inside, *state.open] if self.inside else [])]:
             found.pop(other, None)
         return found
-
-    @property
-    def soon(self) -> float:
-        return nextafter(self.now, inf)
 
     def room(self, job: Job) -> Availability:
         return Availability(self.state.totals, self.others(job).values())
@@ -311,20 +309,17 @@ class Pass:
         """Start a job if it fits now. Return whether it has left the pass: it has started, or a
         rule keeps it aside."""
         state, now, own = self.state, self.now, self.state.promises.get(job)
-        if job.window is not None and job.is_aside and not self.came_free:
+        if job.window is not None and job.is_aside and not self.freed:
             return True
         end = now + job.limit
         if own is not None and job not in state.open and own.start <= now < own.end:
             end = own.end  # it is late, and so are the jobs promised the time after it
-        tries: list[tuple[int, Optional[Job], float]]
-        tries = [(ranks, None, end) for ranks in self.preferred(job)]
-        window = job.window and state.running.get(job.window)
-        if window:  # it ends with its window
-            tries.insert(0, (mask(window.where), job.window, min(end, window.end)))
+        is_on_time = own is not None and 0 <= now + job.limit - own.end <= LATE_START_S
         job.is_aside = self.is_held(job)
-        for ranks, self.inside, end in [] if job.is_aside else tries:
-            found = self.place(job, end, ranks)
-            inside, self.inside = self.inside, None
+        for ranks, window, until in [] if job.is_aside else self.tries(job, end):
+            self.inside = window
+            found = self.place(job, until, ranks)
+            self.inside = None
             if found is None and ranks == -1:
                 break
             if found is None:
@@ -334,12 +329,10 @@ class Pass:
                 use.where = elsewhere
             job.is_aside = job.is_refused = self.is_over(job, where)
             if not job.is_aside:
-                self.state.drop(job)
-                if inside is None and not (
-                    own is not None and 0 <= now + job.limit - own.end <= LATE_START_S
-                ):
-                    end = now + job.limit
-                state.running[job] = Use(now, end, None, where)
+                state.drop(job)
+                if window is None and not is_on_time:
+                    until = now + job.limit
+                state.running[job] = Use(now, until, None, where)
                 state.pending.remove(job)
                 self.starts.append(job)
                 return True
@@ -347,16 +340,22 @@ class Pass:
             job.is_aside = True  # it waits for its window, and no job waits behind it
         return self.is_set_aside(job)
 
-    def preferred(self, job: Job) -> Iterable[int]:
-        """Yield masks of ranks to try in turn: those that its claim already has; all; and, if its
-        place there is over a limit of ranks, those of the jobs counted with it."""
-        running = self.state.running.items()
+    def tries(self, job: Job, end: float) -> Iterable[tuple[int, Optional[Job], float]]:
+        """Yield (mask of ranks, window, end) to try in turn: in its window, with which it ends; on
+        ranks that its claim already has; on all; and, if its place there is over a limit of ranks,
+        on those of the jobs counted with it."""
+        running = self.state.running
+        window = job.window and running.get(job.window)
+        if window:
+            yield mask(window.where), job.window, min(end, window.end)
         if job.claim is not None:
-            yield mask(rank for o, use in running if o.claim == job.claim for rank in use.where)
-        yield -1
+            ranks = mask(r for o, use in running.items() if o.claim == job.claim for r in use.where)
+            yield ranks, None, end
+        yield -1, None, end
         for name in job.takes:
             if self.state.counters[name].of == RANKS:
-                yield mask(rank for o, use in running if name in o.takes for rank in use.where)
+                ranks = mask(r for o, use in running.items() if name in o.takes for r in use.where)
+                yield ranks, None, end
 
     def is_set_aside(self, job: Job) -> bool:
         """Whether a job is kept aside; its promise is then taken back."""
@@ -447,14 +446,14 @@ class Pass:
             return True
         return use.demand is not None and self.promise(job, use.start)
 
-    def has_come(self, job: Job, unknown: list[Job]) -> bool:
+    def has_come(self, job: Job) -> bool:
         """Let a promise move to an earlier time. Return whether its time has come, or is unknown.
         On ranks it moves only if its job can start now: moves between future times were found to
         lengthen waits."""
         state, now, use = self.state, self.now, self.state.promises[job]
         if job not in state.open:
             if not self.is_kept(job):
-                self.promise_first(job, unknown)
+                self.promise_first(job)
             elif use.start > now and (state.lines or self.place(job, now + job.limit) is not None):
                 when = self.earliest(job, now) if state.lines else now
                 if when < use.start:
@@ -464,15 +463,12 @@ class Pass:
         self.assure(job)
         return False
 
-    def promise_first(self, job: Job, unknown: list[Job]) -> None:
-        """Promise a job another time, if necessary at the expense of jobs behind it, including
-        those whose open promises were removed."""
+    def promise_first(self, job: Job) -> None:
+        """Promise a job another time, if necessary at the expense of jobs behind it."""
         self.state.drop(job)
-        when = self.earliest(job, self.now)
-        behind = [*self.behind(job), *unknown]
+        when, behind = self.earliest(job, self.now), self.behind(job)
         if when > self.soon and behind:
             self.revoke(behind)
-            unknown.clear()
             when = self.earliest(job, self.now)
         self.promise(job, when)
 
@@ -491,23 +487,24 @@ class Pass:
     def revoke(self, jobs: list[Job]) -> None:
         for job in jobs:
             self.state.drop(job)
-            job.is_known = False
-        self.freed = self.has_given_up = True
+        self.has_given_up = True
 
     def is_in_turn(self, job: Job) -> bool:
         """Whether it is a job's turn to be promised a start: fewer than N promised jobs ahead could
         use the same ranks, and no such job ahead still waits for a promise."""
+        return len(self.ahead(job)) < self.state.depth and not self.waiting & job.wants
+
+    def ahead(self, job: Job) -> list[Job]:
+        """Return the promised jobs ahead of one that could use the same ranks."""
         places, promises = self.places, self.state.promises
-        ahead = [o for o in promises if places.get(o, inf) < places[job] and o.wants & job.wants]
-        return len(ahead) < self.state.depth and not self.waiting & job.wants
+        return [o for o in promises if places.get(o, inf) < places[job] and o.wants & job.wants]
 
     # -- the policies ------------------------------------------------------------------------------
 
     def strictly(self) -> None:
         """Start jobs in order; behind a waiting one, none that could use the same ranks."""
         for job in self.queue:
-            job.is_aside = job.is_aside and (not self.freed or self.is_held(job))
-            if not job.is_aside and (self.waiting & job.wants or not self.start(job)):
+            if not self.is_held(job) and (self.waiting & job.wants or not self.start(job)):
                 self.waiting |= job.wants
 
     def in_turns(self) -> None:
@@ -515,20 +512,19 @@ class Pass:
         state, rest = self.state, []
         if not state.is_kept:
             fixed = {job: use for job, use in state.promises.items() if job.id < 0}
-            state.promises, state.open, state.sure, self.freed = fixed, set(), set(), True
+            state.promises, state.open, state.sure = fixed, set(), set()
         for job in self.queue:
             if job in state.promises and state.promises[job].start <= self.now:
                 self.examine(job)
         for job in self.queue:
-            promised = [o for o in state.promises if o in self.places and o.wants & job.wants]
             if job not in state.pending:
                 continue
-            if state.has_candidates and len(promised) >= state.depth:
+            if state.has_candidates and len(self.ahead(job)) >= state.depth:
                 rest.append(job)
                 if job.window is not None:
                     continue  # no job waits for one that may start elsewhere
                 job.is_aside = self.is_held(job)
-            elif self.freed or not job.is_known:
+            else:
                 self.examine(job)
             if job in state.pending and job not in state.promises and not job.is_aside:
                 self.waiting |= job.wants
@@ -537,17 +533,15 @@ class Pass:
 
     def examine(self, job: Job) -> None:
         """Start a job if it can start now; otherwise promise it a time, if it is its turn. Open
-        promises behind a promised job are removed meanwhile, and must not block it."""
+        promises behind a promised job do not count meanwhile, and are made anew."""
         state = self.state
-        job.is_known = True
-        unknown = self.behind(job) if job in state.promises else []
-        unknown = [other for other in unknown if other in state.open]
-        for other in unknown:
-            self.state.drop(other)
-        if (job not in state.promises or self.has_come(job, unknown)) and not self.start(job):
+        behind = self.behind(job) if job in state.promises else []
+        self.hidden = [other for other in behind if other in state.open]
+        if (job not in state.promises or self.has_come(job)) and not self.start(job):
             self.wait(job)
-        for other in unknown:
-            if other in state.pending:
+        hidden, self.hidden = self.hidden, []
+        for other in hidden:
+            if other in state.promises:
                 self.promise(other, inf)
 
     def wait(self, job: Job) -> None:
@@ -566,34 +560,30 @@ class Pass:
             when = self.earliest(job, self.now)
             self.promise(job, when)
             if was_open and when < inf:
-                self.freed = self.has_given_up = True  # resources that were kept from now on
+                self.has_given_up = True  # resources that were kept from now on
 
     def by_latest_starts(self) -> None:
         """Promise new jobs their latest starts, start jobs whose latest start has come, then others
         by rank."""
         state, now = self.state, self.now
         by_order = sorted(state.pending, key=lambda job: (job.order, job.id))
-        new = [job for job in by_order if self.freed or not job.is_known]
-        for job in [job for job in new if job not in state.promises]:
-            if job.window is None:
-                job.is_known = True
+        for job in [job for job in by_order if job not in state.promises]:
+            if job.window is None or self.freed:
                 job.is_aside = self.is_held(job)
-                if job.is_possible and not job.is_aside:
-                    self.promise_latest(job, max(now, job.submit + state.within))
-            elif self.came_free:
-                job.is_aside = self.is_held(job)
+            if job.is_possible and not job.is_aside and job.window is None:
+                self.promise_latest(job, max(now, job.submit + state.within))
         for job in by_order:
             if job in state.promises and state.promises[job].start <= now and not self.start(job):
                 if all(use.end > now for use in state.running.values()):  # no job is late
                     self.promise(job, self.earliest(job, now))
         # resources left free by running jobs' limits, and the heads' promises of these
         fixed = {job: use for job, use in state.promises.items() if job.id < 0}
-        alone = Pass(replace(state, promises=fixed, open=set()), now, True)
+        alone = Pass(replace(state, promises=fixed, open=set()), now)
         rest: list[Job] = []
         heads: list[Job] = []
         queue = [job for job in self.queue if job in state.pending and not job.is_aside]
-        if not any(job.window or alone.place(job, self.soon) for job in queue):
-            queue = []  # none can start, and none is examined
+        if not any(alone.place(job, self.soon) for job in queue if job.window is None):
+            queue = [job for job in queue if job.window is not None]  # none of the others can start
         for job in queue:
             if job.window is not None:
                 self.start(job)

@@ -148,7 +148,8 @@ class BackfillByLatestStart(BackfillByRank):
 
     def start_by_rank(self) -> Steps:
         """Make step 3 of a pass."""
-        if not (yield from self.could_start()):
+        could_start = yield from self.could_start()
+        if not could_start and not self.has_kept():
             return
         heads: list[PendingJob] = []
         behind = 0  # mask of ranks that heads could use
@@ -157,9 +158,12 @@ class BackfillByLatestStart(BackfillByRank):
             if job is None:
                 yield
                 continue
+            is_kept_for = self.is_kept_for(job)
+            if not (could_start or is_kept_for):
+                continue
             if self.is_kept_out(job, self.policy.admission.check):
                 continue
-            if self.is_kept_for(job):
+            if is_kept_for:
                 self.try_to_start(job)
                 continue
             ranks = self.policy.queue_order.turn_of(job)
@@ -203,8 +207,6 @@ class BackfillByLatestStart(BackfillByRank):
 
     def could_start(self) -> Generator[None, None, bool]:
         groups = yield from self.free_groups()
-        if self.has_kept():
-            return True
         if not groups:
             return False
         jobs, has_rules = self.backlog.jobs, self.policy.admission.engaged
@@ -214,7 +216,9 @@ class BackfillByLatestStart(BackfillByRank):
                 return True  # checking all would take longer than the walk that it may save
         free = {group.signature for group in groups}
         asked = [
-            job for job in jobs.to_list() if job.signature in free and not job.request.finalized
+            job
+            for job in jobs.to_list()
+            if job.signature in free and not job.request.finalized and not self.is_kept_for(job)
         ]
         if has_rules:
             return bool(asked)
