@@ -387,7 +387,7 @@ class Player:
                 while coming and coming[-1][0] <= self.now:
                     _, number, arrival = coming.pop()
                     state.pending.append(self.job(number, arrival))
-            for job in decide(state, self.now, freed):
+            for job in decide(state, self.now):
                 self.starts[job.id] = self.now
                 end = min(self.now + by_id[job.id].run, state.running[job].end)
                 heapq.heappush(ends, (end, job.id, job))
@@ -402,7 +402,11 @@ class Player:
         state, late = self.state, 0.0
         if state.policy == "all":
             times = [use.start for use in state.promises.values()]
-        elif state.lines and not (self.rules or state.open) and state.running:
+        elif (
+            state.lines
+            and not (self.rules or any(map(state.is_open, state.promises)))
+            and state.running
+        ):
             times = []
         else:
             times, late = [use.start for use in state.promises.values()], LATE_S

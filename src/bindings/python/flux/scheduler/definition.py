@@ -90,7 +90,6 @@ class State:
     running: dict[Job, Use] = field(default_factory=dict)
     pending: list[Job] = field(default_factory=list)
     promises: dict[Job, Use] = field(default_factory=dict)
-    open: set[Job] = field(default_factory=set)  # jobs with an open promise
     sure: set[Job] = field(default_factory=set)  # promised jobs that limits will let start
     ran: set[Job] = field(default_factory=set)  # after the last pass
     counters: dict[str, Counter] = field(default_factory=dict)
@@ -105,17 +104,19 @@ class State:
 
     def drop(self, job: Job) -> bool:
         """Take back a job's promise. Return whether it had one."""
-        self.open.discard(job)
         self.sure.discard(job)
         return self.promises.pop(job, None) is not None
 
+    def is_open(self, job: Job) -> bool:
+        """Whether a job has an open promise: its start is unknown, and that of its use is past."""
+        return job in self.promises and self.promises[job].start == -inf
 
-def decide(state: State, now: float, freed: bool = True) -> list[Job]:
-    """Make passes. Return the jobs that start, in order; they are in ``running`` then. `freed`:
-    whether resources were freed since the last pass; jobs that wait for a window are asked then."""
+
+def decide(state: State, now: float) -> list[Job]:
+    """Make passes. Return the jobs that start, in order; they are in ``running`` then."""
     starts: list[Job] = []
-    was_tried = False
-    if any(job.id >= 0 and job not in state.running for job in state.ran):
+    came_free, is_again, was_tried = state.ran != set(state.running), False, False
+    if any(job.id >= 0 for job in state.ran.difference(state.running)):
         for job in state.pending:
             job.is_refused = False
     while True:
@@ -126,11 +127,11 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
         if was_tried and not late:
             state.ran = set(state.running)
             return starts
-        one = Pass(state, now, freed)
+        one = Pass(state, now, came_free, is_again)
         policies = {"strict": one.strictly, "promise": one.in_turns, "all": one.by_latest_starts}
         policies[state.policy]()
         starts += one.starts
-        was_tried, freed = not one.has_given_up, False  # only promises were taken back
+        came_free, is_again, was_tried = False, True, not one.has_given_up
 
 
 def victims_for(state: State, job: Job, now: float) -> list[Job]:
@@ -160,13 +161,17 @@ def victims_for(state: State, job: Job, now: float) -> list[Job]:
 class Pass:
     """One pass over the queue."""
 
-    def __init__(self, state: State, now: float, freed: bool = True) -> None:
-        self.state, self.now, self.freed = state, now, freed
+    def __init__(
+        self, state: State, now: float, came_free: bool = True, is_again: bool = False
+    ) -> None:
+        self.state, self.now = state, now
         self.starts: list[Job] = []
         self.has_given_up = False  # a job gave up its promise, for others to start
         self.queue = sorted(state.pending, key=lambda job: (job.order, job.rank(now), job.id))
         self.places = {job: place for place, job in enumerate(self.queue)}
         self.waiting = 0  # ranks that jobs without a promise wait for
+        self.came_free = came_free  # resources, since the last pass; else promises were taken back
+        self.is_again = is_again
         self.inside: Optional[Job] = None  # the reservation in whose window a job is placed
         self.hidden: list[Job] = []  # jobs whose open promises do not count
         self.soon = nextafter(now, inf)
@@ -181,9 +186,13 @@ class Pass:
         for other, use in state.running.items():
             is_late = use.end <= self.now
             found[other] = Use(use.start, self.soon, None, use.where) if is_late else use
-        for other in [job, *self.hidden, *([self.inside, *state.open] if self.inside else [])]:
-            found.pop(other, None)
-        return found
+        hidden = {
+            job,
+            self.inside,
+            *self.hidden,
+            *filter(state.is_open, found if self.inside else ()),
+        }
+        return {other: use for other, use in found.items() if other not in hidden}
 
     def room(self, job: Job) -> Availability:
         return Availability(self.state.totals, self.others(job).values())
@@ -309,10 +318,10 @@ class Pass:
         """Start a job if it fits now. Return whether it has left the pass: it has started, or a
         rule keeps it aside."""
         state, now, own = self.state, self.now, self.state.promises.get(job)
-        if job.window is not None and job.is_aside and not self.freed:
+        if job.window is not None and job.is_aside and not self.came_free:
             return True
         end = now + job.limit
-        if own is not None and job not in state.open and own.start <= now < own.end:
+        if own is not None and own.start <= now < own.end < inf:
             end = own.end  # it is late, and so are the jobs promised the time after it
         is_on_time = own is not None and 0 <= now + job.limit - own.end <= LATE_START_S
         job.is_aside = self.is_held(job)
@@ -377,8 +386,7 @@ class Pass:
         else:
             self.assure(job)
         if when == inf:
-            state.open.add(job)
-            state.promises[job] = Use(self.now, inf, None, self.kept_for(job))
+            state.promises[job] = Use(-inf, inf, None, self.kept_for(job))
             return True
         has_licences = self.has_licences(job, when, when + job.limit)
         for demand in self.demands(job, when, when + job.limit) if has_licences else []:
@@ -451,14 +459,14 @@ class Pass:
         On ranks it moves only if its job can start now: moves between future times were found to
         lengthen waits."""
         state, now, use = self.state, self.now, self.state.promises[job]
-        if job not in state.open:
+        if not state.is_open(job):
             if not self.is_kept(job):
                 self.promise_first(job)
             elif use.start > now and (state.lines or self.place(job, now + job.limit) is not None):
                 when = self.earliest(job, now) if state.lines else now
                 if when < use.start:
                     self.promise(job, when)
-        if job in state.open or state.promises[job].start <= now:
+        if state.promises[job].start <= now:
             return True
         self.assure(job)
         return False
@@ -512,7 +520,7 @@ class Pass:
         state, rest = self.state, []
         if not state.is_kept:
             fixed = {job: use for job, use in state.promises.items() if job.id < 0}
-            state.promises, state.open, state.sure = fixed, set(), set()
+            state.promises, state.sure = fixed, set()
         for job in self.queue:
             if job in state.promises and state.promises[job].start <= self.now:
                 self.examine(job)
@@ -536,7 +544,7 @@ class Pass:
         promises behind a promised job do not count meanwhile, and are made anew."""
         state = self.state
         behind = self.behind(job) if job in state.promises else []
-        self.hidden = [other for other in behind if other in state.open]
+        self.hidden = [other for other in behind if state.is_open(other)]
         if (job not in state.promises or self.has_come(job)) and not self.start(job):
             self.wait(job)
         hidden, self.hidden = self.hidden, []
@@ -555,8 +563,8 @@ class Pass:
         job.is_aside = job.is_aside or not job.is_possible
         if self.is_set_aside(job):
             return
-        if job in state.open or (job not in state.promises and self.is_in_turn(job)):
-            was_open = self.state.drop(job)
+        if state.is_open(job) or (job not in state.promises and self.is_in_turn(job)):
+            was_open = state.drop(job)
             when = self.earliest(job, self.now)
             self.promise(job, when)
             if was_open and when < inf:
@@ -567,8 +575,10 @@ class Pass:
         by rank."""
         state, now = self.state, self.now
         by_order = sorted(state.pending, key=lambda job: (job.order, job.id))
-        for job in [job for job in by_order if job not in state.promises]:
-            if job.window is None or self.freed:
+        are_all = self.came_free or self.is_again  # else nothing has changed for earlier ones
+        new = [job for job in by_order if are_all or job.submit == now]
+        for job in [job for job in new if job not in state.promises]:
+            if job.window is None or self.came_free:
                 job.is_aside = self.is_held(job)
             if job.is_possible and not job.is_aside and job.window is None:
                 self.promise_latest(job, max(now, job.submit + state.within))
@@ -578,7 +588,7 @@ class Pass:
                     self.promise(job, self.earliest(job, now))
         # resources left free by running jobs' limits, and the heads' promises of these
         fixed = {job: use for job, use in state.promises.items() if job.id < 0}
-        alone = Pass(replace(state, promises=fixed, open=set()), now)
+        alone = Pass(replace(state, promises=fixed), now)
         rest: list[Job] = []
         heads: list[Job] = []
         queue = [job for job in self.queue if job in state.pending and not job.is_aside]
