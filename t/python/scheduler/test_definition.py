@@ -126,14 +126,7 @@ def is_compared(case):
     has = set(case.features)
     if has & {"sharing", "racks", "gpus", "memory"} and case.whole:
         return False  # jobs ask for parts of nodes then
-    if has >= {"licenses", "planned"}:
-        return False  # one table
-    if case.whole and "reservation" in has:
-        # The scheduler counts nodes again when the window has begun.
-        if "no-limit" in has and case.policy in ("easy", "none"):
-            return False
-        return "limits" not in has or case.policy not in ("unlimited", "none")
-    return True
+    return not has >= {"licenses", "planned"}  # one table
 
 
 def cases():
@@ -218,6 +211,16 @@ none parts racks no-limit: 15
 all nodes tree licenses priorities reservation: 26
 all parts tree licenses priorities reservation: 21
 easy parts limits sharing racks constraints no-limit: 1
+all parts tree licenses memory reservation: 972
+unlimited nodes limits reservation: 1
+none nodes tree no-limit reservation: 27
+all parts planned racks priorities no-limit: 981
+none parts tree limits sharing max-wait memory reservation: 973
+all parts tree limits planned sharing max-wait constraints: 981
+candidates parts tree licenses no-limit reservation: 979
+candidates parts tree planned sharing racks max-wait no-limit reservation: 970
+all parts limits gpus reservation: 300
+all parts licenses memory constraints no-limit reservation: 402
 """
 
 
