@@ -699,7 +699,7 @@ class Requests:
         """Compare the table with the states. Raises AssertionError if they differ."""
         for jobid, request in self._open.items():
             assert request.jobid == jobid and request.table is self, f"{jobid}: wrong entry"
-            assert request.state == OPEN, f"{jobid}: in the table though {request.state}"
+            assert request.state == OPEN and not request.finalized, f"{jobid}: {request.state}"
             assert request.job is None or request.job.request is request, f"{jobid}: wrong job"
             assert self.state_of(jobid) in (QUEUED, DEFERRED), f"{jobid}: {self.state_of(jobid)}"
         for jobid, state in self._states.items():
