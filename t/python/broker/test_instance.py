@@ -7,11 +7,8 @@ import weakref
 
 import pytest
 
-from flux.scheduler.testing import jobspec
 from flux_embedded.broker.instance import Instance
 from flux_engine.kernel.clock import VirtualClock
-
-JOBSPEC = jobspec(duration=100.0)
 
 
 @pytest.fixture

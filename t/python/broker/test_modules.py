@@ -135,44 +135,30 @@ def test_name_and_services(broker):
     broker.load("m.py", text)
     (mod,) = [mod for mod in broker.call("module.list")["mods"] if mod["name"] == "m"]
     assert mod["services"] == ["m", "sv"] and mod["status"] == 1 and mod["path"].endswith("/m.py")
-    number, reason = broker.fails("service.add", {"service": "sv"})
-    assert (number, reason) == (
-        errno.EEXIST,
-        "File exists",
-    )
+    assert broker.fails("service.add", {"service": "sv"}) == (errno.EEXIST, "File exists")
     broker.call("module.remove", {"name": "m"})
     assert broker.fails("sv.x") == (errno.ENOSYS, "No service matching sv.x is registered")
 
 
 def test_refused_loads(broker):
     broker.load("good.py", GOOD)
-    assert broker.fails("module.load", {"path": broker.file("good.py", GOOD), "args": []}) == (
-        errno.EEXIST,
-        "File exists",
-    )
-    assert broker.fails("module.load", {"path": "nosuch", "args": []}) == (
-        errno.ENOENT,
-        "module not found in search path",
-    )
-    assert broker.fails("module.load", {"path": "good.py", "args": []}) == (
-        errno.ENOENT,
-        "module not found in search path",
-    )
-    text = broker.file("c4.txt", "")
-    assert broker.fails("module.load", {"path": text, "args": []}) == (
-        errno.EINVAL,
-        "could not determine loader from path suffix",
-    )
-    assert broker.fails("module.load", {"path": "/nosuch/m.py", "args": []})[0] == errno.ENOENT
-    assert broker.fails("module.load", {"path": "kvs", "args": 3})[0] == errno.EPROTO
-    for name, number in (("a.b", errno.EINVAL), (["x"], errno.EPROTO), (3, errno.EPROTO)):
-        payload = {"path": broker.file("m.py", GOOD), "name": name, "args": []}
-        assert broker.fails("module.load", payload)[0] == number
+    path, nowhere = broker.file("m.py", GOOD), "module not found in search path"
+    for payload, number, text in (
+        ({"path": broker.file("good.py", GOOD)}, errno.EEXIST, "File exists"),
+        ({"path": "nosuch"}, errno.ENOENT, nowhere),
+        ({"path": "good.py"}, errno.ENOENT, nowhere),
+        ({"path": "/nosuch/m.py"}, errno.ENOENT, ""),
+        ({"path": broker.file("c4.txt", "")}, errno.EINVAL, "could not determine loader from path"),
+        ({"path": "kvs", "args": 3}, errno.EPROTO, ""),
+        ({"path": path, "name": "a.b"}, errno.EINVAL, ""),
+        ({"path": path, "name": ["x"]}, errno.EPROTO, ""),
+        ({"path": path, "name": 3}, errno.EPROTO, ""),
+    ):
+        found = broker.fails("module.load", {"args": [], **payload})
+        assert found[0] == number and found[1].startswith(text), payload
     assert broker.fails("module.load", {"path": "kvs"})[0] == errno.EPROTO
-    assert broker.fails("module.remove", {"name": "nosuch"}) == (
-        errno.ENOENT,
-        "No such file or directory",
-    )
+    missing = (errno.ENOENT, "No such file or directory")
+    assert broker.fails("module.remove", {"name": "nosuch"}) == missing
 
 
 def test_file_is_executed_under_a_stripped_name_outside_sys_modules(broker):

@@ -37,7 +37,6 @@ def log(*events):
 
 SUBMIT = ("submit", {"userid": 0, "urgency": 16, "flags": 0, "version": 1})
 PRIORITY = ("priority", {"priority": 16})
-CANCEL = ("exception", {"type": "cancel", "severity": 0, "note": ""})
 FINISH = ("finish", {"status": 0})
 RELEASE = ("release", {"ranks": "all", "final": True})
 NORMAL = [

@@ -85,11 +85,9 @@ def test_guests_and_other_peoples_jobs(inst):
 
 def test_urgency_range(inst):
     id = inst.submit()
+    out_of_range = errno.EINVAL, "urgency value is out of range"
     for urgency in (32, -1):
-        assert error(inst, "urgency", {"id": id, "urgency": urgency}) == (
-            errno.EINVAL,
-            "urgency value is out of range",
-        )
+        assert error(inst, "urgency", {"id": id, "urgency": urgency}) == out_of_range
     for urgency in ("x", 1.5, True):
         assert error(inst, "urgency", {"id": id, "urgency": urgency})[0] == errno.EPROTO
     assert inst.rpc("job-manager.urgency", {"id": id, "urgency": 20}) == {"old_urgency": 16}
@@ -100,10 +98,8 @@ def test_urgency_range(inst):
 
 def test_wait(inst):
     inst.load_sched(auto=lambda body: make_R())
-    good, bad = (
-        inst.submit(run_duration=1, flags=4),
-        inst.submit(flags=4, exec={"test": {"run_duration": "2s", "wait_status": 256}}),
-    )
+    good = inst.submit(run_duration=1, flags=4)
+    bad = inst.submit(flags=4, exec={"test": {"run_duration": "2s", "wait_status": 256}})
     plain = inst.submit(run_duration=1)
     assert error(inst, "wait", {"id": plain})[0] == errno.ECHILD
     future = inst.handle.rpc("job-manager.wait", {"id": good})
@@ -113,11 +109,8 @@ def test_wait(inst):
     assert future.get() == {"id": good, "success": True, "errstr": ""}
     assert error(inst, "wait", {"id": good})[0] == errno.ECHILD  # only once
     inst.advance(1)
-    assert inst.rpc("job-manager.wait", {"id": ANY}) == {
-        "id": bad,
-        "success": False,
-        "errstr": "task(s) exited with exit code 1",
-    }
+    failed = {"id": bad, "success": False, "errstr": "task(s) exited with exit code 1"}
+    assert inst.rpc("job-manager.wait", {"id": ANY}) == failed
     assert error(inst, "wait", {"id": ANY})[1] == "there are no more waitable jobs"
     assert error(inst, "wait", {})[0] == errno.EPROTO
 
@@ -229,23 +222,14 @@ def test_anonymous_queue(inst):
     inst.load_sched()
     assert status(inst) == {"enable": True, "start": True}
     assert inst.rpc("job-manager.queue-list") == {"queues": []}
-    assert error(inst, "queue-enable", {"enable": False, "all": False}) == (
-        errno.EINVAL,
-        "reason is required for disable",
-    )
-    disable = {"enable": False, "all": False, "reason": "no more"}
-    inst.rpc("job-manager.queue-enable", disable)
+    disable = {"enable": False, "all": False}
+    assert error(inst, "queue-enable", disable) == (errno.EINVAL, "reason is required for disable")
+    inst.rpc("job-manager.queue-enable", {**disable, "reason": "no more"})
     switch(inst, False, reason="maint")
-    assert status(inst) == {
-        "enable": False,
-        "start": False,
-        "disable_reason": "no more",
-        "stop_reason": "maint",
-    }
-    assert (
-        error(inst, "queue-start", {"start": True, "all": False, "name": "nosuch"})[1]
-        == "'nosuch' is not a valid queue"
-    )
+    stopped = {"enable": False, "start": False}
+    assert status(inst) == {**stopped, "disable_reason": "no more", "stop_reason": "maint"}
+    nosuch = {"start": True, "all": False, "name": "nosuch"}
+    assert error(inst, "queue-start", nosuch)[1] == "'nosuch' is not a valid queue"
 
 
 def test_named_queues_are_stopped_at_first(queues):
@@ -429,7 +413,7 @@ def test_update_queue(queues):
     system = queues.jm.jobs.active[id].jobspec["attributes"]["system"]
     assert system["constraints"] == {"properties": ["x"]}
     updates = [
-        list(event["context"]) for event in queues.eventlog(id) if event["name"] == "jobspec-update"
+        list(one["context"]) for one in queues.eventlog(id) if one["name"] == "jobspec-update"
     ]
     assert updates == [["attributes.system.queue", "attributes.system.constraints"]] * 2
 
@@ -515,10 +499,7 @@ def finish(inst, id, ending):
         inst.advance(6)
 
 
-LATE = {
-    "afterok": "failed or was canceled",
-    "afternotok": "succeeded",
-}
+LATE = {"afterok": "failed or was canceled", "afternotok": "succeeded"}
 
 
 @pytest.mark.parametrize("value", ["1234567", "xyz!", ""])
@@ -574,9 +555,7 @@ def test_owner_may_exceed_limits_others_may_not(inst):
     inst.rpc("job-manager.update", {"id": id, **update})
     as_guest(inst)
     theirs = inst.submit(duration=60)
-    assert (
-        error(inst, "update", {"id": theirs, **update})[1]
-        == "requested duration (2h) exceeds policy limit of 1h"
-    )
+    text = "requested duration (2h) exceeds policy limit of 1h"
+    assert error(inst, "update", {"id": theirs, **update})[1] == text
     inst.rpc("job-manager.update", {"id": theirs, "updates": {"attributes.system.duration": 600}})
     as_owner(inst)

@@ -157,11 +157,8 @@ def test_job_set_flag(inst, p):
         inst.rpc("job-manager.wait", {"id": id})
     p.job_set_flag(id, "waitable")
     inst.run()
-    assert inst.eventlog(id)[-1] == {
-        **inst.eventlog(id)[-1],
-        "name": "set-flags",
-        "context": {"flags": ["waitable"]},
-    }
+    last = inst.eventlog(id)[-1]
+    assert (last["name"], last["context"]) == ("set-flags", {"flags": ["waitable"]})
     inst.cancel(id)
     assert inst.rpc("job-manager.wait", {"id": id})["success"] is False
     with raises(errno.EINVAL):
@@ -332,9 +329,7 @@ def test_jobspec_update_in_job_create_is_validated(inst, p):
     p.add_handler("job.validate", validate)
     p.add_handler("job.create", create)
     id = inst.submit(duration=10)
-    assert (
-        seen == [20] and inst.jm.jobs.active[id].jobspec["attributes"]["system"]["duration"] == 20
-    )
+    assert seen == [inst.jm.jobs.active[id].jobspec["attributes"]["system"]["duration"]] == [20]
     assert inst.events(id)[:3] == ["submit", "jobspec-update", "validate"]
     with pytest.raises(OSError, match="too long"):
         inst.submit(duration=60)
@@ -429,9 +424,7 @@ def test_what_cannot_be_json_is_refused(inst, p, bad):
 
 def test_call(inst, p, add):
     other = add(name="other.py")
-    other.add_handler(
-        "custom.topic", lambda p, topic, args: {"answer": args.get("x", args.get("id"))}
-    )
+    other.add_handler("custom.topic", lambda p, t, args: {"answer": args.get("x", args.get("id"))})
     id = inst.submit()
     assert p.call(id, "custom.topic") == {"answer": id}
     assert p.call(id, "custom.topic", {"x": 3}) == {"answer": 3}

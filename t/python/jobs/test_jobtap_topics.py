@@ -270,23 +270,6 @@ def test_annotations_from_a_callback(inst, p):
 # -- job.event.*, inactive jobs -----------------------------------------------------------------------------
 
 
-def test_event_callbacks_by_subscription(inst, p, record):
-    calls = record("job.event.*")
-    (plugin,) = [one for one in inst.jm.jobtap.plugins if one.name == "records.py"]
-    inst.load_sched(auto=lambda body: make_R())
-    one = inst.submit(run_duration=1)
-    inst.submit(run_duration=1)
-    assert calls == []
-    plugin.job_subscribe(one)
-    inst.rpc("job-manager.raise", {"id": one, "type": "x", "severity": 3})
-    inst.advance(1)
-    names = ("exception", "finish", "release", "free", "clean")
-    assert topics(calls) == [f"job.event.{name}" for name in names]
-    assert {args["id"] for _, args in calls} == {one}
-    assert calls[1][1]["entry"]["context"] == {"status": 0}
-    assert inst.jm.jobs.inactive[one].subscribers is None
-
-
 def test_inactive_add_and_remove(inst, record):
     calls = record("job.inactive-*", "job.destroy")
     inst.cancel(inst.submit())

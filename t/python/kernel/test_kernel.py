@@ -242,11 +242,6 @@ def test_untagged_requests_are_not_kept_and_come_back_only_if_never_read(kernel,
     assert answers == [errno.ENOSYS]
 
 
-def run_for(h, seconds):
-    h.timer_watcher_create(seconds, lambda *args: h.reactor_stop()).start()
-    h.reactor_run()
-
-
 def test_a_file_is_always_readable(h, tmp_path):
     (tmp_path / "file").write_bytes(b"hello")
     fd = os.open(tmp_path / "file", os.O_RDONLY)

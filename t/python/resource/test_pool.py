@@ -263,26 +263,6 @@ def test_register_refusals():
     pool._check()
 
 
-def test_properties_at_work():
-    pool = ResourcePool(R(properties={"red": "0"}))
-    request = ask(pool, nodes=2, constraint={"properties": ["red"]})
-    releases = pool.releases
-    with pytest.raises(InfeasibleRequest):
-        pool.alloc(1, request)
-    assert pool.releases == releases
-    pool.add_property("red", "3,99")
-    assert pool.releases == releases + 1
-    pool.add_property("red", "3")
-    assert pool.releases == releases + 1
-    assert pool.alloc(1, request).dumps() == "rank[0,3]/core0"
-    pool.free(1)
-    pool.remove_property("red", "all")
-    pool.remove_property("blue", "0")
-    with pytest.raises(InfeasibleRequest):
-        pool.alloc(1, request)
-    assert "properties" not in pool.to_dict()["execution"]
-
-
 @pytest.mark.parametrize("method", ["mark_up", "mark_down", "remove_ranks"])
 def test_bad_ids(method):
     pool = ResourcePool(R())

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Random histories of a pool, step by step against the model of sets."""
 
+import json
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -11,8 +13,6 @@ from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
 
 RANKS = 6
 NAMES = ("red", "blue", "+queue")
-
-number = st.integers(1, 9)
 
 
 @st.composite
@@ -243,8 +243,6 @@ class PoolMachine(RuleBasedStateMachine):
         form=st.sampled_from(["dict", "pool", "text"]),
     )
     def register(self, rows, end, form):
-        import json
-
         self.jobid += 1
         R = R_of(rows, expiration=end)
         given = {"dict": R, "text": json.dumps(R), "pool": ResourcePool(R)}[form]

@@ -85,26 +85,6 @@ def test_ranks_that_left_are_in_nothing(cls):
     assert pool.node_kinds() == [(8, 0, 0b0100), (4, 1, 0b0010)]
 
 
-# -- jobs --------------------------------------------------------------------------------------------------
-
-
-def test_where_and_until_when_a_job_runs(pool):
-    pool.alloc(1, ask(pool, nodes=2, cores=8, duration=50.0))
-    pool.alloc(2, ask(pool, cores=2, slots=3, duration=20.0))
-    pool.alloc(3, ask(pool, duration=0.0))
-    assert pool.held_ranks(1) == BIG
-    assert pool.held_ranks(2) & ~SMALL == 0 and pool.held_ranks(2)
-    assert (pool.job_end(1), pool.job_end(2), pool.job_end(3)) == (NOW + 50, NOW + 20, 0.0)
-    assert pool.jobs_by_end() == [(NOW + 20, 2), (NOW + 50, 1)]
-    pool.update_expiration(1, NOW + 5)
-    assert pool.job_end(1) == NOW + 5
-    assert pool.jobs_by_end() == [(NOW + 5, 1), (NOW + 20, 2)]
-    pool.free(1)
-    for question in (pool.held_ranks, pool.job_end):
-        with pytest.raises(KeyError):
-            question(1)
-
-
 # -- allocations on given ranks ----------------------------------------------------------------------------
 
 
@@ -153,22 +133,6 @@ def test_it_fits_where_it_can_be_allocated(pool, ranks):
         else:
             assert fits
             pool.free(2)
-
-
-def test_it_fits_in_place_of_another(pool):
-    whole = ask(pool, nodes=2, cores=8)
-    pool.alloc(1, ask(pool, nodes=1, cores=8))
-    pool.alloc(2, ask(pool, nodes=1, cores=8))
-    before = state_of(pool)
-    assert not pool.fits_on(whole, ALL)
-    assert not pool.fits_on(whole, ALL, ignoring=1)
-    half = ask(pool, nodes=1, cores=8)
-    assert pool.fits_on(half, ALL, ignoring=1)
-    assert pool.fits_on(half, pool.held_ranks(1), ignoring=1)
-    assert not pool.fits_on(half, pool.held_ranks(2), ignoring=1)
-    assert state_of(pool) == before
-    with pytest.raises(KeyError):
-        pool.fits_on(half, ALL, ignoring=3)
 
 
 # -- placeholders ------------------------------------------------------------------------------------------

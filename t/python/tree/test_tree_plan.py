@@ -117,26 +117,6 @@ def test_a_reserved_container_is_kept():
     assert plan.earliest(head) is not None
 
 
-def test_containers_promised_beside_a_running_job_are_not_lost():
-    pool = make_pool(1)
-    pool.alloc(1, parse(pool, "slot/core=2", 0))  # without an end, on the small node
-    pool.alloc(2, parse(pool, "slot/[core;gpu]", 0))
-    pool.alloc(3, parse(pool, "slot/[core=8;gpu]", 50))
-    plan = pool.plan()
-    head = parse(pool, "slot=3/numa{x}", 20)
-    assert plan.earliest(head) == 1050.0
-    plan.reserve(4, head, 1050.0)
-    assert plan.stale() == []
-    pool.alloc(
-        5, parse(pool, "slot/[core;gpu]", 60)
-    )  # behind the plan's back, in a NUMA domain of its own
-    assert plan.stale() == [4]
-    pool.free(5)
-    assert plan.stale() == []
-    pool.mark_down("0")
-    assert plan.stale() == [4]
-
-
 @pytest.mark.parametrize(
     "shape, constraint, text",
     [
