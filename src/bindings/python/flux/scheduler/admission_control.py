@@ -66,7 +66,7 @@ class AdmissionControl:
 
     def __init__(self, requests: Requests, report: Callable[..., None]) -> None:
         self._report = report
-        self.deferred = DeferredJobs(requests, self.family_of)
+        self.deferred = DeferredJobs(requests)
         self.rules: list[AdmissionRule] = []
         self.kept_for: dict[int, AdmissionRule] = {}
         self.own_ends: dict[int, float] = {}

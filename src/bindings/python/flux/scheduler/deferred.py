@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any
 
 from flux.scheduler.admission import Cause
 from flux.scheduler.walk import JobGroup, entry_of
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 class DeferredJobs:
     """The deferred jobs, grouped by rule, key and signature."""
 
-    def __init__(self, requests: Requests, family_of: Callable[[Any], Hashable]) -> None:
+    def __init__(self, requests: Requests) -> None:
         self._requests = requests
-        #: maps a signature to the key by which jobs are refused together on a full machine
-        self._family_of = family_of
         #: job id -> deferred job, with its rule, deferral and group
         self.by_id: dict[int, tuple[PendingJob, AdmissionRule, Deferral, JobGroup]] = {}
         #: (rule, key) -> {signature: jobs deferred with these}
@@ -63,7 +61,7 @@ class DeferredJobs:
         groups = self._waiting.setdefault((rule, deferral.key), {})
         group = groups.get(job.signature)
         if group is None:
-            group = JobGroup(job.signature, self._family_of(job.signature))
+            group = JobGroup(job.signature)
             groups[job.signature] = group
         group.add(entry_of(job))
         self.by_id[job.jobid] = (job, rule, deferral, group)

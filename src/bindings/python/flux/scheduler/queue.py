@@ -392,7 +392,7 @@ class Backlog(PendingQueue):
         key = job.signature
         group = self.groups.get(key)
         if group is None:
-            group = self.groups[key] = JobGroup(key, self.family_of(job.signature))
+            group = self.groups[key] = JobGroup(key)
             group.add(entry)
             if self.rooms is not None:
                 self.rooms.enter(group)
@@ -607,7 +607,9 @@ class Backlog(PendingQueue):
             a job, or None when the pass should yield to the reactor
         """
         self.effort = 0
-        while self._woken is not None or self.first_newcomer() is not None:
+        if self._woken is None and self.first_newcomer() is None:
+            return
+        while True:
             woken = self._walk_since = self._woken
             every, self._woken, self._wakes_all = self._wakes_all, None, False
             walk = self._walk = Walk(self, promises, woken is not None, every)
@@ -620,6 +622,8 @@ class Backlog(PendingQueue):
                     self.wake(clock() if woken is None else woken, every)
             if woken is not None:
                 self.longest = max(self.longest, clock() - woken)
+            if self._woken is None:
+                return  # and no newcomer is left
 
     def stats(self, now: float) -> dict[str, float]:
         """Return, for ``stats_get()``, the number of parked jobs, and the seconds that jobs have

@@ -28,7 +28,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterator
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flux.resource.plan.room_counts import room_kind
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from flux.resource.plan.plan import Plan
     from flux.resource.plan.room_counts import RoomKind
+    from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
     #: A job after its place, (`PendingJob.order`, job id, job).
@@ -189,12 +190,11 @@ class JobGroup(OrderedJobs):
     looks at each block in between, and at the jobs of one or two.
     """
 
-    __slots__ = ("signature", "family", "ranks", "request", "_shortest", "_left")
+    __slots__ = ("signature", "ranks", "request", "_shortest", "_left")
 
-    def __init__(self, signature: Any, family: Hashable) -> None:
+    def __init__(self, signature: Any) -> None:
         super().__init__()
         self.signature = signature  # their signature
-        self.family = family  # family of the signature (`Backlog.family_of`)
         self.ranks = 0  # mask of the ranks for which these jobs and others take turns
         #: the request of one of them; the others differ only in their durations
         self.request: Any = None
@@ -336,60 +336,11 @@ class PromisedJobs(Protocol):
         waiting like it; None if it must be examined."""
 
 
-class _Backlog(Protocol):
-    """The interface of a `Backlog` for a walk."""
-
-    effort: float
-    groups: dict[Any, JobGroup]
-    lines: dict[int, OrderedJobs]
-
-    @property
-    def is_woken(self) -> bool: ...
-
-    @property
-    def apart(self) -> dict[JobGroup, None]: ...
-
-    @property
-    def come_back(self) -> Callable[[PendingJob], None]: ...
-
-    def waiting_apart(self) -> list[JobGroup]: ...
-
-    def first_newcomer(self) -> PendingJob | None: ...
-
-
-class _Promised:
-    """The promised jobs, as a source of jobs to examine."""
-
-    __slots__ = ("promises", "place")
-
-    def __init__(self, promises: PromisedJobs) -> None:
-        self.promises = promises
-        self.place: Place = None  # all before it were examined
-
-    def first_since(self, place: Place) -> PendingJob | None:
-        if place is None or (self.place is not None and place < self.place):
-            place = self.place
-        return self.promises.first_since(place)
-
-
-class _Line:
-    """Unpromised jobs that could use the same ranks: while one of them may be promised a start, the
-    first is examined."""
-
-    __slots__ = ("jobs", "ranks")
-
-    def __init__(self, ranks: int, jobs: OrderedJobs) -> None:
-        self.ranks, self.jobs = ranks, jobs
-
-    def first_since(self, place: Place) -> PendingJob | None:
-        return self.jobs.first_since(place)
-
-
 class Walk:
     """A walk over a backlog."""
 
     def __init__(
-        self, backlog: _Backlog, promises: PromisedJobs | None, freed: bool, every: bool
+        self, backlog: Backlog, promises: PromisedJobs | None, freed: bool, every: bool
     ) -> None:
         self.backlog = backlog
         self.promises = promises  # the promises; None: there are none
@@ -398,13 +349,15 @@ class Walk:
         self.every = every  # whether to examine jobs without room
         #: whether it has ended
         self.is_over = False
-        # place behind the last job that was examined in its turn
+        # places behind the last job, and the last promised one, examined in their turn
         self._place: Place = None
-        self._promised: _Promised | None = None
+        self._promised: Place = None
         # Groups with room when the walk began, or all to be looked at; None: not determined.
         self._groups: list[JobGroup] | None = None
-        # heap of the sources, each with the place of its first possible job
-        self._sources: list[tuple[Any, int, int, Any]] = []
+        # Heap of the sources of jobs, each with the place of its first possible job, and with the
+        # mask of ranks of a line: while one of its jobs may be promised a start, the first is
+        # examined; None: not a line.
+        self._sources: list[tuple[Any, int, int, Any, int | None]] = []
         self._numbers = count()
         self._is_stale = freed
         self._drops = -1 if promises is None else promises.drops
@@ -415,7 +368,7 @@ class Walk:
         self._refused_families: set[Hashable] = set()
 
     def __iter__(self) -> Iterator[PendingJob | None]:
-        backlog, newcomers = self.backlog, 0
+        backlog, newcomers, may_have_changed = self.backlog, 0, True
         for job in self.promises.due() if self.promises is not None else ():
             if job.queued and not job.request.finalized:
                 yield job
@@ -423,17 +376,21 @@ class Walk:
         while True:
             if backlog.effort >= EFFORT_PER_TURN:
                 yield None
+                may_have_changed = True
                 backlog.effort = 0
                 if newcomers >= MIN_NEWCOMERS and not self._sources and backlog.is_woken:
                     break  # jobs that a release may help go first
-            if self._sources_changed():
-                yield from self._find_sources()
+            if may_have_changed:
+                may_have_changed = False
+                if self._sources_changed():
+                    yield from self._find_sources()
             following = self._next()
             if following is None:
                 break
             newcomers += not following.examined
             following.examined = True
             yield following
+            may_have_changed = True
             backlog.effort += 1
         self.is_over = True
 
@@ -444,13 +401,15 @@ class Walk:
         or with `family` all jobs of its family."""
         if limit < self._refused.get(signature, inf):
             self._refused[signature] = limit
-        group = self.backlog.groups.get(signature)
-        if family and group is not None:
-            self._refused_families.add(group.family)
+        if family:
+            family_of = self.backlog.family_of
+            self._refused_families.add(family_of(signature))
             self._sources = [
                 one
                 for one in self._sources
-                if not isinstance(one[3], JobGroup) or one[3].family != group.family
+                if one[4] is not None
+                or one[3] is self.promises
+                or family_of(one[3].signature) not in self._refused_families
             ]
             heapq.heapify(self._sources)
 
@@ -469,13 +428,14 @@ class Walk:
 
     def skip_promised(self, last: PendingJob) -> None:
         """Skip the promised jobs up to `last`, which were examined."""
-        if self._promised is not None:
-            self._promised.place = last.order, last.jobid + 1
+        if self._groups is not None:
+            self._promised = last.order, last.jobid + 1
 
     def shortest_refused(self, group: JobGroup) -> float | None:
         """Return the limit (seconds) from which on jobs of a group are skipped, 0 for all; None for
         none."""
-        if group.family in self._refused_families:
+        families = self._refused_families
+        if families and self.backlog.family_of(group.signature) in families:
             return 0.0
         return self._refused.get(group.signature)
 
@@ -511,24 +471,26 @@ class Walk:
             if groups is None:
                 groups = [*backlog.groups.values(), *backlog.apart]
             self._groups = list(groups)
-        sources: list[Any] = []
+        sources: list[tuple[Any, int | None]] = []
         if self._is_stale:
             self._is_stale = False
             self._sources = []
-            sources += self._groups
+            sources += [(group, None) for group in self._groups]
         else:  # a promise was dropped, which matters to jobs that may be promised a start
-            self._sources = [one for one in self._sources if isinstance(one[3], JobGroup)]
+            self._sources = [
+                one for one in self._sources if one[4] is None and one[3] is not promises
+            ]
         if promises is not None:
-            self._promised = self._promised or _Promised(promises)
-            sources.append(self._promised)
-            sources += [_Line(ranks, jobs) for ranks, jobs in backlog.lines.items()]
-            sources += [_Line(group.ranks, group) for group in backlog.apart]
+            sources.append((promises, None))
+            sources += [(jobs, ranks) for ranks, jobs in backlog.lines.items()]
+            sources += [(group, group.ranks) for group in backlog.apart]
             self._drops = promises.drops
             self._unpromised.clear()
-        for source in sources:
-            job = self._first_of(source)
+        for source, ranks in sources:
+            job = self._first_of(source, ranks)
             if job is not None:
-                self._sources.append((job.order, job.jobid, next(self._numbers), source))
+                place = job.order, job.jobid, next(self._numbers)
+                self._sources.append((*place, source, ranks))
             backlog.effort += 1 / LOOKS_PER_EFFORT
             if backlog.effort >= EFFORT_PER_TURN:
                 yield None
@@ -545,16 +507,14 @@ class Walk:
             elif job is None:
                 return None
             elif self.promises is not None:
-                source = self._sources[0][3]
-                if isinstance(source, _Line):
-                    may_be = source.ranks not in self._unpromised and (
-                        self.promises.may_be_promised(job)
-                    )
+                *_, source, ranks = self._sources[0]
+                if ranks is not None:
+                    may_be = ranks not in self._unpromised and self.promises.may_be_promised(job)
                     if not may_be and not self.promises.is_kept_out(job):
-                        self._unpromised.add(source.ranks)
+                        self._unpromised.add(ranks)
                         heapq.heappop(self._sources)
                         continue
-                elif isinstance(source, JobGroup) and self.leaves_out(job):
+                elif source is not self.promises and self.leaves_out(job):
                     continue
             place = job.order, job.jobid + 1
             if self._place is None or place > self._place:
@@ -564,10 +524,13 @@ class Walk:
             if job.queued and not job.request.finalized:
                 return job
 
-    def _first_of(self, source: Any) -> PendingJob | None:
+    def _first_of(self, source: Any, ranks: int | None) -> PendingJob | None:
         """Return the first job of a source that may be examined in its turn."""
         place: Place = self._place
-        if self._refused and isinstance(source, JobGroup):
+        if source is self.promises:
+            if place is None or (self._promised is not None and place < self._promised):
+                place = self._promised
+        elif ranks is None and self._refused:
             limit = self.shortest_refused(source)
             if limit is not None:
                 return source.shorter_since(place, limit) if limit > 0 else None
@@ -577,14 +540,14 @@ class Walk:
     def _first_of_sources(self) -> PendingJob | None:
         sources = self._sources
         while sources:
-            order, jobid, number, source = sources[0]
-            job = self._first_of(source)
+            order, jobid, number, source, ranks = sources[0]
+            job = self._first_of(source, ranks)
             if job is None:
                 heapq.heappop(sources)
             elif job.jobid == jobid and job.order == order:
                 return job
             else:
-                heapq.heapreplace(sources, (job.order, job.jobid, number, source))
+                heapq.heapreplace(sources, (job.order, job.jobid, number, source, ranks))
             self.backlog.effort += 1 / LOOKS_PER_EFFORT
         return None
 

@@ -323,6 +323,8 @@ class PromiseBook:
     def due(self, now: float) -> list[PendingJob]:
         """Return the jobs whose promised times have come, if one has since the last call, and those
         with open promises, in order. O(promises) then."""
+        if self._first > now and not self.open_ids:
+            return []
         jobs, found = self._by_id, self.open_ids.copy()
         if self._first <= now:
             due, self._first = self.plan.due(now)

@@ -66,8 +66,8 @@ class BackfillInOrder(Backfilling):
             if job is None:
                 yield None
             else:
-                self.use_current_plan()
                 self.examine(job)
+            self.use_current_plan()
         self.wake_when_due()
 
     # -- jobs to examine (`flux.scheduler.walk.PromisedJobs`) --------------------------------------
@@ -110,7 +110,6 @@ class BackfillInOrder(Backfilling):
         if admission.engaged and admission.asks_each:
             return None
         # Only the first job of each line is checked for a possible promise.
-        self.use_current_plan()
         too_long = self.plan.too_long(job.resource_request, job.limit)
         if too_long >= job.limit and not self.plan.is_counted:
             self.backlog.spend(1)  # a search on ranks
