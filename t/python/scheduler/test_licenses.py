@@ -114,6 +114,16 @@ def test_other_numbers_by_a_reload_of_the_configuration(policy, args):
     assert rig.started() == [1, 2, 3]
 
 
+@POLICIES
+def test_a_table_that_comes_later_denies_a_job_that_asks_for_more_than_there_are(policy, args):
+    rig = Rig(R(4, 4), policy, *args)
+    rig.alloc(1, jobspec(16))
+    rig.alloc(2, wants(5))
+    rig.settle()
+    rig.reconfigure({"licenses": {"matlab": 3}})
+    assert rig.denied(2) == "licenses: needs 5 of matlab, there are 3"
+
+
 @pytest.mark.parametrize(
     "value, text",
     [
