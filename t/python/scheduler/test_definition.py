@@ -221,6 +221,8 @@ candidates parts tree licenses no-limit reservation: 979
 candidates parts tree planned sharing racks max-wait no-limit reservation: 970
 all parts limits gpus reservation: 300
 all parts licenses memory constraints no-limit reservation: 402
+all parts planned max-wait gpus reservation: 501
+all parts tree planned gpus no-limit reservation: 976
 """
 
 

@@ -195,7 +195,12 @@ class Pass:
         return {other: use for other, use in found.items() if other not in hidden}
 
     def room(self, job: Job) -> Availability:
-        return Availability(self.state.totals, self.others(job).values())
+        """Return the room beside the others. A window keeps its ranks until it ends; the jobs in it
+        free none."""
+        others = self.others(job).items()
+        kept = mask(r for o, use in others if o.id < 0 and use.start <= self.now for r in use.where)
+        uses = [use for o, use in others if o.window is None or not mask(use.where) & kept]
+        return Availability(self.state.totals, uses)
 
     def beside(self, job: Job, start: float, end: float) -> list[tuple[Job, Use]]:
         """Return the running and promised uses that overlap a job's run."""
@@ -249,8 +254,10 @@ class Pass:
         time of the other."""
         room, may_move = self.room(job), len(self.state.promises) <= MAX_PROMISES
         while True:
-            times = sorted({after, *(use.end for use in room.uses if after < use.end < inf)})
-            there = next((t for t in times if self.has_licences(job, t, t + job.limit)), inf)
+            ends = [use.end for use in self.others(job).values() if after < use.end < inf]
+            there = next(
+                (t for t in sorted({after, *ends}) if self.has_licences(job, t, t + job.limit)), inf
+            )
             after = room.first(
                 lambda t: self.demands(job, t, t + job.limit), job.limit, there, self.now, may_move
             )
