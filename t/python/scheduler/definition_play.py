@@ -387,7 +387,7 @@ class Player:
                 while coming and coming[-1][0] <= self.now:
                     _, number, arrival = coming.pop()
                     state.pending.append(self.job(number, arrival))
-            for job in decide(state, self.now):
+            for job in decide(state, self.now, freed):
                 self.starts[job.id] = self.now
                 end = min(self.now + by_id[job.id].run, state.running[job].end)
                 heapq.heappush(ends, (end, job.id, job))

@@ -112,10 +112,11 @@ class State:
         return job in self.promises and self.promises[job].start == -inf
 
 
-def decide(state: State, now: float) -> list[Job]:
-    """Make passes. Return the jobs that start, in order; they are in ``running`` then."""
+def decide(state: State, now: float, freed: bool = True) -> list[Job]:
+    """Make passes. Return the jobs that start, in order; they are in ``running`` then. `freed`:
+    whether resources were freed or a promised time has come; else only new jobs are examined."""
     starts: list[Job] = []
-    came_free, is_again, was_tried = state.ran != set(state.running), False, False
+    came_free, was_tried = state.ran != set(state.running), False
     if any(job.id >= 0 for job in state.ran.difference(state.running)):
         for job in state.pending:
             job.is_refused = False
@@ -127,11 +128,11 @@ def decide(state: State, now: float) -> list[Job]:
         if was_tried and not late:
             state.ran = set(state.running)
             return starts
-        one = Pass(state, now, came_free, is_again)
+        one = Pass(state, now, freed, came_free)
         policies = {"strict": one.strictly, "promise": one.in_turns, "all": one.by_latest_starts}
         policies[state.policy]()
         starts += one.starts
-        came_free, is_again, was_tried = False, True, not one.has_given_up
+        freed, came_free, was_tried = True, False, not one.has_given_up
 
 
 def victims_for(state: State, job: Job, now: float) -> list[Job]:
@@ -162,7 +163,7 @@ class Pass:
     """One pass over the queue."""
 
     def __init__(
-        self, state: State, now: float, came_free: bool = True, is_again: bool = False
+        self, state: State, now: float, freed: bool = True, came_free: bool = True
     ) -> None:
         self.state, self.now = state, now
         self.starts: list[Job] = []
@@ -171,7 +172,7 @@ class Pass:
         self.places = {job: place for place, job in enumerate(self.queue)}
         self.waiting = 0  # ranks that jobs without a promise wait for
         self.came_free = came_free  # resources, since the last pass; else promises were taken back
-        self.is_again = is_again
+        self.freed = freed
         self.inside: Optional[Job] = None  # the reservation in whose window a job is placed
         self.hidden: list[Job] = []  # jobs whose open promises do not count
         self.soon = nextafter(now, inf)
@@ -527,7 +528,7 @@ class Pass:
         state, rest = self.state, []
         if not state.is_kept:
             fixed = {job: use for job, use in state.promises.items() if job.id < 0}
-            state.promises, state.sure = fixed, set()
+            state.promises, state.sure, self.freed = fixed, set(), True
         for job in self.queue:
             if job in state.promises and state.promises[job].start <= self.now:
                 self.examine(job)
@@ -539,7 +540,7 @@ class Pass:
                 if job.window is not None:
                     continue  # no job waits for one that may start elsewhere
                 job.is_aside = self.is_held(job)
-            else:
+            elif self.freed or self.has_given_up or job.submit == self.now:
                 self.examine(job)
             if job in state.pending and job not in state.promises and not job.is_aside:
                 self.waiting |= job.wants
@@ -582,8 +583,7 @@ class Pass:
         by rank."""
         state, now = self.state, self.now
         by_order = sorted(state.pending, key=lambda job: (job.order, job.id))
-        are_all = self.came_free or self.is_again  # else nothing has changed for earlier ones
-        new = [job for job in by_order if are_all or job.submit == now]
+        new = [job for job in by_order if self.freed or job.submit == now]
         for job in [job for job in new if job not in state.promises]:
             if job.window is None or self.came_free:
                 job.is_aside = self.is_held(job)
