@@ -224,6 +224,7 @@ all parts licenses memory constraints no-limit reservation: 402
 all parts planned max-wait gpus reservation: 501
 all parts tree planned gpus no-limit reservation: 976
 unlimited parts licenses reservation: 701
+easy parts tree max-wait reservation: 801
 """
 
 

@@ -123,8 +123,8 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
     while True:
         late = [j for j in state.pending if j.latest <= now and (was_tried or j.submit < now)]
         state.pending = [job for job in state.pending if job not in late]
-        for job in late:
-            state.drop(job)
+        given_up = [job for job in late if state.drop(job)]
+        freed = freed or given_up != []
         if was_tried and not late:
             state.ran = set(state.running)
             return starts
@@ -132,7 +132,7 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
         policies = {"strict": one.strictly, "promise": one.in_turns, "all": one.by_latest_starts}
         policies[state.policy]()
         starts += one.starts
-        freed, came_free, was_tried = True, False, not one.has_given_up
+        freed, came_free, was_tried = one.has_given_up, False, not one.has_given_up
 
 
 def victims_for(state: State, job: Job, now: float) -> list[Job]:
