@@ -39,8 +39,8 @@ def fill(pool, rng, jobs):
 def test_what_is_too_long_does_not_fit_and_breaks_no_promise(seed):
     """Where promises are bound, what is said of a time that is too long is what a start would find."""
     rng = random.Random(seed)
-    known = 0
-    for _ in range(12):
+    known = shorter = 0
+    for _ in range(24):
         pool = make_pool(3)
         fill(pool, rng, 12)
         plan = pool.plan()
@@ -59,11 +59,14 @@ def test_what_is_too_long_does_not_fit_and_breaks_no_promise(seed):
         for _ in range(10):
             slots, cores, gpus = rng.randint(1, 6), rng.randint(1, 6), rng.randint(0, 2)
             request = pool.parse_resource_request(jobspec(slots, cores, gpus, duration=1.0))
-            too_long = plan.too_long(request)
-            if too_long < math.inf and not plan.is_counted:
-                known += 1
-                assert not plan.fits(request, duration=too_long or 1e-3)
-    assert known > 10
+            limit = rng.randint(20, 120)
+            bounds = plan.too_long(request), plan.too_long(request, limit)
+            for too_long in bounds:
+                if too_long < math.inf and not plan.is_counted:
+                    known += 1
+                    assert not plan.fits(request, duration=too_long or 1e-3)
+            shorter += bounds[1] < limit <= bounds[0]
+    assert known > 10 and shorter
 
 
 def test_a_copy_of_a_plan_changes_nothing_in_it():

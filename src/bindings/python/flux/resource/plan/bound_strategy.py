@@ -245,7 +245,10 @@ class BoundStrategy(Strategy):
             fits = self._can_start(None, areas, now, end)
         else:
             fits = self.fits_without(None, request, now, end)
-        return inf if fits else end
+        if fits:
+            return inf
+        # Only a use that begins takes room: shorter spans have none, down to the last start.
+        return max([p.start for p in self.promises.values() if now < p.start < end], default=end)
 
     def _enough_until(self, shape: Shape, now: float) -> float:
         """Return an upper bound of the time until which all ranks together have enough for a

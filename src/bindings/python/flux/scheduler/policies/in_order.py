@@ -111,7 +111,7 @@ class BackfillInOrder(Backfilling):
             return None
         # Only the first job of each line is checked for a possible promise.
         too_long = self.plan.too_long(job.resource_request, job.limit)
-        if too_long >= job.limit and not self.plan.is_counted:
+        if too_long and not self.plan.is_counted:
             self.backlog.spend(1)  # a search on ranks
         return too_long if too_long <= job.limit and too_long < inf else None
 
