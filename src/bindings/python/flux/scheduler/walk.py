@@ -28,7 +28,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterator
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.resource.plan.room_counts import room_kind
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from flux.resource.plan.plan import Plan
     from flux.resource.plan.room_counts import RoomKind
-    from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
     #: A job after its place, (`PendingJob.order`, job id, job).
@@ -336,11 +335,29 @@ class PromisedJobs(Protocol):
         waiting like it; None if it must be examined."""
 
 
+class _Backlog(Protocol):
+    """The interface of a `Backlog` for a walk."""
+
+    effort: float
+    groups: dict[Any, JobGroup]
+    lines: dict[int, OrderedJobs]
+    apart: dict[JobGroup, None]
+    family_of: Callable[[Any], Hashable]
+    come_back: Callable[[PendingJob], None]
+
+    @property
+    def is_woken(self) -> bool: ...
+
+    def waiting_apart(self) -> list[JobGroup]: ...
+
+    def first_newcomer(self) -> PendingJob | None: ...
+
+
 class Walk:
     """A walk over a backlog."""
 
     def __init__(
-        self, backlog: Backlog, promises: PromisedJobs | None, freed: bool, every: bool
+        self, backlog: _Backlog, promises: PromisedJobs | None, freed: bool, every: bool
     ) -> None:
         self.backlog = backlog
         self.promises = promises  # the promises; None: there are none
