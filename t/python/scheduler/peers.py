@@ -164,10 +164,6 @@ class Task:
         # Below the handle of the host's BrokerModule, whose requests return to it (loop://).
         return self._instance.handle.handle.task
 
-    @property
-    def watchers(self):
-        return self._instance.handle.watchers
-
 
 class Rig:
     """A scheduler and its peers.
@@ -426,9 +422,6 @@ class Simulation(Rig):
         self.runtime = {}
         self.begun = {}
         self.ended = {}
-        #: the first promise to each job
-        self.first_estimate = {}
-        self.kinds = {}
         self.client.tell = self.told
 
     def submit(self, jobid, spec, runtime=None, **keys):
@@ -445,14 +438,6 @@ class Simulation(Rig):
             R = payload["R"]
             if self.runtime.get(jobid):
                 self.reactor.call_later(self.runtime[jobid], lambda: self.end(jobid, R))
-        elif payload["type"] == 1:
-            sched = payload["annotations"].get("sched", {})
-            estimate = sched.get("t_estimate", 0)
-            kind = self.kinds[jobid] = sched.get("t_estimate_kind", self.kinds.get(jobid))
-            if estimate is None or kind == "planned":
-                self.first_estimate.pop(jobid, None)
-            elif estimate:
-                self.first_estimate.setdefault(jobid, estimate)
 
     def end(self, jobid, R):
         self.ended[jobid] = self.now

@@ -189,26 +189,27 @@ def test_where_no_promise_is_kept_at_its_time_nobody_borrows(policy):
     assert first.state == "running" and exceptions(job) == []
 
 
-def test_a_job_that_would_not_run_for_long_enough_does_not_borrow():
-    instance = make(config=config(after="20m"))
-    assert lend(instance)[2].state == "pending"
-    instance = make(config=config(after="10m"))
-    assert lend(instance)[2].state == "running"
+@pytest.mark.parametrize(
+    "more, nodes, borrows",
+    [
+        ({"after": "20m"}, 2, False),  # it would run for 1000 s
+        ({"after": "10m"}, 2, True),
+        ({"max": {"jobs": 1}}, 3, True),
+        ({"max": {"node-hours": 0.5}}, 2, False),
+        ({"max": {"node-hours": 0.6}}, 2, True),
+    ],
+)
+def test_a_job_borrows_that_runs_long_enough_and_may_end(more, nodes, borrows):
+    borrower = lend(make(config=config(**more)), nodes)[2]
+    assert borrower.state == ("running" if borrows else "pending")
 
 
 def test_no_more_borrow_of_a_job_than_may_end_for_it():
-    instance = make(config=config(max={"jobs": 1}))
-    borrower = lend(instance, nodes=3)[2]
-    assert borrower.state == "running"
     instance = make(config=config(max={"jobs": 1}))
     batch(instance, 2, duration=1000)
     batch(instance, 4)
     jobs = [standby(instance), standby(instance)]
     assert [job.state for job in jobs] == ["running", "pending"]
-    instance = make(config=config(max={"node-hours": 0.5}))
-    assert lend(instance, nodes=2)[2].state == "pending"  # 1000 s on two nodes
-    instance = make(config=config(max={"node-hours": 0.6}))
-    assert lend(instance, nodes=2)[2].state == "running"
 
 
 # -- what becomes of them --------------------------------------------------------------------------

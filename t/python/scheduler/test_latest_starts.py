@@ -40,34 +40,6 @@ def test_each_job_is_told_its_latest_start(rig):
     assert rig.shown(3)["t_latest"] == rig.begin + HOUR + 50
 
 
-def test_a_job_starts_at_its_latest_start_without_any_other_event():
-    rig = rig_with("within=1h", "rank=shortest")
-    begin = rig.now
-    rig.alloc(1, whole(3, 7200))
-    rig.settle()
-    rig.alloc(2, whole(2, 100))
-    assert rig.shown(2)["t_latest"] == begin + 7200  # by the limit of job 1
-    rig.free(1)
-    assert rig.started() == [1, 2]
-    # Short jobs come all the time, and go before the one of two hours until its latest start.
-    rig = rig_with("within=1h", "rank=shortest", nodes=1)
-    begin = rig.now
-    rig.alloc(1, whole(1, 600))
-    rig.settle()
-    rig.alloc(2, whole(1, 7200))
-    latest = rig.shown(2)["t_latest"]
-    assert latest == begin + HOUR
-    for jobid in range(3, 13):
-        rig.alloc(jobid, whole(1, 590))
-        rig.wait(590)
-        rig.free(rig.started()[-1])
-        if 2 in rig.started():
-            break
-    assert rig.started()[-1] == 2
-    assert begin + HOUR - 600 < rig.now <= latest
-    assert stats(rig)["violated"] == 0
-
-
 def test_a_drain_makes_promises_void_that_need_the_nodes():
     rig = rig_with("within=1h")
     begin = rig.now

@@ -50,26 +50,6 @@ PER_USER = {"one": {"per": "user", "max": {"nodes": 2}}}
 
 
 @POLICIES
-def test_nobody_gets_more_nodes_than_the_limit(policy, args):
-    rig = load(policy, args, PER_USER)
-    for jobid, userid in ((1, 7), (2, 7), (3, 7), (4, 8)):
-        rig.alloc(jobid, nodes(1), userid=userid)
-    assert rig.started() == [1, 2, 4]
-    assert used(rig) == {(7,): (2, 8, 0, 2), (8,): (1, 4, 0, 1)}
-    assert rig.reason(3) == "limit one: ann has 2 of 2 nodes; needs 1"
-    check(rig)
-    rig.free(4)
-    assert rig.started() == [1, 2, 4]  # not his count
-    rig.free(1)
-    assert rig.started() == [1, 2, 4, 3]
-    for jobid in (2, 3):
-        rig.free(jobid)
-    rig.settle()
-    assert used(rig) == {}
-    check(rig)
-
-
-@POLICIES
 def test_what_the_pool_offers_counts_not_what_is_asked(policy, args):
     """Six cores anywhere are two nodes at least; with a core in use on each, three."""
     rig = load(policy, args, {"one": {"per": "user", "users": ["7"], "max": {"nodes": 2}}})
@@ -363,6 +343,7 @@ def test_other_maxima_by_a_reload_of_the_configuration(policy, args):
     for jobid in (1, 2, 3, 4):
         rig.alloc(jobid, nodes(1), userid=7)
     assert rig.started() == [1, 2]
+    assert rig.reason(3) == "limit one: ann has 2 of 2 nodes; needs 1"
     rig.reconfigure({"limits": {"one": {"per": "user", "max": {"nodes": 3}}}})
     assert rig.started() == [1, 2, 3]
     assert used(rig) == {(7,): (3, 12, 0, 3)}

@@ -208,28 +208,19 @@ def test_in_strict_order_only_the_next_job_takes(module):
     assert [job.result for job in victims] == ["failed", "failed"]
 
 
-def test_preemptible_after_counts_elsewhere_only_with_attribute():
-    instance = make(nodes=1, config=tables(standby={"queues": ["standby"]}))
-    offered = batch(instance, **{"preemptible-after": 0}, duration=10000)
-    taker = batch(instance)
-    instance.advance(60)
-    assert taker.state == "pending" and offered.state == "running"
-    instance = make(nodes=1, config=tables(offered={"attribute": True}))
-    offered = batch(instance, **{"preemptible-after": 300}, duration=10000)
+@pytest.mark.parametrize(
+    "table, after, ended",
+    [({"queues": ["standby"]}, 0, False), ({"attribute": True}, 300, True)]
+    + [({"attribute": True}, slip, False) for slip in ("0", -1, True, None, "soon")],
+)
+def test_preemptible_after_counts_elsewhere_only_with_attribute(table, after, ended):
+    instance = make(nodes=1, config=tables(offered=table))
+    offered = batch(instance, **{"preemptible-after": after}, duration=10000)
     taker = batch(instance)
     instance.advance(290)
     assert offered.state == "running"
     instance.advance(15)
-    assert taker.state == "running" and offered.result == "failed"
-
-
-@pytest.mark.parametrize("value", ["0", -1, True, None, "soon"])
-def test_a_slip_in_preemptible_after_offers_nothing(value):
-    instance = make(nodes=1, config=tables(offered={"attribute": True}))
-    job = batch(instance, **{"preemptible-after": value}, duration=10000)
-    batch(instance)
-    instance.advance(60)
-    assert job.state == "running"
+    assert (taker.state == "running") is (offered.result == "failed") is ended
 
 
 # -- whom ------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from peers import R, Rig, jobspec
 from flux.scheduler import PendingJob, walk
 from flux.scheduler.queue import Backlog, PendingQueue, in_order
 from flux.scheduler.requests import Requests
-from flux.scheduler.walk import OrderedJobs, entry_of
+from flux.scheduler.walk import OrderedJobs
 
 
 def job(jobid, priority=16):
@@ -160,14 +160,21 @@ def test_a_walk_goes_on_in_another_order():
     assert examined[1:] == sorted(examined[1:], reverse=True)
 
 
+@pytest.fixture(scope="module")
+def small_blocks():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walk, "JOBS_PER_BLOCK", 4)
+        yield
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from("push take read move many defer".split()), st.integers(0, 400)),
         max_size=60,
     ),
-    st.sampled_from([1, 1000]),
+    st.sampled_from([1, 100, 1000]),
 )
-def test_a_backlog_is_in_order_for_who_reads_it(steps, jobs):
+def test_a_backlog_is_in_order_for_who_reads_it(small_blocks, steps, jobs):
     """Jobs leave and change places together or one by one, in short lists and long ones."""
     backlog = Backlog()
     there = {}
@@ -180,7 +187,13 @@ def test_a_backlog_is_in_order_for_who_reads_it(steps, jobs):
             there[number + 10**6] = job(number + 10**6, number % 32)
             backlog.push(there[number + 10**6])
         elif what == "read":
-            assert backlog.jobs.to_list() == sorted(there.values())
+            model = sorted(there.values())
+            assert list(backlog.jobs) == backlog.jobs.to_list() == model
+            assert backlog.jobs.head(number) == model[:number]
+            if model:
+                assert (backlog.jobs.first, backlog.jobs.last) == (model[0], model[-1])
+            behind = [one for one in model if (one.order, one.jobid) >= (-17, number)]
+            assert list(backlog.jobs.since((-17, number))) == behind
         elif what == "many":
             backlog.move_all({one: one.jobid % 7 for one in there.values() if one.jobid > number})
         elif what == "move":
@@ -194,35 +207,7 @@ def test_a_backlog_is_in_order_for_who_reads_it(steps, jobs):
     assert backlog.settle() == sorted(there.values())
     assert len(backlog) == len(there) and bool(backlog) == bool(there)
     assert sum(one.count for one in backlog.groups.values()) == len(there)
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from("add add remove head since".split()), st.integers(0, 60)),
-        max_size=80,
-    )
-)
-def test_ordered_jobs_are_what_a_sorted_list_is(steps):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walk, "JOBS_PER_BLOCK", 4)
-        jobs, there = OrderedJobs(), {}
-        for what, number in steps:
-            model = sorted(there.values())
-            if what == "add" and number not in there:
-                there[number] = job(number, 16 + number % 3)
-                jobs.add(entry_of(there[number]))
-            elif what == "remove" and number in there:
-                jobs.remove(there.pop(number))
-            elif what == "head":
-                assert jobs.head(number) == model[:number]
-                if model:
-                    assert (jobs.first, jobs.last) == (model[0], model[-1])
-            elif what == "since":
-                behind = [one for one in model if (one.order, one.jobid) >= (-17, number)]
-                assert list(jobs.since((-17, number))) == behind
-        assert list(jobs) == jobs.to_list() == sorted(there.values())
-        assert jobs.count == len(there)
-        assert max(len(block) for block in jobs._blocks) <= 4
+    assert max(len(block) for block in backlog.jobs._blocks) <= 4
 
 
 @pytest.mark.parametrize("gpus", [0, 1], ids=["counted", "on ranks"])

@@ -93,24 +93,6 @@ def test_hosts_and_constraints_bind_at_once(module):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_the_group_runs_inside_and_nobody_else(module):
-    rig = make(module)
-    rig.reserve("dat", 10, 100, nodes=8, users=[1001])
-    rig.alloc(1, whole(2, 50, reservation="dat"), userid=1001)
-    rig.wait(11)
-    rig.alloc(2, whole(2, 50, reservation="dat"), userid=1001)
-    rig.alloc(3, whole(2, 50), userid=1001)
-    rig.wait(2)
-    assert rig.started() == [1, 2]
-    # What a job of the group gives back is reserved again.
-    rig.free(1)
-    rig.wait(1)
-    assert rig.started() == [1, 2]
-    rig.wait(100)
-    assert rig.started() == [1, 2, 3]
-
-
-@pytest.mark.parametrize("module", MODULES)
 def test_nobody_waits_behind_a_job_that_waits_for_its_window(module):
     rig = make(module)
     rig.reserve("dat", 100, 100, nodes=8, users=[0])
@@ -335,20 +317,6 @@ def test_maintenance_is_not_short_of_nodes_that_are_down(module):
 
 
 # -- what outlives the scheduler -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_stored_before_the_answer_and_restored(module):
-    rig = make(module)
-    rig.reserve("dat", 100, 50, nodes=8, users=[1001])
-    stored = json.loads(rig.kvs_value(KEY))
-    assert stored["version"] == 1
-    assert [entry["name"] for entry in stored["reservations"]] == ["dat"]
-    rig.unload()
-    rig.load(module)
-    assert listed(rig)["dat"]["group"] == "users 1001"
-    rig.alloc(1, whole(1, 500))
-    assert rig.started() == []
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -5,121 +5,29 @@ import random
 
 import pytest
 from peers import R, Rig, jobspec
-from shared import seeds
 
 from flux.resource import ResourcePool
 from flux.resource.plan.room_counts import RoomCounts
 from flux.scheduler import PendingJob, walk
 from flux.scheduler.policies.in_order import BackfillInOrder
 from flux.scheduler.queue import Backlog
-from flux.scheduler.walk import EFFORT_PER_TURN, Walk
+from flux.scheduler.walk import EFFORT_PER_TURN
 
 NODES, CORES, GPUS = 12, 8, 2
 HALF = {"constraints": {"properties": ["half"]}}
 
-# -- the definition: every job is examined, in the order of the queue ------------------------------
 
-
-class EveryJob(Walk):
-    """A walk that leaves out no job that was promised nothing."""
-
-    def __init__(self, backlog, promises, freed, every):
-        anew = (
-            getattr(promises, "guarantee", "kept") == "none"
-        )  # promises are, when something was freed
-        super().__init__(backlog, promises, freed=freed or not anew, every=True)
-
-    def shortest_refused(self, group):
-        return None
-
-    def refuse(self, signature, limit, family):
-        pass
-
-    def leaves_out(self, job):
-        return False
-
-
-def spec(rng, parts=True):
-    """A jobspec: of whole nodes, or with `parts` also of cores and GPUs."""
+def spec(rng):
+    """A jobspec of whole nodes, or of cores and GPUs."""
     keys = dict(HALF) if rng.random() < 0.3 else {}
     if rng.random() < 0.95:
         keys["duration"] = float(rng.choice([60, 300, 300, 900, 3600]))
     kind = rng.random()
-    if kind < 0.4 or not parts:
+    if kind < 0.4:
         return jobspec(1, nodes=rng.choice([1, 2, 3, 6]), exclusive=True, **keys)
     if kind < 0.7:
         return jobspec(rng.choice([1, 4, 9]), cores=rng.choice([1, 3]), **keys)
     return jobspec(1, nodes=rng.choice([1, 2, 4]), cores=rng.choice([2, 5, 8]), gpus=1, **keys)
-
-
-def history(seed, parts, *args):
-    """What a scheduler starts as jobs come, go, end and change their priorities; and when."""
-    rng = random.Random(seed)
-    rig = Rig(
-        R(NODES, CORES, GPUS, properties={"half": "0-5"}),
-        "sched-backfill",
-        "queue-depth=unlimited",
-        "reason-depth=0",
-        *args,
-        estimates=False,
-    )
-    seen = []
-    pending, ended = [], set()
-    for jobid in range(1, 80 if "promise=unlimited" in args else 200):
-        what = rng.random()
-        started = rig.started(settle=False)
-        running = [one for one in started if one not in ended]
-        waits = [one for one in pending if one not in started]
-        if what < 0.45 or not running:
-            for number in range(rng.choice([1, 1, 1, 5])):
-                priority = rng.choice([10, 16, 16, 16, 20])
-                rig.alloc(1000 * number + jobid, spec(rng, parts), priority=priority)
-                pending.append(1000 * number + jobid)
-        elif what < 0.85:
-            over = rng.choice(running)
-            ended.add(over)
-            rig.free(over)
-        elif what < 0.9 and waits:
-            gone = rng.choice(waits)
-            pending.remove(gone)
-            rig.cancel(gone)
-        elif what < 0.92:
-            rig.resource.update(**{rng.choice(["up", "down"]): str(rng.randrange(NODES))})
-        elif what < 0.95 and waits:
-            rig.prioritize(
-                *[(one, rng.choice([5, 16, 25])) for one in waits[:: rng.choice([1, 3])]]
-            )
-        else:
-            rig.wait(1)  # not so long that a job outlives its limit
-        if rng.random() < 0.7:
-            rig.settle()
-            promises = rig.sched.promises
-            seen.append(
-                (sorted(rig.started()), [(job.jobid, promises.when(job)) for job in promises])
-            )
-    assert not rig.logged(3), rig.logged(3)
-    return seen, rig.started()
-
-
-@pytest.mark.parametrize("seed", seeds(1, 3))
-@pytest.mark.parametrize(
-    "parts, args",
-    [
-        (True, ["promise=0"]),
-        (False, ["promise=1"]),
-        (False, ["promise=3"]),
-        (False, ["promise=3", "order=strict"]),
-        (False, ["promise=unlimited"]),
-        (False, ["promise=2", "guarantee=none"]),
-    ],
-    ids=str,
-)
-def test_the_same_starts_and_promises_as_if_every_job_was_examined(monkeypatch, parts, args, seed):
-    """Where promises are counted, or none is made. On ranks, what is found for one job depends on
-    which others were looked at before."""
-    found = history(seed, parts, *args)
-    monkeypatch.setattr("flux.scheduler.queue.Walk", EveryJob)
-    assert found == history(seed, parts, *args)
 
 
 # -- who is examined -------------------------------------------------------------------------------
