@@ -21,47 +21,8 @@ def load(policy, args, *rules):
     return Rig(R(4, 4), ruled(policy, *rules), *args)
 
 
-def licensed(policy, args):
-    return load(policy, args, lambda host: Licenses(host, {"matlab": 2}))
-
-
 def wants(count, slots=1, name="matlab", **keys):
     return jobspec(slots, licenses={name: count}, **keys)
-
-
-# -- licences --------------------------------------------------------------------------------------
-
-
-@POLICIES
-def test_a_job_of_the_same_shape_that_does_not_fit_does_not_speak_for_it(policy, args):
-    """And the other way round: a job without licences is blocked, and the one with licences says
-    that it waits for these."""
-    rig = licensed(policy, args)
-    rig.alloc(1, wants(2, slots=16, duration=100))
-    rig.settle()
-    rig.alloc(2, jobspec(4, duration=100))
-    rig.alloc(3, wants(1, slots=4, duration=100))
-    assert rig.started() == [1]
-    if policy is Backfill:
-        assert rig.reason(3).startswith("licenses: needs 1 of matlab")
-    rig.free(1)
-    assert rig.started() == [1, 2, 3]
-
-
-@POLICIES
-def test_those_that_wait_come_back_in_order_of_priority(policy, args):
-    rig = licensed(policy, args)
-    rig.alloc(1, wants(2), priority=31)
-    for jobid, priority in ((2, 10), (3, 20), (4, 15)):
-        rig.alloc(jobid, wants(1), priority=priority)
-    assert rig.started() == [1]
-    rig.prioritize((2, 30))
-    rig.check()
-    rig.free(1)
-    assert rig.started() == [1, 2, 3]
-    rig.free(3)
-    assert rig.started() == [1, 2, 3, 4]
-    rig.check()
 
 
 def test_the_arguments_of_the_example_and_a_job_that_runs_when_it_is_loaded():
@@ -81,90 +42,6 @@ def test_the_arguments_of_the_example_and_a_job_that_runs_when_it_is_loaded():
     for value in ("matlab", ":4", "matlab:x", "matlab:4,"):
         with pytest.raises(ValueError, match="expected NAME:NUMBER"):
             Rig(R(4, 4)).load(LICENSES, f"licenses={value}")
-
-
-# -- rules that misbehave, and rules that are not asked --------------------------------------------
-
-
-class Failing(AdmissionRule):
-    """Raises in one method for jobs of priority 1."""
-
-    name = "failing"
-    method = ""
-
-    def _maybe(self, method, job):
-        if method == self.method and getattr(job, "priority", 1) == 1:
-            raise RuntimeError(f"a bug in {method}")
-
-    def alloc(self, job, attributes):
-        self._maybe("queued", job)
-
-    def signature(self, job):
-        self._maybe("signature", job)
-
-    def check(self, job):
-        self._maybe("check", job)
-
-    def allocate(self, job, plan):
-        self._maybe("allocate", job)
-
-    def start(self, job, alloc):
-        self._maybe("started", job)
-
-    def free(self, jobid, R, final):
-        self._maybe("freed", jobid)
-
-    def cancel(self, jobid):
-        self._maybe("forget", jobid)
-
-
-@POLICIES
-@pytest.mark.parametrize("method", ["queued", "signature", "check", "allocate"])
-def test_a_rule_that_raises_costs_one_job(policy, args, method):
-    rig = load(policy, args, type("Broken", (Failing,), {"method": method}))
-    rig.alloc(1, jobspec(1), priority=1)
-    rig.alloc(2, jobspec(1))
-    assert f"a bug in {method}" in rig.denied(1)
-    assert rig.started() == [2]
-    assert any(f"a bug in {method}" in text for text in rig.logged(3))
-    rig.alloc(3, jobspec(14))
-    assert rig.started() == [2, 3]
-    rig.check()
-
-
-class Hears(AdmissionRule):
-    name = "hears"
-
-    def __init__(self, host):
-        super().__init__(host)
-        self.heard = []
-
-    def start(self, job, alloc):
-        self.heard.append(("started", job.jobid))
-
-    def free(self, jobid, R, final):
-        self.heard.append(("freed", jobid))
-
-    def cancel(self, jobid):
-        self.heard.append(("forget", jobid))
-
-
-@POLICIES
-@pytest.mark.parametrize("method", ["started", "freed", "forget"])
-def test_a_rule_that_raises_when_it_is_told_costs_nothing(policy, args, method):
-    rig = load(policy, args, type("Broken", (Failing,), {"method": method}), Hears)
-    rig.alloc(1, jobspec(16), priority=1)
-    rig.settle()
-    rig.alloc(2, jobspec(1))
-    rig.alloc(3, jobspec(1))
-    rig.settle()
-    rig.cancel(2)
-    assert rig.answers(2, 3)
-    rig.free(1)
-    assert rig.started() == [1, 3]
-    assert any(f"a bug in {method}" in text for text in rig.logged(3))
-    assert rig.rule("hears").heard == [("started", 1), ("forget", 2), ("freed", 1), ("started", 3)]
-    rig.check()
 
 
 class Deadline(AdmissionRule):

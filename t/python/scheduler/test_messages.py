@@ -330,11 +330,6 @@ def test_unknown_methods_and_guests_are_the_hosts_affair(rig):
 # -- sched.quiescent -------------------------------------------------------------------------------
 
 
-def test_quiescent_is_answered_at_once_when_nothing_is_under_way(rig):
-    assert rig.ask("sched.quiescent") == (0, {"status": 0, "alloc_current": 0})
-    assert rig.ask("sched.quiescent", {}) == (0, {"status": 0, "alloc_current": 0})
-
-
 def test_quiescent_waits_for_pass_commit_and_reply(rig):
     rig.kvs.hold()
     rig.alloc(1)

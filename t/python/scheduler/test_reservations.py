@@ -93,25 +93,6 @@ def test_hosts_and_constraints_bind_at_once(module):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_nobody_waits_behind_a_job_that_waits_for_its_window(module):
-    rig = make(module)
-    rig.reserve("dat", 100, 100, nodes=8, users=[0])
-    rig.alloc(1, whole(8, 150, reservation="dat"))
-    rig.alloc(2, whole(4, 50))
-    assert rig.started() == [2]
-    rig.wait(2)
-    (job,) = rig.ask("sched.explain", {"id": 1})[1]["jobs"]
-    assert job["reason"].startswith("reservation dat begins at")
-    rig.free(2)
-    rig.wait(100)
-    assert rig.started() == [2, 1]
-    # It is told to end with the window.
-    assert rig.success(1)["R"]["execution"]["expiration"] == pytest.approx(
-        rig.now - 102 + 200, abs=1
-    )
-
-
-@pytest.mark.parametrize("module", MODULES)
 def test_jobs_of_the_group_are_told_what_they_wait_for(module):
     rig = make(module)
     begin = rig.now
@@ -129,6 +110,11 @@ def test_jobs_of_the_group_are_told_what_they_wait_for(module):
     shown = rig.shown(2)
     assert shown["reason_pending"] == "reservation dat: 0 of 8 nodes are free"
     assert shown["t_estimate"] == pytest.approx(begin + 220, abs=1)
+    rig.wait(120)
+    rig.free(1)
+    assert rig.started() == [1, 2]
+    # It is told to end with the window.
+    assert rig.success(2)["R"]["execution"]["expiration"] == pytest.approx(begin + 300, abs=1)
 
 
 @pytest.mark.parametrize("module", MODULES)

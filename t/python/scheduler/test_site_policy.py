@@ -2,6 +2,8 @@
 """What the features of site policy share: the reader of their tables, names of queues, and a rule that
 comes into force when its table does."""
 
+from functools import partial
+
 import pytest
 from each_policy import TABLE, under
 from peers import R, Rig, jobspec
@@ -106,6 +108,15 @@ def test_a_configuration_is_checked_before_it_is_loaded():
     assert errnum and text == "config: expected an object"
 
 
+def would_be_over(rig, **tables):
+    """What a configuration with these tables would be exceeded by."""
+    rig.send("sched.check-config", {"config": tables})
+    rig.wait(1)  # the job manager is asked about what runs
+    topic, errnum, answer = rig.received[-1]
+    assert (topic, errnum) == ("sched.check-config", 0)
+    return [(one["entry"], one["state"], one["jobs"], one["text"]) for one in answer["over"]]
+
+
 def test_jobs_that_would_be_over_a_new_limit_are_named():
     rig = Rig(R(4, 4), "sched-backfill")
     for jobid, nodes, bank in (
@@ -121,21 +132,16 @@ def test_jobs_that_would_be_over_a_new_limit_are_named():
     assert rig.started() == [1, 2, 3]
 
     def over(**limit):
-        config = {"limits": {"new": {"per": "bank", **limit}}}
-        rig.send("sched.check-config", {"config": config})
-        rig.wait(1)  # the job manager is asked about what runs
-        topic, errnum, answer = rig.received[-1]
-        assert (topic, errnum) == ("sched.check-config", 0)
-        return [(one["state"], one["jobs"], one["text"]) for one in answer["over"]]
+        return would_be_over(rig, limits={"new": {"per": "bank", **limit}})
 
     assert over(max={"nodes": 9}) == []
     assert over(max={"nodes": 2}) == [
-        ("running", ["ƒ2", "ƒ3"], "limit new: bank red has 3 of 2 nodes"),
-        ("pending", ["ƒ5"], "limit new: bank red has 3 of 2 nodes; needs 1"),
-        ("pending", ["ƒ6"], "limit new: needs 3 nodes, at most 2 are allowed"),
+        ("new", "running", ["ƒ2", "ƒ3"], "limit new: bank red has 3 of 2 nodes"),
+        ("new", "pending", ["ƒ5"], "limit new: bank red has 3 of 2 nodes; needs 1"),
+        ("new", "pending", ["ƒ6"], "limit new: needs 3 nodes, at most 2 are allowed"),
     ]
     assert over(max={"nodes": 2}, banks=["blue"], deny=True) == [
-        ("pending", ["ƒ6"], "limit new: needs 3 nodes, at most 2 are allowed"),
+        ("new", "pending", ["ƒ6"], "limit new: needs 3 nodes, at most 2 are allowed"),
     ]
     # Nothing has changed: what is free goes to the next in the queue.
     assert rig.ask("sched.limits")[1]["limits"] == []
@@ -157,13 +163,7 @@ def test_jobs_that_would_be_over_new_licences_or_budgets_are_named():
         rig.alloc(jobid, spec, userid=userid)
     rig.wait(1800)
 
-    def over(**tables):
-        rig.send("sched.check-config", {"config": tables})
-        rig.wait(1)
-        topic, errnum, answer = rig.received[-1]
-        assert (topic, errnum) == ("sched.check-config", 0)
-        return [(one["entry"], one["state"], one["jobs"], one["text"]) for one in answer["over"]]
-
+    over = partial(would_be_over, rig)
     assert (
         over(licenses={"matlab": 12}, budgets={"one": {**budget, "max": {"node-hours": 9}}}) == []
     )

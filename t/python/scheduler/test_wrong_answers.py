@@ -131,6 +131,31 @@ QUESTIONS = [
 ]
 
 
+class Hears(AdmissionRule):
+    """A rule behind that one, which is told of all jobs whatever happens there."""
+
+    name = "hears"
+
+    def __init__(self, host):
+        super().__init__(host)
+        self.running, self.gone = set(), set()
+
+    def start(self, job, alloc):
+        self.running.add(job.jobid)
+
+    def hello(self, job):
+        self.running.add(job.jobid)
+
+    def free(self, jobid, R, final):
+        self.running.remove(jobid)
+
+    def cancel(self, jobid):
+        self.gone.add(jobid)
+
+
+#: Methods without which nobody knows whether the job may start.
+COSTS_ITS_JOB = ("alloc", "signature", "check", "allocate", "second_look")
+
 CASES = [("conservative", hook, wrong) for hook in HOOKS for wrong in WRONG]
 CASES += [(name, hook, "raises") for hook in HOOKS for name in ("fifo", "short-waits")]
 
@@ -143,12 +168,16 @@ def test_whatever_a_rule_answers_the_scheduler_goes_on(name, hook, wrong):
 
     rig = Rig(R(4, 4), estimates=hook in ("why", "check"))
     rig.will_be_found(99, R("3", 4))
-    rig.load(ruled(policy, kind), *args)
+    rig.load(ruled(policy, kind, Hears), *args)
     for jobid in range(1, 5):
         rig.alloc(jobid, jobspec(8, duration=100 + jobid))
     rig.wait(5)
     answers = [rig.ask(*question) for question in QUESTIONS]
     assert all(errnum == 0 or isinstance(answer, str) for errnum, answer in answers)
+    if wrong == "raises" and hook in COSTS_ITS_JOB:
+        assert f"a bug in {hook}" in rig.denied(1)
+    elif wrong == "raises" and hook not in LEADS_TO:
+        assert rig.started() == [1], "what a rule is told costs nothing"
     rig.cancel(4)
     for jobid in rig.started()[:1]:
         rig.expire(jobid, rig.now + 50)
@@ -175,4 +204,6 @@ def test_whatever_a_rule_answers_the_scheduler_goes_on(name, hook, wrong):
     rig.wait(5)
     assert rig.task.failure is None and not rig.task.ended
     assert rig.answers(50, 0) and not rig.answers(50, 2)
+    hears = rig.rule("hears")
+    assert hears.running == {50} and 4 in hears.gone
     rig.sched._requests._check()
