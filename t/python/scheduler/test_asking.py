@@ -60,18 +60,6 @@ def test_a_payload_that_is_too_deep_is_refused_without_a_traceback(topic):
 # -- why -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_the_head_waits_for_resources(module):
-    rig = rig_with(module, (6, 100), (4, 50))
-    (job,) = ask(rig, "explain", id=2)["jobs"]
-    assert job["verdict"] == "waits"
-    assert job["reason"] == rig.reason(2)
-    assert (job["needed"], job["total"], job["up"], job["available"]) == (4, 8, 8, 2)
-    assert job["unit"] == "nodes"
-    assert [(one["state"], one["end"]) for one in job["behind"]] == [("running", rig.now - 2 + 100)]
-    assert job["behind"][0]["name"] == "ƒ2"
-
-
 def test_what_would_fit_now_instead():
     # 8 nodes: 4 until +100, 2 until +1000, 2 free; the head wants 6 and gets them at +100.
     rig = rig_with(BACKFILL, (4, 100), (2, 1000), (6, 500), (4, 50), (2, 5000))

@@ -364,25 +364,20 @@ def test_over_a_reload_the_promise_is_kept(when):
     instance.scheduler.resources.check()
 
 
-def test_if_the_job_does_not_come_back_the_borrower_runs_on():
+@pytest.mark.parametrize("how", ["the job does not come back", "the table goes"])
+def test_a_borrower_from_whom_nothing_is_to_be_had_back_runs_on(how):
     instance = make(config=config())
     first, taker, borrower = lend(instance)
     instance.advance(100)
-    instance.unload()
-    taker.cancel()
-    instance.load("sched-backfill")
+    if how == "the table goes":
+        instance.request("sched-backfill.config-reload", {"queues": {"batch": {}, "standby": {}}})
+    else:
+        instance.unload()
+        taker.cancel()
+        instance.load("sched-backfill")
     instance.advance(2000)
     assert borrower.state == "running" and exceptions(borrower) == []
     assert borrower.expiration == instance.scheduler.resources.job_end(borrower.id)
-
-
-def test_when_the_table_goes_nobody_is_ended():
-    instance = make(config=config())
-    first, taker, borrower = lend(instance)
-    instance.advance(10)
-    instance.request("sched-backfill.config-reload", {"queues": {"batch": {}, "standby": {}}})
-    instance.advance(2000)
-    assert borrower.state == "running" and exceptions(borrower) == []
 
 
 def test_it_is_told_who_borrows_and_when_it_ends():

@@ -94,27 +94,6 @@ def test_licences_of_jobs_that_run_when_the_scheduler_comes(policy, args):
 
 
 @POLICIES
-def test_other_numbers_by_a_reload_of_the_configuration(policy, args):
-    rig = load(policy, args, matlab=1)
-    for jobid in (1, 2, 3):
-        rig.info.jobspecs[jobid] = wants(1)
-        rig.alloc(jobid, wants(1))
-    assert rig.started() == [1]
-    rig.reconfigure({"licenses": {"matlab": 2}})
-    assert rig.started() == [1, 2]
-    rig.reconfigure({"licenses": {"matlab": {"total": -1}}})
-    assert rig.logged(3) == [
-        "configuration: [licenses.matlab] total=-1: expected a whole number, 0 or more"
-    ]
-    rig.reconfigure({"licenses": {"matlab": 1}})
-    assert used(rig) == {"matlab": 2}
-    rig.free(1)
-    assert rig.started() == [1, 2]
-    rig.reconfigure({})
-    assert rig.started() == [1, 2, 3]
-
-
-@POLICIES
 def test_a_table_that_comes_later_denies_a_job_that_asks_for_more_than_there_are(policy, args):
     rig = Rig(R(4, 4), policy, *args)
     rig.alloc(1, jobspec(16))
@@ -131,6 +110,7 @@ def test_a_table_that_comes_later_denies_a_job_that_asks_for_more_than_there_are
         (-1, "-1: expected a number"),
         (True, "True: expected a number"),
         ({}, "total is missing"),
+        ({"total": -1}, "total=-1: expected a whole number, 0 or more"),
         ({"total": 3, "reserved": 4}, "reserved=4: of 3 there cannot be as many"),
         ({"total": 3, "used": 4}, "used: unknown key"),
     ],
