@@ -73,17 +73,17 @@ def test_what_would_fit_now_instead():
 @pytest.mark.parametrize("module", MODULES)
 def test_the_reservation_that_a_job_behind_others_is_to_start_after(module):
     rig = rig_with(module, (6, 100), (8, 50))
-    entry = {"name": "maint", "start": rig.now + 200, "duration": 100, "nodes": 8, "zone": "UTC"}
-    assert rig.ask("sched.reserve", {"reservation": entry})[0] == 0
+    begin = rig.now + 200
+    rig.reserve("maint", 200, 100, nodes=8)
     rig.alloc(3, whole(8, 1000))
     rig.wait(2)
     (late,) = ask(rig, "explain", id=3)["jobs"]
     assert [one["name"] for one in late["behind"]] == ["ƒ3", "ƒ2"]
-    window = {"name": "maint", "start": entry["start"], "end": entry["start"] + 100}
+    window = {"name": "maint", "start": begin, "end": begin + 100}
     assert late["t_estimate"] == pytest.approx(window["end"], abs=1)
     assert late["reservation"] == window
     (head,) = ask(rig, "explain", id=2)["jobs"]
-    assert head["t_estimate"] < entry["start"]
+    assert head["t_estimate"] < begin
     assert head["reservation"] is None
 
 

@@ -13,6 +13,7 @@ from test_preemption import (
     check,
     exceptions,
     make,
+    refuse_to_end,
     reloaded,
     standby,
     stats,
@@ -296,14 +297,7 @@ def test_what_is_kept_is_for_all_when_another_outlives_its_limit():
 def test_a_borrower_that_cannot_be_ended_is_left_alone():
     instance = make(config=config(), check_errors=False)
     first, taker, borrower = lend(instance)
-    ordinary = instance.job_manager.methods["raise"]
-
-    def refuse(msg):
-        if msg.payload["severity"] == 0:
-            raise OSError(1, "Operation not permitted")
-        ordinary(msg)
-
-    instance.job_manager.methods["raise"] = refuse
+    refuse_to_end(instance, borrower)
     instance.advance(1100)
     assert borrower.state == "running" and taker.state == "pending"
     assert not borrowed(instance)

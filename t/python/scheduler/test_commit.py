@@ -15,8 +15,7 @@ CRIT, ERR, INFO = 2, 3, 6
 
 @pytest.fixture
 def rig():
-    rig = Rig(R(4, 4), Guide)
-    return rig
+    return Rig(R(4, 4), Guide)
 
 
 def test_a_failed_commit_is_tried_again_and_logged_once(rig):

@@ -44,9 +44,7 @@ class Machine:
             "preemption": {"low": {"queues": ["low"], "grace": 60}},
         }
         rig.load(module, "queue-depth=unlimited")
-        later = {"start": rig.now + 1e6, "duration": 10, "nodes": 4, "zone": "UTC", "name": "week"}
-        entry = {**later, "users": [self.other], "banks": [self.member]}
-        assert rig.ask("sched.reserve", {"reservation": entry})[0] == 0
+        rig.reserve("week", 1e6, 10, nodes=4, users=[self.other], banks=[self.member])
         self.alloc(first, self.other, 4, bank=self.bank, licenses={"matlab": 2}, queue="low")
         self.alloc(waits, self.other, 4, bank=self.bank)
         self.mine = {"behind": 11, "licenses": 12, "bank": 13}

@@ -19,8 +19,7 @@ PAGES = [
 
 
 def load(name, *args, inventory=None):
-    rig = Rig(inventory or R(4, 4), EXAMPLES / (name + ".py"), *args)
-    return rig
+    return Rig(inventory or R(4, 4), EXAMPLES / (name + ".py"), *args)
 
 
 def test_every_example_is_in_the_guide_and_tested_here():
@@ -120,9 +119,7 @@ def test_widest():
 @pytest.mark.parametrize("name", ["widest", "lookahead", "shortest", "aging", "debugfirst"])
 def test_policies_keep_reservations(name):
     rig = load(name)
-    entry = {"name": "dat", "start": rig.now + 100, "duration": 50, "zone": "UTC", "nodes": 4}
-    entry["users"] = [0]
-    assert rig.ask("sched.reserve", {"reservation": entry})[0] == 0
+    rig.reserve("dat", 100, 50, nodes=4, users=[0])
     whole = {"nodes": 4, "exclusive": True}
     rig.alloc(1, jobspec(1, duration=200, **whole))
     rig.alloc(2, jobspec(1, duration=50, **whole, reservation="later"))

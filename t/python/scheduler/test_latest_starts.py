@@ -11,8 +11,7 @@ HOUR = 3600
 
 
 def rig_with(*args, nodes=4):
-    rig = Rig(R(nodes, 4), "sched-backfill", "promise=all", *args)
-    return rig
+    return Rig(R(nodes, 4), "sched-backfill", "promise=all", *args)
 
 
 def stats(rig):

@@ -13,8 +13,7 @@ ERR = 3
 
 @pytest.fixture
 def rig():
-    rig = Rig(R(4, 4), Guide)
-    return rig
+    return Rig(R(4, 4), Guide)
 
 
 def healthy(rig, jobid=4242):

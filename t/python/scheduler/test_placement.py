@@ -5,6 +5,7 @@ import pytest
 from each_policy import POLICIES
 from peers import R, Rig, jobspec
 from test_preemption import batch, make, standby, tables
+from test_reservations import listed
 
 from flux.idset import IDset
 from flux.scheduler.policies import Backfill, Fifo, Simple
@@ -389,9 +390,7 @@ def test_a_guest_is_not_told_how_many_wait_in_private_mode():
 
 def chosen(rig):
     """By the name of each reservation, the ranks chosen for it (an idset)."""
-    errnum, answer = rig.ask("sched.reservations", {})
-    assert errnum == 0, answer
-    return {one["name"]: one["ranks"] for one in answer["reservations"]}
+    return {name: one["ranks"] for name, one in listed(rig).items()}
 
 
 def test_a_pinned_window_does_not_mind_jobs_that_end_before():

@@ -62,6 +62,17 @@ def warned(instance):
     return victim, taker
 
 
+def refuse_to_end(instance, job):
+    ordinary = instance.job_manager.methods["raise"]
+
+    def refuse(msg):
+        if msg.payload["id"] == job.id and msg.payload["severity"] == 0:
+            raise OSError(1, "Operation not permitted")
+        ordinary(msg)
+
+    instance.job_manager.methods["raise"] = refuse
+
+
 def reconfigure(instance, config):
     instance.config.clear()
     instance.config.update(config)
@@ -497,14 +508,7 @@ def test_when_the_job_manager_refuses_the_job_looks_elsewhere():
     victims = [standby(instance), standby(instance)]
     instance.advance(10)
     refused = victims[1]
-    ordinary = instance.job_manager.methods["raise"]
-
-    def refuse(msg):
-        if msg.payload["id"] == refused.id and msg.payload["severity"] == 0:
-            raise OSError(1, "Operation not permitted")
-        ordinary(msg)
-
-    instance.job_manager.methods["raise"] = refuse
+    refuse_to_end(instance, refused)
     taker = batch(instance)
     instance.advance(300)
     assert refused.state == "running" and victims[0].result == "failed"
@@ -753,16 +757,15 @@ def test_in_private_mode_victims_are_told_no_id():
 # -- beside other rules ----------------------------------------------------------------------------
 
 SHORT = {"queues": ["standby"], "grace": 5}
+QUEUES = {"batch": {}, "standby": {}, "debug": {}}
+ONE_NODE = {"batch": {"per": "user", "queues": ["batch"], "max": {"nodes": 1}}}
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_job_over_a_limit_takes_nothing(module):
     """Also where only what it would get shows that: it asks for a core, and gets one on a second
     node."""
-    limits = {"batch": {"per": "user", "queues": ["batch"], "max": {"nodes": 1}}}
-    queues = {"batch": {}, "standby": {}, "debug": {}}
-    config = {**tables(queues, standby=SHORT), "limits": limits}
-    instance = make(module, nodes=2, config=config)
+    instance = make(module, nodes=2, config={**tables(QUEUES, standby=SHORT), "limits": ONE_NODE})
     standby(instance, constraints={"ranks": ["1"]})
     batch(instance, constraints={"ranks": ["0"]})
     instance.advance(10)
@@ -777,9 +780,7 @@ def test_a_job_over_a_limit_takes_nothing(module):
 
 
 def test_a_limit_that_is_reached_in_the_grace_costs_nobody_an_end():
-    limits = {"batch": {"per": "user", "queues": ["batch"], "max": {"nodes": 1}}}
-    queues = {"batch": {}, "standby": {}, "debug": {}}
-    instance = make(nodes=2, config={**tables(queues), "limits": limits})
+    instance = make(nodes=2, config={**tables(QUEUES), "limits": ONE_NODE})
     victim = standby(instance, constraints={"ranks": ["1"]})
     instance.advance(1)
     other = batch(instance, queue="debug", duration=5000)

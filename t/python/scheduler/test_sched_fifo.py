@@ -85,8 +85,7 @@ def test_a_pool_that_breaks_costs_the_job_not_the_scheduler():
 
 @pytest.fixture
 def simple():
-    rig = Rig(R(1, 4), "sched-simple", "log-level=debug")
-    return rig
+    return Rig(R(1, 4), "sched-simple", "log-level=debug")
 
 
 def setbit(rig, bit):

@@ -15,8 +15,7 @@ POLICIES = under(*TABLE)
 
 
 def load(policy, args=(), nodes=4, **keys):
-    rig = Rig(R(nodes, 4, **keys), policy, *args)
-    return rig
+    return Rig(R(nodes, 4, **keys), policy, *args)
 
 
 def whole(count, duration=1000, **keys):
