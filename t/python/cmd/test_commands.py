@@ -193,6 +193,12 @@ LINES = [
     ),
     ("flux cancel $J; flux job status $J", 129, "", ""),
     (
+        "J=$(flux submit true) K=$(flux submit -n100 true) L=$(flux submit sh -c 'exit 3'); flux job status -v $J $K; flux job status -v $L 2>&1 | sed 's/ƒ[^:]*/ID/'",
+        0,
+        "flux-job: ID: exited with exit code 3\n",
+        "",
+    ),
+    (
         "echo true >n.sh; flux batch -n1 n.sh",
         1,
         "",

@@ -29,6 +29,8 @@ UNORDERED = (
 
 NO_ZERO = "a job of no slots is denied, as recorded of the pools (alloc-ranges, rv1pool-cases); sched-simple took it"
 
+NO_SHELL_SERVICE = "the embedded instance has no job shell, and so no service of one"
+
 LEFT_OUT = "a command that schedulers and their tests do not need (doc/embedded)"
 #: Commands, subcommands and options that are not there, and lines that look at what these did.
 GONE = re.compile(
@@ -46,9 +48,14 @@ KNOWN = {
         "flux jobs -a -n": NO_ZERO,
         "flux jobs -f failed": NO_ZERO,
         "flux jobs --stats-only": NO_ZERO,
+        "flux job wait-event -p exec $J shell.init | sed 's/^[0-9.]*/TS/'": NO_SHELL_SERVICE,
+        "flux job wait-event -p guest.exec.eventlog $J shell.init | sed 's/^[0-9.]*/TS/'": NO_SHELL_SERVICE,
+        "flux job eventlog -p exec $J": NO_SHELL_SERVICE,
     },
     "cli-misc": {
         "flux resource list --help | head -20": "the same options, in another order",
+        "flux resource list #2": LEFT_OUT + " (resource drain -u)",
+        "flux job eventlog $J | tail -6 | cut -d' ' -f2-": LEFT_OUT + " (update -v)",
         "flux uptime | sed 's/[0-9:]\\{8\\}/TIME/;s/[0-9.]*[a-z]*m*s/T/'": LEFT_OUT,
         "flux logger hello world": LEFT_OUT,
         "flux dmesg | tail -1 | cut -d' ' -f2-": LEFT_OUT + " (logger)",
@@ -71,6 +78,8 @@ KNOWN = {
         "flux dmesg | grep 'ready:' | tail -1 | cut -d' ' -f2-": "recorded before the module's own line was in the log",
         "flux module stats sched-fifo | jq -c .": "more keys",
         "flux module stats newsched | jq -c keys": "more keys",
+        "flux module stats -p x.y good": LEFT_OUT + " (--parse)",
+        "flux dmesg | grep -E \"bad_|ret0\" | cut -d' ' -f2-": "a warning more, of a module that ends without a reactor",
         "flux module list -l | grep good": "seconds without a message",
     },
     "cli-start": {

@@ -2,6 +2,7 @@
 """The results of jobs: status and wait."""
 
 import errno
+import os
 
 import flux
 from flux.job import JobID, result
@@ -16,13 +17,27 @@ def _exit_status(info):
     return code if code >= 0 else 128 - code
 
 
+def _report(id, info):
+    """Print how a job's shell ended, unless it never ran or ended with status 0."""
+    if not info.waitstatus:
+        return
+    if os.WIFSIGNALED(info.waitstatus):
+        text = f"job shell died by signal {os.WTERMSIG(info.waitstatus)}"
+    elif info.exception.occurred and info.exception.severity == 0:
+        text = f"exception type={info.exception.type}"
+    else:
+        text = f"exited with exit code {info.returncode}"
+    warn(f"flux-job: {id}: {text}")
+
+
 def status(args):
     handle = flux.Flux()
     codes = []
     for id in args.ids:
-        codes.append(_exit_status(result(handle, id)))
+        info = result(handle, id)
+        codes.append(_exit_status(info))
         if args.verbose:
-            warn(f"flux-job: {id}: exit status {codes[-1]}")
+            _report(id, info)
     return max(codes)
 
 
@@ -39,7 +54,7 @@ def wait(args):
 
 def add_commands(parser):
     one = parser.command("status", status, "wait for jobs, and end with their greatest exit status")
-    one.flag("-v", "--verbose", text="print the exit status of each")
+    one.flag("-v", "--verbose", text="print how those ended that failed")
     one.add_argument("ids", metavar="JOBID", nargs="+", type=JobID)
     one = parser.command("wait", wait, "wait for a waitable job, or any")
     one.add_argument("id", metavar="JOBID", nargs="?", type=JobID)
