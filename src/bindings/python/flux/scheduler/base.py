@@ -388,25 +388,24 @@ class Scheduler(BrokerModule):
     ) -> None:
         """Store R (RFC 20), then send it and annotations as the answer to a sched.alloc request."""
         jobid = self._requests.jobid_of(msg)
+        answer: Any
         if self._host.takes_objects:
-            found: dict[str, Any] = {"id": jobid, "type": messages.SUCCESS, "R": R}
+            respond, text = self.handle.respond_object, ""
+            answer = {"id": jobid, "type": messages.SUCCESS, "R": R}
             if annotations:
-                found["annotations"] = annotations
-            self._requests.move(jobid, "success")
-            self._send_success(self.handle.respond_object, msg, found)
-            return
-        text = json.dumps(R)
-        extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""
-        answer = f'{{"id": {jobid}, "type": {messages.SUCCESS}, "R": {text}{extra}}}'
-        self._requests.move(jobid, "success")
-        self._commits.put(
-            host.r_key(jobid), text, lambda: self._send_success(self.handle.respond, msg, answer)
-        )
+                answer["annotations"] = annotations
+        else:
+            respond, text = self.handle.respond, json.dumps(R)
+            extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""
+            answer = f'{{"id": {jobid}, "type": {messages.SUCCESS}, "R": {text}{extra}}}'
 
-    def _send_success(self, respond: Callable[[Any, Any], Any], msg: Any, answer: Any) -> None:
-        self._errors.guard("alloc: respond", respond, msg, answer)
-        if self._passes.changed is not None:
-            self._passes.changed()
+        def stored() -> None:
+            self._errors.guard("alloc: respond", respond, msg, answer)
+            if self._passes.changed is not None:
+                self._passes.changed()
+
+        self._requests.move(jobid, "success")
+        self._commits.put(host.r_key(jobid), text, stored)
 
     def alloc_annotate(self, msg: Any, annotations: dict[str, Any]) -> None:
         """Send annotations, to be merged with those of the job, for a sched.alloc request."""

@@ -334,7 +334,7 @@ class Passes:
                 return
             self.close()
         if not main.armed:
-            main.arm(max(self.pace.delay, self._backoff) if self._backoff else self.pace.delay)
+            main.arm(max(self.pace.delay, self._backoff))
 
     def close(self) -> None:
         error = self.main.close()

@@ -251,8 +251,7 @@ class Manager(Peer):
             msg = MadeMessage(REQUEST, topic, make)
         else:
             msg = LastMessage(REQUEST, topic, None, obj)
-        msg.sender = self
-        self.kernel.request(msg)
+        self.send_message(msg)
 
     def notify(self, topic, obj):
         self.tell(topic, obj, FLAG_NORESPONSE)
