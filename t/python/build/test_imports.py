@@ -305,9 +305,10 @@ def test_commands_do_not_import_the_simulator(embedded):
 
 def test_no_files_import_each_other_in_a_ring(srcdir):
     """Those for types and those within functions included: a file can be read without any that is above it."""
-    top = srcdir / "src" / "bindings" / "python"
+    src = srcdir / "src"
     paths = {
         ".".join(path.relative_to(top).with_suffix("").parts).removesuffix(".__init__"): path
+        for top in (src / "bindings" / "python", src / "embedded")
         for path in top.rglob("*.py")
     }
     imports = {}

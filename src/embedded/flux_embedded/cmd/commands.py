@@ -7,7 +7,6 @@ Failure is an exception: `CommandError`, or any OSError or ValueError; `dispatch
 """
 
 import importlib
-import sys
 from typing import NamedTuple, Optional
 
 
@@ -51,7 +50,6 @@ COMMANDS = {
     "getattr": Command("flux_embedded.cmd.attr:getattr_", "print an attribute of the broker"),
     "setattr": Command("flux_embedded.cmd.attr:setattr_", "set an attribute of the broker"),
     "R": Command("flux_embedded.cmd.r:main", "make resource sets"),
-    "help": Command("flux_embedded.cmd.commands:show_help"),
 }  # fmt: skip
 
 
@@ -59,13 +57,3 @@ def usage():
     """The output of ``flux --help``."""
     shown = [f"   {name:<14} {command.doc}\n" for name, command in COMMANDS.items() if command.doc]
     return "Usage: flux COMMAND ARGS\n\n" + "".join(shown) + "\nSee 'flux help COMMAND'.\n"
-
-
-def show_help(argv):
-    """``flux help``: the list of commands, or one command's own help."""
-    if not argv:
-        sys.stdout.write(usage())
-        return 0
-    from flux_embedded.cmd.dispatch import run
-
-    return run([argv[0], "--help"])

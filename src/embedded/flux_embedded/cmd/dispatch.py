@@ -54,6 +54,11 @@ def run(argv=None):
         sys.stderr.write(commands.usage())
         return 1
     name = argv.pop(0)
+    if name == "help":
+        if not argv or argv[0] in ("help", "-h", "--help"):
+            sys.stdout.write(commands.usage())
+            return 0
+        name, argv = argv[0], ["--help"]
     if name not in commands.COMMANDS:
         _external(name, argv)
         warn(f"flux: `{name}' is not a flux command.  See 'flux --help'")
