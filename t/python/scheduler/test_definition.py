@@ -225,6 +225,9 @@ all parts planned max-wait gpus reservation: 501
 all parts tree planned gpus no-limit reservation: 976
 unlimited parts licenses reservation: 701
 easy parts tree max-wait reservation: 801
+unlimited parts tree limits planned no-limit: 980
+unlimited parts limits gpus memory priorities no-limit: 983
+unlimited parts tree memory constraints priorities no-limit reservation: 702
 """
 
 

@@ -345,6 +345,9 @@ class Pass:
             for use, elsewhere in moves:  # a valid proof even if the job does not start
                 use.where = elsewhere
             job.is_aside = job.is_refused = self.is_over(job, where)
+            for other in state.pending if job.is_refused else []:
+                if (other.demands, other.takes, other.limit) == (job.demands, job.takes, job.limit):
+                    other.is_refused |= other.is_aside  # it waits with this one
             if not job.is_aside:
                 state.drop(job)
                 if window is None and not is_on_time:
@@ -552,11 +555,11 @@ class Pass:
         promises behind a promised job do not count meanwhile, and are made anew."""
         state = self.state
         behind = self.behind(job) if job in state.promises else []
-        self.hidden = [other for other in behind if state.is_open(other)]
+        self.hidden = sorted(filter(state.is_open, behind), key=self.places.__getitem__)
         if (job not in state.promises or self.has_come(job)) and not self.start(job):
             self.wait(job)
-        hidden, self.hidden = self.hidden, []
-        for other in hidden:
+        while self.hidden:  # in order: the rest does not count yet
+            other = self.hidden.pop(0)
             if other in state.promises:
                 self.promise(other, inf)
 

@@ -88,12 +88,12 @@ class Availability:
         """Return the number of units that a rank can hold throughout a span, beside some uses: at
         most those of the demand."""
         total = self.totals[rank]
-        if not fits(demand.each, total):
+        each = total if demand.whole else demand.each
+        free = self.free(rank, start, end, beside)
+        if not fits(demand.each, total) or not fits(each, free):
             return 0
         units = 1 if demand.per_node or demand.whole else demand.count
-        free = self.free(rank, start, end, beside)
-        each = total if demand.whole else demand.each
-        return max(0, min([units, *(have // need for have, need in zip(free, each) if need)]))
+        return min([units, *(have // need for have, need in zip(free, each) if need)])
 
     def room(
         self, demand: Demand, start: float, end: float, beside: Iterable[Use] | None = None
@@ -149,13 +149,16 @@ class Availability:
         rest = [use for use in self.uses if use.demand is not None and use.start >= begin]
         rest.sort(key=lambda use: use.start)
         placed = [use for use in self.uses if use not in rest]
-        taken: set[int] = set()  # ranks that moved promises took from others
+        taken: dict[int, float] = {}  # ranks taken from others, and until when
         found: list[tuple[Use, Where]] = []
         for one in [promise, *rest]:
             rest = [use for use in rest if use is not one]
-            if one is promise or not all(
-                fits(one.where[rank], self.free(rank, one.start, one.end, placed))
-                for rank in taken & set(one.where)
+            on = taken.keys() & one.where.keys()
+            if one is promise or (
+                any(one.start < taken[rank] for rank in on)
+                and not all(
+                    fits(one.where[r], self.free(r, one.start, one.end, placed)) for r in on
+                )
             ):
                 where = self._place(one, now, placed, rest, taken)
                 if where is None or len(found) > MAX_MOVED:
@@ -166,7 +169,7 @@ class Availability:
         return found
 
     def _place(
-        self, promise: Use, now: float, beside: list[Use], avoid: list[Use], taken: set[int]
+        self, promise: Use, now: float, beside: list[Use], avoid: list[Use], taken: dict[int, float]
     ) -> Where | None:
         """Return ranks for a promise beside `beside`, or None; ranks with room beside `avoid` too
         come first. The others are added to `taken`. Of each, the ranks least needed by other jobs
@@ -180,8 +183,8 @@ class Availability:
             for rank in ranks:
                 room = self.units_on(rank, demand, promise.start, promise.end, uses) - units[rank]
                 if left and room > 0:
-                    if uses is beside and avoid:
-                        taken.add(rank)
+                    if (uses is beside and avoid) or rank in taken:
+                        taken[rank] = max(promise.end, taken.get(rank, promise.end))
                     units[rank] += min(room, left)
                     left -= min(room, left)
         found = {rank: self.amounts(rank, demand, n) for rank, n in units.items() if n}
