@@ -74,12 +74,7 @@ class Campaign:
         """The running jobs in the job manager's answer to hello; some are bent."""
         chance = self.chance
         for jobid in range(1000, 1000 + chance.randrange(4)):
-            entry = {
-                "id": jobid,
-                "priority": 16,
-                "userid": 0,
-                "t_submit": 1.0,
-            }
+            entry = {"id": jobid, "priority": 16, "userid": 0, "t_submit": 1.0}
             held = R(str(jobid - 1000), 1) if chance.random() < 0.5 else payloads.R(chance)
             self.rig.info.R[jobid] = payloads.bend(chance, held) if chance.random() < 0.2 else held
             if chance.random() < 0.4:

@@ -123,10 +123,7 @@ SCHEMAS = {
     "sched.prioritize": lambda c: {
         "jobs": [[c.randrange(1, 25), c.choice((0, 16, 4294967295))] for _ in range(3)]
     },
-    "sched.expiration": lambda c: {
-        "id": c.randrange(1, 25),
-        "expiration": c.choice((0, 1.0, 4e9)),
-    },
+    "sched.expiration": lambda c: {"id": c.randrange(1, 25), "expiration": c.choice((0, 1.0, 4e9))},
     # From ingest and users
     "feasibility.check": lambda c: {"jobspec": jobspec(c)},
     "sched.resource-status": None,

@@ -17,11 +17,7 @@ import os
 import subprocess
 import time
 
-from flux.constants import (
-    FLUX_MSGTYPE_REQUEST,
-    FLUX_RPC_NORESPONSE,
-    FLUX_RPC_STREAMING,
-)
+from flux.constants import FLUX_MSGTYPE_REQUEST, FLUX_RPC_NORESPONSE, FLUX_RPC_STREAMING
 from flux.idset import IDset
 from flux.job import JobID
 from flux.kvs import KVSTxn

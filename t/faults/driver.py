@@ -55,10 +55,7 @@ def topology_R():
         2,
         hosts=f"node[0-{NODES - 1}]",
         properties={"big": f"2-{NODES - 1}"},
-        scheduling={
-            "writer": "TreePool",
-            "children": [{"ranks": f"0-{NODES - 1}", "topo": topo}],
-        },
+        scheduling={"writer": "TreePool", "children": [{"ranks": f"0-{NODES - 1}", "topo": topo}]},
     )
 
 

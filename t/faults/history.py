@@ -90,13 +90,7 @@ QUEUES = ("standby", "standby", "batch")
 
 
 def make(
-    seed,
-    steps=40,
-    calm=False,
-    reserving=False,
-    policing=False,
-    preempting=False,
-    impatient=False,
+    seed, steps=40, calm=False, reserving=False, policing=False, preempting=False, impatient=False
 ):
     """The history of `seed`.
 

@@ -7,14 +7,7 @@ from hypothesis import example, given, settings
 
 from flux.hostlist import Hostlist
 from flux.job.JobID import JobID
-from flux_engine.formats import (
-    eventlog,
-    fsd,
-    hostlist,
-    idset,
-    jobid,
-    jobspec,
-)
+from flux_engine.formats import eventlog, fsd, hostlist, idset, jobid, jobspec
 
 MANY = settings(max_examples=100)
 

@@ -100,19 +100,13 @@ def test_words_and_shell(flux):
 @pytest.mark.parametrize(
     "argv, stderr",
     [
-        (
-            ["--nosuchopt", "true"],
-            "flux-start: ERROR: unrecognized arguments: --nosuchopt\n",
-        ),
+        (["--nosuchopt", "true"], "flux-start: ERROR: unrecognized arguments: --nosuchopt\n"),
         (["-Sfoo=bar", "true"], "flux-start: ERROR: foo: unknown attribute\n"),
         (
             ["--test-hosts=a[0-3]", "-s2", "true"],
             "flux-start: ERROR: --test-hosts hostlist has incorrect size\n",
         ),
-        (
-            ["--conf=nosuch", "true"],
-            "flux-start: ERROR: nosuch: No such file or directory\n",
-        ),
+        (["--conf=nosuch", "true"], "flux-start: ERROR: nosuch: No such file or directory\n"),
         (["-s0", "true"], "flux-start: ERROR: --test-size argument must be > 0\n"),
     ],
 )

@@ -74,10 +74,7 @@ def test_every_manual_page_is_in_the_packages(srcdir):
         for page in pages:
             assert any(
                 fnmatch.fnmatch(page, one) or page.startswith(one + "/") for one in packaged
-            ), (
-                page,
-                packaged,
-            )
+            ), (page, packaged)
 
 
 def test_the_version_is_the_same_everywhere(srcdir):

@@ -22,12 +22,7 @@ LINES = [
         "",
     ),
     ("flux resource property add 'a&b' 1", 1, "", None),
-    (
-        "flux resource drain 1 bad fan; flux resource drain 2-3 x",
-        0,
-        "",
-        "",
-    ),
+    ("flux resource drain 1 bad fan; flux resource drain 2-3 x", 0, "", ""),
     ("flux resource drain -no '{ranks} {reason}'", 0, "1 bad fan\n2-3 x\n", ""),
     ("flux resource undrain 1-3; flux resource list -s down -no '{rlist}'", 0, "", ""),
     (
@@ -61,12 +56,7 @@ LINES = [
     ("flux submit --quiet --wait sh -c 'exit 3'", 3, "", ""),
     ("flux submit --quiet --watch sh -c 'echo out; echo err >&2'", 0, "out\n", "err\n"),
     ("flux submit --quiet --wait-event=shell.init sleep 0", 0, "", ""),
-    (
-        "flux submit --quiet --wait-event=nosuch true",
-        0,
-        "",
-        "",
-    ),
+    ("flux submit --quiet --wait-event=nosuch true", 0, "", ""),
     ("flux submit --quiet --output=f.{cc} --cc=1-2 --wait echo {cc}; cat f.1 f.2", 0, "1\n2\n", ""),
     ("flux submit --input=f.1 --output=o --wait --quiet cat; cat o", 0, "1\n", ""),
     ("flux submit --resources-shape=slot=0/core true", 1, "", None),
@@ -98,18 +88,8 @@ LINES = [
         "2 4    - [0-1]\n",
         "",
     ),
-    (
-        "flux cancel $J; flux job status -vv $J",
-        143,
-        "",
-        None,
-    ),
-    (
-        "flux jobs -f canceled -no '{inactive_reason} {returncode}' -c 1",
-        0,
-        "Canceled 143\n",
-        "",
-    ),
+    ("flux cancel $J; flux job status -vv $J", 143, "", None),
+    ("flux jobs -f canceled -no '{inactive_reason} {returncode}' -c 1", 0, "Canceled 143\n", ""),
     (
         "J=$(flux submit --flags=waitable false); flux job wait",
         1,
@@ -145,12 +125,7 @@ LINES = [
         "submit\nvalidate\n",
         "",
     ),
-    (
-        "flux job eventlog -f xml $(flux job last)",
-        1,
-        "",
-        None,
-    ),
+    ("flux job eventlog -f xml $(flux job last)", 1, "", None),
     # the rest
     (
         "LC_ALL=C flux job id --to=f58 1234567890; FLUX_F58_FORCE_ASCII=1 flux job id --to=f58 1234567890",

@@ -21,11 +21,7 @@ FILES = {
 }
 
 #: Commands whose lines come in no order.
-UNORDERED = (
-    "flux module list",
-    "flux run -N2 -n4 -l",
-    "flux bulksubmit --wait --watch",
-)
+UNORDERED = ("flux module list", "flux run -N2 -n4 -l", "flux bulksubmit --wait --watch")
 
 NO_ZERO = "a job of no slots is denied, as recorded of the pools (alloc-ranges, rv1pool-cases); sched-simple took it"
 
@@ -83,7 +79,7 @@ KNOWN = {
         "flux module list -l | grep good": "seconds without a message",
     },
     "cli-start": {
-        "flux start env | grep ^FLUX | sort": "a module's directory each on FLUX_MODULE_PATH",
+        "flux start env | grep ^FLUX | sort": "a module's directory each on FLUX_MODULE_PATH"
     },
 }
 

@@ -15,8 +15,7 @@ def installed(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "command, status",
-    [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", -9), ("kill -TERM $$", -15)],
+    "command, status", [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", -9), ("kill -TERM $$", -15)]
 )
 def test_status(command, status):
     assert subprocess.run(["sh", "-c", command]).returncode == status

@@ -27,10 +27,7 @@ DEEDS = {
     "returns a list": ("return [1]", True),
     "returns an object": ("return object()", True),
     "returns NaN": ("return {'priority': float('nan'), 'annotations': {'x': float('inf')}}", True),
-    "returns wrong answers": (
-        "return {'annotations': 5, 'R': {}, 'updates': 3}",
-        True,
-    ),
+    "returns wrong answers": ("return {'annotations': 5, 'R': {}, 'updates': 3}", True),
     "returns what refers to itself": ("d = {}\n    d['d'] = d\n    return d", True),
     "returns something deep": (
         "d = {}\n    for _ in range(100000): d = {'d': d}\n    return d",

@@ -5,11 +5,7 @@ import pytest
 from pool_model import Ask
 from test_contract import LedgerPool
 
-from flux.resource import (
-    InfeasibleRequest,
-    InsufficientResources,
-    ResourcePool,
-)
+from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
 from flux.resource.TreePool import TreePool
 
 NOW = 1000.0

@@ -36,14 +36,7 @@ def test_guests_and_strangers(four):
     from flux_engine.kernel.task import Task
 
     guest = Flux(Task(four.instance.kernel, "guest", userid=1234, rolemask=2))
-    for topic in (
-        "acquire",
-        "drain",
-        "undrain",
-        "reload",
-        "shrink",
-        "expiration-update",
-    ):
+    for topic in ("acquire", "drain", "undrain", "reload", "shrink", "expiration-update"):
         with pytest.raises(PermissionError):
             guest.rpc(f"resource.{topic}", {}, flags=2).get()
     assert guest.rpc("resource.sched-status").get()["all"] == vm_R()

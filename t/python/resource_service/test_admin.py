@@ -97,10 +97,7 @@ def test_sched_status_asks_the_job_manager(four):
 def test_reload(four):
     holder = four.acquire()
     holder.sent()
-    assert four.fails("reload", R=vm_R()) == (
-        errno.EBUSY,
-        "resources are busy (unload scheduler?)",
-    )
+    assert four.fails("reload", R=vm_R()) == (errno.EBUSY, "resources are busy (unload scheduler?)")
     holder.leave()
     big = vm_R("0-9", "0", ",".join(["vm"] * 10))
     text = "R has ranks beyond size=4 (override with -f)"

@@ -257,9 +257,7 @@ def test_windows():
     rig = rig_with(BACKFILL, (4, 102), (2, 1002), (6, 500))
     answer = ask(rig, "windows", horizon=3600)
     assert answer["until"] == answer["now"] + 3600
-    assert answer["kinds"] == [
-        {"kind": "4 cores", "total": 8, "steps": [[2, answer["now"] + 100]]},
-    ]
+    assert answer["kinds"] == [{"kind": "4 cores", "total": 8, "steps": [[2, answer["now"] + 100]]}]
 
 
 def test_windows_of_two_kinds_of_nodes():

@@ -30,11 +30,7 @@ def rows(chart, width=47):
 
 def test_ranks_that_look_alike_share_a_row():
     chart = Chart(plan(running=[job("A", -1, 4, "0-3,6")], promised=[job("B", 4, 8, "0-3")]))
-    assert rows(chart) == {
-        "0-3": "a" * 20 + "b" * 20,
-        "4-5,7": "." * 40,
-        "6": "a" * 20 + "." * 20,
-    }
+    assert rows(chart) == {"0-3": "a" * 20 + "b" * 20, "4-5,7": "." * 40, "6": "a" * 20 + "." * 20}
 
 
 def test_what_has_no_end_or_goes_on_is_marked():
@@ -47,9 +43,7 @@ def test_what_has_no_end_or_goes_on_is_marked():
 def test_down_reserved_and_not_chosen():
     chart = Chart(
         plan(
-            down="7",
-            reserved=[job("tuesday", 4, 6, "0-1", 2)],
-            promised=[job("P", 2, 4, None, 3)],
+            down="7", reserved=[job("tuesday", 4, 6, "0-1", 2)], promised=[job("P", 2, 4, None, 3)]
         )
     )
     shown = rows(chart)

@@ -210,11 +210,7 @@ def test_a_reason_has_a_text_for_each_reader():
     reason = Reason("all", "little", "some", userid=5)
     assert [
         read_by(reader, reason) for reader in (Reader(5, True), Reader(6, True), Reader(6))
-    ] == [
-        "all",
-        "little",
-        "some",
-    ]
+    ] == ["all", "little", "some"]
     assert read_by(Reader(6), reason.not_for_guests()) == "little"
     assert read_by(Reader(), None) is None and read_by(Reader(), "plain") == "plain"
     assert read_by(Reader(6, True), behind("ƒ2", 5, "limit x: ")) == "limit x: waits for its turn"

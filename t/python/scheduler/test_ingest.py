@@ -44,10 +44,7 @@ def submitted(config, queue=None, constraints=None, duration=None):
         (["standby"], ("standby", 3600.0, {"properties": ["batch"]})),
         (["all"], ("all", 600.0, None)),
         (["vall"], ("vall", 600.0, None)),
-        (
-            [None, GPU_OR_X],
-            ("batch", 3600.0, {"and": [GPU_OR_X, {"properties": ["batch"]}]}),
-        ),
+        ([None, GPU_OR_X], ("batch", 3600.0, {"and": [GPU_OR_X, {"properties": ["batch"]}]})),
         (
             ["expedite", {"properties": ["^foo", "bar"]}],
             ("expedite", 300.0, {"properties": ["^foo", "bar", "batch"]}),

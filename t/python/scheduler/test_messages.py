@@ -362,10 +362,7 @@ def test_quiescent_does_not_wait_for_what_came_after_it(rig):
 
 
 def test_quiescent_does_not_wait_for_ever_for_requests_that_never_come(rig):
-    rig.manager.alloc_query = lambda: (
-        {"queue_length": 1, "alloc_pending": 0, "running": 0},
-        [],
-    )
+    rig.manager.alloc_query = lambda: ({"queue_length": 1, "alloc_pending": 0, "running": 0}, [])
     assert rig.ask("sched.quiescent") == (0, {"status": 0, "alloc_current": 0})
 
 

@@ -63,8 +63,7 @@ def test_a_copy_is_used_while_nothing_happens():
 
 
 @pytest.mark.parametrize(
-    "cost, most",
-    [(0.0, 0.0), (0.001, 0.001 * AGE_PER_COST), (0.02, 0.02 * AGE_PER_COST), (9, 1.0)],
+    "cost, most", [(0.0, 0.0), (0.001, 0.001 * AGE_PER_COST), (0.02, 0.02 * AGE_PER_COST), (9, 1.0)]
 )
 def test_a_copy_of_before_an_event_is_used_for_as_long_as_its_cost_is_worth(cost, most):
     scheduler, source = source_of(cost)

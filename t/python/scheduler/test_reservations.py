@@ -129,7 +129,7 @@ def test_conflicts_are_told_not_cut(module):
     answer = rig.reserve("dat", 100, 1000, nodes=4)
     assert answer["conflicts"] == dry["conflicts"]
     assert [(job["name"], job["nodes"], job["end"]) for job in answer["conflicts"]] == [
-        ("ƒ2", 6, rig.now + 500),
+        ("ƒ2", 6, rig.now + 500)
     ]
     rig.wait(110)
     (entry,) = listed(rig).values()

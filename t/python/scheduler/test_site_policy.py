@@ -141,7 +141,7 @@ def test_jobs_that_would_be_over_a_new_limit_are_named():
         ("new", "pending", ["ƒ6"], "limit new: needs 3 nodes, at most 2 are allowed"),
     ]
     assert over(max={"nodes": 2}, banks=["blue"], deny=True) == [
-        ("new", "pending", ["ƒ6"], "limit new: needs 3 nodes, at most 2 are allowed"),
+        ("new", "pending", ["ƒ6"], "limit new: needs 3 nodes, at most 2 are allowed")
     ]
     # Nothing has changed: what is free goes to the next in the queue.
     assert rig.ask("sched.limits")[1]["limits"] == []

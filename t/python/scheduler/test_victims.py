@@ -120,11 +120,7 @@ def test_a_trial_keeps_promises_but_those_that_yield(tree):
     plan.reserve(2, pool.parse_resource_request(whole), NOW + 100)
     short = pool.parse_resource_request(jobspec(slots=4, nodes=1, duration=100))
     long = pool.parse_resource_request(jobspec(slots=4, nodes=1, duration=101))
-    for request, yielding, fits in (
-        (short, (), True),
-        (long, (), False),
-        (long, (2,), True),
-    ):
+    for request, yielding, fits in ((short, (), True), (long, (), False), (long, (2,), True)):
         trial = Trial(plan, request, 0.0, yielding)
         trial.take_out(1)
         assert trial.fits() is fits

@@ -90,7 +90,7 @@ LEADS_TO = {
     "taken_back": {
         "allocate": lambda self, job, plan: plan.alloc(job.jobid, job.resource_request),
         "second_look": lambda self, job, pool, jobid: Deferral("not on these"),
-    },
+    }
 }
 HOOKS = sorted(
     name

@@ -31,12 +31,7 @@ RANKED = {
     "bounded-fcfs-0h": ("promise=all", "within=0"),
     "bounded-area-24h": ("promise=all", "rank=area", "within=24h"),
     "bounded-expansion-24h": ("promise=all", "rank=expansion", "within=24h"),
-    "bounded-expansion-24h-class": (
-        "promise=all",
-        "rank=expansion",
-        "within=24h",
-        "predict=class",
-    ),
+    "bounded-expansion-24h-class": ("promise=all", "rank=expansion", "within=24h", "predict=class"),
     "bounded-wfp3-72h-class": ("promise=all", "rank=wfp3", "within=72h", "predict=class"),
 }
 
@@ -59,16 +54,7 @@ class Starts(Observer):
         self.start[active.job.id] = None
 
 
-def play(
-    rows,
-    procs,
-    module,
-    args=(),
-    grain="batch",
-    observer=None,
-    users=None,
-    **options,
-):
+def play(rows, procs, module, args=(), grain="batch", observer=None, users=None, **options):
     """Run jobs given as (id, submit, run, limit, procs); returns {id: start, seconds}.
 
     Args:

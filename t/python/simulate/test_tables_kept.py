@@ -17,14 +17,7 @@ from flux.simulate.checking import Schedule
 from flux.simulate.job import Job, Shape, jobspec
 from flux.simulate.machine import uniform
 from flux.simulate.run import Settings, simulate
-from flux.simulate.site_check import (
-    _period,
-    broken,
-    exceeded,
-    overdrawn,
-    strangers,
-    tables_of,
-)
+from flux.simulate.site_check import _period, broken, exceeded, overdrawn, strangers, tables_of
 from flux.simulate.workload.build import Workload
 from flux.simulate.workload.record import Notes
 from flux_engine.formats import idset

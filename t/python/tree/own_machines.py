@@ -74,10 +74,7 @@ MACHINES = {
     "cache-numa": (
         render(
             machine(
-                pkg(
-                    l3(numa(8), *cores(2)),
-                    l3(numa(8), *cores(2), bridge(gpu("RSMI", "OpenCL"))),
-                )
+                pkg(l3(numa(8), *cores(2)), l3(numa(8), *cores(2), bridge(gpu("RSMI", "OpenCL"))))
             )
         ),
         {"numa": [{"cores": "0-1", "memory": 8}, {"cores": "2-3", "gpus": "0", "memory": 8}]},
@@ -158,10 +155,7 @@ MACHINES = {
     "loose-gpu": (
         render(
             machine(
-                pkg(numa(1), *cores(2)),
-                pkg(numa(1), *cores(2)),
-                osdev("CUDA"),
-                bridge(gpu("CUDA")),
+                pkg(numa(1), *cores(2)), pkg(numa(1), *cores(2)), osdev("CUDA"), bridge(gpu("CUDA"))
             )
         ),
         {"socket": [{"cores": "0-1", "memory": 1}, {"cores": "2-3", "memory": 1}], "gpus": "0-1"},
@@ -180,11 +174,7 @@ MACHINES = {
         render(
             machine(
                 pkg(numa(1), *cores(2)),
-                pkg(
-                    numa(1),
-                    *cores(2),
-                    bridge(gpu("CUDA", "NVML", pci_class="0700"), gpu("CUDA")),
-                ),
+                pkg(numa(1), *cores(2), bridge(gpu("CUDA", "NVML", pci_class="0700"), gpu("CUDA"))),
             )
         ),
         {
