@@ -26,11 +26,11 @@ for entry in reversed(PATHS):
     while entry in sys.path:
         sys.path.remove(entry)
     sys.path.insert(0, entry)
-# Tests import shared.py and the helpers beside them by plain name.  Last, because some of our directories are named like
-# modules of the standard library (cmd, resource).
-sys.path.extend(
-    [str(HERE), *sorted(str(d) for d in HERE.iterdir() if d.is_dir() and d.name[0] not in "._")]
-)
+# Tests import shared.py, the helpers beside them and the programs of t/ by plain name.  Last, because some of our
+# directories are named like modules of the standard library (cmd, resource).
+ROOMS = [room for room in sorted(HERE.iterdir()) if room.is_dir() and room.name[0] not in "._"]
+PROGRAMS = [HERE.parent / name for name in ("bench", "campaign", "faults")]
+sys.path.extend(map(str, [HERE, *ROOMS, *PROGRAMS]))
 inherited = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p not in PATHS]
 os.environ["PYTHONPATH"] = os.pathsep.join(PATHS + inherited)
 # An instance the user happens to be inside of must not answer our tests.

@@ -4,18 +4,12 @@ hypothesis likes to try, which shrinks what fails."""
 
 import json
 import random
-import sys
-from pathlib import Path
 
+import messages
+import payloads
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-CAMPAIGN = Path(__file__).resolve().parents[2] / "campaign"
-sys.path.insert(0, str(CAMPAIGN))
-
-import messages  # noqa: E402
-import payloads  # noqa: E402
 
 
 @pytest.mark.parametrize("module", sorted(messages.MODULES))

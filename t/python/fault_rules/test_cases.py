@@ -2,19 +2,15 @@
 """Histories that went wrong once in fault runs are replayed for ever: t/faults/cases."""
 
 import json
-import sys
 from pathlib import Path
 
+import faults
 import pytest
 
-FAULTS = Path(__file__).resolve().parents[2] / "faults"
-if str(FAULTS) not in sys.path:
-    sys.path.insert(0, str(FAULTS))
-
-import faults  # noqa: E402
+CASES = Path(faults.HERE, "cases")
 
 
-@pytest.mark.parametrize("path", sorted((FAULTS / "cases").glob("*.json")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sorted(CASES.glob("*.json")), ids=lambda p: p.stem)
 def test_case(path):
     case = json.loads(path.read_text())
     assert faults.run_history(case["history"], case["scheduler"], case["pool"]) is None

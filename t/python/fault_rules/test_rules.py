@@ -3,24 +3,20 @@
 
 import json
 import os
-import sys
 
+import faults
+import history
 import pytest
 import shared
+from books import Books, resources_of
+from site_rules import SiteRules
+from watch import Watch
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../faults"))
-
-import faults  # noqa: E402
-import history  # noqa: E402
-from books import Books, resources_of  # noqa: E402
-from site_rules import SiteRules  # noqa: E402
-from watch import Watch  # noqa: E402
-
-from flux.resource.Rv1Pool import Rv1Pool  # noqa: E402
-from flux.scheduler.site_policy.limits import LimitRule  # noqa: E402
-from flux.scheduler.site_policy.preemption import borrowed_time, record, takers, under_way, victims  # noqa: E402
-from flux.scheduler.testing import make_R  # noqa: E402
-from flux.simulate.checking import Violation, check_eventlog, check_instance  # noqa: E402
+from flux.resource.Rv1Pool import Rv1Pool
+from flux.scheduler.site_policy.limits import LimitRule
+from flux.scheduler.site_policy.preemption import borrowed_time, record, takers, under_way, victims
+from flux.scheduler.testing import make_R
+from flux.simulate.checking import Violation, check_eventlog, check_instance
 
 
 def log(*events):
