@@ -4,6 +4,7 @@
 import pytest
 from peers import R, Rig, jobspec
 
+from flux.resource.plan import compiled
 from flux.resource.pool import remembered
 
 
@@ -37,6 +38,12 @@ def test_how_many_promises(args, limit):
     """The older name says the same; if both are given, the newer one counts."""
     rig = Rig(R(1, 1), "sched-backfill", *args)
     assert rig.sched.promises_limit == limit
+
+
+def test_a_missing_compiled_part_is_logged(monkeypatch):
+    monkeypatch.setattr(compiled, "lib", None)
+    rig = Rig(R(1, 1), "sched-backfill")
+    assert [text for text in rig.logged() if compiled.NOT_BUILT in text]
 
 
 def test_no_promises_whatever_fits_starts():

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from command_runner import FLUX, flux, flux_here, rows, write_rows
 
+from flux.resource.plan import compiled
 from flux_engine.formats import rset
 
 
@@ -45,6 +46,12 @@ def test_what_it_says(results):
     assert "jobs start at different times; the first:" in done.stdout
     assert "p90: by linear interpolation" in done.stdout.replace("\n", " ")
     assert all(json.loads(line)["policy"] for line in done.stderr.splitlines())
+
+
+def test_it_says_that_the_compiled_part_is_missing(monkeypatch):
+    monkeypatch.setattr(compiled, "lib", None)
+    done = flux("sample", "--jobs=10", "--scheduler=sched-backfill")
+    assert done.stdout.count(compiled.NOT_BUILT) == 1
 
 
 def test_jobs_csv_as_evalys_reads_it(results):

@@ -237,11 +237,15 @@ class Call:
         return Settings(grain=options.grain or "batch", script=script, config=config, **same)
 
     def _announce(self, cases, policies):
+        from flux.resource.plan import compiled
+
         workload = cases[0].workload
         for line in dict.fromkeys(one for case in cases for one in case.workload.notes.warnings):
             self.print(f"WARNING: {line}", sys.stderr)
         for line in workload.notes.lines(with_warnings=False):
             self.say(f"  {line}")
+        if not compiled.is_built():
+            self.say(f"  {compiled.NOT_BUILT}")
         load = workload.offered_load()
         days = workload.jobs[-1].submit / 86400
         span = f" over {days:.1f} days, offered load {load:.2f}," if days else ""

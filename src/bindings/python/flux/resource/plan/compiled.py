@@ -30,6 +30,10 @@ try:
 except ImportError:  # not built, or for another Python
     ffi = lib = None
 
+#: Told at the start of a scheduler and of a simulation that plan without the compiled part.
+NOT_BUILT = (
+    "_flux_plan is not built for this Python: plans with many promises are several times slower"
+)
 #: Maximum number of promises moved in one reactor turn.
 MOVES_PER_TURN = 512
 

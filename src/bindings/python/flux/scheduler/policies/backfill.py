@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from flux.resource.plan import compiled
 from flux.scheduler.history import expected_run
 from flux.scheduler.policies.backfilling import Backfilling
 from flux.scheduler.policies.by_latest_start import BackfillByLatestStart
@@ -123,6 +124,8 @@ class Backfill(PolicyScheduler):
             self.decision = BackfillByRank(self, backlog)
         else:
             self.decision = BackfillInOrder(self, backlog)
+        if not compiled.is_built():
+            self.log.info(compiled.NOT_BUILT)
 
     def _take_promises(self, name: str, value: str) -> None:
         """Parse ``promise=`` or one of its older names."""
