@@ -75,7 +75,7 @@ def test_a_borrower_is_ended_and_the_promise_is_kept(policy):
     assert taker.state == "running" and taker.t_start <= when + 1
     assert stats(instance)["standby"]["victims"] == 1
     assert stats(instance)["standby"]["useless"] == 0
-    assert not borrowed(instance)
+    assert not borrowed(instance).active
     assert json.loads(instance.kvs.values[KEY]).get("borrowers") is None
     check(instance)
 
@@ -185,7 +185,7 @@ def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
 def test_where_no_promise_is_kept_at_its_time_nobody_borrows(policy):
     instance = make(*policy, config=config())
     first, taker, job = lend(instance)
-    assert not borrowed(instance)
+    assert not borrowed(instance).active
     instance.advance(900)
     assert first.state == "running" and exceptions(job) == []
 
@@ -300,7 +300,7 @@ def test_a_borrower_that_cannot_be_ended_is_left_alone():
     refuse_to_end(instance, borrower)
     instance.advance(1100)
     assert borrower.state == "running" and taker.state == "pending"
-    assert not borrowed(instance)
+    assert not borrowed(instance).active
     assert "Operation not permitted" in "\n".join(instance.errors)
 
 
@@ -316,7 +316,7 @@ def test_less_time_than_to_the_promise_makes_it_a_job_like_others():
     instance = make(config=config())
     first, taker, borrower = lend(instance, duration=5000)
     borrower.set_expiration(instance.now() + 500)
-    assert not borrowed(instance)
+    assert not borrowed(instance).active
 
 
 def test_a_slow_clean_up_is_reckoned_with_the_next_time():
@@ -338,7 +338,7 @@ def test_who_was_promised_the_time_may_take_from_borrowers(policy):
     first.end()
     instance.advance(200)
     assert taker.state == "running" and borrower.result == "failed"
-    assert not borrowed(instance)
+    assert not borrowed(instance).active
     assert stats(instance)["standby"]["useless"] == 0
 
 

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
+from flux.resource.pool.remembered import Remembered
 from flux.scheduler.admission import NO_ROOM, AdmissionRule, Cause, Deferral, JobDeferred
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.deferred import DeferredJobs
@@ -58,8 +59,9 @@ class AdmissionControl:
             this end, seconds since the epoch; 0: none. The value at its start becomes the
             expiration of its R
         pins: a rule's record of promises that must keep their times even if earlier ones are
-            possible: true while there are any; ``stays(job)`` whether that to a job is one, asked
-            first for each job with a promise
+            possible; None: there are none. ``stays(job)``: whether that to a job is one, asked
+            first for each job with a promise; ``review()`` is called before a job is examined,
+            ``void(why)`` when all promises are void
     """
 
     pins: Any = None
@@ -103,17 +105,21 @@ class AdmissionControl:
         #: the system attributes of all rules, and whether a rule is told of every job
         self._asks_always = any(rule.attributes is None for rule in self.rules)
         self._names = {name for rule in self.rules for name in rule.attributes or ()}
-        # Per method, the engaged rules that override it: a rule costs nothing where it overrides
-        # nothing.
+        # Per method, the engaged rules that override it, with their methods: a rule costs nothing
+        # where it overrides nothing.
         self._checking = self._engaged_with(AdmissionRule.check)
         self._giving = self._engaged_with(AdmissionRule.allocate)
         self._looking = self._engaged_with(AdmissionRule.second_look)
         self._starting = self._engaged_with(AdmissionRule.start)
         self._doubting = self._engaged_with(AdmissionRule.keeps_promise)
+        #: those whose `allocate` may find room where the pool has none
+        self._adding = [rule for rule, _ in self._giving if not rule.only_takes_away]
         #: method of `AdmissionRule` -> overriding methods, each with the subject of its error
         #: reports
         self._tellings: dict[Callable[..., Any], list[tuple[str, Callable[..., Any]]]] = {}
         self.taking_away = {rule.name for rule in self.rules if rule.only_takes_away}
+        #: signature -> `family_of`
+        self._families: Remembered[Any, Hashable] = Remembered()
 
     def engage(self, rule: AdmissionRule, engaged: bool) -> bool:
         """Set `AdmissionRule.engaged` of a rule. Return whether it changed."""
@@ -123,9 +129,15 @@ class AdmissionControl:
         self.update()
         return True
 
-    def _engaged_with(self, method: Callable[..., Any]) -> list[AdmissionRule]:
-        """Return the engaged rules that override a method."""
-        return [rule for rule in self.rules if rule.engaged and has_own(rule, method)]
+    def _engaged_with(
+        self, method: Callable[..., Any]
+    ) -> list[tuple[AdmissionRule, Callable[..., Any]]]:
+        """Return the engaged rules that override a method, each with its own."""
+        return [
+            (rule, getattr(rule, method.__name__))
+            for rule in self.rules
+            if rule.engaged and has_own(rule, method)
+        ]
 
     # -- one job -----------------------------------------------------------------------------------
 
@@ -168,19 +180,24 @@ class AdmissionControl:
 
     def family_of(self, signature: Any) -> Hashable:
         """Return a signature without the parts of rules with `AdmissionRule.only_takes_away`."""
-        if isinstance(signature, tuple):
+        if not isinstance(signature, tuple):
+            family: Hashable = signature
+            return family
+        family = self._families.get(signature)
+        if family is None:
             shape, marks = signature
             rest = tuple(one for one in marks if one[0] not in self.taking_away)
-            signature = (shape, rest) if rest else shape
-        family: Hashable = signature
+            family = self._families[signature] = (shape, rest) if rest else shape
         return family
 
     def check(self, job: PendingJob) -> None:
         """Raise JobDeferred if a rule keeps `job` from starting now, InfeasibleRequest if it may
         never start."""
-        for rule in self._checking:
+        if self.pins is not None:
+            self.pins.review()
+        for rule, check in self._checking:
             try:
-                deferral = rule.check(job)
+                deferral = check(job)
             except InsufficientResources:
                 self.part(job)  # it waits for its resources, not in the queue
                 raise
@@ -191,8 +208,8 @@ class AdmissionControl:
     def asks_each(self) -> bool:
         """Whether even a job without room in the pool must be examined: a rule may find room for
         it, or defer it."""
-        for rule in self._giving:
-            if rule.adds and not rule.only_takes_away:
+        for rule in self._adding:
+            if rule.adds:
                 return True
         return bool(self.kept_for)
 
@@ -209,8 +226,8 @@ class AdmissionControl:
         source: Plan | ResourcePool = pool if plan is None else plan
         alloc, giver = None, None
         if plan is not None:
-            for rule in self._giving:
-                alloc = rule.allocate(job, plan)
+            for rule, allocate in self._giving:
+                alloc = allocate(job, plan)
                 if alloc is not None:
                     giver = rule
                     break
@@ -246,8 +263,8 @@ class AdmissionControl:
 
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> JobDeferred | None:
         """Return why a job may not start on allocation `jobid` of a pool, or None."""
-        for rule in self._looking:
-            deferral = rule.second_look(job, pool, jobid)
+        for rule, second_look in self._looking:
+            deferral = second_look(job, pool, jobid)
             if deferral is not None:
                 return JobDeferred(rule, deferral)
         return None
@@ -260,17 +277,17 @@ class AdmissionControl:
 
     def keeps_promise(self, job: PendingJob) -> bool:
         """Whether all rules are certain to let a job start at its promised time."""
-        for rule in self._doubting:
-            if not rule.keeps_promise(job):
+        for _, keeps_promise in self._doubting:
+            if not keeps_promise(job):
                 return False
         return True
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any]:
         """Tell the rules that a job starts. Return their annotations."""
         found: dict[str, Any] = {}
-        for rule in self._starting:
+        for rule, start in self._starting:
             try:
-                found.update(rule.start(job, alloc) or {})
+                found.update(start(job, alloc) or ())
             except Exception:
                 self._report(f"admission rule {rule.name}: start", trace=True)
         return found
@@ -286,11 +303,21 @@ class AdmissionControl:
                 return Cause(rule.name, reason)
         return None
 
+    def keeps_out(self, job: PendingJob) -> bool:
+        """Whether a rule keeps a job from starting now."""
+        for _, check in self._checking:
+            try:
+                if check(job) is not None:
+                    return True
+            except InsufficientResources:
+                return True
+        return False
+
     def all_reasons(self, job: PendingJob) -> Iterator[Cause]:
         """Yield the causes of all rules that keep a job from starting, in the order of checks."""
-        for rule in self._checking:
+        for rule, check in self._checking:
             try:
-                deferral = rule.check(job)
+                deferral = check(job)
             except InsufficientResources as exc:
                 yield Cause(rule.name, str(exc))
                 continue

@@ -101,7 +101,7 @@ class BackfillInOrder(Backfilling):
 
     def is_kept_out(self, job: PendingJob) -> bool:
         admission = self.policy.admission
-        return admission.engaged and next(admission.all_reasons(job), None) is not None
+        return admission.engaged and admission.keeps_out(job)
 
     def waits_from(self, job: PendingJob) -> float | None:
         admission = self.policy.admission
@@ -169,7 +169,7 @@ class BackfillInOrder(Backfilling):
         """Whether an admission rule needs a job's future promise to keep its time; the job then
         keeps waiting."""
         pins = self.policy.admission.pins
-        if not pins:
+        if pins is None:
             return False
         when = self.promises.when(job)
         if when is None or when <= self.policy.now() or not pins.stays(job):
@@ -186,7 +186,7 @@ class BackfillInOrder(Backfilling):
         promises, backlog, admission = self.promises, self.backlog, self.policy.admission
         if promises.open_ids or len(promises) < MIN_IN_A_ROW or backlog.has_apart:
             return
-        if admission.engaged and admission.pins:
+        if admission.engaged and admission.pins is not None:
             return  # each is checked at its turn
         looked, moved, first = promises.advance_following(job, backlog.first_behind(job))
         # A promise bound to ranks costs a look even if it stays.

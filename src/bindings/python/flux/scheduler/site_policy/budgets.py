@@ -143,11 +143,13 @@ class Charged(Counted):
     Attributes:
         limit (float): its time limit in seconds
         end (float): its latest end, seconds since the epoch
+        rooms (list): (account, index in `DIMENSIONS`, maximum of `Account.taken` with which it may
+            start and run to its limit in the period)
         since (float): start of its use that no scheduler has counted, seconds since the epoch;
             infinite: none
     """
 
-    __slots__ = ("end", "limit", "rates", "since")
+    __slots__ = ("end", "limit", "rates", "rooms", "since")
 
     least: Amounts
 
@@ -155,6 +157,7 @@ class Charged(Counted):
         super().__init__(uses, userid)
         self.rates: Amounts = (0, 0, 0)  # the resources that it holds, per dimension
         self.limit = self.end = self.since = inf
+        self.rooms: list[tuple[Account, int, float]] = []
 
 
 def amounts_of(holds: Holding) -> Amounts:
@@ -249,6 +252,12 @@ class BudgetRule(CountingRule):
     def read_job(self, job: PendingJob, known: Charged) -> None:
         known.least = self._least(job.resource_request)
         known.limit = getattr(job.resource_request, "duration", 0.0) or inf
+        known.rooms = [
+            (account, at, most + GRAIN - known.least[at] * known.limit)
+            for account in known.uses
+            for at, most in account.bounds
+            if known.least[at]
+        ]
 
     def _least(self, request: Any) -> Amounts:
         """Return the minimum that a request takes; at least its requested nodes, and one."""
@@ -270,9 +279,11 @@ class BudgetRule(CountingRule):
 
     def check(self, job: PendingJob) -> Deferral | None:
         known = self.jobs.get(job.jobid)
-        if known is None or self._over(known, known.least) is None:
-            return None
-        return self._look(job, known, known.least)
+        if known is not None:
+            for account, at, most in known.rooms:  # this runs for each examined job
+                if account.taken[at] > most:
+                    return self._look(job, known, known.least)
+        return None
 
     def _look(self, job: PendingJob, known: Charged, rates: Amounts) -> Deferral | None:
         """Return None if a job that would hold `rates` may start, else the reason."""
@@ -306,7 +317,9 @@ class BudgetRule(CountingRule):
         known = self.jobs.get(job.jobid)
         if known is None:
             return None
-        return self._look(job, known, amounts_of(self.host.holdings.of(jobid, pool)))
+        rates = amounts_of(self.host.holdings.of(jobid, pool))
+        # If it is the minimum, it was checked before.
+        return None if rates == known.least else self._look(job, known, rates)
 
     def keeps_promise(self, job: PendingJob) -> bool:
         # It is certain to start if all pending jobs may start in this period.

@@ -54,9 +54,11 @@ class Weights(NamedTuple):
     cores: float = 1.0
     gpus: float = 0.0
 
-    def rate(self, nodes: int, cores: int, gpus: int) -> float:
+    def rate(self, holds: Holding) -> float:
         """Return the use per second of a job that holds these resources."""
-        return nodes * self.nodes + cores * self.cores + gpus * self.gpus
+        return (
+            popcount(holds.ranks) * self.nodes + holds.cores * self.cores + holds.gpus * self.gpus
+        )
 
 
 def read_entry(key: str, value: Any) -> Any:
@@ -138,7 +140,8 @@ class FairShareRule(TableRule):
 
     def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
         """Count a job that ended while no scheduler was loaded."""
-        rate = self._weights.rate(job.get("nnodes", 0), job.get("ncores", 0), 0)
+        weights = self._weights
+        rate = job.get("nnodes", 0) * weights.nodes + job.get("ncores", 0) * weights.cores
         association = (job.get("bank") or "", job["userid"])
         self._usage.add(association, rate * (until - since), self.host.now())
 
@@ -164,13 +167,10 @@ class FairShareRule(TableRule):
 
     def _runs(self, jobid: int, association: Association, since: float) -> None:
         holds = self.host.holdings.of(jobid)
-        rate = self._rate(holds)
+        rate = self._weights.rate(holds)
         self._running[jobid] = (association, holds, rate)
         self._usage.change(association, rate, self.host.now(), since)
         self._usage.changed()
-
-    def _rate(self, holds: Holding) -> float:
-        return self._weights.rate(popcount(holds.ranks), holds.cores, holds.gpus)
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
         known = self._running.pop(jobid, None)
@@ -178,7 +178,7 @@ class FairShareRule(TableRule):
             return
         association, holds, before = known
         holds = NOTHING if final else holds.left_of(R)
-        rate = self._rate(holds)
+        rate = self._weights.rate(holds)
         self._usage.change(association, rate - before, self.host.now())
         if not final:
             self._running[jobid] = (association, holds, rate)

@@ -110,11 +110,10 @@ class LimitUse(Use):
         """Update the use after a job's holding has changed."""
         used, ranks = self.used, self.ranks
         gone = before.ranks & ~after.ranks
-        new = after.ranks & ~before.ranks
         if gone:
             ranks.remove(gone)
-        if new:
-            ranks.add(new)
+        else:
+            ranks.add(after.ranks & ~before.ranks)
         used[0] = popcount(ranks.ranks)
         used[1] += after.cores - before.cores
         used[2] += after.gpus - before.gpus
@@ -151,9 +150,11 @@ class Limited(Counted):
 
     Attributes:
         asked: its request; `now` is the minimum that it takes with the present ranks
+        rooms (list): (use, index in `DIMENSIONS`, maximum of `LimitUse.used` with which it may
+            start); the maximum is -1 if the number of nodes that it adds is not known beforehand
     """
 
-    __slots__ = ("asked", "now", "seen")
+    __slots__ = ("asked", "now", "rooms", "seen")
 
     least: Amount
 
@@ -162,6 +163,16 @@ class Limited(Counted):
         self.least = self.now = Amount()
         self.asked: Any = None
         self.seen = -1  # number of the last change of ranks included in `now`
+        self.rooms: list[tuple[LimitUse, int, int]] = []
+
+    def ask(self, request: Any, least: Amount, seen: int) -> None:
+        """Set its request and minimum, as of a number of changes of ranks."""
+        self.asked, self.now, self.seen = request, least, seen
+        self.rooms = [
+            (use, at, most - least[at] if at or least.nodes else -1)
+            for use in self.uses
+            for at, most in use.entry.bounds
+        ]
 
 
 class LimitRule(CountingRule):
@@ -199,8 +210,8 @@ class LimitRule(CountingRule):
     # -- pending jobs ------------------------------------------------------------------------------
 
     def read_job(self, job: PendingJob, known: Limited) -> None:
-        known.asked, known.seen = job.resource_request, self._changes
-        known.least = known.now = self._least(job.resource_request)
+        known.ask(job.resource_request, self._least(job.resource_request), self._changes)
+        known.least = known.now
         for use in known.uses:
             alone = self._exceeds_alone(use.entry, job) if use.entry.deny else None
             if alone is not None:
@@ -229,20 +240,25 @@ class LimitRule(CountingRule):
         known = self.jobs.get(job.jobid)
         if known is None:
             return None
+        request = job.resource_request
+        if known.asked is not request or known.seen != self._changes:
+            known.ask(request, self._least(request), self._changes)
+        if not self._too_much:
+            for use, at, most in known.rooms:  # this runs for each examined job
+                if use.used[at] > most or use.head is not None:
+                    break
+                if use.certain and (len(use.certain) > 1 or job.jobid not in use.certain):
+                    break
+            else:
+                return None
         least = known.now
-        if known.asked is not job.resource_request or known.seen != self._changes:
-            known.asked, known.seen = job.resource_request, self._changes
-            least = known.now = self._least(job.resource_request)
         for use in known.uses:
-            # This runs for each examined job, so it avoids calls.
-            more, kept, used = least, NONE, use.used
-            if not least.nodes and use.entry.most[0] is not None:
-                more = self._more(use, job, least)
+            kept = NONE
             if use.head is not None or use.certain:
                 kept = self._kept(use, job)
-            for at, most in use.entry.bounds:
-                if used[at] + more[at] + kept[at] > most:
-                    return self._defer(use, job, at, known)
+            over = use.over(self._more(use, job, least), kept)
+            if over is not None:
+                return self._defer(use, job, over, known)
             if not self._too_much:
                 continue
             asked = self._asked(job)
@@ -341,6 +357,9 @@ class LimitRule(CountingRule):
         if known is None:
             return None
         ranks, cores, gpus = self.host.holdings.of(jobid, pool)
+        nodes, least = popcount(ranks), known.now
+        if nodes <= least.nodes and cores <= least.cores and gpus <= least.gpus:
+            return None  # no more than was checked before
         for use in known.uses:
             if use.entry.soft:
                 continue

@@ -52,9 +52,9 @@ class Usage:
     def change(self, key: tuple[Any, ...], rate: float, now: float, since: float = inf) -> None:
         """Change the use per second by a key's jobs by `rate` from `now` on, counted since `since`.
         O(1)."""
-        entry, amount, before = self._entries.get(key), 0.0, 0.0
-        if entry is not None:
-            amount, before, _ = self._grown(entry, now)
+        amount, before, then = self._entries.get(key) or (0.0, 0.0, now)
+        if then < now:
+            amount, before, _ = self._grown((amount, before, then), now)
         if since < now:
             amount += self._grown((0.0, rate, since), now)[0]
         self._entries[key] = (amount, before + rate, now)
@@ -168,6 +168,8 @@ class KeptUsage(Usage):
         self._key = key
         #: None: jobs are not counted yet, or only for a query
         self._checkpoint: Checkpoint | None = None
+        #: stores the amounts in due time: jobs have started or ended
+        self.changed: Callable[[], None] = lambda: None
         #: time at which ``job-list`` was queried, and the jobs running then
         self._asked_at = inf
         self._found: set[int] = set()
@@ -180,6 +182,7 @@ class KeptUsage(Usage):
         self._checkpoint = host.checkpoint(
             self._key, SAVE_INTERVAL_S, lambda: self.text(host.now())
         )
+        self.changed = self._checkpoint.changed
         self._checkpoint.read(self.restore)
         if self.through and self._host.reads_files:
             self._asked_at = self._host.now()
@@ -198,11 +201,6 @@ class KeptUsage(Usage):
         epoch."""
         self._found.add(jobid)
         return max(self._host.running[jobid].start, self.through)
-
-    def changed(self) -> None:
-        """Store the amounts in due time: jobs have started or ended."""
-        if self._checkpoint is not None:
-            self._checkpoint.changed()
 
     def _learn(self, jobs: list[dict[str, Any]]) -> None:
         for job in jobs:

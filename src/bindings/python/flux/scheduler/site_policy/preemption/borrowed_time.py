@@ -69,7 +69,10 @@ ELSEWHERE_AFTER_S = 0.5
 
 
 class BorrowedTime(Part):
-    """The jobs that run in time promised to others."""
+    """The jobs that run in time promised to others. `active`: whether there are any, or jobs that
+    they were ended for."""
+
+    active = False
 
     def __init__(self, state: PreemptionState, messenger: Messenger) -> None:
         super().__init__(state)
@@ -85,8 +88,10 @@ class BorrowedTime(Part):
         """The running borrowers, {id: borrower}."""
         return self._record.borrowers
 
-    def __bool__(self) -> bool:
-        return bool(self._record.borrowers or self._gone)
+    def engage(self) -> None:
+        """Have promises stay while there are borrowers, or jobs that borrowers were ended for."""
+        self.active = bool(self._record.borrowers or self._gone)
+        self._host.admission.pins = self if self.active else None
 
     def of(self, taker: int) -> list[Borrower]:
         """Return the running borrowers of a pending job's time."""
@@ -168,6 +173,7 @@ class BorrowedTime(Part):
         if lost <= cls.max_node_hours and self._keep_rest(borrower, plan, end):
             plan.pin(taker)
             self.borrowers[job.jobid] = borrower
+            self.engage()
             return alloc
         pool.free(job.jobid)
         return None
@@ -204,6 +210,7 @@ class BorrowedTime(Part):
         borrower = self.borrowers.pop(jobid, None)
         if borrower is not None:
             self._drop_rest(borrower)
+            self.engage()
 
     def started(self, jobid: int) -> None:
         """Note the start of a job, which may be a borrower, or the job whose promised time was
@@ -214,7 +221,9 @@ class BorrowedTime(Part):
             self._store(borrower)
             self._next_step(borrower)
             self._counts.add(borrower.victim, "borrowing")
-        if self and self._taker_leaves(jobid, "the job of that time has started without that"):
+        if self.active and self._taker_leaves(
+            jobid, "the job of that time has started without that"
+        ):
             self._counts.takers += 1
 
     def _store(self, borrower: Borrower) -> None:
@@ -319,6 +328,7 @@ class BorrowedTime(Part):
     def _over(self, borrower: Borrower) -> None:
         """Remove a job from the borrowers."""
         del self.borrowers[borrower.victim.jobid]
+        self.engage()
         self._needed_in.pop(borrower.taker, None)
         self._drop_rest(borrower)
         if borrower.timer is not None:
@@ -338,6 +348,7 @@ class BorrowedTime(Part):
             return
         if self._host.pending(borrower.taker) is not None:
             self._gone.setdefault(borrower.taker, []).append(borrower)
+            self.engage()
             ranks = self._host.resources.eligible_ranks()
             part = self._running.jobs[jobid].part_of(R, ranks)
             if part is not None:
@@ -390,7 +401,7 @@ class BorrowedTime(Part):
 
     def gone(self, taker: int) -> None:
         """Handle a pending job that will not start."""
-        if self:
+        if self.active:
             ended = self._taker_leaves(taker, "the job of that time is gone")
             self._counts.ended_uselessly(ended, "gone")
 
@@ -399,6 +410,7 @@ class BorrowedTime(Part):
         that were ended for it."""
         self.give_back_all(taker, why)
         gone = self._gone.pop(taker, [])
+        self.engage()
         self._let_go(gone)
         return [one.victim for one in [*self.of(taker), *gone]]
 
@@ -527,6 +539,7 @@ class BorrowedTime(Part):
                 self._ends(one)
             else:
                 self._host.resources.update_expiration(jobid, one.until)
+        self.engage()
 
     def drop_missing(self) -> None:
         """Give up waiting for jobs that have not come back."""

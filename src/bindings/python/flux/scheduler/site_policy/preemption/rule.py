@@ -59,7 +59,6 @@ from flux.scheduler.site_policy.table_rule import TableRule
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.admission import Deferral
     from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob, RunningJob
@@ -109,7 +108,7 @@ class PreemptionRule(TableRule):
         self.classes.entries = entries
         #: whether jobs may start into promised time
         self._lends = any(cls.into_promises for cls in entries.values())
-        self.host.admission.pins = self.borrowed if entries else None
+        self.borrowed.engage()
         if not entries:
             for preemption in list(self._record.active.values()):
                 self._under_way.give_up(preemption, "the table was removed", "configuration")
@@ -144,11 +143,6 @@ class PreemptionRule(TableRule):
             self._under_way.taker_is_gone(preemption)
         self.borrowed.gone(jobid)
 
-    def check(self, job: PendingJob) -> Deferral | None:
-        if self.borrowed:
-            self.borrowed.review()
-        return None
-
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         preemption = self._record.active.get(job.jobid)
         if preemption is not None:
@@ -157,7 +151,7 @@ class PreemptionRule(TableRule):
         if waiting is None:
             return None
         terms = waiting.terms
-        alloc = self.borrowed.start_taker(job, plan) if self.borrowed else None
+        alloc = self.borrowed.start_taker(job, plan) if self.borrowed.active else None
         if alloc is None and terms.cls is not None and terms.cls.into_promises:
             try:
                 alloc = plan.alloc(job.jobid, job.resource_request)
@@ -167,7 +161,7 @@ class PreemptionRule(TableRule):
 
     @property
     def adds(self) -> bool:  # type: ignore[override]
-        return bool(self._lends or self._record.active or self.borrowed)
+        return bool(self._lends or self._record.active or self.borrowed.active)
 
     def taken_back(self, jobid: int) -> None:
         self.borrowed.taken_back(jobid)
@@ -204,8 +198,10 @@ class PreemptionRule(TableRule):
             self._running.jobs.pop(jobid, None)
         else:
             self._running.ends(jobid)
-        self._under_way.freed(running, R, final)
-        self._start_takers()
+        if self._record.active:
+            self._under_way.freed(running, R, final)
+        if self.borrowed.active:
+            self._start_takers()
         self._takers.look_soon()
 
     def _start_takers(self) -> None:
