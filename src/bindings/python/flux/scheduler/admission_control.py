@@ -287,7 +287,9 @@ class AdmissionControl:
         found: dict[str, Any] = {}
         for rule, start in self._starting:
             try:
-                found.update(start(job, alloc) or ())
+                more = start(job, alloc)
+                if more:
+                    found.update(more)
             except Exception:
                 self._report(f"admission rule {rule.name}: start", trace=True)
         return found

@@ -152,10 +152,11 @@ class WaitLimits(AdmissionRule):
         self._engage()
 
     def check(self, job: PendingJob) -> Deferral | None:
-        waiting = self._jobs.get(job.jobid)
-        if waiting is not None and self.host.now() > waiting.latest:
-            # The timer is late, or the pass came first.
-            raise InfeasibleRequest(self._sentence(waiting))
+        now = self.host.now()
+        if now > self._armed_for:  # the timer is late, or the pass came first
+            waiting = self._jobs.get(job.jobid)
+            if waiting is not None and now > waiting.latest:
+                raise InfeasibleRequest(self._sentence(waiting))
         return None
 
     def cancel(self, jobid: int) -> None:

@@ -14,11 +14,11 @@ behind it. It is readmitted when a job of its key has ended before its limit, or
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone, tzinfo
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Tuple
 
-from flux.resource.pool.masks import popcount
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned, Reason
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 #: KVS key of the stored use.
 KEY = "checkpoint.sched-budgets"
 
-#: Counted dimensions; a `Holding` has fields for them.
+#: Counted dimensions: the numbers in a `Holding`.
 DIMENSIONS = ("node-hours", "core-hours", "gpu-hours")
 
 PERIODS = ("day", "week", "month", "quarter", "year")
@@ -149,20 +149,14 @@ class Charged(Counted):
             infinite: none
     """
 
-    __slots__ = ("end", "limit", "rates", "rooms", "since")
+    __slots__ = ("end", "limit", "rooms", "since")
 
     least: Amounts
 
     def __init__(self, uses: tuple[Account, ...], userid: int) -> None:
         super().__init__(uses, userid)
-        self.rates: Amounts = (0, 0, 0)  # the resources that it holds, per dimension
         self.limit = self.end = self.since = inf
         self.rooms: list[tuple[Account, int, float]] = []
-
-
-def amounts_of(holds: Holding) -> Amounts:
-    """Return the nodes, cores and GPUs of a holding."""
-    return popcount(holds.ranks), holds.cores, holds.gpus
 
 
 class BudgetRule(CountingRule):
@@ -215,7 +209,7 @@ class BudgetRule(CountingRule):
             account.begins(self._usage, now)
             for known in self.jobs.values():
                 if account in known.uses and not known.waits:
-                    self._count(account, known, known.rates, now, account.begin)
+                    self._count(account, known, known.holds[1:], now, account.begin)
         self._forget_past()
         self._usage.changed()
         self.host.readmit(self)
@@ -317,7 +311,7 @@ class BudgetRule(CountingRule):
         known = self.jobs.get(job.jobid)
         if known is None:
             return None
-        rates = amounts_of(self.host.holdings.of(jobid, pool))
+        rates = self.host.holdings.of(jobid, pool)[1:]
         # If it is the minimum, it was checked before.
         return None if rates == known.least else self._look(job, known, rates)
 
@@ -346,9 +340,8 @@ class BudgetRule(CountingRule):
         known.since = inf
 
     def hold(self, known: Charged, holds: Holding, jobs: int) -> None:
-        nodes, cores, gpus = known.rates
-        known.holds, known.rates = holds, amounts_of(holds)
-        more = known.rates[0] - nodes, known.rates[1] - cores, known.rates[2] - gpus
+        more = [after - before for after, before in zip(holds[1:], known.holds[1:])]
+        known.holds = holds
         now = self.host.now()
         for account in known.uses:
             since = now if known.since >= now else max(known.since, account.begin)
@@ -358,7 +351,7 @@ class BudgetRule(CountingRule):
         self._usage.changed()
 
     def _count(
-        self, account: Account, known: Charged, rates: Amounts, now: float, since: float
+        self, account: Account, known: Charged, rates: Iterable[float], now: float, since: float
     ) -> None:
         """Change a running job's use by `rates` from `now` on, counted since `since`, which is not
         later."""
@@ -374,7 +367,7 @@ class BudgetRule(CountingRule):
             before, known.end = known.end, expiration or inf
             for account in known.uses:
                 later = min(known.end, account.end) - min(before, account.end)
-                for at, rate in enumerate(known.rates):
+                for at, rate in enumerate(known.holds[1:]):
                     account.taken[at] += rate * later
                 self.let_in(account)
 

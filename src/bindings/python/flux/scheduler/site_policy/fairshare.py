@@ -16,7 +16,6 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
 
-from flux.resource.pool.masks import popcount
 from flux.scheduler.disclosure import Owned
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.site_policy.counts import user_id, user_name
@@ -56,9 +55,7 @@ class Weights(NamedTuple):
 
     def rate(self, holds: Holding) -> float:
         """Return the use per second of a job that holds these resources."""
-        return (
-            popcount(holds.ranks) * self.nodes + holds.cores * self.cores + holds.gpus * self.gpus
-        )
+        return holds.nodes * self.nodes + holds.cores * self.cores + holds.gpus * self.gpus
 
 
 def read_entry(key: str, value: Any) -> Any:

@@ -23,27 +23,33 @@ class Holding(NamedTuple):
     """The resources held by a job.
 
     Attributes:
-        cores, gpus (int): total numbers
+        nodes, cores, gpus (int): total numbers
     """
 
     ranks: int = 0  # mask of its ranks
+    nodes: int = 0
     cores: int = 0
     gpus: int = 0
 
-    def with_ranks_of(self, other: Holding) -> Holding:
+    def plus(self, other: Holding) -> Holding:
         """Return the sum of two holdings without common ranks."""
-        return Holding(self.ranks | other.ranks, self.cores + other.cores, self.gpus + other.gpus)
+        return Holding(*[one + two for one, two in zip(self, other)])
+
+    def minus(self, part: Holding) -> Holding:
+        """Return the rest without a part of it, of which it has all ranks."""
+        return Holding(*[one - two for one, two in zip(self, part)])
 
     def left_of(self, R: Any) -> Holding:
         """Return the remainder after the ranks in `R` (an object, or a ResourcePool) are freed.
         Ranks that it does not hold are ignored."""
-        ranks, cores, gpus = self
+        ranks, nodes, cores, gpus = self
         for mask, core_mask, gpu_mask in read_lite(object_of(R)):
             count = popcount(mask & ranks)
             ranks &= ~mask
+            nodes -= count
             cores -= count * popcount(core_mask)
             gpus -= count * popcount(gpu_mask)
-        return Holding(ranks, cores, gpus)
+        return Holding(ranks, nodes, cores, gpus)
 
 
 NOTHING = Holding()
@@ -52,13 +58,14 @@ NOTHING = Holding()
 def _together(kinds: Iterable[tuple[int, int, int]]) -> Holding:
     """Return the total of ``(cores, GPUs, mask of ranks)``: these numbers on each rank. No rank may
     occur twice."""
-    ranks = all_cores = all_gpus = 0
+    ranks = nodes = all_cores = all_gpus = 0
     for cores, gpus, mask in kinds:
         count = popcount(mask)
         ranks |= mask
+        nodes += count
         all_cores += count * cores
         all_gpus += count * gpus
-    return Holding(ranks, all_cores, all_gpus)
+    return Holding(ranks, nodes, all_cores, all_gpus)
 
 
 def holding_of(pool: ResourcePool, jobid: int) -> Holding:
@@ -112,7 +119,7 @@ class Holdings:
             held = holding_of(pool, jobid)
             self._last = (jobid, pool.generation, held)
         departed = self._departed.get(jobid)
-        return held if departed is None else held.with_ranks_of(departed)
+        return held if departed is None else held.plus(departed)
 
     @contextmanager
     def noting_departures(self, jobids: Iterable[int]) -> Iterator[None]:
@@ -121,9 +128,9 @@ class Holdings:
         before = {jobid: holding_of(pool, jobid) for jobid in jobids}
         yield
         for jobid, held in before.items():
-            ranks, cores, gpus = holding_of(pool, jobid)
-            if ranks != held.ranks:
-                self._add(jobid, Holding(held.ranks & ~ranks, held.cores - cores, held.gpus - gpus))
+            left = holding_of(pool, jobid)
+            if left != held:
+                self._add(jobid, held.minus(left))
 
     def found_departed(self, jobid: int, R: dict[str, Any]) -> None:
         """Add `R`, held by a job found running on ranks that had left by then."""
@@ -133,7 +140,7 @@ class Holdings:
         self._add(jobid, _together(kinds))
 
     def _add(self, jobid: int, departed: Holding) -> None:
-        self._departed[jobid] = self._departed.get(jobid, NOTHING).with_ranks_of(departed)
+        self._departed[jobid] = self._departed.get(jobid, NOTHING).plus(departed)
 
     def freed(self, jobid: int, R: Any, final: bool) -> None:
         """Remove `R`, freed by a job; if `final`, all of its resources."""

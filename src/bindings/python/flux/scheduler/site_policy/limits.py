@@ -356,8 +356,8 @@ class LimitRule(CountingRule):
         known = self.jobs.get(job.jobid)
         if known is None:
             return None
-        ranks, cores, gpus = self.host.holdings.of(jobid, pool)
-        nodes, least = popcount(ranks), known.now
+        ranks, nodes, cores, gpus = self.host.holdings.of(jobid, pool)
+        least = known.now
         if nodes <= least.nodes and cores <= least.cores and gpus <= least.gpus:
             return None  # no more than was checked before
         for use in known.uses:
