@@ -13,11 +13,11 @@ def test_values_of_other_types():
     elsewhere what is of another type counts as missing."""
     spec = jobspec(1, queue=7, bank=["physics"], reservation=17, licenses=None)
     spec["attributes"]["system"]["constraints"] = "gpu"
-    found = SystemAttributes.of(spec)
+    found = SystemAttributes.from_jobspec(spec)
     assert (found.queue, found.bank, found.constraints) == (None, None, None)
     assert found.reservation == "17"
     assert found.get("licenses", {}) == {}, "null is as good as nothing"
-    assert SystemAttributes.of(jobspec(1, reservation=None)).reservation is None
+    assert SystemAttributes.from_jobspec(jobspec(1, reservation=None)).reservation is None
 
 
 def test_of_a_job_whose_pool_keeps_no_jobspec():
@@ -32,6 +32,6 @@ def test_of_a_job_whose_pool_keeps_no_jobspec():
 
 def test_names_of_users_cannot_change_a_terminal_or_a_log():
     odd = {"bank": "physics\x1b[2J\nroot", "queue": "a\x07", "reservation": "b\x9b"}
-    attributes = SystemAttributes.of({"attributes": {"system": odd}})
+    attributes = SystemAttributes.from_jobspec({"attributes": {"system": odd}})
     assert attributes.bank == "physics?[2J?root"
     assert (attributes.queue, attributes.reservation) == ("a?", "b?")

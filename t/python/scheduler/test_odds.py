@@ -105,7 +105,7 @@ def test_memory_is_bounded_and_keeps_the_users_whose_jobs_ended_last(monkeypatch
     stored = shares.stored()
     assert [userid for userid, _, _ in stored] == [3, 1, 4]
     assert {len(known) for _, _, known in stored} == {odds_module.JOBS_PER_USER}
-    assert len(next(shares.of(9, True))) == JOBS_OF_ALL
+    assert len(next(shares.representative(9, True))) == JOBS_OF_ALL
 
 
 # -- calibration -----------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def test_old_misses_are_forgotten():
     ],
 )
 def test_what_plays_say(starts, found):
-    assert Played.of(list(starts)) == found
+    assert Played.from_starts(list(starts)) == found
 
 
 # -- what users are told ---------------------------------------------------------------------------

@@ -150,12 +150,12 @@ class AdmissionControl:
                 return None
         except (KeyError, TypeError):
             pass  # a jobspec without system attributes
-        return self.tell_of_pending(job, SystemAttributes.of(jobspec), self.rules)
+        return self.tell_of_pending(job, SystemAttributes.from_jobspec(jobspec), self.rules)
 
     def as_queued(self, request: Any, jobspec: Any) -> Any:
         """Return the request of a job that is not submitted, changed as the rules would. Raises
         ValueError if such a job can never run."""
-        attributes = SystemAttributes.of(jobspec)
+        attributes = SystemAttributes.from_jobspec(jobspec)
         for rule in self.rules:
             if rule.attributes is None or attributes.names_any(rule.attributes):
                 request = rule.as_queued(request, attributes)

@@ -37,7 +37,7 @@ class SystemAttributes:
         self._values = values
 
     @classmethod
-    def of(cls, jobspec: Any) -> SystemAttributes:
+    def from_jobspec(cls, jobspec: Any) -> SystemAttributes:
         """Return those of a jobspec; empty if it has none or is invalid.  O(1)."""
         try:
             values = jobspec["attributes"]["system"]
@@ -53,7 +53,7 @@ class SystemAttributes:
             jobspec = job.resource_request.jobspec
         except (AttributeError, KeyError, TypeError):
             jobspec = None
-        return cls.of(jobspec)
+        return cls.from_jobspec(jobspec)
 
     def names_any(self, names: tuple[str, ...]) -> bool:
         """Whether any of these attributes is present.  O(names)."""

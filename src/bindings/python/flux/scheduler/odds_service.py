@@ -138,7 +138,7 @@ class OddsService:
         limits = dict(answer["starts"])
         found = {}
         for jobid in dict.fromkeys(jobid for starts in plays for jobid in starts):
-            played = Played.of([starts.get(jobid, math.inf) for starts in plays])
+            played = Played.from_starts([starts.get(jobid, math.inf) for starts in plays])
             if played is not None:
                 told = self.calibration.corrected(played, limits.get(jobid))
                 told = Played(max(made, told.likely), max(made, told.safe))

@@ -493,7 +493,7 @@ class RunningJob:
         """Set the attributes and eventlog from a lookup; None: they were unreadable."""
         self.unreadable = found is None
         found = found or {}
-        self.attributes = SystemAttributes.of(found.get("jobspec"))
+        self.attributes = SystemAttributes.from_jobspec(found.get("jobspec"))
         eventlog = found.get("eventlog")
         self.eventlog = eventlog if isinstance(eventlog, list) else NO_EVENTS
 

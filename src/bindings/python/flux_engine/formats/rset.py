@@ -69,7 +69,7 @@ class RSet:
             self._read(R, lenient)
 
     @classmethod
-    def of(cls, have, hosts, properties=()):
+    def from_ranks(cls, have, hosts, properties=()):
         """A set of these ranks, {rank: kinds}, with {rank: host} and {property: ranks}."""
         result = cls()
         result.have = have

@@ -69,7 +69,9 @@ def _from_entries(entries):
         named = {ranks.setdefault(host, len(ranks)): host for host in hosts}
         cores, gpus = (_text(entry, key, where, idset.decode) for key in ("cores", "gpus"))
         have = dict.fromkeys(named, rset.kinds({"core": cores, "gpu": gpus}))
-        total.add(rset.RSet.of(have, named, dict.fromkeys(entry.get("properties", ()), named)))
+        total.add(
+            rset.RSet.from_ranks(have, named, dict.fromkeys(entry.get("properties", ()), named))
+        )
     for rank, have in total.have.items():
         if "core" not in dict(have):
             raise ValueError(f"resource.config: host {total.hosts[rank]} has no cores")

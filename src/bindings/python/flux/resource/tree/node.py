@@ -114,7 +114,7 @@ class NodeTypes:
         self.pairs = tuple(pairs)
         self._number: array[int] | None = None
 
-    def of(self, rank: int) -> NodeType:
+    def of_rank(self, rank: int) -> NodeType:
         """Return the NodeType of a rank."""
         pairs = self.pairs
         if len(pairs) == 1:

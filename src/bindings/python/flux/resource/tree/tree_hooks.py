@@ -69,7 +69,7 @@ class TreeHooks(Hooks):
         rank, _, cores, gpus = candidate
         if shape.container_level is None:
             return slots_on((len(cores), len(gpus)), shape)
-        return self.placement.types.of(rank).container_slots(self._units(cores, gpus), shape)
+        return self.placement.types.of_rank(rank).container_slots(self._units(cores, gpus), shape)
 
     def _units(self, cores: Iterable[int], gpus: Iterable[int]) -> int:
         shift = self.inventory.shift
@@ -85,7 +85,7 @@ class TreeHooks(Hooks):
         rank, info, cores, gpus = candidate
         if shape.exclusive:
             return rank, info["cores"], info["gpus"]
-        node = self.placement.types.of(rank)
+        node = self.placement.types.of_rank(rank)
         free = self._units(cores, gpus)
         if shape.container_level is None:
             units = node.slots(free, (shape.slot_size, shape.gpu_per_slot, slots))

@@ -62,7 +62,7 @@ class TreePlacement(Placement):
                     into[units] = into.get(units, 0) | 1 << rank
 
     def pick_single_slot(self, index: RankIndex, rank: int, shape: Shape) -> int:
-        node = self.types.of(rank)
+        node = self.types.of_rank(rank)
         return node.slots(index.free(rank), (shape.slot_size, shape.gpu_per_slot, 1))
 
     # -- containers ---------------------------------------------------------
@@ -179,5 +179,5 @@ class TreePlacement(Placement):
             units = node.units if shape.exclusive else node.containers(node.units, shape, count)[1]
             into[units] = into.get(units, 0) | mask
         for rank in members(ranks ^ idle):
-            units = types.of(rank).containers(index.partial[rank], shape, count)[1]
+            units = types.of_rank(rank).containers(index.partial[rank], shape, count)[1]
             into[units] = into.get(units, 0) | 1 << rank

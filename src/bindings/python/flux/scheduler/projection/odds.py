@@ -66,7 +66,7 @@ class Played(NamedTuple):
     safe: float  # time by which it has started in nine of ten
 
     @classmethod
-    def of(cls, starts: Sequence[float]) -> Played | None:
+    def from_starts(cls, starts: Sequence[float]) -> Played | None:
         """Return the outcome for a job's starts in the plays (infinite: none); None if it starts in
         too few, or there are too few plays."""
         safe = quantile(starts, SAFE) if len(starts) >= LEAST_PLAYS else math.inf
@@ -200,7 +200,7 @@ class RunShares:
             self._of_user[key].append(share)
             self._of_all[limited].append(share)
 
-    def of(self, userid: Any, limited: bool) -> Iterator[list[float]]:
+    def representative(self, userid: Any, limited: bool) -> Iterator[list[float]]:
         """Yield the sorted shares that represent a user's job: the user's, if there are enough;
         then those of all users."""
         own = self._of_user.get((userid, limited), ())
@@ -250,7 +250,7 @@ class Draws:
         key = (job.userid, limited)
         known = self._sorted.get(key)
         if known is None:
-            known = self._sorted[key] = list(self._shares.of(job.userid, limited))
+            known = self._sorted[key] = list(self._shares.representative(job.userid, limited))
         for shares in known:
             at = bisect_right(shares, elapsed / scale)
             if at < len(shares):

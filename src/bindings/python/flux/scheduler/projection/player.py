@@ -156,7 +156,7 @@ class Player:
         self._play(lambda: is_answered() or self._time.next_time() > began)
         cause = None if job is None or is_answered() else policy.admission.why(job)
         reason = cause.reason if cause else ""
-        if isinstance(reason, Reason) and SystemAttributes.of(jobspec).bank is not None:
+        if isinstance(reason, Reason) and SystemAttributes.from_jobspec(jobspec).bank is not None:
             reason = reason.not_for_guests()  # the caller may not belong to this bank
         in_time = self._play(is_answered)
         R = self._granted.get(jobid, {})

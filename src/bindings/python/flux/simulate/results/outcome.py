@@ -79,7 +79,7 @@ class Outcome(Observer):
         index = active.index
         # Rounded to microseconds like submissions: the resolution of a clock since 1970.
         self.start[index] = round(active.start - self.epoch, 6)
-        self.allocated[index] = self._unit.of(active.R)
+        self.allocated[index] = self._unit.allocated(active.R)
         short = shortage(self.workload.jobs[index], active.R)
         if short is not None:
             self.short[index] = short
@@ -106,7 +106,7 @@ class Outcome(Observer):
 
     def other_began(self, active):
         start = round(active.start - self.epoch, 6)
-        self.others[active.job.id] = [start, None, self._unit.of(active.R)]
+        self.others[active.job.id] = [start, None, self._unit.allocated(active.R)]
 
     def other_ended(self, active):
         entry = self.others.get(active.job.id)
@@ -179,7 +179,7 @@ class _RankUnits:
         """Return all units of some ranks."""
         return idset.encode(bounds).replace(",", " ")
 
-    def of(self, R):
+    def allocated(self, R):
         entries = R["execution"]["R_lite"]
         if len(entries) == 1:
             return entries[0]["rank"].replace(",", " ")
@@ -212,7 +212,7 @@ class _CoreUnits:
             found.extend(range(first, first + len(self._place[rank])))
         return idset.text(found).replace(",", " ")
 
-    def of(self, R):
+    def allocated(self, R):
         pieces = []
         for entry in R["execution"]["R_lite"]:
             cores = idset.decode(entry["children"].get("core", ""))
