@@ -8,7 +8,7 @@ from each_policy import TABLE, under
 from peers import R, Rig, jobspec
 
 from flux.scheduler.policies import Backfill, Fifo
-from flux.scheduler.reservations.times import duration_text
+from flux.scheduler.times import duration_text
 from flux.scheduler.wait_limits import WITHDRAWN_REMEMBERED, time_text
 
 POLICIES = under(*TABLE)

@@ -47,6 +47,8 @@ Others:
 ``messages``, ``options``, ``pools``
     reading of messages and answers with errors, module arguments and a site's files, selection of
     the pool's class, and the pool's answers on requests
+``times``
+    durations, wall-clock times and their recurrence, as users write and read them
 ``odds_service``
     likely starts of pending jobs: their calibration and their answers
 ``misspelled``

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.errors import InfeasibleRequest
 from flux.scheduler.admission import AdmissionRule, Deferral
-from flux.scheduler.reservations.times import LATEST, duration_text, seconds_of
+from flux.scheduler.times import LATEST, duration_text, seconds_of
 
 if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes

@@ -28,7 +28,7 @@ from flux.scheduler.command.subcommand import (
     write_file,
 )
 from flux.scheduler.host import counted
-from flux.scheduler.reservations.times import parse_duration
+from flux.scheduler.times import parse_duration
 from flux_scheduler_version import VERSION
 
 

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 from flux.scheduler.attributes import printable
-from flux.scheduler.reservations.times import duration_text, iso_time
+from flux.scheduler.times import duration_text, iso_time
 
 
 def format_duration(seconds: float | None) -> str:

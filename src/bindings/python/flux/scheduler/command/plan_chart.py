@@ -14,7 +14,7 @@ from html import escape
 from typing import Any, NamedTuple
 
 from flux.idset import IDset
-from flux.scheduler.reservations.times import zone_named
+from flux.scheduler.times import zone_named
 
 #: Characters for jobs in the text, assigned in order of starts.
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

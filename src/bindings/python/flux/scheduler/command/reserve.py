@@ -11,7 +11,7 @@ from flux.scheduler.command import jobspec_options
 from flux.scheduler.command.formatting import format_duration
 from flux.scheduler.command.subcommand import Context, Subcommand, until_text
 from flux.scheduler.host import counted
-from flux.scheduler.reservations.times import iso_time, local_zone_name
+from flux.scheduler.times import iso_time, local_zone_name
 
 #: Maximum number of conflicting jobs shown per reservation.
 MAX_CONFLICTS_SHOWN = 3

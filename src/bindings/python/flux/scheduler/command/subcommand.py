@@ -14,7 +14,7 @@ import flux
 from flux.job import JobID
 from flux.scheduler.command.formatting import format_table, format_time
 from flux.scheduler.command.new_file import replace_file
-from flux.scheduler.reservations.times import local_zone_name
+from flux.scheduler.times import local_zone_name
 
 
 def read_jobid(text: str) -> int:

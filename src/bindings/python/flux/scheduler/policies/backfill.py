@@ -25,7 +25,7 @@ from flux.scheduler.policies.in_order import BackfillInOrder
 from flux.scheduler.policies.ranks import JobRanks
 from flux.scheduler.policy import PolicyScheduler
 from flux.scheduler.queue import Backlog
-from flux.scheduler.reservations.times import parse_duration
+from flux.scheduler.times import parse_duration
 from flux.scheduler.walk import RoomIndex
 
 if TYPE_CHECKING:

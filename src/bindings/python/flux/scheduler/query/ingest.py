@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flux.scheduler.reservations.times import parse_duration
+from flux.scheduler.times import parse_duration
 
 
 def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:

@@ -5,7 +5,6 @@ Files
 =====
 
 ``reservation``       `Reservation`: the administrator's request; immutable
-``times``             starts of windows, in the wall clock time of a time zone
 ``state``             the state of a reservation; its nodes in the pool's terms; the pending
                       jobs of its group
 ``windows``           planned windows: promises in the plan; active ones: a placeholder in the

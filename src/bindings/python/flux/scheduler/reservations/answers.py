@@ -13,8 +13,8 @@ from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import name_of
 from flux.scheduler.reservations.reservation import Reservation, Window
 from flux.scheduler.reservations.state import GroupJobs, ReservationPart, ReservationState
-from flux.scheduler.reservations.times import iso_time
 from flux.scheduler.reservations.windows import ActiveWindows
+from flux.scheduler.times import iso_time
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob

@@ -18,14 +18,14 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.hostlist import Hostlist
-from flux.scheduler.reservations.times import (
+from flux.scheduler.site_policy.fields import Fields
+from flux.scheduler.times import (
     LATEST,
     Recurrence,
     local_zone_name,
     parse_duration,
     parse_time,
 )
-from flux.scheduler.site_policy.fields import Fields
 
 if TYPE_CHECKING:
     from flux.scheduler.site_policy.queue_names import QueueNames

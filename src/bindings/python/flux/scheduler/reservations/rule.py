@@ -47,9 +47,9 @@ from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, r
 from flux.scheduler.reservations.answers import ReservationAnswers
 from flux.scheduler.reservations.reservation import Asker, Reservation
 from flux.scheduler.reservations.state import GroupJobs, NodeSelector, ReservationState
-from flux.scheduler.reservations.times import iso_time
 from flux.scheduler.reservations.windows import ActiveWindows, FutureWindows
 from flux.scheduler.site_policy.tables import PolicyTables
+from flux.scheduler.times import iso_time
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Tuple
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned, Reason
-from flux.scheduler.reservations.times import local_zone_name, zone_named
 from flux.scheduler.site_policy.counting import Counted, CountingRule, Scope, Use, read_scope
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.usage import KeptUsage, Usage
+from flux.scheduler.times import local_zone_name, zone_named
 
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter, Timer

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Callable
 
-from flux.scheduler.reservations.times import seconds_of
 from flux.scheduler.site_policy.counts import user_id
+from flux.scheduler.times import seconds_of
 
 
 class Fields:

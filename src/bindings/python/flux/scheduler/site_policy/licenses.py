@@ -36,9 +36,9 @@ from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import name_of
-from flux.scheduler.reservations.times import duration_text
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.table_rule import Over, TableRule
+from flux.scheduler.times import duration_text
 
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool

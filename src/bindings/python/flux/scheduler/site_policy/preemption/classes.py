@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flux.scheduler.reservations.times import seconds_of
 from flux.scheduler.site_policy.fields import Fields
+from flux.scheduler.times import seconds_of
 
 if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes

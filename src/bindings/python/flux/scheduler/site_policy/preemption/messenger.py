@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.disclosure import is_private
 from flux.scheduler.host import name_of
-from flux.scheduler.reservations.times import duration_text
 from flux.scheduler.site_policy.preemption.record import EXCEPTION
 from flux.scheduler.site_policy.preemption.state import Part
+from flux.scheduler.times import duration_text
 
 if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.record import Victim

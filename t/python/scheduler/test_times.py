@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Wall-clock times of reservations: what can be written, and what repeats by the clock on the
-wall."""
+"""Durations, wall-clock times and their recurrence."""
 
 import math
 from datetime import datetime, timezone
@@ -9,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux.scheduler.reservations.times import (
+from flux.scheduler.times import (
     Recurrence,
     iso_time,
     local_zone_name,

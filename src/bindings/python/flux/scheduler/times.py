@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Wall-clock times: parsing and recurrence.
+"""Durations, wall-clock times and their recurrence, as users write and read them.
 
 "Tuesdays at eight, for four hours" is a time of day in a zone: it stays eight o'clock across
 changes to and from summer time. So a repetition by days or weeks keeps the wall-clock start and the
