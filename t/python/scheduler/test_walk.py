@@ -97,7 +97,7 @@ def test_many_newcomers_that_others_speak_for_are_passed_over_in_turns(size):
             backlog.block(one, alike=True)
     assert found[0] == 1 and found[-1] == size and len(found) < size / 100
     passed = [before - after for before, after in zip([size, *turns], turns)]
-    assert max(passed) <= 3 * EFFORT_PER_TURN * walk.LOOKS_PER_EFFORT
+    assert max(passed) <= 3 * EFFORT_PER_TURN / walk.LOOK
 
 
 def test_what_was_freed_meanwhile_goes_before_many_newcomers():

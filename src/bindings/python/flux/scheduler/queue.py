@@ -373,10 +373,17 @@ class Backlog(PendingQueue):
         """Set whether a job has a promise: a promised job is not in its group."""
         if job.promised != promised:
             job.promised = promised
+            if not promised:
+                self.promise_dropped()
             if job.queued and promised:
                 self._part(job)
             elif job.queued:
                 self._join(entry_of(job))
+
+    def promise_dropped(self) -> None:
+        """Note that a promise was dropped: another job may be promised a start."""
+        if self._walk is not None:
+            self._walk.is_dropped = True
 
     def _clear(self) -> None:
         self.jobs = OrderedJobs()

@@ -54,8 +54,8 @@ EFFORT_PER_TURN = 24
 #: Number of newcomers that each walk examines in any case.
 MIN_NEWCOMERS = 8
 
-#: Number of groups looked up, or newcomers skipped, in the time of examining one job.
-LOOKS_PER_EFFORT = 8
+#: Effort of looking up a group, or skipping a newcomer, in examined jobs.
+LOOK = 1 / 8
 
 
 def entry_of(job: PendingJob) -> Entry:
@@ -309,10 +309,6 @@ class RoomIndex:
 class PromisedJobs(Protocol):
     """The interface of a policy's promises for a walk."""
 
-    @property
-    def drops(self) -> int:
-        """A number that grows when a promise is dropped."""
-
     def first_since(self, place: Place) -> PendingJob | None:
         """Return the first promised job from a place in the queue on, or None."""
 
@@ -354,7 +350,12 @@ class _Backlog(Protocol):
 
 
 class Walk:
-    """A walk over a backlog."""
+    """A walk over a backlog.
+
+    Attributes:
+        is_over (bool): whether it has ended
+        is_dropped (bool): whether a promise was dropped: jobs may be promised a start that could not
+    """
 
     def __init__(
         self, backlog: _Backlog, promises: PromisedJobs | None, freed: bool, every: bool
@@ -364,8 +365,7 @@ class Walk:
         #: whether resources were freed since the last walk; otherwise only newcomers are examined
         self.freed = freed
         self.every = every  # whether to examine jobs without room
-        #: whether it has ended
-        self.is_over = False
+        self.is_over = self.is_dropped = False
         # places behind the last job, and the last promised one, examined in their turn
         self._place: Place = None
         self._promised: Place = None
@@ -377,7 +377,6 @@ class Walk:
         self._sources: list[tuple[Any, int, int, Any, int | None]] = []
         self._numbers = count()
         self._is_stale = freed
-        self._drops = -1 if promises is None else promises.drops
         # masks of ranks for which no more jobs may be promised a start
         self._unpromised: set[int] = set()
         # signature -> limit that was too long to start; and families without any room
@@ -385,7 +384,7 @@ class Walk:
         self._refused_families: set[Hashable] = set()
 
     def __iter__(self) -> Iterator[PendingJob | None]:
-        backlog, newcomers, may_have_changed = self.backlog, 0, True
+        backlog, newcomers = self.backlog, 0
         for job in self.promises.due() if self.promises is not None else ():
             if job.queued and not job.request.finalized:
                 yield job
@@ -393,21 +392,21 @@ class Walk:
         while True:
             if backlog.effort >= EFFORT_PER_TURN:
                 yield None
-                may_have_changed = True
                 backlog.effort = 0
                 if newcomers >= MIN_NEWCOMERS and not self._sources and backlog.is_woken:
                     break  # jobs that a release may help go first
-            if may_have_changed:
-                may_have_changed = False
-                if self._sources_changed():
-                    yield from self._find_sources()
+            if not self.freed and (self.is_dropped or backlog.is_woken):
+                # The newcomer examined last has made room, for example by taking others' promises.
+                # Waiting jobs go before the newcomers behind it.
+                self.freed = self._is_stale = True
+            if self._is_stale or self.is_dropped:
+                yield from self._find_sources()
             following = self._next()
             if following is None:
                 break
             newcomers += not following.examined
             following.examined = True
             yield following
-            may_have_changed = True
             backlog.effort += 1
         self.is_over = True
 
@@ -448,34 +447,7 @@ class Walk:
         if self._groups is not None:
             self._promised = last.order, last.jobid + 1
 
-    def shortest_refused(self, group: JobGroup) -> float | None:
-        """Return the limit (seconds) from which on jobs of a group are skipped, 0 for all; None for
-        none."""
-        families = self._refused_families
-        if families and self.backlog.family_of(group.signature) in families:
-            return 0.0
-        return self._refused.get(group.signature)
-
-    def leaves_out(self, job: PendingJob) -> bool:
-        """Whether the first job of a group keeps waiting; it and those with at least its limit are
-        then skipped."""
-        limit = None if self.promises is None else self.promises.waits_from(job)
-        if limit is None:
-            return False
-        self.refuse(job.signature, limit, family=False)
-        self.backlog.effort += 1 / LOOKS_PER_EFFORT
-        return True
-
     # -- the next job ------------------------------------------------------------------------------
-
-    def _sources_changed(self) -> bool:
-        """Whether the sources of jobs are unknown, or may have changed."""
-        dropped = self.promises is not None and self.promises.drops != self._drops
-        if not self.freed and (dropped or self.backlog.is_woken):
-            # The newcomer examined last has made room, for example by taking others' promises.
-            # Waiting jobs go before the newcomers behind it.
-            self.freed = self._is_stale = True
-        return self._is_stale or dropped
 
     def _find_sources(self) -> Iterator[None]:
         """Determine the sources of jobs."""
@@ -497,18 +469,17 @@ class Walk:
             self._sources = [
                 one for one in self._sources if one[4] is None and one[3] is not promises
             ]
+        self.is_dropped = False
         if promises is not None:
             sources.append((promises, None))
             sources += [(jobs, ranks) for ranks, jobs in backlog.lines.items()]
             sources += [(group, group.ranks) for group in backlog.apart]
-            self._drops = promises.drops
             self._unpromised.clear()
         for source, ranks in sources:
             job = self._first_of(source, ranks)
             if job is not None:
-                place = job.order, job.jobid, next(self._numbers)
-                self._sources.append((*place, source, ranks))
-            backlog.effort += 1 / LOOKS_PER_EFFORT
+                self._sources.append((job.order, job.jobid, next(self._numbers), source, ranks))
+            backlog.effort += LOOK
             if backlog.effort >= EFFORT_PER_TURN:
                 yield None
                 backlog.effort = 0
@@ -517,22 +488,9 @@ class Walk:
     def _next(self) -> PendingJob | None:
         """Return the next job to examine, or None."""
         while True:
-            job = self._first_of_sources()
-            newcomer = self._first_newcomer()
-            if newcomer is not None and (job is None or newcomer < job or newcomer is job):
-                job = newcomer
-            elif job is None:
+            job = self._first_in_turn()
+            if job is None:
                 return None
-            elif self.promises is not None:
-                *_, source, ranks = self._sources[0]
-                if ranks is not None:
-                    may_be = ranks not in self._unpromised and self.promises.may_be_promised(job)
-                    if not may_be and not self.promises.is_kept_out(job):
-                        self._unpromised.add(ranks)
-                        heapq.heappop(self._sources)
-                        continue
-                elif source is not self.promises and self.leaves_out(job):
-                    continue
             place = job.order, job.jobid + 1
             if self._place is None or place > self._place:
                 self._place = place
@@ -541,6 +499,41 @@ class Walk:
             if job.queued and not job.request.finalized:
                 return job
 
+    def _first_in_turn(self) -> PendingJob | None:
+        """Return the first newcomer or job of a source that must be examined, or None."""
+        backlog, promises, sources = self.backlog, self.promises, self._sources
+        newcomer = self._first_newcomer()
+        while sources:
+            order, jobid, number, source, ranks = sources[0]
+            job = self._first_of(source, ranks)
+            if job is not None and job.jobid == jobid and job.order == order:
+                if newcomer is not None and (newcomer is job or newcomer < job):
+                    return newcomer
+                if promises is None or source is promises:
+                    return job
+                if ranks is None:
+                    limit = promises.waits_from(job)
+                    if limit is None:
+                        return job
+                    self._refused[job.signature] = limit
+                    backlog.effort += LOOK
+                    if newcomer is not None:
+                        newcomer = self._first_newcomer()
+                    job = self._first_of(source, ranks)
+                elif ranks not in self._unpromised and promises.may_be_promised(job):
+                    return job
+                elif promises.is_kept_out(job):
+                    return job
+                else:
+                    self._unpromised.add(ranks)
+                    job = None
+            if job is None:
+                heapq.heappop(sources)
+            else:
+                heapq.heapreplace(sources, (job.order, job.jobid, number, source, ranks))
+            backlog.effort += LOOK
+        return newcomer
+
     def _first_of(self, source: Any, ranks: int | None) -> PendingJob | None:
         """Return the first job of a source that may be examined in its turn."""
         place: Place = self._place
@@ -548,25 +541,19 @@ class Walk:
             if place is None or (self._promised is not None and place < self._promised):
                 place = self._promised
         elif ranks is None and self._refused:
-            limit = self.shortest_refused(source)
-            if limit is not None:
+            limit = self._shortest_refused(source.signature)
+            if limit < inf:
                 return source.shorter_since(place, limit) if limit > 0 else None
         job: PendingJob | None = source.first_since(place)
         return job
 
-    def _first_of_sources(self) -> PendingJob | None:
-        sources = self._sources
-        while sources:
-            order, jobid, number, source, ranks = sources[0]
-            job = self._first_of(source, ranks)
-            if job is None:
-                heapq.heappop(sources)
-            elif job.jobid == jobid and job.order == order:
-                return job
-            else:
-                heapq.heapreplace(sources, (job.order, job.jobid, number, source, ranks))
-            self.backlog.effort += 1 / LOOKS_PER_EFFORT
-        return None
+    def _shortest_refused(self, signature: Any) -> float:
+        """Return the limit (seconds) from which on jobs of a signature are skipped: 0 for all,
+        infinity for none."""
+        families = self._refused_families
+        if families and self.backlog.family_of(signature) in families:
+            return 0.0
+        return self._refused.get(signature, inf)
 
     def _first_newcomer(self) -> PendingJob | None:
         """Return the first newcomer that must be examined for its own sake."""
@@ -577,8 +564,8 @@ class Walk:
                 return job
             if self._place is not None and (job.order, job.jobid) < self._place:
                 return job  # it may have been ahead of the refused one
-            limit = self.shortest_refused(backlog.groups[job.signature])
-            if limit is None or job.limit < limit or backlog.effort > 2 * EFFORT_PER_TURN:
+            limit = self._shortest_refused(job.signature)
+            if limit == inf or job.limit < limit or backlog.effort > 2 * EFFORT_PER_TURN:
                 return job
             job.examined = True
-            backlog.effort += 1 / LOOKS_PER_EFFORT
+            backlog.effort += LOOK

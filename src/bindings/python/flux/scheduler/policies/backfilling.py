@@ -149,7 +149,6 @@ class PromiseBook:
     Args:
         changed: ``changed(job, promised)`` is called when a job gets its first promise, or has lost
             its promise
-        drops (int): initial value of `drops`
 
     Attributes:
         plan (Plan): the pool's plan, in which the promises are entered; set before the first is
@@ -158,9 +157,7 @@ class PromiseBook:
 
     plan: Plan
 
-    def __init__(
-        self, changed: Callable[[PendingJob, bool], None] | None = None, drops: int = 0
-    ) -> None:
+    def __init__(self, changed: Callable[[PendingJob, bool], None] | None = None) -> None:
         self._changed = changed
         self._jobs: list[PendingJob] = []  # in queue order
         self._ids = array("q")  # of these
@@ -171,8 +168,6 @@ class PromiseBook:
         self.open_ids: set[int] = set()
         # no promised time after the last look is earlier, in seconds since the epoch
         self._first = math.inf
-        #: grows when a job loses its promise
-        self.drops = drops
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -274,7 +269,6 @@ class PromiseBook:
             place = bisect_left(self._jobs, job)
             del self._jobs[place], self._ids[place]
             self._by_ranks = None
-            self.drops += 1
             if self._changed is not None:
                 self._changed(job, False)
             self.plan.cancel(job.jobid)

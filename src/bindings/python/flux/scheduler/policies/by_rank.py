@@ -286,7 +286,7 @@ class BackfillByRank(Backfilling):
 
     def plan_void(self) -> None:
         self._lost += self.promises
-        self.promises = PromiseBook(drops=self.promises.drops + 1)
+        self.promises = PromiseBook()
 
     def ranks_changed(self, lost: bool) -> None:
         self._feasible.clear()

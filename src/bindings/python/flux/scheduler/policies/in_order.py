@@ -72,10 +72,6 @@ class BackfillInOrder(Backfilling):
 
     # -- jobs to examine (`flux.scheduler.walk.PromisedJobs`) --------------------------------------
 
-    @property
-    def drops(self) -> int:
-        return self.promises.drops
-
     def first_since(self, place: tuple[object, int] | None) -> PendingJob | None:
         return self.promises.first_since(place)
 
@@ -337,7 +333,8 @@ class BackfillInOrder(Backfilling):
     def plan_void(self) -> None:
         # A new plan is cheaper than checking which promises can still be kept.
         lost = self.promises
-        self.promises = PromiseBook(self.backlog.set_promised, lost.drops + 1)
+        self.promises = PromiseBook(self.backlog.set_promised)
+        self.backlog.promise_dropped()
         for job in lost:
             self.backlog.set_promised(job, False)
             self.policy.forecasts.show_estimate(job, None)
