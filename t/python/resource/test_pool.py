@@ -474,9 +474,6 @@ def test_version_dispatch():
         RackPool(dict(R(), version=3))
     with pytest.raises(ValueError, match="R version 3 not supported by Racks"):
         Racks(dict(R(), version=3))
-    with pytest.raises(AttributeError, match="Racks has no attribute"):
-        Racks(R()).nothing  # noqa: B018
-    assert not hasattr(Rv1Pool.__new__(Rv1Pool), "_jobs")
 
 
 # -- hooks -------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ overrides the hooks.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from flux.resource.errors import InsufficientResources
@@ -128,20 +129,17 @@ class Rv1Pool(Hooks):
         if amounts is not None:
             self.count_amounts(amounts)
 
-    def __getattr__(self, name: str) -> Any:
-        # Inventory and state are made on demand: the pool of an allocation is usually written as R
-        # and dropped, and a pool made of a job's R is read once.
-        attributes = self.__dict__
-        if name == "_base" and "_read_from" in attributes:
-            base = self._base = make_inventory(*self._read_from)
-            return base
-        if name == "_pool_state" and ("_base" in attributes or "_read_from" in attributes):
-            inventory: Inventory = self._base
-            if self._granted:
-                inventory = inventory.part(self._selection)
-            state = self._pool_state = PoolState(inventory, self.index_class(inventory))
-            return state
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+    # Inventory and state are made on demand: the pool of an allocation is usually written as R and
+    # dropped, and a pool made of a job's R is read once.
+
+    @cached_property
+    def _base(self) -> Inventory:
+        return make_inventory(*self._read_from)
+
+    @cached_property
+    def _pool_state(self) -> PoolState:
+        inventory = self._base.part(self._selection) if self._granted else self._base
+        return PoolState(inventory, self.index_class(inventory))
 
     def _sibling(self, **own: Any) -> Any:
         """Return a pool of the same class and attributes, with some of its own, without the
@@ -155,7 +153,7 @@ class Rv1Pool(Hooks):
         return new
 
     def count_amounts(self, table: Any) -> None:
-        state: PoolState = self._pool_state
+        state = self._pool_state
         if state.jobs:
             raise ValueError("amounts cannot change while jobs have resources")
         amounts = read_table(table, self.scheduling, state.inventory)
@@ -166,13 +164,11 @@ class Rv1Pool(Hooks):
 
     @property
     def generation(self) -> int:  # type: ignore[override]
-        generation: int = self._pool_state.generation
-        return generation
+        return self._pool_state.generation
 
     @property
     def releases(self) -> int:  # type: ignore[override]
-        releases: int = self._pool_state.releases
-        return releases
+        return self._pool_state.releases
 
     @property
     def inventory(self) -> Inventory:
@@ -193,13 +189,10 @@ class Rv1Pool(Hooks):
         return self._pool_state.jobs[jobid][1:]
 
     def records_now(self) -> dict[int, JobRecord]:
-        records: dict[int, JobRecord] = self._pool_state.jobs.copy()
-        return records
+        return self._pool_state.jobs.copy()
 
     def changes_since(self, generation: int) -> dict[int, JobRecord | None] | None:
-        changes: dict[int, JobRecord | None] | None
-        changes = self._pool_state.changes_since(generation)
-        return changes
+        return self._pool_state.changes_since(generation)
 
     def job_end(self, jobid: int) -> float:
         end: float = self._pool_state.jobs[jobid][0]
@@ -253,7 +246,7 @@ class Rv1Pool(Hooks):
         Raises:
             ValueError: also if a hook chose resources that are not free.
         """
-        state: PoolState = self._pool_state
+        state = self._pool_state
         if jobid in state.jobs:
             raise ValueError(f"job {job_text(jobid)} already has an allocation")
         shape = request.shape
@@ -273,7 +266,7 @@ class Rv1Pool(Hooks):
             end = self.clock() + request.duration
         else:
             end = self._expiration
-        state: PoolState = self._pool_state
+        state = self._pool_state
         state.enter(jobid, end, selection)
         granted: Rv1Pool = self._sibling(
             _granted=True,
@@ -295,7 +288,7 @@ class Rv1Pool(Hooks):
 
     def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
         """See ``ResourcePoolImplementation.free()``; O(ranks freed), O(1) for whole nodes."""
-        state: PoolState = self._pool_state
+        state = self._pool_state
         if jobid not in state.jobs:
             return
         record = state.jobs[jobid]
@@ -309,7 +302,7 @@ class Rv1Pool(Hooks):
             )
 
     def register_alloc(self, jobid: int, R: Any) -> None:
-        state: PoolState = self._pool_state
+        state = self._pool_state
         if jobid in state.jobs:
             raise ValueError(f"job {job_text(jobid)} already has an allocation")
         if isinstance(R, (str, bytes)):
@@ -342,7 +335,7 @@ class Rv1Pool(Hooks):
 
     def _known_ranks(self, ids: Any) -> int:
         """Return the mask of those ranks of an idset, or of ``"all"``, that are in the pool."""
-        ranks: int = self._pool_state.inventory.ranks
+        ranks = self._pool_state.inventory.ranks
         if isinstance(ids, str) and ids == "all":
             return ranks
         return to_mask(ids, ranks.bit_length()) & ranks
@@ -394,9 +387,9 @@ class Rv1Pool(Hooks):
     def _contents(self) -> tuple[Inventory, Selection]:
         """Return the pool's contents: an inventory, and a selection of it."""
         if "_pool_state" in self.__dict__:
-            inventory: Inventory = self._pool_state.inventory
+            inventory = self._pool_state.inventory
             return inventory, inventory.whole()
-        base: Inventory = self._base
+        base = self._base
         return base, self._selection if self._granted else base.whole()
 
     def entries(self) -> list[Entry]:
