@@ -390,12 +390,12 @@ class Scheduler(BrokerModule):
         jobid = self._requests.jobid_of(msg)
         answer: Any
         if self._host.takes_objects:
-            respond, text = self.handle.respond_object, ""
+            respond, key, text = self.handle.respond_object, "", ""
             answer = {"id": jobid, "type": messages.SUCCESS, "R": R}
             if annotations:
                 answer["annotations"] = annotations
         else:
-            respond, text = self.handle.respond, json.dumps(R)
+            respond, key, text = self.handle.respond, host.r_key(jobid), json.dumps(R)
             extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""
             answer = f'{{"id": {jobid}, "type": {messages.SUCCESS}, "R": {text}{extra}}}'
 
@@ -405,7 +405,7 @@ class Scheduler(BrokerModule):
                 self._passes.changed()
 
         self._requests.move(jobid, "success")
-        self._commits.put(host.r_key(jobid), text, stored)
+        self._commits.put(key, text, stored)
 
     def alloc_annotate(self, msg: Any, annotations: dict[str, Any]) -> None:
         """Send annotations, to be merged with those of the job, for a sched.alloc request."""

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.pool.masks import popcount, quote, runs
+from flux.resource.pool.masks import bracketed, popcount, quote, runs
 
 #: Maximum number of names in a hostlist, equal to that of ranks: a short text like
 #: ``n[0-99999999]`` must not cost unbounded memory.
@@ -263,6 +263,8 @@ class HostNames:
         prefix, width, first, _ = pieces[0] if len(pieces) == 1 and ranks else ("", None, 0, 0)
         if width is not None:  # numbered as the ranks are
             first -= starts[0]
+            if not width and first >= 0:
+                return prefix + bracketed(ranks << first)
             spans = [(first + low, first + low + count - 1, width) for low, count in runs(ranks)]
             return _group_text(prefix, spans)
         chosen = []

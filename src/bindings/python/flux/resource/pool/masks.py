@@ -22,6 +22,10 @@ UNIT_LIMIT = 1 << 16
 #: Ids in an idset are 32-bit numbers (RFC 22).
 ID_LIMIT = 1 << 32
 
+#: Texts shorter than this, in characters, are parsed once: of an allocation, the job manager, the
+#: pool and others read the same.
+KEPT_TEXT = 512
+
 _ITEM = "(?:0|[1-9][0-9]{0,9})(?:-(?:0|[1-9][0-9]{0,9}))?"
 _IDSET = re.compile(rf"(?:{_ITEM}(?:,{_ITEM})*)?")
 _BOUNDS = re.compile("([0-9]+)(?:-([0-9]+))?")
@@ -112,7 +116,7 @@ def parse_idset(text: Any, limit: int = RANK_LIMIT) -> int:
     Raises:
         ValueError: it is not an idset, or an id is out of range.
     """
-    if type(text) is str and len(text) < 40:
+    if type(text) is str and len(text) < KEPT_TEXT:
         return _parse_short(text, limit)
     return _parse(text, limit)
 
@@ -127,6 +131,8 @@ def _spans_text(mask: int) -> str:
 
 
 _short_text = lru_cache(maxsize=8192)(_spans_text)
+#: R has the text of an allocation twice: of its ranks and of its hosts.
+_long_text = lru_cache(maxsize=64)(_spans_text)
 
 
 def idset_text(mask: int) -> str:
@@ -140,7 +146,7 @@ def idset_text(mask: int) -> str:
         return f"{low}-{high}" if high > low else f"{low}"
     if rest.bit_length() < 128:
         return _short_text(mask)
-    return _spans_text(mask)
+    return _long_text(mask)
 
 
 def bracketed(mask: int) -> str:
