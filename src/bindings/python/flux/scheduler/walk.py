@@ -385,6 +385,7 @@ class Walk:
 
     def __iter__(self) -> Iterator[PendingJob | None]:
         backlog, newcomers = self.backlog, 0
+        job: PendingJob | None
         for job in self.promises.due() if self.promises is not None else ():
             if job.queued and not job.request.finalized:
                 yield job
@@ -401,13 +402,18 @@ class Walk:
                 self.freed = self._is_stale = True
             if self._is_stale or self.is_dropped:
                 yield from self._find_sources()
-            following = self._next()
-            if following is None:
+            job = self._next()
+            if job is None:
                 break
-            newcomers += not following.examined
-            following.examined = True
-            yield following
-            backlog.effort += 1
+            if self._place is None or (job.order, job.jobid) >= self._place:
+                self._place = job.order, job.jobid + 1
+            if not job.queued and not job.request.finalized:
+                backlog.come_back(job)  # a rule lets it in
+            if job.queued and not job.request.finalized:
+                newcomers += not job.examined
+                job.examined = True
+                yield job
+                backlog.effort += 1
         self.is_over = True
 
     # -- findings of the policy --------------------------------------------------------------------
@@ -486,20 +492,6 @@ class Walk:
         heapq.heapify(self._sources)
 
     def _next(self) -> PendingJob | None:
-        """Return the next job to examine, or None."""
-        while True:
-            job = self._first_in_turn()
-            if job is None:
-                return None
-            place = job.order, job.jobid + 1
-            if self._place is None or place > self._place:
-                self._place = place
-            if not job.queued and not job.request.finalized:
-                self.backlog.come_back(job)  # a rule lets it in
-            if job.queued and not job.request.finalized:
-                return job
-
-    def _first_in_turn(self) -> PendingJob | None:
         """Return the first newcomer or job of a source that must be examined, or None."""
         backlog, promises, sources = self.backlog, self.promises, self._sources
         newcomer = self._first_newcomer()
