@@ -91,7 +91,7 @@ def test_many_newcomers_that_others_speak_for_are_passed_over_in_turns(size):
     found, turns = [], []
     for one in backlog.to_examine(lambda: 0.0):
         if one is None:
-            turns.append(len(backlog._fresh))
+            turns.append(len(backlog.fresh))
         else:
             found.append(one.jobid)
             backlog.block(one, alike=True)

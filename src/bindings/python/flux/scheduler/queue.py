@@ -280,8 +280,8 @@ class Backlog(PendingQueue):
         self.rooms: RoomIndex | None = None
         self.effort: float = 0
         self.longest = 0.0
-        # heap of the jobs that arrived, or that an event concerns alone
-        self._fresh: list[Entry] = []
+        #: heap of the jobs that arrived, or that an event concerns alone
+        self.fresh: list[Entry] = []
         #: time since which blocked jobs are to be examined, seconds since the epoch; None: they are
         #: not
         self._woken: float | None = None
@@ -307,7 +307,7 @@ class Backlog(PendingQueue):
         self.jobs.add(entry)
         if not job.promised:
             self._join(entry)
-        heapq.heappush(self._fresh, entry)
+        heapq.heappush(self.fresh, entry)
 
     def remove(self, job: PendingJob) -> None:
         self._listed = None
@@ -342,8 +342,8 @@ class Backlog(PendingQueue):
             job.priority = job.priority
         jobs.sort()
         # jobs that have left keep their old order
-        self._fresh = [entry_of(job) for _, _, job in self._fresh if job.queued]
-        heapq.heapify(self._fresh)
+        self.fresh = [entry_of(job) for _, _, job in self.fresh if job.queued]
+        heapq.heapify(self.fresh)
         self._clear()
         for job in jobs:
             entry = entry_of(job)
@@ -529,7 +529,7 @@ class Backlog(PendingQueue):
     def again(self, job: PendingJob) -> None:
         """Have only `job` examined again."""
         job.examined = False
-        heapq.heappush(self._fresh, entry_of(job))
+        heapq.heappush(self.fresh, entry_of(job))
 
     def park(self, job: PendingJob) -> None:
         """Exclude `job` from walks until ranks come up."""
@@ -545,7 +545,7 @@ class Backlog(PendingQueue):
     def first_newcomer(self) -> PendingJob | None:
         """Return the first job that arrived, or is to be examined again, and has not been, or
         None."""
-        fresh = self._fresh
+        fresh = self.fresh
         while fresh:
             order, _, job = fresh[0]
             if not job.examined and job.queued and not job.request.finalized:
@@ -565,7 +565,7 @@ class Backlog(PendingQueue):
 
     def forget_newcomers(self) -> None:
         """Drop all newcomers: they were examined."""
-        self._fresh.clear()
+        self.fresh.clear()
 
     # -- findings of a policy about the job that it examines ------------------------------------------
 
@@ -614,7 +614,7 @@ class Backlog(PendingQueue):
             a job, or None when the pass should yield to the reactor
         """
         self.effort = 0
-        if self._woken is None and self.first_newcomer() is None:
+        if self._woken is None and not (self.fresh and self.first_newcomer()):
             return
         while True:
             woken = self._walk_since = self._woken

@@ -335,6 +335,7 @@ class _Backlog(Protocol):
     """The interface of a `Backlog` for a walk."""
 
     effort: float
+    fresh: list[Entry]
     groups: dict[Any, JobGroup]
     lines: dict[int, OrderedJobs]
     apart: dict[JobGroup, None]
@@ -494,7 +495,7 @@ class Walk:
     def _next(self) -> PendingJob | None:
         """Return the first newcomer or job of a source that must be examined, or None."""
         backlog, promises, sources = self.backlog, self.promises, self._sources
-        newcomer = self._first_newcomer()
+        newcomer = self._first_newcomer() if backlog.fresh else None
         while sources:
             order, jobid, number, source, ranks = sources[0]
             job = self._first_of(source, ranks)

@@ -41,6 +41,7 @@ class CountedStrategy(Strategy):
     """
 
     promises: dict[int, CountedPromise]
+    is_counted = True
 
     def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
@@ -100,7 +101,7 @@ class CountedStrategy(Strategy):
         for jobid, promise in self.promises.items():
             if not self.accepts(promise.request):
                 return False
-            demand = self._demand(promise.request)
+            _, demand = self._find(promise.request)
             promise = CountedPromise(
                 promise.start, promise.end, promise.request, demand, promise.is_open
             )
@@ -150,33 +151,29 @@ class CountedStrategy(Strategy):
         self._profiles[kind] = profile
         return True
 
-    def _demand(self, request: ResourceRequest) -> CountedDemand:
-        """Return the units of an accepted request."""
+    def _find(self, request: ResourceRequest) -> tuple[CountedProfile, CountedDemand]:
+        """Return the profile of an accepted request, and its units."""
         demand = self._demands[request.shape]
         assert demand is not None
-        return demand
-
-    def _find(self, request: ResourceRequest) -> tuple[CountedProfile, int]:
-        """Return the profile of an accepted request, and its minimum number of units."""
-        demand = self._demand(request)
-        return self._profiles[demand.kind], demand.count
+        return self._profiles[demand.kind], demand
 
     # -- questions ----------------------------------------------------------
 
     def earliest(
         self, request: ResourceRequest, start: float, now: float, until: float = inf
     ) -> float:
-        profile, count = self._find(request)
-        return profile.line.first(count + profile.kept, length_of(request), start)
+        profile, demand = self._find(request)
+        return profile.line.first(demand.count + profile.kept, length_of(request), start)
 
     def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
-        profile, count = self._find(request)
-        return profile.room(start, end) >= count
+        profile, demand = self._find(request)
+        return profile.room(start, end) >= demand.count
 
     def fits_without(
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
-        profile, count = self._find(request)
+        profile, demand = self._find(request)
+        count = demand.count
         if profile.free < count:
             return False
         own = self.promises.get(jobid) if jobid is not None else None
@@ -203,15 +200,15 @@ class CountedStrategy(Strategy):
         return end <= own.end or profile.room(own.end, end) >= count
 
     def is_free(self, request: ResourceRequest) -> bool:
-        profile, count = self._find(request)
-        return profile.free >= count
+        profile, demand = self._find(request)
+        return profile.free >= demand.count
 
     # The check of free units, regardless of promises, is the quick check, too.
     may_start = is_free
 
     def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
-        profile, count = self._find(request)
-        return now if profile.free < count else profile.until(count, now)
+        profile, demand = self._find(request)
+        return now if profile.free < demand.count else profile.until(demand.count, now)
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         return self._find(request)[0].room(start, end)
@@ -246,12 +243,12 @@ class CountedStrategy(Strategy):
     def reserve(self, jobid: int, request: ResourceRequest, start: float, end: float) -> bool:
         if not self.fits(request, start, end):
             return False
-        self.restore(jobid, CountedPromise(start, end, request, self._demand(request)))
+        self.restore(jobid, CountedPromise(start, end, request, self._find(request)[1]))
         return True
 
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
-        demand = self._demand(request)
-        if demand.count > self._profiles[demand.kind].total:
+        profile, demand = self._find(request)
+        if demand.count > profile.total:
             return False
         self.restore(jobid, CountedPromise(now, inf, request, demand, is_open=True))
         return True
@@ -319,11 +316,11 @@ class CountedStrategy(Strategy):
     def place(
         self, request: ResourceRequest, now: float, end: float, overdue: bool = False
     ) -> tuple[Selection, int] | None:
-        profile, count = self._find(request)
+        profile, demand = self._find(request)
         if overdue:
             profile.maybe_overdrawn = True
         room = profile.room(now, end)
-        if room < count:
+        if room < demand.count:
             return None
         # Any ranks will do. A request that accepts more units gets those left by promises.
         pool = self._pool

@@ -116,7 +116,7 @@ class Plan:
     @property
     def is_counted(self) -> bool:
         """Whether promises are counted; else they are bound to ranks. O(1)."""
-        return self._strategies.is_counted
+        return self._strategies.current.is_counted
 
     def _strategy_for(self, request: ResourceRequest) -> Strategy:
         """Return the strategy for a request, in step with the pool."""
@@ -238,9 +238,9 @@ class Plan:
         Args:
             limit (float): a duration for which more than that check is made; it costs as `fits`
         """
-        strategy = self._strategy_for(request)
-        now = self._pool.clock()
         claimed = self._is_claimed(request)
+        strategy = self._strategies.accepting(request, claimed)
+        now = self._pool.clock()
         until = now + limit
         end = strategy.room_ends(request, now, inf if claimed else until)
         if end <= now:

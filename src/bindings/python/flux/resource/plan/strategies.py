@@ -56,11 +56,6 @@ class Strategies:
         return new
 
     @property
-    def is_counted(self) -> bool:
-        """Whether promises are counted; else they are bound to ranks. O(1)."""
-        return self.current is self._counted
-
-    @property
     def promises(self) -> Mapping[int, Promise]:
         """Job id to promise, in the order in which they were made."""
         return self.current.promises
@@ -103,7 +98,7 @@ class Strategies:
             if strategy is self._bound:
                 self.current = strategy  # without promises, counting sufficed
             for jobid, promise in withdrawn.items():
-                if promise is not None and self.is_counted:
+                if promise is not None and self.current.is_counted:
                     self.accepting(promise.request, False)  # its units may have to be counted again
                 self.put_back(jobid, promise)
             take_back()

@@ -33,6 +33,7 @@ class Strategy(ABC):
     Attributes:
         promises (Mapping): job id to Promise, in the order in which they were made.
         seen (int or None): generation of the pool for which this is valid; None: none yet.
+        is_counted (bool): whether promises are counted; else they are bound to ranks.
         moves_per_turn (int): the maximum number of jobs for `advance_in_turn()` in one reactor
             turn, even if all of their promises move.
     """
@@ -40,6 +41,7 @@ class Strategy(ABC):
     promises: Mapping[int, Promise]
     seen: int | None
     moves_per_turn: int
+    is_counted = False
 
     @abstractmethod
     def copy(self) -> Self:
