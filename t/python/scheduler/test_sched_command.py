@@ -289,7 +289,7 @@ def test_explain_all_counts_the_jobs_that_are_elsewhere(flux_sched, states, line
 )
 def test_bad_options_are_named(flux_sched, argv, text):
     assert flux_sched(argv) == ""
-    assert flux_sched.code == 1
+    assert flux_sched.code == 2
     assert flux_sched.err.startswith("flux-sched: ERROR: ") and text in flux_sched.err
     assert flux_sched.asked == []
 
@@ -317,16 +317,44 @@ def test_when(flux_sched):
     assert (system["duration"], system["queue"]) == (5400.0, "debug")
     node = payload["jobspec"]["resources"][0]
     assert (node["type"], node["count"]) == ("node", 2)
-    assert flux_sched(["when"], when=dict(answer, start=NOW)) == "now\n"
+    # The answer is made a little after the question.
+    soon = dict(answer, verdict="now", start=NOW + 0.04, made=NOW + 0.04)
+    assert flux_sched(["when"], when=soon) == "now\n"
     unknown = dict(answer, start=None, reason="waits for a job without a time limit")
     assert flux_sched(["when"], when=unknown).startswith("unknown: waits for")
     odds = {"t_likely": NOW + 30, "t_p90": NOW + 60}
     likely = "likely about 09:47:10, by 09:47:40 in nine cases of ten"
     assert flux_sched(["when"], when={**answer, **odds}).splitlines()[1] == likely
     assert flux_sched(["when"], when={**unknown, **odds}).splitlines()[1] == likely
-    assert flux_sched(["when"], when={**answer, **odds, "start": NOW}) == "now\n"
+    assert flux_sched(["when"], when={**soon, **odds}) == "now\n"
     flux_sched(["when"], when=dict(answer, verdict="never", start=None, reason="too large"))
     assert flux_sched.code == 1 and "never: too large" in flux_sched.err
+
+
+@pytest.mark.parametrize(
+    "argv, system",
+    [
+        (["-t", "90"], {"duration": 5400.0}),
+        (["-t", "1.5"], {"duration": 90.0}),
+        (["-t", "2h"], {"duration": 7200.0}),
+        (["--setattr=system.licenses.matlab=2"], {"licenses": {"matlab": 2}}),
+        (["--setattr=licenses.matlab=2"], {"licenses": {"matlab": 2}}),
+        (['--setattr=placement={"level": "rack"}'], {"placement": {"level": "rack"}}),
+        (["--setattr=memory=4G"], {"memory": "4G"}),
+        (["--setattr=early"], {"early": 1}),
+    ],
+)
+def test_options_mean_what_they_mean_to_submit(flux_sched, argv, system):
+    flux_sched(["when", *argv])
+    asked = flux_sched.asked[0][1]["jobspec"]["attributes"]["system"]
+    assert {key: asked[key] for key in system} == system
+
+
+@pytest.mark.parametrize("limit", ["-1", "soon", "nan", "inf", ""])
+def test_a_bad_time_limit_is_named(flux_sched, limit, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        flux_sched(["when", f"-t{limit}"])
+    assert "argument -t/--time-limit: " in capsys.readouterr().err
 
 
 def test_constraints_as_in_submit(flux_sched):

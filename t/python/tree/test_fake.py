@@ -46,9 +46,9 @@ def test_an_amender_without_xml_gets_none():
 
 def test_a_site_amender(tmp_path, monkeypatch):
     (tmp_path / "site_amend.py").write_text(
-        "def label(R, xml):\n    R['execution']['properties'] = {'red': '0'}\n    return R\n"
-        "def fail(R, xml):\n    raise KeyError('why')\n"
-        "def nothing(R, xml):\n    pass\n"
+        "def label(R, hwloc_xml):\n    R['execution']['properties'] = {'red': '0'}\n    return R\n"
+        "def fail(R, hwloc_xml=None):\n    raise KeyError('why')\n"
+        "def nothing(R, **kwargs):\n    pass\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     assert fake(nnodes=2, amend_r="site_amend:label")["execution"]["properties"] == {"red": "0"}

@@ -72,7 +72,7 @@ def _counts(xml):
 def _amend(uri, R, xml):
     name, _, attribute = uri.partition(":")
     try:
-        R = getattr(importlib.import_module(name), attribute)(R, xml)
+        R = getattr(importlib.import_module(name), attribute)(R, hwloc_xml=xml)
     except Exception as exc:
         # A site's own code: any exception in it is a configuration error of this instance.
         raise ValueError(f"fake-resources.amend-r={uri}: {type(exc).__name__}: {exc}") from exc

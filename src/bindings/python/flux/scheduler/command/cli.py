@@ -49,11 +49,11 @@ class When(Subcommand):
             raise CommandError(f"never: {answer['reason']}")
         if start is None:
             print(f"unknown: {printable(answer['reason'])}")
-        elif start <= now:
+        elif answer["verdict"] == "now":
             print("now")
         else:
             print(f"{context.time(start, now)}, in {format_duration(start - now)}")
-        if answer.get("t_likely") and (start is None or start > now):
+        if answer.get("t_likely") and answer["verdict"] != "now":
             print(likely_text(answer, now, context))
         if start is None:
             return
@@ -155,7 +155,7 @@ class Preempt(Subcommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("jobid", metavar="JOBID", help="a pending job")
-        text = "end nobody: by themselves jobs are ended as the configuration says"
+        text = "only list them (required): the scheduler itself ends jobs, by the configuration"
         parser.add_argument("--dry-run", action="store_true", required=True, help=text)
 
     def payload(self, options: argparse.Namespace) -> dict[str, Any]:
@@ -166,7 +166,7 @@ class Preempt(Subcommand):
             what = answer.get("text") or "jobs of others"
             print(f"{answer['name']} could start now by ending {what}")
         else:
-            print(f"{answer['name']} takes from nobody: {answer['reason']}")
+            print(f"{answer['name']} preempts no job: {answer['reason']}")
         if answer.get("victims"):
             head = ("JOBID", "CLASS", "NODES", "NODE-HOURS")
             rows = [
@@ -296,7 +296,10 @@ class CheckConfig(Subcommand):
             from flux_engine.formats.config import load_path
         except ImportError:
             raise CommandError("reading TOML needs Python 3.11, or the package tomli") from None
-        return {"config": load_path(options.file)}
+        try:
+            return {"config": load_path(options.file)}
+        except ValueError as exc:
+            raise CommandError(str(exc)) from None
 
     def show(self, answer: dict[str, Any], context: Context) -> None:
         for text in (*answer["faults"], *answer["doubts"]):
@@ -373,7 +376,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run ``flux sched`` on the words after it (None: sys.argv). Return the exit status: 0; 1 if the
-    command failed; 2 for incorrect usage."""
+    command failed; 2 for incorrect usage, which subcommands raise as ValueError."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     options = make_parser().parse_args(argv)
@@ -383,7 +386,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     except (CommandError, ValueError) as exc:
         print(f"flux-sched: ERROR: {printable(exc)}", file=sys.stderr)
-        return 1
+        return 1 if isinstance(exc, CommandError) else 2
     except BrokenPipeError:
         # The reader of our output is gone. Python would report that again on flushing standard
         # output at exit.

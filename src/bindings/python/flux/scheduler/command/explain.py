@@ -37,7 +37,7 @@ class Explain(Subcommand):
     def ask(self, context: Context) -> dict[str, Any]:
         options = context.options
         if options.all == (options.jobid is not None):
-            raise CommandError("give either a job id or --all")
+            raise ValueError("give either a job id or --all")
         if options.all:
             return context.ask("explain", {"all": True})
         return self.explain_job(read_jobid(options.jobid), context)

@@ -4,16 +4,33 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from typing import Any
 
 from flux.job import JobspecV1
+from flux.scheduler.reservations.times import seconds_of
 
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is invalid: expected an integer, 1 or more")
     return int(text)
+
+
+def _time_limit(text: str) -> float:
+    """Return a time limit in seconds; a number without a unit is minutes, as in ``flux submit``."""
+    value: object = text
+    try:
+        value = float(text) * 60
+    except ValueError:
+        pass
+    seconds = seconds_of(value)
+    if seconds is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is invalid: expected minutes, or a length of time such as 90m or 4h"
+        )
+    return seconds
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +42,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("-c", "--cores-per-task", type=_count, default=1, metavar="N", help="cores for each task")
     add("-g", "--gpus-per-task", type=_count, metavar="N", help="GPUs for each task")
     add("-x", "--exclusive", action="store_true", help="allocate whole nodes")
-    add("-t", "--time-limit", metavar="FSD", help="time limit, such as 90m (default: none)")
+    add(
+        "-t",
+        "--time-limit",
+        type=_time_limit,
+        metavar="MIN|FSD",
+        help="time limit: minutes, or such as 2h (default: none)",
+    )
     add("-q", "--queue", metavar="NAME", help="queue of the job")
     add("-B", "--bank", metavar="NAME", help="bank that is charged")
     add("--requires", metavar="CONSTRAINT", help="constraint, such as 'bigmem and not rack:3'")
@@ -81,8 +104,14 @@ def jobspec_from_options(options: argparse.Namespace) -> dict[str, Any]:
     if options.requires:
         jobspec.setattr("system.constraints", parse_constraint(options.requires))
     for entry in options.setattr:
-        key, _, value = entry.partition("=")
-        jobspec.setattr(key if "." in key else f"system.{key}", value or 1)
+        key, given, text = entry.partition("=")
+        value: Any = 1
+        if given:
+            try:
+                value = json.loads(text)
+            except ValueError:
+                value = text
+        jobspec.setattr(key if "." in key else f"system.{key}", value)
     spec: dict[str, Any] = jobspec.jobspec
     spec["attributes"]["system"].pop("environment", None)
     spec["attributes"]["system"].setdefault("cwd", os.sep)

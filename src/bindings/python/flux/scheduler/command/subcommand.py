@@ -18,11 +18,11 @@ from flux.scheduler.times import local_zone_name
 
 
 def read_jobid(text: str) -> int:
-    """Parse a job id given by a user. Raises CommandError if it is invalid."""
+    """Parse a job id given by a user. Raises ValueError if it is invalid."""
     try:
         return int(JobID(text))
     except ValueError:
-        raise CommandError(f"{text!r} is not a job id") from None
+        raise ValueError(f"{text!r} is not a job id") from None
 
 
 def write_file(path: str, text: str) -> None:
@@ -54,7 +54,7 @@ class Subcommand:
         """Add its own options."""
 
     def payload(self, options: argparse.Namespace) -> dict[str, Any]:
-        """Return the request. Raises CommandError or ValueError if an option has a bad value."""
+        """Return the request. Raises ValueError if an option has a bad value."""
         return {}
 
     def ask(self, context: Context) -> dict[str, Any]:
