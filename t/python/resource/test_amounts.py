@@ -60,7 +60,7 @@ def test_what_nodes_have(table, said):
         ([], "amounts=[]: expected a table"),
         ({"memory": "lots"}, "memory.each='lots': expected an amount such as 512M or 4G"),
         ({"memory": -1}, "memory.each=-1: expected"),
-        ({"fpga": 1.5}, "fpga.each=1.5: expected an amount a number"),
+        ({"fpga": 1.5}, "fpga.each=1.5: expected a whole number, 0 to 65536"),
         ({"memory": {"per": 1}}, "memory.per: unknown key"),
         ({"memory": {"hosts": {"n[": 1}}}, "memory.hosts: invalid hostlist"),
         ({"memory": {"hosts": 3}}, "memory.hosts=3: expected a table"),
@@ -99,8 +99,14 @@ def test_R_says_what_nodes_have():
             "system.memory={'per-core': 1}: expected per-node or per-slot",
         ),
         ({"memory": {"per-node": 1}}, "system.memory.per-node: the job asks for no nodes"),
-        ({"amounts": {"disk": 1}}, "system.amounts: 'disk' is not counted here, only memory, fpga"),
-        ({"amounts": {"fpga": "1G"}}, "system.amounts.fpga='1G': expected an amount a number"),
+        (
+            {"amounts": {"disk": 1}},
+            "system.amounts: 'disk' is not counted here, only memory, fpga",
+        ),
+        (
+            {"amounts": {"fpga": "1G"}},
+            "system.amounts.fpga='1G': expected a whole number, 0 to 65536",
+        ),
         ({"amounts": 1}, "system.amounts: expected an object, got 1"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_job_waits_while_its_licences_are_in_use(policy, args):
         ({"matlab": True}, "licenses.matlab=True: expected a number, 1 or more"),
         ({"matlab": 0}, "licenses.matlab=0: expected a number, 1 or more"),
         ({"matlab": 3}, "licenses: needs 3 of matlab, there are 2"),
-        ({"maple": 1}, "licenses: there is no licence maple: there are matlab"),
+        ({"maple": 1}, "licenses: there is no licence maple (known: matlab)"),
         ({f"l{n}": 1 for n in range(65)}, "licenses: 65 names: expected 64 at most"),
     ],
 )
@@ -111,7 +111,7 @@ def test_a_table_that_comes_later_denies_a_job_that_asks_for_more_than_there_are
         (True, "True: expected a number"),
         ({}, "total is missing"),
         ({"total": -1}, "total=-1: expected a whole number, 0 or more"),
-        ({"total": 3, "reserved": 4}, "reserved=4: of 3 there cannot be as many"),
+        ({"total": 3, "reserved": 4}, "reserved=4: expected at most the total, 3"),
         ({"total": 3, "used": 4}, "used: unknown key"),
     ],
 )
@@ -277,7 +277,7 @@ def test_a_new_table_keeps_what_was_read_and_reads_one_file_once(tmp_path):
     [
         ({"elsewhere": "used"}, "expected the path of a file, from /"),
         ({"elsewhere": 7}, "elsewhere=7: expected text"),
-        ({"elsewhere": "/x", "plan": True}, "nobody knows when those come back"),
+        ({"elsewhere": "/x", "plan": True}, "plan=true: not together with elsewhere"),
         ({"elsewhere": "/x", "every": "soon"}, "every='soon': expected a length of time"),
         ({"every": "30s"}, "every: unknown key"),
     ],

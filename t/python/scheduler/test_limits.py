@@ -117,6 +117,14 @@ def test_whose_jobs_are_counted_together(policy, args, per, started):
     check(rig)
 
 
+@pytest.mark.parametrize("per", ["bank", "queue"])
+def test_jobs_without_a_bank_or_queue_are_named_as_such(per):
+    rig = load("sched-fifo", [], {"one": {"per": per, "max": {"jobs": 1}}})
+    for jobid in (1, 2):
+        rig.alloc(jobid, spec(1), userid=7)
+    assert rig.reason(2) == f"limit one: {per} (none) has 1 of 1 jobs; needs 1"
+
+
 @POLICIES
 def test_for_whom_a_limit_is(policy, args):
     limits = {

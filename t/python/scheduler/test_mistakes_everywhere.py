@@ -143,7 +143,7 @@ MISTAKES = {
     "an exception later": (schedule("yield", "raise KeyError('my own mistake')"), "KeyError: 'my own mistake'"),
     "an exit": (schedule("sys.exit(3)"), "SystemExit"),
     "a service that is not there": (schedule("self.handle.rpc('nobody.ask').get()"), "No service matching nobody.ask"),
-    "a misspelled schedule()": (module("def shedule(self):\n    pass"), r"is called by nobody: is schedule\(\) meant"),
+    "a misspelled schedule()": (module("def shedule(self):\n    pass"), r"is never called: is schedule\(\) meant"),
     "a misspelled hook": (defines("def resource_updatd(self): pass"), r"is resource_update\(\) meant"),
     "a misspelled method of a rule": (with_rule("def chek(self, job): pass"), r"is check\(\) meant"),
     "a name of the library": (defines("def pending(self): pass"), r"Mine.pending takes the place of \w+.pending"),

@@ -173,7 +173,7 @@ def test_reservations_that_cannot_be_had_together_are_told(module):
     assert answer["warnings"] == ["not enough nodes for it beside reservation one, two"]
     assert rig.reserve("later", 220, 10, nodes=8, users=[0])["warnings"] == []
     answer = rig.reserve("nobody", 1000, 10, nodes=1, at_end="run")
-    assert answer["warnings"] == ["nobody can be in it, so nothing runs on at its end"]
+    assert answer["warnings"] == ["no job can be in it, so at_end has no effect"]
     rig.wait(155)
     states = {name: one["state"] for name, one in listed(rig).items()}
     assert states == {
@@ -377,11 +377,34 @@ def test_a_table_that_cannot_be_read_is_named_with_its_key(table, text):
     rig = make("sched-fifo")
     rig.task.aux["conf"] = {}
     good = {"start": rig.now + 50, "duration": "1m", "nodes": 8, "zone": "UTC"}
-    errnum, _ = rig.ask("sched-fifo.config-reload", {"reservations": {"bad": table, "good": good}})
+    config = {"reservations": {"bad": table, "good": good}}
+    errnum, answer = rig.ask("sched.check-config", {"config": config})
+    assert answer["changes"]["reservations"]["new"] == ["good"] and not listed(rig)
+    (line,) = answer["faults"]
+    assert line.startswith("configuration: [reservations.bad] ") and text in line
+    errnum, _ = rig.ask("sched-fifo.config-reload", config)
     assert errnum == 0
     (line,) = rig.logged(3)
     assert line.startswith("configuration: [reservations.bad] ") and text in line
     assert list(listed(rig)) == ["good"]
+
+
+def test_a_queue_that_is_not_configured_is_doubted():
+    rig = make("sched-fifo")
+    rig.task.aux["conf"] = {}
+    rig.ask("sched-fifo.config-reload", {"queues": {"debug": {}}})
+    entry = {"start": rig.now + 50, "duration": "1m", "nodes": 8, "queues": ["debgu"]}
+    text = "there is no queue 'debgu': is 'debug' meant?"
+    asked = {"reservation": {"name": "dat", **entry}, "dry_run": True}
+    errnum, answer = rig.ask("sched.reserve", asked)
+    assert answer["warnings"] == [text]
+    config = {"queues": {"debug": {}}, "reservations": {"dat": entry}, "reservation": {}}
+    errnum, _ = rig.ask("sched-fifo.config-reload", config)
+    assert rig.logged(4)[-2:] == [
+        "configuration: [reservation] is not a known table: is [reservations] meant?",
+        f"configuration: [reservations.dat] {text}",
+    ]
+    assert rig.ask("sched.check-config", {"config": config})[1]["doubts"] == rig.logged(4)[-2:]
 
 
 def test_a_window_that_lasts_is_not_disturbed_by_another_reload():

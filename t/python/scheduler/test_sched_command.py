@@ -525,7 +525,7 @@ def test_reservations_and_unreserve(flux_sched):
         "group": "",
     }
     out = flux_sched(["reservations"], reservations={"now": NOW, "reservations": [one]})
-    assert out.splitlines()[1].split() == ["dat", "planned", "09:47:40", "1h", "4", "nobody"]
+    assert out.splitlines()[1].split() == ["dat", "planned", "09:47:40", "1h", "4", "no", "jobs"]
     assert flux_sched(["unreserve", "dat"], unreserve={}) == ""
     assert flux_sched.asked == [("sched.unreserve", {"name": "dat"})]
 

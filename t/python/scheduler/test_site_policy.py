@@ -29,8 +29,8 @@ def checked(rig, **tables):
 @pytest.mark.parametrize(
     "table, hint",
     [
-        ("limit", "is read by nobody: is [limits] meant?"),
-        ("sched-limit", "is read by nobody: is [limits] meant?"),
+        ("limit", "is not a known table: is [limits] meant?"),
+        ("sched-limit", "is not a known table: is [limits] meant?"),
         ("limits", None),
         ("sched-limits", None),
         ("sched-simple", None),
@@ -85,7 +85,7 @@ def test_a_configuration_is_checked_before_it_is_loaded():
     rig = Rig(
         R(4, 4), "sched-fifo", config={"limits": {"a": limit, "b": limit}, "license": {"matlab": 3}}
     )
-    assert "configuration: [license] is read by nobody: is [licenses] meant?" in rig.logged(4)
+    assert "configuration: [license] is not a known table: is [licenses] meant?" in rig.logged(4)
     config = {
         "limits": {"b": {"per": "user", "max": {"jobs": 3}}, "c": {"per": "uesr"}},
         "licenses": {"matlab": 4},
@@ -174,7 +174,7 @@ def test_jobs_that_would_be_over_new_licences_or_budgets_are_named():
     ]
     assert over(licenses={"ansys": 1})[0][2:] == (
         ["ƒ4"],
-        "licenses: there is no licence matlab: there are ansys",
+        "licenses: there is no licence matlab (known: ansys)",
     )
     # What was used of it counts; another begins with what runs from now on.
     for name, most, taken in (("one", 3, "2.0"), ("two", 2, "1.0")):
@@ -377,7 +377,7 @@ def test_looking_at_a_configuration_runs_no_file(curfew, tmp_path):
     config = {"rules": {"curfew": f"{curfew}:Curfew"}, "rule": {}}
     assert rig.ask("sched.check-config", {"config": config})[1] == {
         "faults": [],
-        "doubts": ["configuration: [rule] is read by nobody: is [rules] meant?"],
+        "doubts": ["configuration: [rule] is not a known table: is [rules] meant?"],
         "changes": {"rules": {"new": ["curfew"], "changed": [], "gone": []}},
         "over": [],
     }

@@ -99,7 +99,7 @@ def misspelled(kind: type) -> Iterator[str]:
                 continue
             meant = _nearest(name, known)
             if meant is not None:
-                yield f"{base.__name__}.{name}() is called by nobody: is {meant}() meant?"
+                yield f"{base.__name__}.{name}() is never called: is {meant}() meant?"
 
 
 def is_ours(base: type) -> bool:

@@ -203,9 +203,7 @@ class PolicyScheduler(Scheduler):
         self.add_rule(self.wait_limits)
         self.forecasts.wait_limits = self.wait_limits
         own = {text.rpartition(":")[2]: text for text in self.take_argument("rule")}
-        self._site_policy = RulesInForce(
-            host, self._errors, RULES, after=self._reservations, own=own
-        )
+        self._site_policy = RulesInForce(host, self._errors, RULES, self._reservations, own)
         given = {}
         for name in ("reason-depth", "estimate-depth", "odds-depth"):
             for text in self.take_argument(name):

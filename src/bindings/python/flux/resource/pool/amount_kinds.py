@@ -105,7 +105,7 @@ def read_amount(value: Any, in_bytes: bool) -> int:
     Raises:
         ValueError: it is not an amount; the text begins with its name
     """
-    wanted = "such as 512M or 4G" if in_bytes else f"a number, 0 to {MAX_NUMBER}"
+    wanted = "an amount such as 512M or 4G" if in_bytes else f"a whole number, 0 to {MAX_NUMBER}"
     if isinstance(value, str) and len(value) < 40:
         match = AMOUNT_TEXT.fullmatch(value.strip())
         if match is not None:
@@ -122,7 +122,7 @@ def read_amount(value: Any, in_bytes: bool) -> int:
         return int(value * GIB)
     if type(value) is int and not in_bytes and 0 <= value <= MAX_NUMBER:
         return value
-    raise ValueError(f"{quote(value)}: expected an amount {wanted}")
+    raise ValueError(f"{quote(value)}: expected {wanted}")
 
 
 def has_unit(value: Any) -> bool:

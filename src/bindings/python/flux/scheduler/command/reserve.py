@@ -18,7 +18,7 @@ MAX_CONFLICTS_SHOWN = 3
 
 
 class Reserve(Subcommand):
-    help = "reserve resources for a group of jobs, or for nobody, during a period of time"
+    help = "reserve resources for a group of jobs, or for none, between two times"
     topic = "reserve"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -76,7 +76,7 @@ class Reserve(Subcommand):
         when += f", every {one['every']}" if one.get("every") else ""
         print(f"{one['name']} {what}, {when}")
         if not one["group"]:
-            print("  for nobody: no job runs on these nodes then")
+            print("  for no jobs: its nodes stay free")
         elif options.at_end == "cancel":
             print("  jobs of the group that still run at the end are ended then")
         else:
@@ -109,7 +109,7 @@ class Reservations(Subcommand):
         rows = []
         for one in answer["reservations"]:
             times = context.time(one["start"], now), format_duration(one["end"] - one["start"])
-            where = one["nodes"], one["ranks"], one.get("every"), one["group"] or "nobody"
+            where = one["nodes"], one["ranks"], one.get("every"), one["group"] or "no jobs"
             rows.append((one["name"], one["state"], *times, *where, self.note(one, now, context)))
         head = ("NAME", "STATE", "START", "FOR", "NODES", "RANKS", "EVERY", "GROUP", "NOTE")
         self.print_table(context, head, rows, ("NODES",))

@@ -84,7 +84,7 @@ class TopView:
         if claims:
             nodes = counted(sum(one["nodes"] for one in claims), "node")
             idle = counted(sum(one["idle_cores"] for one in claims), "idle core")
-            lines.append(f"claims  {nodes} of one user or bank, with {idle} for nobody else")
+            lines.append(f"claims  {nodes} of one user or bank, with {idle}")
         for level in answer.get("topology", ()):
             name, idle = printable(level["level"]), level["idle_groups"]
             text = f"{name:<7} {idle} of {counted(level['groups'], 'group')} wholly free"

@@ -42,14 +42,14 @@ from typing import TYPE_CHECKING, Any, Callable
 from flux.resource.errors import InfeasibleRequest
 from flux.scheduler.admission import NO_ROOM, AdmissionRule, Deferral
 from flux.scheduler.checkpoint import read_stored
-from flux.scheduler.host import name_of
+from flux.scheduler.host import counted, name_of
 from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
 from flux.scheduler.reservations.answers import ReservationAnswers
 from flux.scheduler.reservations.reservation import Asker, Reservation
 from flux.scheduler.reservations.state import GroupJobs, NodeSelector, ReservationState
 from flux.scheduler.reservations.windows import ActiveWindows, FutureWindows
-from flux.scheduler.site_policy.tables import PolicyTables
-from flux.scheduler.times import iso_time
+from flux.scheduler.site_policy.tables import PolicyTables, queues_missing
+from flux.scheduler.times import duration_text, iso_time
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -379,10 +379,12 @@ class ReservationRule(AdmissionRule):
 class ReservationService:
     """Answers requests about reservations, and stores reservations across reloads."""
 
+    table = "reservations"  # the table of the configuration
+
     def __init__(self, host: RuleHost, rule: ReservationRule, errors: ErrorReporter) -> None:
         self._host, self._rule = host, rule
-        self._tables = PolicyTables(errors)
-        self._tables.add("reservations", self._read_table)
+        self.tables = PolicyTables(errors)
+        self.tables.add(self.table, self.read_table)
 
     # -- the start ---------------------------------------------------------------------------------
 
@@ -415,8 +417,10 @@ class ReservationService:
     def configure(self, config: dict[str, Any]) -> None:
         """Replace the reservations of the configuration by those in its tables, except unchanged
         ones."""
-        self._tables.read(config)
-        wanted = dict(self._tables.entries("reservations"))
+        self.tables.read(config)
+        for text in self.tables.doubts(config):
+            self._host.log.warning(text)
+        wanted = dict(self.tables.entries(self.table))
         for name, entry in list(self._rule.entries.items()):
             if entry.configured:
                 if wanted.get(name) == entry.reservation:
@@ -426,7 +430,7 @@ class ReservationService:
         for reservation in wanted.values():
             self._add(reservation, configured=True)
 
-    def _read_table(self, name: str, table: Any) -> Reservation:
+    def read_table(self, name: str, table: Any) -> Reservation:
         """Parse an entry of the table. Raises ValueError if it is invalid."""
         if not isinstance(table, dict):
             raise ValueError(f"{table!r}: expected a table")
@@ -461,8 +465,9 @@ class ReservationService:
         others = rule.answers.overlapping(reservation)
         if others:
             warnings.append(f"not enough nodes for it beside reservation {', '.join(others)}")
+        warnings += queues_missing(reservation.queues, scheduler.configuration())
         if reservation.for_nobody and reservation.at_end != "cancel":
-            warnings.append("nobody can be in it, so nothing runs on at its end")
+            warnings.append("no job can be in it, so at_end has no effect")
         answer = {"now": scheduler.now(), "conflicts": conflicts, "warnings": warnings}
         if asked["dry_run"]:
             answer["reservation"] = rule.answers.preview(reservation)
@@ -471,8 +476,8 @@ class ReservationService:
         answer["reservation"] = shown = rule.answers.describe(rule.add(reservation))
         start = iso_time(reservation.recurrence.start, reservation.recurrence.zone)
         scheduler.log.info(
-            f"reservation {reservation.name} made: {shown['nodes']} nodes, {start}, for "
-            f"{reservation.duration:g} s"
+            f"reservation {reservation.name} made: {counted(shown['nodes'], 'node')}, {start}, for "
+            f"{duration_text(reservation.duration)}"
         )
         self._store(lambda: scheduler.handle.respond(msg, answer))
 

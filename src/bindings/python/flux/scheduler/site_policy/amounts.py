@@ -36,7 +36,7 @@ class AmountRule(TableRule):
     def configure(self, entries: dict[str, Any]) -> None:
         if self.loaded:
             self.errors.log.warning(
-                "configuration: [amounts] has changed: it is in force when the scheduler is loaded anew"
+                "configuration: [amounts] has changed: it takes effect when the scheduler is reloaded"
             )
         else:
             self.host.resources.count_amounts(entries)

@@ -143,12 +143,8 @@ class Use:
         for what, value in zip(self.entry.scope.per.split("+"), self.key):
             if what == "user":
                 found.append(user_name(value))
-            elif what == "bank":
-                found.append(f"bank {value}" if value else "no bank")
-            elif value:
-                found.append(f"queue {value}")
             else:
-                found.append("no queue")
+                found.append(f"{what} {value or '(none)'}")
         return ", ".join(found)
 
 

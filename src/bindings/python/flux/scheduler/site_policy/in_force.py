@@ -25,6 +25,7 @@ from flux.scheduler.site_policy.tables import Findings, PolicyTables
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import RunningJob
+    from flux.scheduler.reservations.rule import ReservationRule
     from flux.scheduler.rule_host import RuleHost
 
 
@@ -51,7 +52,7 @@ class RulesInForce:
 
     Args:
         rules: classes of rules, in the order of checks
-        after (AdmissionRule): the rule that precedes them
+        reservations (ReservationRule): the rule that precedes them
         own (dict): name -> ``FILE:CLASS`` of site rules in addition to ``[rules]``
 
     Attributes:
@@ -63,11 +64,11 @@ class RulesInForce:
         host: RuleHost,
         errors: ErrorReporter,
         rules: Iterable[Callable[[RuleHost, ErrorReporter], TableRule]],
-        after: AdmissionRule,
+        reservations: ReservationRule,
         own: dict[str, str],
     ) -> None:
         self._host = host
-        self._after = after
+        self._reservations = reservations
         self._errors = errors
         self.rules: list[AdmissionRule] = [rule(host, errors) for rule in rules]
         #: name -> site rule
@@ -220,10 +221,11 @@ class RulesInForce:
         if not isinstance(config, dict):
             raise ValueError("config: expected an object")
         findings = Findings()
-        tables = self._reader(findings)
+        tables, reservations = self._reader(findings), self._reservations.service
+        tables.add(reservations.table, reservations.read_table)
         tables.read(config)
         yield
-        changes = self.tables.changes_to(tables)
+        changes = {**self.tables.changes_to(tables), **reservations.tables.changes_to(tables)}
         over = yield from self._over(tables, changes)
         return {
             "faults": findings.faults,
@@ -349,6 +351,6 @@ class RulesInForce:
             admission.remove(rule)
         elif rule not in admission.rules:
             ahead = self.rules[: self.rules.index(rule)]
-            admission.insert(rule, after=[self._after, *ahead])
+            admission.insert(rule, after=[self._reservations, *ahead])
         else:
             admission.update()

@@ -138,12 +138,14 @@ def read_license(key: str, value: Any) -> License:
         if not elsewhere.startswith("/"):
             raise ValueError(f"elsewhere={elsewhere!r}: expected the path of a file, from /")
         if plan:
-            raise ValueError("plan=true: nobody knows when those come back that are used elsewhere")
+            raise ValueError(
+                "plan=true: not together with elsewhere, as the returns of other users cannot be planned"
+            )
         every = max(LEAST_EVERY_S, table.seconds("every", EVERY_S) or 0.0)
         max_age = table.seconds("max-age", MAX_AGE_S) or 0.0
     table.end()
     if reserved > total:
-        raise ValueError(f"reserved={reserved}: of {total} there cannot be as many")
+        raise ValueError(f"reserved={reserved}: expected at most the total, {total}")
     return License(total, reserved, plan, elsewhere, every, max_age)
 
 
@@ -281,7 +283,7 @@ class LicenseRule(TableRule):
         license = self.entries.get(name)
         if license is None:
             known = ", ".join(sorted(self.entries)) or "none"
-            raise ValueError(f"licenses: there is no licence {name}: there are {known}")
+            raise ValueError(f"licenses: there is no licence {name} (known: {known})")
         if count > license.usable:
             raise ValueError(f"licenses: needs {count} of {name}, there are {license.usable}")
 

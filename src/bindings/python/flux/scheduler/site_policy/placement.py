@@ -228,7 +228,7 @@ class PlacementRule(TableRule):
         if groups is None:
             known = ", ".join(sorted(self._levels)) or "none"
             raise ValueError(
-                f"placement.level={wanted.level!r}: there is no such level: there are {known}"
+                f"placement.level={wanted.level!r}: there is no such level (known: {known})"
             )
         return Placed(wanted, within_of(wanted, groups, request))
 

@@ -11,7 +11,7 @@ flux-core may some day give the shorter name another meaning.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Callable, Dict
 
@@ -22,6 +22,16 @@ PREFIX = "sched-"
 
 Parser = Callable[[str, Any], Any]
 Elsewhere = Callable[[Dict[str, Any]], Dict[str, Any]]
+
+
+def queues_missing(names: Iterable[str], config: dict[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each queue that is not configured."""
+    queues = config.get("queues")
+    known = list(queues) if isinstance(queues, dict) else []
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            yield f"there is no queue {name!r}" + (f": is {near[0]!r} meant?" if near else "")
 
 
 class Findings:
@@ -77,18 +87,14 @@ class PolicyTables:
             name = written[len(PREFIX) :] if written.startswith(PREFIX) else written
             meant = get_close_matches(name, self._readers, 1, 0.8)
             if meant and meant[0] != name:
-                yield f"configuration: [{written}] is read by nobody: is [{meant[0]}] meant?"
+                yield f"configuration: [{written}] is not a known table: is [{meant[0]}] meant?"
             if name in self._readers and table == {}:
                 yield f"configuration: [{written}] is empty, and so switches nothing on"
-        queues = config.get("queues")
-        known = list(queues) if isinstance(queues, dict) else []
         for table, entries in self._entries.items():
             for key, entry in entries.items():
-                for queue in getattr(getattr(entry, "scope", entry), "queues", ()):
-                    if queue not in known:
-                        near = get_close_matches(queue, known, 1)
-                        hint = f": is {near[0]!r} meant?" if near else ""
-                        yield f"configuration: [{table}.{key}] there is no queue {queue!r}{hint}"
+                queues = getattr(getattr(entry, "scope", entry), "queues", ())
+                for text in queues_missing(queues, config):
+                    yield f"configuration: [{table}.{key}] {text}"
 
     def changes_to(self, other: PolicyTables) -> dict[str, dict[str, list[str]]]:
         """Return the changes if `other`'s entries replaced these: {table: {``new``, ``changed``,
