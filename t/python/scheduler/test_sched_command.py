@@ -192,6 +192,17 @@ def test_explain_one(flux_sched):
     ]
 
 
+@pytest.mark.parametrize(
+    "reason, others",
+    [("limit a", ["  and limit b"]), ("too large", ["  and limit a", "  and limit b"])],
+)
+def test_explain_names_all_rules_that_hold_a_job_back(flux_sched, reason, others):
+    rules = [{"reason": "limit a"}, {"reason": "limit b"}]
+    job = {**JOB, "reason": reason, "rules": rules}
+    out = flux_sched(["explain", "ƒ8"], explain={"now": NOW, "made": NOW, "jobs": [job]})
+    assert [line for line in out.splitlines() if "limit " in line and "and" in line] == others
+
+
 def test_explain_all_is_a_table(flux_sched):
     out = flux_sched(["explain", "--all"], explain={"now": NOW, "made": NOW, "jobs": [JOB]})
     assert flux_sched.asked == [("sched.explain", {"all": True})]

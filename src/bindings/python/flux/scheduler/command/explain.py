@@ -124,8 +124,9 @@ class Explain(Subcommand):
             one = job["reservation"]
             start, end = context.time(one["start"], now), context.time(one["end"], now)
             lines.append(f"  reservation {one['name']}: {start} to {end}")
-        for one in (job.get("rules") or ())[1:]:
-            lines.append(f"  and {one['reason']}")
+        for one in job.get("rules") or ():
+            if one["reason"] != job["reason"]:
+                lines.append(f"  and {one['reason']}")
         if (job.get("limit") or {}).get("t_again"):
             one = job["limit"]
             when = context.time(one["t_again"], now)
