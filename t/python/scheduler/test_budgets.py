@@ -214,6 +214,33 @@ def test_it_goes_on_over_a_reload():
     assert rig.started()[-1] == 5
 
 
+def test_past_use_is_listed_after_a_reload_though_no_job_is_there():
+    rig = load()
+    submit(rig, 1, 3)
+    rig.wait(HOUR)
+    rig.free(1)
+    rig.settle()
+    rig.unload()
+    rig.load(Fifo, "queue-depth=unlimited")
+    check(rig, 1)
+    rig.reconfigure({"budgets": {"bank": {**BANK, "per": "user"}}})
+    assert rig.ask("sched.limits")[1]["budgets"] == [], "a bank is taken for a user"
+
+
+def test_without_jobs_it_asks_for_no_time():
+    """Under a virtual clock an instance without jobs would run through all periods there are."""
+    rig = load()
+    submit(rig, 1, 3)
+    rig.wait(HOUR)
+    rig.free(1)
+    rig.wait(2 * DAY)
+    assert rig.rule("budget")._timer is None
+    assert report(rig)["used"]["node-hours"] == 0, "it is another day"
+    submit(rig, 2, 8)
+    assert rig.started() == [1, 2]
+    check(rig, 8)
+
+
 def test_a_budget_that_comes_later_counts_what_runs():
     rig = load()
     rig.reconfigure({})

@@ -14,7 +14,7 @@ behind it. It is readmitted when a job of its key has ended before its limit, or
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone, tzinfo
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Tuple
@@ -29,6 +29,7 @@ from flux.scheduler.times import local_zone_name, zone_named
 
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter, Timer
+    from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.holdings import Holding
@@ -175,6 +176,7 @@ class BudgetRule(CountingRule):
             host, errors, KEY, self._learn, lambda key: len(key) >= 3 and isinstance(key[0], str)
         )
         self._timer: Timer | None = None
+        self._on_trial = False
 
     # -- the table ---------------------------------------------------------------------------------
 
@@ -187,10 +189,45 @@ class BudgetRule(CountingRule):
             self._usage.begin()
         super().configure(entries)
         self._forget_past()
-        if entries:
-            self._await_next_period()
+        for key in self._usage.keys():
+            self._show_past(key)
+
+    def _show_past(self, stored: tuple[Any, ...]) -> None:
+        """Make the account with a stored key, though no job may ever count in it."""
+        name, _, _, *key = stored
+        entry = self.entries.get(name)
+        parts = [] if entry is None else entry.scope.per.split("+")
+        kinds = [int if part == "user" else str for part in parts if part != "instance"]
+        if entry is not None and len(key) == len(kinds) and all(map(isinstance, key, kinds)):
+            if (name, tuple(key)) not in self.uses:
+                self.uses[name, tuple(key)] = self.new_use(entry, tuple(key))
 
     # -- periods -----------------------------------------------------------------------------------
+    #
+    # There is a timer while there are jobs. Without, periods begin when they matter again: under a
+    # virtual clock a timer that is always set would be followed to the end of time.
+
+    def _jobs_come(self) -> None:
+        if self._timer is None and not self._on_trial:
+            self._begin_periods()
+            self._await_next_period()
+
+    def _jobs_left(self) -> None:
+        if not self.jobs and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
+        self._jobs_come()
+        super().alloc(job, attributes)
+
+    def cancel(self, jobid: int) -> None:
+        super().cancel(jobid)
+        self._jobs_left()
+
+    def free(self, jobid: int, R: Any, final: bool) -> None:
+        super().free(jobid, R, final)
+        self._jobs_left()
 
     def _await_next_period(self) -> None:
         now = self.host.now()
@@ -198,12 +235,20 @@ class BudgetRule(CountingRule):
         self._timer = self.host.call_at(min(ends), self._next_period)
 
     def _next_period(self) -> None:
+        self._timer = None
+        if self.jobs:
+            self._await_next_period()
+        self._begin_periods()
+        self.host.readmit(self)
+        self.host.look_again()
+
+    def _begin_periods(self) -> None:
         """Begin the next period of each account whose period has ended."""
-        self._await_next_period()
         now = self.host.now()
-        for account in self.uses.values():
-            if now < account.end:
-                continue
+        over = [account for account in self.uses.values() if now >= account.end]
+        if not over:
+            return
+        for account in over:
             for key in account.stored_as:
                 self._usage.forget(key)
             account.begins(self._usage, now)
@@ -212,8 +257,6 @@ class BudgetRule(CountingRule):
                     self._count(account, known, known.holds[1:], now, account.begin)
         self._forget_past()
         self._usage.changed()
-        self.host.readmit(self)
-        self.host.look_again()
 
     def _forget_past(self) -> None:
         """Forget the use of removed budgets and past periods."""
@@ -327,6 +370,7 @@ class BudgetRule(CountingRule):
     # -- running jobs ------------------------------------------------------------------------------
 
     def hello(self, job: RunningJob) -> None:
+        self._jobs_come()
         self._usage.found(job.jobid)
         super().hello(job)
 
@@ -430,12 +474,18 @@ class BudgetRule(CountingRule):
             "max": dict(zip(DIMENSIONS, account.entry.most)),
         }
 
+    def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
+        if self._timer is None:
+            self._begin_periods()
+        return super().report(caller)
+
     def sorted_uses(self) -> list[Account]:
         return sorted(self.uses.values(), key=lambda one: (one.entry.name, str(one.key)))
 
     def trial(self) -> BudgetRule:
         rule = BudgetRule(self.host, self.errors)
         rule._usage.take(self._usage, self.host.now())
+        rule._on_trial = True
         return rule
 
     def text_if_over(self, account: Account) -> str | None:
