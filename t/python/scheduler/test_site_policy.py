@@ -249,6 +249,12 @@ class Beds(TableRule):
     def report(self, caller):
         yield {"bed": "all", "used": self.running}
 
+class Width(TableRule):
+    table = "width"
+
+    def check(self, job):
+        return Deferral(f"more than {self.entries['all']}", key="w") if job.size > self.entries["all"] else None
+
 class Thief(Beds):
     table = "limits"
 
@@ -324,6 +330,17 @@ def test_one_with_a_table_is_switched_on_by_it_and_listed(policy, args, curfew):
     rig.client = type(rig.client)()
     rig.reconfigure({})
     assert rig.started() == [1, 2]
+    assert not rig.logged(3)
+
+
+def test_one_with_a_table_needs_no_more_than_its_name(curfew):
+    rules = {"width": f"{curfew}:Width"}
+    rig = load(*TABLE["fifo"], {"rules": rules, "width": {"all": 2}})
+    rig.alloc(1, jobspec(3, duration=100))
+    rig.alloc(2, jobspec(2, duration=100))
+    assert rig.started() == [2] and waits(rig, 1) == ("more than 2", ["width"])
+    rig.reconfigure({"rules": rules})
+    assert rig.started() == [2, 1]
     assert not rig.logged(3)
 
 

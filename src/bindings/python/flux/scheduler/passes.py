@@ -383,7 +383,7 @@ class Passes:
 
     def _forecast_ended(self, error: Exception | None, seconds: float | None) -> None:
         if error is not None:
-            self.errors.report("forecast: this pass is lost", error)
+            self.errors.report("forecast: this forecast is lost", error)
         if self._forecast_again and self.forecasts is not None:
             self._forecast_again = False
             self._arm_forecast(self.forecasts)

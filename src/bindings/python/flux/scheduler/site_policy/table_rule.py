@@ -32,8 +32,7 @@ class TableRule(AdmissionRule):
     data that it `needs`) and pending ones (`alloc`). So it counts from scratch, and need not adjust
     its counts.
 
-    A subclass sets `table`, parses its entries (`parse`), and receives them in `configure`. It is
-    listed in `flux.scheduler.site_policy.RULES`.
+    A subclass sets `table`, and parses its entries (`parse`).
     """
 
     #: Name of the table, such as ``"limits"``.
@@ -58,12 +57,12 @@ class TableRule(AdmissionRule):
         """Parse an entry of the table: the value of a key (usually a table itself).
 
         Returns:
-            the entry for `configure`; equal for entries with the same meaning
+            the entry; equal for entries with the same meaning. By default the value
 
         Raises:
             ValueError: the entry is invalid; the text begins with the key inside it
         """
-        raise NotImplementedError
+        return value
 
     def elsewhere(self, config: dict[str, Any]) -> dict[str, Any]:
         """Return further entries, for `parse`, from other places in the configuration, by the name
@@ -73,9 +72,9 @@ class TableRule(AdmissionRule):
     def configure(self, entries: dict[str, Any]) -> None:
         """Set the entries of the table, which have changed or are new, and forget all jobs.
 
-        Without entries the rule is about to be removed. `entries`: key -> result of `parse`.
+        Without entries the rule is about to be removed. `entries`: key -> result of `parse`, also
+        in `self.entries`.
         """
-        raise NotImplementedError
 
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
         """Return the data of running jobs to look up for `hello`, among ``jobspec`` and
