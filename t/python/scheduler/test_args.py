@@ -46,8 +46,16 @@ def failure(*args, module="sched-fifo"):
         ("mode=limited=-1", "mode=limited= requires a positive integer, got '-1'"),
         ("mode=limited=0", "mode=limited= requires a positive integer, got '0'"),
         *[
-            (f"pool-class={name}", f"pool-class='{name}': could not load pool class")
-            for name in ("nosuchmodule", "json", "flux.resource.Rv1Pool:Nope", "../evil")
+            (f"pool-class={name}", f"pool-class='{name}': could not load pool class: {reason}")
+            for name, reason in (
+                ("nosuchmodule", "no module nosuchmodule"),
+                ("json", "the module json has no pool_class"),
+                (
+                    "flux.resource.Rv1Pool:Nope",
+                    "the module flux.resource.Rv1Pool has no Nope",
+                ),
+                ("../evil", "expected MODULE or MODULE:CLASS"),
+            )
         ],
         ("reason-depth=x", "reason-depth='x' is invalid: expected a number of jobs, 0 for none"),
         ("reason-depth=-1", "reason-depth='-1' is invalid: expected a number of jobs, 0 for none"),
@@ -56,6 +64,15 @@ def failure(*args, module="sched-fifo"):
 @pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
 def test_bad_arguments(arg, text, module):
     assert failure(arg, module=module) == text
+
+
+def test_a_pool_module_with_a_mistake_is_told_why(tmp_path, monkeypatch):
+    (tmp_path / "coolpool.py").write_text("import no_such_thing\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = "coolpool: ModuleNotFoundError: No module named 'no_such_thing'"
+    assert failure("pool-class=coolpool") == (
+        f"pool-class='coolpool': could not load pool class: {text}"
+    )
 
 
 NUMBER = "expected a number, 'head', 'unlimited' or 'all'"

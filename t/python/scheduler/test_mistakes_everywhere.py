@@ -151,6 +151,12 @@ MISTAKES = {
     "None for an order": (defines("def order(self, job): pass"), "order.. returned None, which cannot be sorted"),
     "an order that raises": (defines("def order(self, job): return job.nothing"), "no attribute 'nothing'"),
     "a signature without a hash": (with_rule("def signature(self, job): return [1]"), r"signature.. returned \[1\]: expected something that can be hashed"),
+    "a rule without super()": (
+        with_rule("def __init__(self, host): self.mine = 0"), r"Odd.__init__\(\) does not call super\(\).__init__\(\)",
+    ),
+    "an attribute of a rule with the name of a method": (
+        with_rule("def __init__(self, host): super().__init__(host); self.start = {}"), "self.start={} takes the place of the method start",
+    ),
     "a rule that raises": (with_rule("def check(self, job): return job.nothing"), "no attribute 'nothing'"),
     "a rule that returns a number": (with_rule("def check(self, job): return 7"), "check.. returned 7: expected a Deferral"),
     "a free() that raises": (
@@ -163,7 +169,9 @@ MISTAKES = {
     "an argument that is refused": (
         module("def __init__(self, h, *args):\n    raise ValueError('my own mistake')"), "my own mistake",
     ),
-    "an __init__() without super()": (module("def __init__(self, h, *args):\n    pass"), "'Mine' object has no attribute"),
+    "an __init__() without super()": (
+        module("def __init__(self, h, *args):\n    pass"), r"Mine.__init__\(\) does not call super\(\).__init__\(\)",
+    ),
     "no run()": (module("pass", main="Mine(h, *args)"), r"mod_main\(\)"),
     "an import that is not there": ("import no_such_thing", "No module named 'no_such_thing'"),
     "a module that is no Python": ("def schedule(:", "SyntaxError"),

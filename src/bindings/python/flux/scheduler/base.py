@@ -46,7 +46,7 @@ from flux.scheduler import hello, host, messages
 from flux.scheduler.attributes import printable
 from flux.scheduler.checkpoint import Checkpoint, Checkpoints
 from flux.scheduler.messages import Responder, served_by
-from flux.scheduler.misspelled import misspelled, overridden
+from flux.scheduler.misspelled import check_begun, misspelled, overridden
 from flux.scheduler.options import checking_arguments, parse_depth, take_options
 from flux.scheduler.passes import Pace, Passes, Quiescence
 from flux.scheduler.pools import (
@@ -465,6 +465,7 @@ class Scheduler(BrokerModule):
             OSError: a step of the start failed
             Exception: the pool cannot be made from the instance's resources
         """
+        check_begun(self, "_host")
         try:
             self._start()
         except Exception as exc:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Names in a policy with an unintended meaning: misspelled overrides, and accidental ones."""
+"""Mistakes in the classes of a site: misspelled overrides, accidental ones, a forgotten ``super()``."""
 
 from __future__ import annotations
 
@@ -72,6 +72,12 @@ def _assigned(function: types.FunctionType) -> Iterator[str]:
         if one.opname == "STORE_ATTR" and loaded == first:
             yield one.argval
         before = one.argval
+
+
+def check_begun(made: object, attribute: str) -> None:
+    """Raise RuntimeError if an object lacks an attribute that the library's ``__init__`` sets."""
+    if not hasattr(made, attribute):
+        raise RuntimeError(f"{type(made).__name__}.__init__() does not call super().__init__()")
 
 
 def misspelled(kind: type) -> Iterator[str]:

@@ -16,7 +16,7 @@ import types
 from pathlib import Path
 from typing import Any, Callable
 
-from flux.scheduler.pools import _pool_class_from_uri, check_pool_class
+from flux.scheduler.pools import check_pool_class, find_pool_class
 
 OPTIONS = "queue-depth, log-level, pool-class, pool-OPTION, jobspec-bytes, jobspec-values"
 LEVELS = "emerg, alert, crit, err, warning, notice, info, debug"
@@ -64,9 +64,10 @@ def parse_level(name: str) -> str:
 def parse_pool_class(uri: str) -> Any:
     """Load the pool class of a URI. Raises ValueError if it cannot be loaded, or is not a pool
     class."""
-    found = _pool_class_from_uri(uri)
-    if found is None:
-        raise ValueError(f"pool-class={uri!r}: could not load pool class")
+    try:
+        found = find_pool_class(uri)
+    except ValueError as exc:
+        raise ValueError(f"pool-class={uri!r}: could not load pool class: {exc}") from None
     return check_pool_class(found)
 
 

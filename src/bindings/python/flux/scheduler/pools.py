@@ -23,29 +23,43 @@ DEFAULT_WRITER = "fluxion"
 _found: dict[str, Any] = {}
 
 
-def _pool_class_from_uri(uri: Any) -> Any:
-    """Find the pool class of a URI: ``module`` (its `pool_class`) or ``module:Class``; None if
-    there is no such module or attribute. Values are cached, failures are not.
+def find_pool_class(uri: Any) -> Any:
+    """Find the pool class of a URI: ``module`` (its `pool_class`) or ``module:Class``. Values are
+    cached, failures are not.
 
     ``-`` reads as ``_``; a name without a dot is also looked up in `flux.resource`.
+
+    Raises:
+        ValueError: there is no such module or attribute, or the module cannot be imported
     """
     if not isinstance(uri, str) or len(uri) > 255 or not _URI.fullmatch(uri):
-        return None
+        raise ValueError("expected MODULE or MODULE:CLASS")
     if uri in _found:
         return _found[uri]
     name, _, attribute = uri.partition(":")
-    name = name.replace("-", "_")
-    candidates = [name] if "." in name else [name, "flux.resource." + name]
-    for candidate in candidates:
+    name, attribute = name.replace("-", "_"), attribute or "pool_class"
+    reason = f"no module {name}"
+    for candidate in [name] if "." in name else [name, f"flux.resource.{name}"]:
         try:
             module = importlib.import_module(candidate)
-        except Exception:  # an import may fail in any way
+        except Exception as exc:  # an import may fail in any way
+            if not isinstance(exc, ModuleNotFoundError) or exc.name != candidate:
+                reason = f"{candidate}: {type(exc).__name__}: {exc}"
             continue
-        found = getattr(module, attribute or "pool_class", None)
+        found = getattr(module, attribute, None)
         if found is not None:
             _found[uri] = found
             return found
-    return None
+        reason = f"the module {candidate} has no {attribute}"
+    raise ValueError(reason)
+
+
+def _pool_class_from_uri(uri: Any) -> Any:
+    """Return the result of `find_pool_class`, or None."""
+    try:
+        return find_pool_class(uri)
+    except ValueError:
+        return None
 
 
 def _pool_class_from_writer(writer: Any) -> type | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import json
+import types
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
@@ -18,7 +19,7 @@ from flux.resource.pool.masks import quote
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 from flux.scheduler.admission import AdmissionRule, Deferral
-from flux.scheduler.misspelled import is_ours
+from flux.scheduler.misspelled import check_begun, is_ours
 
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
@@ -96,9 +97,19 @@ ANSWERS: dict[str, Answer] = {
 
 
 def check_answers(rule: AdmissionRule, errors: ErrorReporter) -> None:
-    """Wrap the methods of a rule that are defined by a site's class with checks, once."""
+    """Wrap the methods of a rule that are defined by a site's class with checks, once. Raises
+    RuntimeError if the class does not call ``super().__init__()``."""
     if "answers_checked" in vars(rule):
         return
+    check_begun(rule, "host")
+    for name, value in vars(rule).items():
+        if isinstance(getattr(AdmissionRule, name, None), types.FunctionType) and not callable(
+            value
+        ):
+            errors.report(
+                f"admission rule {rule.name}: self.{name}={quote(value)} takes the place of the method {name}(): "
+                "give it another name"
+            )
     rule.__dict__["answers_checked"] = True
     if isinstance(rule.attributes, str):
         errors.report(

@@ -83,7 +83,10 @@ class Hooks(ResourcePoolImplementation):
         need = shape.slot_size, shape.gpu_per_slot, *shape.need[2:]
         ranks = index.having(shape.need if shape.exclusive else need, eligible)
         candidates = [self._candidate(index, rank, shape) for rank in members(ranks)]
-        answer = self._select_resources(self._sort_candidates(candidates), request)
+        candidates = self._sort_candidates(candidates)
+        if candidates is None:
+            raise ValueError("_sort_candidates: expected the candidates in order, got None")
+        answer = self._select_resources(candidates, request)
         selected, nslots = answer if answer is not None else ((), 0)
         if not selected:
             return None

@@ -109,11 +109,14 @@ class RulesInForce:
         host: Any = self._host
         try:
             rule = kind(host, self._errors) if issubclass(kind, TableRule) else kind(host)
+            if kind.name == AdmissionRule.name:
+                rule.name = name
+            check_answers(rule, self._errors)
         except Exception as exc:
             raise ValueError(f"{option}={text!r}: {type(exc).__name__}: {exc}") from exc
-        if kind.name == AdmissionRule.name:
-            rule.name = name
         rule.source = text
+        for line in misspelled(kind):
+            self._errors.log.error(line)
         others = [one for one in self.rules if isinstance(one, TableRule)]
         if isinstance(rule, TableRule):
             if not rule.table:
@@ -124,9 +127,6 @@ class RulesInForce:
                 )
             if rule.lists in ("now", *(one.lists for one in others if one.lists)):
                 raise ValueError(f"{option}={text!r}: lists={rule.lists!r} is another rule's")
-        for line in misspelled(type(rule)):
-            self._errors.log.error(line)
-        check_answers(rule, self._errors)
         return rule
 
     def _add(self, name: str, rule: AdmissionRule) -> None:
