@@ -57,7 +57,16 @@ def test_a_policy_that_refuses_what_fits_fails(tmp_path, engine):
 def test_jobs_that_do_not_fit_may_be_refused(tmp_path):
     (tmp_path / "jobs.csv").write_text("id,submit,run,limit,nodes\n1,0,5,9,2\n2,0,5,9,9\n")
     done = flux(tmp_path / "jobs.csv", "--nodes=4")
-    assert "sched-backfill: 1 jobs were refused by the scheduler" in done.stdout
+    assert "sched-backfill: 1 job was refused; job 2: unsatisfiable request: need 9 " in done.stdout
+
+
+def test_jobs_that_a_plugin_refuses_are_told_with_its_reason(tmp_path):
+    (tmp_path / "account.py").write_text(
+        "def plugin_init(p):\n    p.add_handler('job.validate', validate)\n"
+        "def validate(p, topic, args):\n    p.reject_job('no account')\n"
+    )
+    done = flux("sample", "--jobs=3", "--jobtap", tmp_path / "account.py")
+    assert "sched-backfill: 3 jobs were refused; job 1: no account" in done.stdout
 
 
 @pytest.mark.parametrize("engine", ["lean", "instance"])

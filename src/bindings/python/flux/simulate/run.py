@@ -26,7 +26,7 @@ from flux.simulate.odds import OddsSampler
 from flux.simulate.outages import Outages
 from flux.simulate.policy import Policy, plugin_of
 from flux.simulate.results import files, metrics, reading
-from flux.simulate.results.outcome import Outcome
+from flux.simulate.results.outcome import REJECTED, Outcome
 from flux.simulate.results.picture import picture_data
 from flux.simulate.script import Script
 from flux.simulate.signals import ending
@@ -189,6 +189,11 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
         ],
         "log_lines": len(engine.log.lines),
     }
+    if REJECTED in outcome.how:
+        first = outcome.how.index(REJECTED)
+        summary["refusal"] = (
+            f"job {workload.jobs[first].id}: {outcome.notes.get(first) or 'no reason'}"
+        )
     if outcome.preempted_for:
         summary["unit"] = workload.unit
     resource = getattr(engine, "resource", None)

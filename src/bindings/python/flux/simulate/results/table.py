@@ -173,6 +173,12 @@ def class_table(summaries):
     return lines(rows)
 
 
+def _jobs(number, one="", several=""):
+    return (
+        f"{number:,} job {one}".rstrip() if number == 1 else f"{number:,} jobs {several}".rstrip()
+    )
+
+
 def remarks(summaries, with_failures=True):
     """Return remarks on the table."""
     found = []
@@ -187,21 +193,26 @@ def remarks(summaries, with_failures=True):
             text = "interrupted: the figures are of the jobs that had started by then"
             found.append(f"{name}: {text}")
         if figures["rejected"]:
-            text = f"{name}: {figures['rejected']:,} jobs were refused by the scheduler"
+            text = f"{name}: {_jobs(figures['rejected'], 'was', 'were')} refused"
             others = [one["figures"]["rejected"] for one in summaries if not one.get("failed")]
             if min(others) < figures["rejected"]:
                 text += " that another started: its figures are those of the jobs that it chose, and compare with no others"
-            found.append(text)
+            found.append(text + (f"; {summary['refusal']}" if summary.get("refusal") else ""))
         if figures.get("preempted"):
             found.append(
-                f"{name}: {figures['preempted']:,} jobs were ended to make way for others, with which"
+                f"{name}: {_jobs(figures['preempted'], 'was', 'were')} ended to make way for others, with which"
                 f" {figures['hours_lost']:,.1f} {summary.get('unit', 'node')}-hours were lost"
             )
         if figures["never_started"]:
-            found.append(f"{name}: {figures['never_started']:,} jobs never started")
+            found.append(f"{name}: {_jobs(figures['never_started'])} never started")
         if summary.get("log_lines"):
             count, first = summary["log_lines"], summary["log"][0]["text"].splitlines()[0]
-            found.append(f"{name}: {count:,} warnings in its log, the first: {first}")
+            which = (
+                "a warning in its log"
+                if count == 1
+                else f"{count:,} warnings in its log, the first"
+            )
+            found.append(f"{name}: {which}: {first}")
     return found
 
 
