@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from flux.job import JobspecV1
-from flux.scheduler.reservations.times import seconds_of
+from flux.scheduler.times import seconds_of
 
 
 def _count(text: str) -> int:
