@@ -316,87 +316,63 @@ def test_no_run_outlives_the_command(signum):
 @pytest.mark.parametrize(
     "args, said",
     [
-        ([], "give one of TRACE"),
-        (["sample", "--model=lublin"], "give one of TRACE"),
-        (["sample", "--live"], "give one of TRACE"),
-        (["sample", "--scheduler=no-such"], "--scheduler=no-such: module not found"),
-        (
-            ["sample", "--scheduler=sched-fifo", "--scheduler=sched-fifo"],
-            "sched-fifo is there twice",
-        ),
-        (["sample", "--diff=1,2", "-o", "x"], "--diff=1,2: expected two numbers"),
-        (["sample", "--model", "lublin"], "give one of"),
-        (["--model=magic"], "model 'magic': the one known is lublin"),
-        (["sample", "--nodes=0"], "--nodes"),
-        (["sample", "--nodes=4,x"], "--nodes"),
-        (["sample", "--limits=y2"], "limits 'y2': expected trace, run or xF"),
-        (
-            ["sample", "--limits=run", "--estimates=tsafrir"],
-            "--estimates: --limits gives every job",
-        ),
-        (["sample", "--nodes=8", "--R=R.json"], "--nodes: the machine is that of --R"),
-        (
-            ["sample", "--cores-per-node=8", "--conf=conf.toml"],
-            "make a machine; conf.toml is another one",
-        ),
-        (
-            ["sample", "--gpus-per-node=0", "--conf=conf.toml"],
-            "make a machine; conf.toml is another one",
-        ),
-        (["sample", "--R=R.json", "--conf=conf.toml"], "R and the resource.config"),
-        (["--live", "--nodes=8"], "--nodes: the machine is that of the running instance"),
-        (
-            ["--live", "--limits=run", "--seeds=3"],
-            "--limits, --seeds: the jobs are those of the running",
-        ),
-        (["--live", "--scale-arrivals=0.5"], "--scale-arrivals: the jobs are those of the running"),
-        (["--model=lublin", "--format=swf"], "--format: jobs of a model come from no file"),
-        (["sample", "--eventlogs", "--swf"], "--eventlogs, --swf: this needs the files of results"),
-        (["sample", "--resume"], "--resume: this needs the files of results"),
-        (
-            ["sample", "--force", "--resume", "-o", "x"],
-            "--force: --resume keeps what --force removes",
-        ),
-        (
-            ["sample", "--seeds=2", "--diff=1,2", "-o", "x"],
-            "--diff: with --seeds there are several",
-        ),
-        (
-            ["sample", "--save-trace=x", "--scheduler=sched-fifo"],
-            "--scheduler: --save-trace writes",
-        ),
-        (["sample", "--jobs=5", "--engine=instance", "--grain=event-end"], "needs the lean engine"),
-        (["check"], "give directories, or --live"),
-        (["tune", "--model=lublin", "--status=1"], "--status: jobs of a model come from no file"),
-        (["tune", "--model=lublin", "--seeds=3"], "--seeds: each split of a model is a workload"),
-        (["tune", "sample", "--R=R.json", "--nodes=3"], "--nodes: the machine is that of --R"),
+        ("", "give one of TRACE"),
+        ("sample --model=lublin", "give one of TRACE"),
+        ("sample --live", "give one of TRACE"),
+        ("sample --scheduler=no-such", "--scheduler=no-such: module not found"),
+        ("sample --scheduler=sched-fifo --scheduler=sched-fifo", "sched-fifo is there twice"),
+        ("sample --diff=1,2 -o x", "--diff=1,2: expected two numbers"),
+        ("sample --model lublin", "give one of"),
+        ("--model=magic", "model 'magic': the one known is lublin"),
+        ("sample --nodes=0", "--nodes"),
+        ("sample --nodes=4,x", "--nodes"),
+        ("sample --limits=y2", "limits 'y2': expected trace, run or xF"),
+        ("sample --limits=run --estimates=tsafrir", "--estimates: --limits gives every job"),
+        ("sample --nodes=8 --R=R.json", "--nodes: the machine is that of --R"),
+        ("sample --cores-per-node=8 --conf=conf.toml", "make a machine; conf.toml is another one"),
+        ("sample --gpus-per-node=0 --conf=conf.toml", "make a machine; conf.toml is another one"),
+        ("sample --R=R.json --conf=conf.toml", "R and the resource.config"),
+        ("--live --nodes=8", "--nodes: the machine is that of the running instance"),
+        ("--live --limits=run --seeds=3", "--limits, --seeds: the jobs are those of the running"),
+        ("--live --scale-arrivals=0.5", "--scale-arrivals: the jobs are those of the running"),
+        ("--model=lublin --format=swf", "--format: jobs of a model come from no file"),
+        ("sample --eventlogs --swf", "--eventlogs, --swf: this needs the files of results"),
+        ("sample --resume", "--resume: this needs the files of results"),
+        ("sample --force --resume -o x", "--force: --resume keeps what --force removes"),
+        ("sample --seeds=2 --diff=1,2 -o x", "--diff: with --seeds there are several"),
+        ("sample --save-trace=x --scheduler=sched-fifo", "--scheduler: --save-trace writes"),
+        ("sample --jobs=5 --engine=instance --grain=event-end", "needs the lean engine"),
+        ("check", "give directories, or --live"),
+        ("tune --model=lublin --status=1", "--status: jobs of a model come from no file"),
+        ("tune --model=lublin --seeds=3", "--seeds: each split of a model is a workload"),
+        ("tune sample --R=R.json --nodes=3", "--nodes: the machine is that of --R"),
     ],
 )
 def test_wrong_usage(args, said, tmp_path, monkeypatch):
     (tmp_path / "conf.toml").write_text('[[resource.config]]\nhosts = "n[0-3]"\ncores = "0-3"\n')
     (tmp_path / "R.json").write_text(json.dumps(rset.uniform(["n0"], 4)))
     monkeypatch.chdir(tmp_path)
-    assert said in flux_here(*args, code=2).stderr
+    assert said in flux_here(*args.split(), code=2).stderr
 
 
 @pytest.mark.parametrize(
     "args, said",
     [
-        (["no-such-file"], "no-such-file: there is no such file"),
-        (["sample", "--window=4000-5000"], "no job is submitted in the window"),
-        (["sample", "--R=no-such.json"], "no-such.json: No such file"),
-        (["sample", "--jobs=5", "--script=no-such"], "no-such: No such file"),
-        (["sample", "--conf=/bin/ls"], "/bin/ls: "),
-        (["sample", "--R=R.json"], "R.json: no resource set"),
-        (["/bin/ls"], "/bin/ls:1: binary data"),
-        (["sample", "--save-trace=/dev/full"], "/dev/full: No space left"),
-        (["compare", "/nowhere"], "/nowhere: no result of flux simulate in it"),
+        ("no-such-file", "no-such-file: there is no such file"),
+        ("sample --window=4000-5000", "no job is submitted in the window"),
+        ("sample --R=no-such.json", "no-such.json: No such file"),
+        ("sample --jobs=5 --script=no-such", "no-such: No such file"),
+        ("sample --conf=/bin/ls", "/bin/ls: "),
+        ("sample --R=R.json", "R.json: no resource set"),
+        ("/bin/ls", "/bin/ls:1: binary data"),
+        ("sample --save-trace=/dev/full", "/dev/full: No space left"),
+        ("compare /nowhere", "/nowhere: no result of flux simulate in it"),
     ],
 )
 def test_refusals(args, said, tmp_path, monkeypatch):
     (tmp_path / "R.json").write_text("[]")
     monkeypatch.chdir(tmp_path)
-    assert said in flux_here(*args, code=1).stderr
+    assert said in flux_here(*args.split(), code=1).stderr
 
 
 def test_the_output_may_go_to_somebody_who_stops_reading(tmp_path):
