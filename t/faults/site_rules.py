@@ -11,9 +11,15 @@
 It counts allocations and frees itself, without data from the scheduler.
 """
 
-from books import ids
+from types import SimpleNamespace
 
+from flux.scheduler.testing import make_R
 from flux.simulate.checking import Violation
+from flux.simulate.placement_check import groups_of, misplaced
+from flux_engine.formats import idset
+
+#: The nodes of the driver's instance.
+NODES_R = make_R(4, hosts="node[0-3]")
 
 #: Banks of jobs.
 BANKS = ("red", "blue")
@@ -169,31 +175,13 @@ class SiteRules:
         if "topology" in tables and "placement" in job:
             if most is not None:
                 return "it depends on where it is put"
-            return _scattered(tables["topology"], jobid, job["placement"], held[jobid])
+            ranks = idset.text(resource[0] for resource in held[jobid])
+            row = SimpleNamespace(
+                placement=job["placement"], submit=0, start=0, units=lambda: idset.decode(ranks)
+            )
+            wrong = misplaced(row, groups_of(tables, NODES_R), None, any_node=False)
+            return wrong and f"job {jobid}, on ranks {ranks}: {wrong}"
         return None
-
-
-def _scattered(topology, jobid, placement, held):
-    """Why a job's placement is not the required one, in words; None: it is."""
-    if placement.get("mode") == "preferred":
-        return None
-    left = {resource[0] for resource in held}
-    groups = topology[placement["level"]]["groups"]
-    numbers = []
-    for hosts in groups.values():
-        here = left & ids(hosts.replace("node", ""))
-        left = left - here
-        if here:
-            numbers.append(len(here))
-    if left:
-        return f"job {jobid} requires a placement, and has ranks {left} of no rack"
-    segment = placement.get("segment")
-    if segment is not None and any(number % segment for number in numbers):
-        return f"job {jobid} requires segments of {segment}, and has {numbers} nodes of racks"
-    most = placement.get("max") or (1 if segment is None else len(groups))
-    if len(numbers) > most:
-        return f"job {jobid} requires {most} racks, and is in {len(numbers)}"
-    return None
 
 
 def count(holdings):
