@@ -5,7 +5,6 @@ r"""Storms: an administrator, users and bad luck act on a running instance, many
     CAMPAIGN_FLUX=$(command -v flux) flux start -Sbroker.module-nopanic=1 \
         flux python t/campaign/storms.py --seed 1 --seconds 60 --jobs 500
     ... --acts reload,switch              only these
-    ... --list                            what there is
 
 It works on either host, through commands. At the end everything is repaired: then every job must
 have ended, the records of all jobs must be legal without a resource allocated twice
@@ -31,6 +30,8 @@ from books import resources_of  # noqa: E402
 from flux import Flux  # noqa: E402
 from flux.simulate.checking import Violation, check_instance  # noqa: E402
 
+#: Time for all jobs to end.
+PATIENCE_S = 120
 SCHEDULERS = ("sched-fifo", "sched-simple", "sched-backfill")
 BAD_TABLES = (
     '[sched-backfill]\npromise = "many"\n',
@@ -290,23 +291,18 @@ def main():
     parser.add_argument("--run", help="seconds that jobs take (default: 0.1 to 1)")
     parser.add_argument("--acts", help="names, with commas between them (default: all)")
     parser.add_argument("--pause", type=float, default=1.0, help="seconds between them (1)")
-    parser.add_argument("--patience", type=int, default=120, help="seconds for all jobs to end")
     parser.add_argument(
         "--lose-broker", action="store_true", help="kill one broker (not on the embedded instance)"
     )
-    parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     chance = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as directory:
         storm = Storm(chance, directory)
-        if args.list:
-            print("\n".join(storm.acts))
-            return 0
         storm.run = args.run
         names = args.acts.split(",") if args.acts else sorted(storm.acts)
         unknown = set(names) - set(storm.acts)
         if unknown:
-            sys.exit(f"storms.py: no such act: {', '.join(unknown)}")
+            sys.exit(f"storms.py: {', '.join(unknown)}: there is {', '.join(storm.acts)}")
         storm.submit(args.jobs)
         if args.lose_broker:
             time.sleep(1)
@@ -319,7 +315,7 @@ def main():
         try:
             storm.repair()
             check = storm.check_loss if args.lose_broker else storm.check
-            jobs, spans = check(args.patience)
+            jobs, spans = check(PATIENCE_S)
             storm.restore()
         except Violation as violation:
             print(f"FAIL seed={args.seed} after {done}\n{violation}", flush=True)

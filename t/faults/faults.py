@@ -6,7 +6,6 @@
     faults.py --seconds 60                      as many seeds as fit into a minute
     faults.py --seeds 17 --scheduler sched-fifo --pool rv1 --verbose
     faults.py --replay failure.json...
-    faults.py --cases                           those that failed once: the files in cases/
     faults.py --seeds 0-9999999 --events 1000000 --part 1/2
                                                 a campaign: half of it, for one of two cores
 
@@ -16,7 +15,6 @@ the broken rule, the seed, and a minimized history; the exit status is 1.
 
 import argparse
 import gc
-import glob
 import itertools
 import json
 import os
@@ -101,7 +99,7 @@ def kind_of(failure):
     return re.sub(r"[0-9.]+", "", failure.partition("\n")[0])[:KIND_LENGTH]
 
 
-def history_of(seed, scheduler, steps, all_tables=False):
+def history_of(seed, scheduler, all_tables=False):
     """The history of a seed.
 
     For a scheduler that makes promises, every fourth gives it no excuse to break one; every fourth
@@ -111,7 +109,7 @@ def history_of(seed, scheduler, steps, all_tables=False):
     one."""
     if all_tables:
         everything = dict.fromkeys(("policing", "preempting", "impatient"), True)
-        history = histories.make(seed, steps, reserving=seed % 2 == 1, **everything)
+        history = histories.make(seed, reserving=seed % 2 == 1, **everything)
         for step in history:
             if step[0] == "configure":
                 step[1] = EVERYTHING[step[1] % len(EVERYTHING)]
@@ -119,7 +117,6 @@ def history_of(seed, scheduler, steps, all_tables=False):
     calm = seed % 4 == 3 and SCHEDULERS[scheduler][0] == "sched-backfill"
     return histories.make(
         seed,
-        steps,
         calm=calm,
         reserving=seed % 4 == 2,
         policing=seed % 4 == 1,
@@ -178,21 +175,14 @@ def main():
     parser.add_argument(
         "--part", type=part, default=(1, 1), help="N/M: the Nth of M parts of the seeds"
     )
-    parser.add_argument("--steps", type=int, default=40, help="steps a history (40)")
     parser.add_argument(
         "--all-tables", action="store_true", help="all tables of a site in each history"
     )
     parser.add_argument("--scheduler", choices=SCHEDULERS, action="append")
     parser.add_argument("--pool", choices=POOLS, action="append")
     parser.add_argument("--replay", nargs="+", help="files with what failures printed")
-    parser.add_argument("--cases", action="store_true", help="replay the files in cases/")
-    parser.add_argument(
-        "--keep-going", action="store_true", help="do not stop at the first failure"
-    )
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
-    if args.cases:
-        args.replay = sorted(glob.glob(os.path.join(HERE, "cases", "*.json")))
     if args.replay:
         return replay(args.replay)
     seeds = (
@@ -200,7 +190,7 @@ def main():
     )
     started = time.monotonic()
     end = started + args.seconds if args.seconds else None
-    runs = failures = steps = faults = 0
+    runs = steps = faults = 0
     last = None
     combinations = list(itertools.product(args.scheduler or SCHEDULERS, args.pool or POOLS))
     for seed in seeds:
@@ -213,7 +203,7 @@ def main():
         for scheduler, pool in chosen:
             if args.verbose:
                 print(f"seed {seed}: {scheduler} {pool}", flush=True)
-            history = history_of(seed, scheduler, args.steps, args.all_tables)
+            history = history_of(seed, scheduler, args.all_tables)
             failure = run_history(history, scheduler, pool)
             runs += 1
             if runs % 20 == 0:
@@ -222,10 +212,8 @@ def main():
             steps += len(history)
             faults += histories.count_faults(history)
             if failure is not None:
-                failures += 1
                 report(seed, scheduler, pool, history, failure)
-                if not args.keep_going:
-                    return 1
+                return 1
         last = seed
         if end is not None and time.monotonic() > end:
             break
@@ -235,8 +223,8 @@ def main():
         f"{runs} histories up to seed {last}, {steps} steps, {faults} faults in"
         f" {time.monotonic() - started:.0f} s, {time.process_time():.0f} s of processor time"
     )
-    print(f"{runs - failures} passed, {failures} failed, 0 skipped")
-    return 1 if failures else 0
+    print(f"{runs} passed, 0 failed, 0 skipped")
+    return 0
 
 
 if __name__ == "__main__":
