@@ -255,7 +255,7 @@ class Hangs(Fifo):
 
 
 def test_a_child_that_hangs_is_ended(monkeypatch):
-    monkeypatch.setattr(fork, "KILLED_AFTER_S", 0.3)
+    monkeypatch.setattr(fork, "KILLED_AFTER_S", 0.03)
     rig = full(Hangs)
     for waits in (False, True):
         with pytest.raises(ProjectionFailed) as caught:

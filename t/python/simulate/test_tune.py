@@ -10,7 +10,7 @@ from flux.simulate import OptionError, Trace, tune, tuning
 from flux.simulate.tune_command import text_of
 
 
-def write_trace(path, users=("ann", "bob"), jobs=600, gap=60.0):
+def write_trace(path, users=("ann", "bob"), jobs=300, gap=60.0):
     """Short and long jobs for one node in turns: who asks the short ones first shortens waits."""
     lines = ["id,submit,run,limit,nodes,user"]
     for number in range(jobs):
@@ -40,23 +40,23 @@ def found(trace):
 def test_the_better_is_chosen_and_judged(found):
     assert found.chosen == SHORT_FIRST and found.better
     assert found.tried == [SHORT_FIRST, LONG_FIRST] and found.dropped == {}
-    assert (found.splits, found.jobs, found.versions, found.unit) == (6, 100, 2, "node")
+    assert (found.splits, found.jobs, found.versions, found.unit) == (6, 50, 2, "node")
     row = found.rows["wait_mean"]
     assert row["chosen"] < row["against"] and row["low"] <= row["change"] <= row["high"] < 0
-    # Two of each three splits' versions: 3 splits that judge, 2 versions, 100 jobs of each count.
-    assert sum(found.losses[key] for key in ("later", "earlier", "same")) == 600
-    assert sum(entry["jobs"] for entry in found.classes.values()) == 600
+    # Two of each three splits' versions: 3 splits that judge, 2 versions, 50 jobs of each count.
+    assert sum(found.losses[key] for key in ("later", "earlier", "same")) == 300
+    assert sum(entry["jobs"] for entry in found.classes.values()) == 300
 
 
 def test_what_it_says(found):
     lines = list(text_of(found))
     assert lines[0] == (
-        "6 splits of 100 jobs: 3 choose among 2 candidates by mean wait, 3 judge the one that they chose, each 2 times"
+        "6 splits of 50 jobs: 3 choose among 2 candidates by mean wait, 3 judge the one that they chose, each 2 times"
         " with submissions shaken"
     )
     assert f"chosen:  {SHORT_FIRST}" in lines
     (who,) = [line for line in lines if line.startswith("Who pays: ")]
-    assert "of 600 jobs start later" in who and "node hours" in who
+    assert "of 300 jobs start later" in who and "node hours" in who
     (users,) = [line for line in lines if line.startswith("Users who lose most")]
     assert "ann" in users and "bob" not in users  # ann's jobs are the long ones
     assert "    flux module load sched-backfill rank=shortest" in lines
@@ -88,9 +88,9 @@ def test_splits_that_choose_do_not_judge(trace):
     assert [case.variant["split"] for case, _ in judging] == [2, 2, 2, 4, 4, 4, 6, 6, 6]
     chose = frozenset().union(*(counted for _, counted in choosing))
     judged = frozenset().union(*(counted for _, counted in judging))
-    assert len(chose) == len(judged) == 300 and not chose & judged
+    assert len(chose) == len(judged) == 150 and not chose & judged
     case, counted = judging[0]
-    assert len(case.workload.jobs) == 150 and len(counted) == 100
+    assert len(case.workload.jobs) == 75 and len(counted) == 50
     assert case.workload.jobs[0].submit == 0.0  # times of a split begin with it
     versions = {tuple(job.submit for job in case.workload.jobs) for case, _ in judging[:3]}
     assert len(versions) == 3
@@ -122,7 +122,7 @@ def test_a_candidate_that_fails_is_left_out(trace, tmp_path):
     [
         ({"figure": "speed"}, "figure 'speed': expected one of wait_mean"),
         ({"splits": 5}, "splits 5: expected 6 or more"),
-        ({"splits": 13}, "600 jobs in 13 splits are 46 in each: expected 50 or more"),
+        ({"splits": 7}, "300 jobs in 7 splits are 42 in each: expected 50 or more"),
         ({"against": "sched-backfill promise=1,2"}, "expected one policy"),
     ],
 )
@@ -137,12 +137,11 @@ def test_one_value_for_each_option(trace):
 
 
 def test_the_command(trace):
-    args = (
-        "tune", trace, "--nodes=1", "--scale-arrivals=0.8", "--splits=6", "--seeds=1", "-q",
-        "--scheduler=sched-backfill rank=shortest,area",
-    )  # fmt: skip
-    assert "Better than sched-backfill" in flux(*args).stdout
-    found = json.loads(flux(*args, "--json").stdout)
+    args = ("tune", trace, "--nodes=1", "--scale-arrivals=0.8", "--splits=6", "--seeds=1", "-q")
+    text = flux(*args, "--scheduler=sched-backfill rank=shortest").stdout
+    assert "Better than sched-backfill" in text
+    done = flux(*args, "--scheduler=sched-backfill rank=shortest,area", "--json")
+    found = json.loads(done.stdout)
     assert found["chosen"] in found["tried"] and len(found["tried"]) == 2
     assert math.isfinite(found["rows"]["bsld_mean"]["high"])
     assert "give one of TRACE... and --model" in flux("tune", code=2).stderr
