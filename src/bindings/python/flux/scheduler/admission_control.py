@@ -41,6 +41,21 @@ def has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:
     return getattr(getattr(rule, method.__name__), "__func__", None) is not method
 
 
+class Families(Remembered[Any, Hashable]):
+    """Signatures of jobs -> the same without the parts of some rules. `left_out`: their names."""
+
+    left_out: set[str]
+
+    def __missing__(self, signature: Any) -> Hashable:
+        family = signature
+        if isinstance(signature, tuple):
+            shape, marks = signature
+            rest = tuple(one for one in marks if one[0] not in self.left_out)
+            family = (shape, rest) if rest else shape
+        self[signature] = family
+        return family
+
+
 class AdmissionControl:
     """The rules of a scheduler, and the jobs that they deferred.
 
@@ -50,7 +65,7 @@ class AdmissionControl:
     Attributes:
         rules (list): the rules, in the order of checks
         engaged (bool): whether any rule is engaged
-        taking_away (set): names of the rules with `AdmissionRule.only_takes_away`
+        families (Families): without the parts of rules with `AdmissionRule.only_takes_away`
         deferred (DeferredJobs): the deferred jobs
         kept_for (dict): job id -> rule whose `AdmissionRule.allocate` may find resources that other
             jobs cannot have. Such a job that may start but fits nowhere is deferred with the reason
@@ -74,6 +89,7 @@ class AdmissionControl:
         self.own_ends: dict[int, float] = {}
         #: ids of the pending jobs that a rule was told of
         self._told: set[int] = set()
+        self.families = Families()
         self.update()
 
     def add(self, rule: AdmissionRule) -> None:
@@ -117,9 +133,8 @@ class AdmissionControl:
         #: method of `AdmissionRule` -> overriding methods, each with the subject of its error
         #: reports
         self._tellings: dict[Callable[..., Any], list[tuple[str, Callable[..., Any]]]] = {}
-        self.taking_away = {rule.name for rule in self.rules if rule.only_takes_away}
-        #: signature -> `family_of`
-        self._families: Remembered[Any, Hashable] = Remembered()
+        self.families.clear()
+        self.families.left_out = {rule.name for rule in self.rules if rule.only_takes_away}
 
     def engage(self, rule: AdmissionRule, engaged: bool) -> bool:
         """Set `AdmissionRule.engaged` of a rule. Return whether it changed."""
@@ -177,18 +192,6 @@ class AdmissionControl:
             if mark is not None:
                 marks += ((rule.name, mark),)
         return marks or None
-
-    def family_of(self, signature: Any) -> Hashable:
-        """Return a signature without the parts of rules with `AdmissionRule.only_takes_away`."""
-        if not isinstance(signature, tuple):
-            family: Hashable = signature
-            return family
-        family = self._families.get(signature)
-        if family is None:
-            shape, marks = signature
-            rest = tuple(one for one in marks if one[0] not in self.taking_away)
-            family = self._families[signature] = (shape, rest) if rest else shape
-        return family
 
     def check(self, job: PendingJob) -> None:
         """Raise JobDeferred if a rule keeps `job` from starting now, InfeasibleRequest if it may

@@ -116,7 +116,7 @@ class Backfill(PolicyScheduler):
         for value in self.take_argument("within"):
             self.within = 0.0 if value in ("0", "0s") else parse_duration(value, "within")
         backlog = self._backlog
-        backlog.family_of = self.admission.family_of
+        backlog.family_of = self.admission.families.__getitem__
         backlog.rooms = RoomIndex()
         if self.promises_all:
             self.decision = BackfillByLatestStart(self, backlog, self._checkpoints)

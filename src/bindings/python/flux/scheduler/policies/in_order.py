@@ -237,7 +237,7 @@ class BackfillInOrder(Backfilling):
         if job in self.promises:
             return
         limit, full = inf, False
-        if admission.taking_away:
+        if admission.families.left_out:
             # Without room, the owner of an equal request does not matter.
             full = not self.plan.has_free(request, for_anyone=True)
         if not full and not (admission.engaged and admission.asks_each):
