@@ -47,7 +47,7 @@ class Families(Remembered[Any, Hashable]):
     left_out: set[str]
 
     def __missing__(self, signature: Any) -> Hashable:
-        family = signature
+        family: Hashable = signature
         if isinstance(signature, tuple):
             shape, marks = signature
             rest = tuple(one for one in marks if one[0] not in self.left_out)
