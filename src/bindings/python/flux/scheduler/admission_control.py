@@ -308,16 +308,6 @@ class AdmissionControl:
                 return Cause(rule.name, reason)
         return None
 
-    def keeps_out(self, job: PendingJob) -> bool:
-        """Whether a rule keeps a job from starting now."""
-        for _, check in self._checking:
-            try:
-                if check(job) is not None:
-                    return True
-            except InsufficientResources:
-                return True
-        return False
-
     def all_reasons(self, job: PendingJob) -> Iterator[Cause]:
         """Yield the causes of all rules that keep a job from starting, in the order of checks."""
         for rule, check in self._checking:

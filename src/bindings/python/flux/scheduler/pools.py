@@ -342,18 +342,19 @@ class RequestFacts:
     def least_of(self, request: Any) -> tuple[int, int, int]:
         """Return the minimum numbers of nodes, cores and GPUs that a request takes, regardless of
         what is free; the number of nodes is 0 if it may share them with other jobs."""
-        cores, gpus = getattr(request, "ncores", 0), getattr(request, "ngpus", 0)
         shape = getattr(request, "shape", None)
-        if shape is None or not shape.exclusive or shape.node_count is None:
-            return 0, cores, gpus
         least = self._leasts.get(shape)
         if least is None:
-            nodes, ranks = shape.node_count.min, self.ranks_of(request)
-            kinds = [kind for kind in self._pool().node_kinds() if kind[2] & ranks]
-            # it takes all cores and GPUs of each node
-            cores = max(cores, nodes * min([kind[0] for kind in kinds], default=0))
-            gpus = max(gpus, nodes * min([kind[1] for kind in kinds], default=0))
-            least = self._leasts[shape] = nodes, cores, gpus
+            nodes, cores, gpus = 0, getattr(request, "ncores", 0), getattr(request, "ngpus", 0)
+            if shape is not None and shape.exclusive and shape.node_count is not None:
+                nodes, ranks = shape.node_count.min, self.ranks_of(request)
+                kinds = [kind for kind in self._pool().node_kinds() if kind[2] & ranks]
+                # it takes all cores and GPUs of each node
+                cores = max(cores, nodes * min([kind[0] for kind in kinds], default=0))
+                gpus = max(gpus, nodes * min([kind[1] for kind in kinds], default=0))
+            least = nodes, cores, gpus
+            if shape is not None:
+                self._leasts[shape] = least
         return least
 
     def waits_for_down_ranks(self, request: Any) -> bool:
