@@ -151,7 +151,7 @@ class Limited(Counted):
     Attributes:
         asked: its request; `now` is the minimum that it takes with the present ranks
         rooms (list): (use, index in `DIMENSIONS`, maximum of `LimitUse.used` with which it may
-            start); the maximum is -1 if the number of nodes that it adds is not known beforehand
+            start); the maximum is -1 if the number of nodes that it adds depends on those in use
     """
 
     __slots__ = ("asked", "now", "rooms", "seen")
@@ -168,8 +168,9 @@ class Limited(Counted):
     def ask(self, request: Any, least: Amount, seen: int) -> None:
         """Set its request and minimum, as of a number of changes of ranks."""
         self.asked, self.now, self.seen = request, least, seen
+        unknown = not least.nodes and getattr(request, "nnodes", 0) > 0
         self.rooms = [
-            (use, at, most - least[at] if at or least.nodes else -1)
+            (use, at, -1 if unknown and not at else most - least[at])
             for use in self.uses
             for at, most in use.entry.bounds
         ]
@@ -437,8 +438,10 @@ class LimitRule(CountingRule):
         known.waits = False
         for use in known.uses:
             use.expect(known, -1)
-            use.demoted.discard(jobid)
-            use.certain.pop(jobid, None)
+            if use.demoted:
+                use.demoted.discard(jobid)
+            if use.certain:
+                use.certain.pop(jobid, None)
             if use.head is not None and use.head.jobid == jobid:
                 use.head = None
                 self.let_in(use)

@@ -221,9 +221,7 @@ class BorrowedTime(Part):
             self._store(borrower)
             self._next_step(borrower)
             self._counts.add(borrower.victim, "borrowing")
-        if self.active and self._taker_leaves(
-            jobid, "the job of that time has started without that"
-        ):
+        if self._taker_leaves(jobid, "the job of that time has started without that"):
             self._counts.takers += 1
 
     def _store(self, borrower: Borrower) -> None:

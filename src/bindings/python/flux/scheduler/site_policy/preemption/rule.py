@@ -184,6 +184,8 @@ class PreemptionRule(TableRule):
         preemption = self._record.active.get(job.jobid)
         if preemption is not None:
             self._under_way.taker_starts(preemption)
+        if not self.borrowed.active:
+            return None
         self.borrowed.started(job.jobid)
         borrower = self._record.borrowers.get(job.jobid)
         return None if borrower is None else {"t_preempt": self.borrowed.deadline(borrower)}
@@ -194,7 +196,8 @@ class PreemptionRule(TableRule):
     def free(self, jobid: int, R: Any, final: bool) -> None:
         running = self._running.jobs.get(jobid)
         if final:
-            self.borrowed.freed(jobid, R)
+            if self.borrowed.active:
+                self.borrowed.freed(jobid, R)
             self._running.jobs.pop(jobid, None)
         else:
             self._running.ends(jobid)
