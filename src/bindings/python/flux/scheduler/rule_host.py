@@ -12,6 +12,7 @@ from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.base import Scheduler
 from flux.scheduler.decision import PolicyView
 from flux.scheduler.queue import Backlog
+from flux.scheduler.site_policy.holdings import Placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -89,6 +90,7 @@ class RuleHost:
         handle, log: the scheduler's
         configuration: returns the instance's configuration, as last loaded
         queue_names (QueueNames): resolves queue names
+        placeholders (Placeholders): keeps resources from jobs
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class RuleHost:
         self.handle, self.log = scheduler.handle, scheduler.log
         self.admission: AdmissionControl = scheduler.admission
         self.facts, self.holdings = scheduler.facts, scheduler.holdings
+        self.placeholders = Placeholders(scheduler)
         self.queue_order, self.queue_names = scheduler.queue_order, scheduler.queue_names
         self.running = scheduler.running
         self.now, self.call_at = scheduler.now, scheduler.call_at

@@ -40,10 +40,10 @@ class ReservationState:
     window: Window | None = None  # the active window, else the next; None after the last
     state: str = PLANNED  # state of the window, one of `flux.scheduler.states.WINDOW`
     ranks: int = 0  # mask of the chosen ranks; 0 before it begins, unless pinned
-    placeholder: int | None = None  # id of the allocation that keeps their free part
-    # id of the allocation that keeps the free part of ranks used by a job beyond the window; they
-    # are chosen if the job ends early
-    filler: int | None = None
+    # id of the allocation that keeps their free part; in a list, which is empty if there is none
+    placeholder: list[int] = field(default_factory=list)
+    # the same of ranks used by a job beyond the window; they are chosen if the job ends early
+    filler: list[int] = field(default_factory=list)
     planned: Planned = field(default_factory=Planned)
     warned: str = ""
 
@@ -73,12 +73,11 @@ class ReservationState:
 
 
 class NodeSelector:
-    """Translates reservations into the pool's terms, and generates allocation ids that no job has."""
+    """Translates reservations into the pool's terms."""
 
     def __init__(self, host: RuleHost, parse: Callable[[Any], Any]) -> None:
         self._host = host
         self._parse = parse
-        self._next_id = -1
 
     def request(self, reservation: Reservation, nodes: int, duration: float, ranks: int = 0) -> Any:
         """Return a resource request for some of a reservation's nodes.
@@ -125,11 +124,6 @@ class NodeSelector:
         if reservation.for_nobody:
             short -= popcount(self.ranks(reservation) & ~self.ranks_up(reservation))
         return max(0, short)
-
-    def new_id(self) -> int:
-        """Return an unused negative id."""
-        self._next_id -= 1
-        return self._next_id
 
 
 def _on(hosts: str) -> dict[str, Any]:

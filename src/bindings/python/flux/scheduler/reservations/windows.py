@@ -158,7 +158,7 @@ class FutureWindows(ReservationPart):
             count = self._most(plan, reservation, left, start, end, ranks)
             planned.whole &= count == left
             if count:
-                planned.keys.append(self._selector.new_id())
+                planned.keys.append(self._host.placeholders.next_id())
                 part = request(reservation, count, end - start, ranks)
                 plan.reserve(planned.keys[-1], part, start)
                 planned.parts.append((start, count))
@@ -295,7 +295,7 @@ class ActiveWindows(ReservationPart):
         self._placeholder(entry, busy)
         self._warn(entry, wanted)
         # The kept rest may have grown, which is also new to the plan.
-        return bool(entry.ranks & ~before & ~planned[0]) or entry.filler is not None
+        return bool(entry.ranks & ~before & ~planned[0] or entry.filler)
 
     @property
     def _groups(self) -> bool:
@@ -360,14 +360,9 @@ class ActiveWindows(ReservationPart):
         to placeholders."""
         if entry.window is None:
             return
-        jobid = self._selector.new_id()
-        if self._host.resources.hold_free(jobid, entry.ranks, entry.window.end):
-            entry.placeholder = jobid
-        beyond = self._in_use_beyond(entry.window.end, busy)
-        if beyond:
-            jobid = self._selector.new_id()
-            if self._host.resources.hold_free(jobid, beyond, entry.window.end):
-                entry.filler = jobid
+        hold, end = self._host.placeholders.hold_free, entry.window.end
+        entry.placeholder = hold(entry.ranks, end)
+        entry.filler = hold(self._in_use_beyond(end, busy), end) if busy else []
 
     def _in_use_beyond(self, window_end: float, busy: int) -> int:
         """Return the ranks in `busy` with a job that, as far as is known, ends after the window.
@@ -377,16 +372,14 @@ class ActiveWindows(ReservationPart):
         """
         beyond = 0
         pool = self._host.resources
-        for jobid, end in pool.job_end_times() if busy else ():
+        for jobid, end in pool.job_end_times():
             if not end or end >= window_end:
                 beyond |= pool.held_ranks(jobid) & busy
         return beyond
 
     def _dismiss_placeholder(self, entry: ReservationState) -> None:
-        for jobid in (entry.filler, entry.placeholder):
-            if jobid is not None:
-                self._host.resources.free(jobid)
-        entry.filler = entry.placeholder = None
+        self._host.placeholders.free(entry.filler)
+        self._host.placeholders.free(entry.placeholder)
 
     def dismiss(self, entry: ReservationState) -> None:
         """Free the placeholder of a window that is over."""
@@ -402,7 +395,7 @@ class ActiveWindows(ReservationPart):
         now."""
         pool = self._host.resources
         window = entry.window
-        if window is None or entry.placeholder is None:
+        if window is None or not entry.placeholder:
             return None
         length = job.resource_request.duration
         end = self._host.now() + length if length > 0 else pool.expiration
@@ -411,8 +404,8 @@ class ActiveWindows(ReservationPart):
         last = end or math.inf
         if not plan.has_tokens(job.jobid, job.resource_request, last, beside_open=False):
             return None
-        ranks = pool.held_ranks(entry.placeholder)
-        busy = 0 if entry.filler is None else pool.held_ranks(entry.filler)
+        ranks = pool.held_ranks(entry.placeholder[0])
+        busy = pool.held_ranks(entry.filler[0]) if entry.filler else 0
         self._dismiss_placeholder(entry)
         try:
             alloc = pool.alloc_on(job.jobid, job.resource_request, ranks)

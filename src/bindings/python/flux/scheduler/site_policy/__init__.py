@@ -9,8 +9,7 @@ table. Without the table it is not among a scheduler's rules, and costs nothing.
 - `tables`: the single reader of tables; `fields`: helpers to read a table's keys;
 - `counting`: counts what the jobs of a user, a bank or a queue hold; with it `limits`: limits on
   resources held at a time; and `budgets`: limits on resources used in a period;
-- `counts`: the quantities that can be limited; `holdings`: the resources held by jobs, including
-  ranks that have left the instance;
+- `holdings`: the resources held by jobs, including ranks that have left the instance, and by none;
 - `amounts`: memory and other amounts on nodes, counted by the pool;
 - `licenses`: counted resources that are on no node;
 - `sharing`: jobs that may share a node;

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned
 from flux.scheduler.host import name_of
-from flux.scheduler.site_policy.counts import user_name
+from flux.scheduler.site_policy.fields import user_name
 from flux.scheduler.site_policy.holdings import NOTHING
 from flux.scheduler.site_policy.table_rule import Over, TableRule
 

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
 
 from flux.scheduler.disclosure import Owned
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
-from flux.scheduler.site_policy.counts import user_id, user_name
-from flux.scheduler.site_policy.fields import Fields
+from flux.scheduler.site_policy.fields import Fields, user_id, user_name
 from flux.scheduler.site_policy.holdings import NOTHING, Holding
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.usage import KeptUsage

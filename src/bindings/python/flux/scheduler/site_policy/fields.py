@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The keys of a configuration table, each checked once."""
+"""The keys of a configuration table, each checked once; and names of users."""
 
 from __future__ import annotations
 
+import pwd
 from collections.abc import Iterable
 from typing import Any, Callable
 
-from flux.scheduler.site_policy.counts import user_id
 from flux.scheduler.times import seconds_of
 
 
@@ -119,3 +119,30 @@ class Fields:
         """Check that no key is left. Raises ValueError if a key is left."""
         for key in self._left:
             raise ValueError(f"{self._path}{key}: unknown key")
+
+
+_names: dict[int, str] = {}
+
+
+def user_name(userid: int | None) -> str:
+    """Return the name of a user, or the number if there is none. Cached."""
+    if userid is None:
+        return "nobody"
+    name = _names.get(userid)
+    if name is None:
+        try:
+            name = pwd.getpwuid(userid).pw_name
+        except (KeyError, OverflowError):
+            name = str(userid)
+        _names[userid] = name
+    return name
+
+
+def user_id(name: str) -> int:
+    """Return the user id for a name or number. Raises ValueError if there is no such user."""
+    if name.isascii() and name.isdigit():
+        return int(name)
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise ValueError(f"there is no user {name!r}") from None

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The resources that jobs hold by their R, including ranks that have left the instance.
+"""The resources that jobs hold by their R, including ranks that have left the instance; and
+placeholders, which keep resources from jobs.
 
 The pool forgets a rank that leaves. A job still holds it until the rank is freed, and limits count
 it.
@@ -7,6 +8,7 @@ it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -151,3 +153,43 @@ class Holdings:
             self._departed[jobid] = departed
         else:
             del self._departed[jobid]
+
+
+#: First id of placeholders and of promises to no job, downwards from here.
+FIRST_ID = -(1 << 40)
+
+
+class Placeholders:
+    """Allocations that belong to no job, in a scheduler's pool. Their ids are negative."""
+
+    def __init__(self, scheduler: PolicyView) -> None:
+        self._scheduler = scheduler
+        self._ids = itertools.count(FIRST_ID, -1)
+
+    def next_id(self) -> int:
+        """Return an id in the pool and the plan that no job has."""
+        return next(self._ids)
+
+    def hold(self, R: dict[str, Any], until: float) -> int | None:
+        """Allocate `R`, just freed, until a time in seconds since the epoch. Return the id of the
+        allocation, or None: a reservation that was short of nodes has taken some of it."""
+        jobid, pool = self.next_id(), self._scheduler.resources
+        try:
+            pool.register_alloc(jobid, R)
+        except ValueError:
+            return None
+        pool.update_expiration(jobid, until)
+        return jobid
+
+    def hold_free(self, ranks: int, until: float, pool: Any = None) -> list[int]:
+        """Allocate the free part of some ranks (a mask) until a time (0: no end). Return the id of
+        the allocation, in a list that is empty if none is free. `pool`: a copy of the scheduler's
+        pool to use instead."""
+        jobid, pool = self.next_id(), pool or self._scheduler.resources
+        return [jobid] if pool.hold_free(jobid, ranks, until) else []
+
+    def free(self, jobids: list[int]) -> None:
+        """Free allocations, and clear the list of their ids."""
+        for jobid in jobids:
+            self._scheduler.resources.free(jobid)
+        jobids.clear()

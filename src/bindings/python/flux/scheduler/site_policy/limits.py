@@ -27,7 +27,6 @@ from flux.scheduler.admission import Deferral
 from flux.scheduler.disclosure import Owned, Reason, behind
 from flux.scheduler.host import counted, name_of
 from flux.scheduler.site_policy.counting import Counted, CountingRule, Scope, Use, read_scope
-from flux.scheduler.site_policy.counts import DIMENSIONS, Amount
 from flux.scheduler.site_policy.fields import Fields
 
 if TYPE_CHECKING:
@@ -36,6 +35,27 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.holdings import Holding
+
+
+class Amount(NamedTuple):
+    """A number of each limited quantity.
+
+    Attributes:
+        nodes, cores, gpus, jobs (int): the numbers
+    """
+
+    nodes: int = 0
+    cores: int = 0
+    gpus: int = 0
+    jobs: int = 0
+
+    def plus(self, other: Amount) -> Amount:
+        """Return the sum of both."""
+        return Amount(*[one + two for one, two in zip(self, other)])
+
+
+#: Limited quantities, in the order of checks.
+DIMENSIONS = Amount._fields
 
 #: Singular nouns.
 NOUNS = {"nodes": "node", "cores": "core", "gpus": "GPU", "jobs": "job"}

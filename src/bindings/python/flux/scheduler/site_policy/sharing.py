@@ -29,8 +29,7 @@ from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
 from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import counted
-from flux.scheduler.site_policy.counts import user_name
-from flux.scheduler.site_policy.fields import Fields
+from flux.scheduler.site_policy.fields import Fields, user_name
 from flux.scheduler.site_policy.table_rule import TableRule
 
 if TYPE_CHECKING:

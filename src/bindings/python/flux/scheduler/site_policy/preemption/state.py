@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The shared state of preemption: the pending jobs, the running jobs that may be ended, the
-allocations that keep resources for takers, and counts since the scheduler was loaded."""
+"""The shared state of preemption: the pending jobs, the running jobs that may be ended, and counts
+since the scheduler was loaded."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
@@ -163,46 +162,6 @@ def has_ended(eventlog: list[dict[str, Any]]) -> bool:
     return False
 
 
-#: First id in the pool and the plan that no job has, downwards from here, apart from reservations'.
-FIRST_ID = -(1 << 40)
-
-
-class Placeholders:
-    """Allocates resources to placeholders."""
-
-    def __init__(self, host: RuleHost) -> None:
-        self._host = host
-        self._ids = itertools.count(FIRST_ID, -1)
-
-    def next_id(self) -> int:
-        """Return an id in the pool and the plan that no job has."""
-        return next(self._ids)
-
-    def hold(self, R: dict[str, Any], until: float) -> int | None:
-        """Allocate `R`, just freed, until a time in seconds since the epoch. Return the id of the
-        allocation, or None: a reservation that was short of nodes has taken some of it."""
-        jobid, pool = self.next_id(), self._host.resources
-        try:
-            pool.register_alloc(jobid, R)
-        except ValueError:
-            return None
-        pool.update_expiration(jobid, until)
-        return jobid
-
-    def hold_free(self, ranks: int, until: float, pool: Any = None) -> list[int]:
-        """Allocate the free part of some ranks (a mask) until a time (0: no end). Return the id of
-        the allocation, in a list that is empty if none is free. `pool`: a copy of the scheduler's
-        pool to use instead."""
-        jobid, pool = self.next_id(), pool or self._host.resources
-        return [jobid] if pool.hold_free(jobid, ranks, until) else []
-
-    def free(self, jobids: list[int]) -> None:
-        """Free allocations, and clear the list of their ids."""
-        for jobid in jobids:
-            self._host.resources.free(jobid)
-        jobids.clear()
-
-
 class PreemptionCounts:
     """Counts by class."""
 
@@ -246,7 +205,6 @@ class PreemptionState:
         self.waiting: dict[int, Waiting] = {}  # id -> pending job
         self.running = RunningJobs(host)  # the running jobs
         self.record = Record(host)  # the current preemptions and borrowers
-        self.placeholders = Placeholders(host)  # keeps resources for takers
         self.counts = PreemptionCounts()  # counts since the load
 
 
@@ -256,7 +214,7 @@ class Part:
     def __init__(self, state: PreemptionState) -> None:
         self._host, self._errors, self._classes = state.host, state.errors, state.classes
         self._waiting, self._running, self._record = state.waiting, state.running, state.record
-        self._counts, self._placeholders = state.counts, state.placeholders
+        self._counts, self._placeholders = state.counts, state.host.placeholders
 
     def _objection(self, job: PendingJob) -> str | None:
         """Return why an admission rule keeps a job from starting, or None."""
