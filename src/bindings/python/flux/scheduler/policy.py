@@ -300,7 +300,7 @@ class PolicyScheduler(Scheduler):
     def readmit(self, rule: AdmissionRule, key: Hashable = None, most: int | None = None) -> None:
         """Queue jobs deferred by a rule again, since they may be able to start, and request a pass:
         those deferred with a key (`Deferral.key`; None: all), at most `most`, the first in queue
-        order."""
+        order; the others stay deferred until the next call."""
         jobs = self.admission.deferred.readmit(
             rule, key, most if self.decision.asks_in_order else None
         )

@@ -15,8 +15,6 @@ from flux.scheduler.queue import Backlog
 from flux.scheduler.site_policy.holdings import Placeholders
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.admission import JobDeferred

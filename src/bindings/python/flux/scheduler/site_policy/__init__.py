@@ -31,9 +31,8 @@ from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.site_policy.sharing import SharingRule
 from flux.scheduler.site_policy.table_rule import TableRule
 
-#: The rules of this package, in the order of checks, after the reservations: limit, budget,
-#: licence, sharing, preemption, placement, fair share. The first one that keeps a job from starting
-#: gives the reason shown to its user.
+#: The rules of this package, in the order of checks, after the reservations. The first one that
+#: keeps a job from starting gives the reason shown to its user.
 RULES: tuple[type[TableRule], ...] = (
     LimitRule,
     BudgetRule,
