@@ -61,7 +61,7 @@ class Deadline(AdmissionRule):
 
     def check(self, job):
         if self.host.now() < self.opens:
-            return Deferral("too early", until=self.opens)
+            return Deferral("too early")
         end = self.host.now() + job.resource_request.duration
         self.host.admission.own_ends[job.jobid] = min(end, self.opens + 50)
         return None

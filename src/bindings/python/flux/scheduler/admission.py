@@ -7,7 +7,7 @@ begun. Each is an `AdmissionRule`. A scheduler has a list of rules (`PolicySched
 treats all alike. A rule is called when:
 
 - a request arrives (`~AdmissionRule.alloc`), or is denied or withdrawn (`~AdmissionRule.cancel`);
-- a job is examined: may it start now, and if not, why and until when (`~AdmissionRule.check`)?
+- a job is examined: may it start now, and if not, why (`~AdmissionRule.check`)?
 - a job starts (`~AdmissionRule.start`), frees resources (`~AdmissionRule.free`), has its end
   changed (`~AdmissionRule.extended`), or was already running when the scheduler was loaded
   (`~AdmissionRule.hello`).
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
 
 
-#: Key of the deferral of a job that a rule lets start (`Admission.kept_for`), but that fits nowhere.
+#: Key of the deferral of a job that a rule lets start (`AdmissionControl.kept_for`), but that fits nowhere.
 NO_ROOM = "no room"
 
 
@@ -44,7 +44,6 @@ class Deferral(NamedTuple):
 
     Attributes:
         reason: for the job's user, in a sentence
-        until: when the rule expects to let it start, seconds since the epoch; None: unknown
         key: identifies the cause; `AdmissionHost.readmit` selects the jobs deferred for one cause
             by it
         instead: from `AdmissionRule.second_look`: alternative requests to try, for less or for
@@ -52,7 +51,6 @@ class Deferral(NamedTuple):
     """
 
     reason: str
-    until: float | None = None
     key: Hashable = None
     instead: Iterable[Any] = ()
 
@@ -62,7 +60,7 @@ class JobDeferred(InsufficientResources):
 
     Attributes:
         rule (AdmissionRule): the rule
-        deferral (Deferral): why, and until when
+        deferral (Deferral): why
     """
 
     def __init__(self, rule: AdmissionRule, deferral: Deferral) -> None:

@@ -482,7 +482,7 @@ class PreemptionsUnderWay(Part):
         return None
 
     def _deferral(self, preemption: Preemption) -> Deferral:
-        return Deferral(preemption.reason(), preemption.expected, preemption.taker)
+        return Deferral(preemption.reason(), preemption.taker)
 
     # -- after a reload ----------------------------------------------------------------------------
 
