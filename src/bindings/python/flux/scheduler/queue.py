@@ -284,7 +284,7 @@ class Backlog(PendingQueue):
         self.fresh: list[Entry] = []
         #: time since which blocked jobs are to be examined, seconds since the epoch; None: they are
         #: not
-        self._woken: float | None = None
+        self.woken: float | None = None
         self._wakes_all = False
         #: the current walk, and the time since which its jobs have waited for it
         self._walk: Walk | None = None
@@ -518,13 +518,8 @@ class Backlog(PendingQueue):
         """
         if self.jobs.count or self.apart:
             self._wakes_all |= all
-            if self._woken is None:
-                self._woken = now
-
-    @property
-    def is_woken(self) -> bool:
-        """Whether blocked jobs are to be examined again."""
-        return self._woken is not None
+            if self.woken is None:
+                self.woken = now
 
     def again(self, job: PendingJob) -> None:
         """Have only `job` examined again."""
@@ -614,11 +609,11 @@ class Backlog(PendingQueue):
             a job, or None when the pass should yield to the reactor
         """
         self.effort = 0
-        if self._woken is None and not (self.fresh and self.first_newcomer()):
+        if self.woken is None and not (self.fresh and self.first_newcomer()):
             return
         while True:
-            woken = self._walk_since = self._woken
-            every, self._woken, self._wakes_all = self._wakes_all, None, False
+            woken = self._walk_since = self.woken
+            every, self.woken, self._wakes_all = self._wakes_all, None, False
             walk = self._walk = Walk(self, promises, woken is not None, every)
             try:
                 yield from walk
@@ -629,13 +624,13 @@ class Backlog(PendingQueue):
                     self.wake(clock() if woken is None else woken, every)
             if woken is not None:
                 self.longest = max(self.longest, clock() - woken)
-            if self._woken is None:
+            if self.woken is None:
                 return  # and no newcomer is left
 
     def stats(self, now: float) -> dict[str, float]:
         """Return, for ``stats_get()``, the number of parked jobs, and the seconds that jobs have
         been waiting for examination after an event that could help them, now and at most."""
-        since = self._woken if self._walk_since is None else self._walk_since
+        since = self.woken if self._walk_since is None else self._walk_since
         unlooked = 0.0 if since is None else now - since
         return {
             "parked": len(self.parked),

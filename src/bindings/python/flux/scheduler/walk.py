@@ -336,14 +336,12 @@ class _Backlog(Protocol):
 
     effort: float
     fresh: list[Entry]
+    woken: float | None
     groups: dict[Any, JobGroup]
     lines: dict[int, OrderedJobs]
     apart: dict[JobGroup, None]
     family_of: Callable[[Any], Hashable]
     come_back: Callable[[PendingJob], None]
-
-    @property
-    def is_woken(self) -> bool: ...
 
     def waiting_apart(self) -> list[JobGroup]: ...
 
@@ -395,9 +393,9 @@ class Walk:
             if backlog.effort >= EFFORT_PER_TURN:
                 yield None
                 backlog.effort = 0
-                if newcomers >= MIN_NEWCOMERS and not self._sources and backlog.is_woken:
+                if newcomers >= MIN_NEWCOMERS and not self._sources and backlog.woken is not None:
                     break  # jobs that a release may help go first
-            if not self.freed and (self.is_dropped or backlog.is_woken):
+            if not self.freed and (self.is_dropped or backlog.woken is not None):
                 # The newcomer examined last has made room, for example by taking others' promises.
                 # Waiting jobs go before the newcomers behind it.
                 self.freed = self._is_stale = True

@@ -43,6 +43,7 @@ class CountedProfile:
         free (int): units free now, regardless of promises.
         promises (int): number of promises counted.
         open_units (dict): job id to the units of its open promise (``Plan.hold()``).
+        kept (int): units of open promises, which no other job gets.
         total (int): all units.
         maybe_overdrawn (bool): whether promises may add up to more than there is, after an
             unplanned change; if not, no search for such moments is needed.
@@ -56,6 +57,7 @@ class CountedProfile:
         "free",
         "promises",
         "open_units",
+        "kept",
         "total",
         "jobs",
         "maybe_overdrawn",
@@ -68,6 +70,7 @@ class CountedProfile:
     free: int
     promises: int
     open_units: dict[int, int]
+    kept: int
     total: int
     maybe_overdrawn: bool
     jobs: dict[int, tuple[float, int]]  # running jobs with an end: (end, units)
@@ -101,6 +104,7 @@ class CountedProfile:
         self.promises = 0
         self.maybe_overdrawn = False
         self.open_units = {}
+        self.kept = 0
         self.jobs = {}
         self.line = line = moves.timeline(now, free)
         for end, jobid in pool.jobs_by_end():
@@ -117,7 +121,9 @@ class CountedProfile:
     def copy(self, moves: PromiseMoves) -> Self:
         """Return an independent copy; `moves` as for `of`."""
         new = object.__new__(type(self))
-        for name in ("ranks", "whole", "free", "promises", "total", "maybe_overdrawn", "_uniform"):
+        for name in (
+            "ranks", "whole", "free", "promises", "kept", "total", "maybe_overdrawn", "_uniform",
+        ):  # fmt: skip
             setattr(new, name, getattr(self, name))
         new.line = self.line.copy()
         new.open_units = self.open_units.copy()
@@ -226,10 +232,13 @@ class CountedProfile:
 
     # -- promises -----------------------------------------------------------
 
-    @property
-    def kept(self) -> int:
-        """Units of open promises, which no other job gets."""
-        return min(sum(self.open_units.values()), self.total) if self.open_units else 0
+    def hold(self, jobid: int, units: int | None) -> None:
+        """Keep units for a job with an open promise; None: it has none any more."""
+        if units is not None:
+            self.open_units[jobid] = units
+        else:
+            self.open_units.pop(jobid, None)
+        self.kept = min(sum(self.open_units.values()), self.total)
 
     def enter(self, start: float, end: float, count: int) -> None:
         """Count a promise, even one that can no longer be kept."""

@@ -111,13 +111,14 @@ class CountedStrategy(Strategy):
 
     def started(self, jobid: int) -> None:
         pool = self._pool
-        if self.seen is None or pool.generation != self.seen + 1:
+        generation = pool.generation
+        if self.seen is None or generation != self.seen + 1:
             return  # there were other changes as well
         now, end = pool.clock(), pool.job_end(jobid)
         for profile in self._profiles.values():
             if not profile.started(pool, jobid, now, end or inf):
                 return  # the next call counts anew
-        self.seen = pool.generation
+        self.seen = generation
 
     def give_up(self) -> dict[int, CountedPromise]:
         """Stop counting; return the promises, now the caller's."""
@@ -294,7 +295,7 @@ class CountedStrategy(Strategy):
             return None
         profile = self._profiles[promise.demand.kind]
         if promise.is_open:
-            profile.open_units.pop(jobid, None)
+            profile.hold(jobid, None)
         else:
             self._moves.leave(jobid)
             count = promise.demand.count
@@ -306,7 +307,7 @@ class CountedStrategy(Strategy):
         self.promises[jobid] = promise
         profile = self._profiles[promise.demand.kind]
         if promise.is_open:
-            profile.open_units[jobid] = profile.to_hold(self._pool, promise.demand.count)
+            profile.hold(jobid, profile.to_hold(self._pool, promise.demand.count))
         else:
             profile.enter(promise.start, promise.end, promise.demand.count)
             self._moves.enter(jobid, promise)

@@ -89,7 +89,7 @@ class RoomCounts:
         by_node = shape.node_count is not None
         within = index.idle if by_node and shape.exclusive else -1
         count = ranks = 0
-        for key, number, mask in self._free_of(shape.match):
+        for key, number, mask in self._free_of(shape.match, room.generation):
             units = units_of.get(key)
             if units is None:
                 free = index.inventory.counts(key)
@@ -103,12 +103,12 @@ class RoomCounts:
                 ranks |= mask
         room.count, room.ranks = count if self._pool.countable(shape) else inf, ranks
 
-    def _free_of(self, match: Any) -> list[tuple[int, int, int]]:
+    def _free_of(self, match: Any, generation: int) -> list[tuple[int, int, int]]:
         """Return ``(key of free counts, number of ranks, mask of them)`` of the ranks that are up
         and meet a constraint."""
         pool = self._pool
-        if self._free_since != pool.generation:
-            self._free_since = pool.generation
+        if self._free_since != generation:
+            self._free_since = generation
             self._free.clear()
         free = self._free.get(match)
         if free is None:

@@ -367,7 +367,7 @@ class BackfillInOrder(Backfilling):
         promise bound to ranks keeps its time when the job that it waits for ends early. O(1)."""
         policy = self.policy
         return bool(
-            policy.admission.asks_each
+            (policy.admission.engaged and policy.admission.asks_each)
             or self.promises.open_ids
             or not policy.running
             or not self.plan.is_counted

@@ -230,8 +230,8 @@ class LeanEngine:
         self._idle_rounds = 0
         self.kernel.set_time(when)
         if self.grain == "batch":
-            while self._end(when):
-                pass
+            while self._ends and self._ends[0][0] <= when:
+                self._end(when)
             while self._actions and self._act(when):
                 pass
             while self._next_time <= when:

@@ -38,26 +38,21 @@ class LastMessage(ObjectMessage):
         return self._obj
 
 
-class MadeMessage(Message):
-    """A message that builds its object, ``make()``, at each access."""
+class AllocMessage(Message):
+    """A ``sched.alloc`` request with a marshalled jobspec, which is decoded at each access: each
+    reader gets its own object, and may change it."""
 
-    __slots__ = ("_make",)
-
-    def __init__(self, type, topic, make):
-        super().__init__(type, topic)
-        self._make = make
+    __slots__ = ()
 
     @property
     def payload(self):
-        return self._make()
+        return {**self._obj, "jobspec": marshal.loads(self._obj["jobspec"])}
 
-    @property
-    def body(self):
-        return self._make()
+    body = payload
 
     @property
     def payload_str(self):
-        return message.encode(self._make())
+        return message.encode(self.payload)
 
 
 class Loop(direct.DirectReactor):

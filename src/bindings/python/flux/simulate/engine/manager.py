@@ -10,7 +10,7 @@ import errno
 import marshal
 import re
 
-from flux.simulate.engine.loop import LastMessage, MadeMessage, Peer
+from flux.simulate.engine.loop import AllocMessage, LastMessage, Peer
 from flux.simulate.job import jobspec
 from flux_engine.formats import jobid, rset, states
 from flux_engine.formats.dotted import lookup_path
@@ -65,7 +65,7 @@ class ActiveJob(SchedulableJob):
     Attributes:
         index (int): its index in the trace; -1 for a job that runs from the beginning
         job (Job): its entry of the trace
-        jobspec (bytes): marshalled; `Manager.send_untagged` decodes it for each reader
+        jobspec (bytes): marshalled; `AllocMessage` decodes it for each reader
         start, end (float): times of start and end, or None
         limit (float): changed limit of a running job, in seconds
         end_entry: its entry in the heap of ends
@@ -241,17 +241,8 @@ class Manager(Peer):
         function(*args)
 
     def send_untagged(self, topic, obj):
-        if topic == "sched.alloc":
-            # Each reader gets its own object, and may change it.
-            packed = obj["jobspec"]
-
-            def make():
-                return {**obj, "jobspec": marshal.loads(packed)}
-
-            msg = MadeMessage(REQUEST, topic, make)
-        else:
-            msg = LastMessage(REQUEST, topic, None, obj)
-        self.send_message(msg)
+        kind = AllocMessage if topic == "sched.alloc" else LastMessage
+        self.send_message(kind(REQUEST, topic, None, obj))
 
     def notify(self, topic, obj):
         self.tell(topic, obj, FLAG_NORESPONSE)
