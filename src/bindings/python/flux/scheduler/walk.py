@@ -510,7 +510,7 @@ class Walk:
                     backlog.effort += LOOK
                     if newcomer is not None:
                         newcomer = self._first_newcomer()
-                    job = self._first_of(source, ranks)
+                    job = source.shorter_since(self._place, limit) if limit > 0 else None
                 elif ranks not in self._unpromised and promises.may_be_promised(job):
                     return job
                 elif promises.is_kept_out(job):

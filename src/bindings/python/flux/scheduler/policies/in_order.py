@@ -129,7 +129,7 @@ class BackfillInOrder(Backfilling):
         """
         if self.made_anew:
             self.plan_anew_from(job)
-        if job not in self.promises:
+        if not job.promised:
             if not self.try_to_start(job) and not self.overtake(job):
                 self.wait(job)
             return
@@ -229,12 +229,12 @@ class BackfillInOrder(Backfilling):
             self.revoke(job)
             self.backlog.park(job)
             return
-        if job in self.promises:
+        if job.promised:
             if self.promises.when(job) is None:
                 self.renew_open(job)
         elif self.may_be_promised(job):
             self.promise(job, self.plan.earliest(request))
-        if job in self.promises:
+        if job.promised:
             return
         limit, full = inf, False
         if admission.families.left_out:

@@ -91,12 +91,13 @@ class Loop(direct.DirectReactor):
         # The scheduler looks for its answer; other messages stay in its inbox.
         self.steps += 1
         timers = self._timers
-        if self.flush is None and timers and timers[0][0] <= self.time:
-            self.expire()
-        elif self.flush is None and not self.advance():
-            self.task.end()
-        if self.flush is not None:
-            flush, self.flush = self.flush, None
+        if self.flush is None:
+            if timers and timers[0][0] <= self.time:
+                self.expire()
+            elif not self.advance():
+                self.task.end()
+        flush, self.flush = self.flush, None
+        if flush is not None:
             flush()
 
 

@@ -177,7 +177,8 @@ class Manager(Peer):
         special = job.extra is not None and ("jobspec" in job.extra or "constraints" in job.extra)
         packed = None if special else self._specs.get(key)
         if packed is None:
-            packed = marshal.dumps(request_of(job, queue, self.queues))
+            # Version 2 of the format, without back references, is decoded in two thirds of the time.
+            packed = marshal.dumps(request_of(job, queue, self.queues), 2)
             if not special:
                 if len(self._specs) == MOST_SPECS:
                     self._specs.clear()
