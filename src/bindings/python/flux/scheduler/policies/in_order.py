@@ -158,7 +158,8 @@ class BackfillInOrder(Backfilling):
             when = self.promises.when(job)
         if when is None or when <= self.policy.now():
             return True
-        self.show_promise(job, when)
+        if self.policy.forecasts.shows_changes or self.policy.admission.engaged:
+            self.show_promise(job, when)
         return False
 
     def stays(self, job: PendingJob) -> bool:
