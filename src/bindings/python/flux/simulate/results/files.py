@@ -28,7 +28,7 @@ def number(value):
     if value != value:
         return ""
     value = round(value, 6)
-    return str(int(value)) if value == int(value) else repr(value)
+    return repr(value) if value % 1 else str(int(value))
 
 
 def cell(text):
@@ -39,6 +39,7 @@ def cell(text):
 def write_jobs(outcome, path):
     """Write ``jobs.csv``: Batsim's columns and some of our own, in order of submission."""
     workload = outcome.workload
+    name = cell(workload.name)
     with new_file(path, newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -52,7 +53,7 @@ def write_jobs(outcome, path):
             writer.writerow(
                 (
                     cell(job.id),
-                    cell(workload.name),
+                    name,
                     f"delay:{number(job.run)}",
                     number(submit),
                     outcome.size[index],
@@ -85,6 +86,8 @@ def _metadata(outcome, index):
     placement, and the attributes that the site's tables count by."""
     job = outcome.workload.jobs[index]
     asked = system_of(job)
+    if not (asked or job.group is not None or index in outcome.notes):
+        return ""
     deadline = asked.get("deadline")
     found = {
         "bank": job.group if asked.get("bank") is None else asked["bank"],

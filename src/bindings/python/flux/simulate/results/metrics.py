@@ -96,7 +96,7 @@ def figures(outcome):
     started = outcome.started()
     how = outcome.how
     capacity = workload.units * jobs[-1].submit if jobs else 0.0
-    sweep = Sweep(outcome)  # needs most memory, so the columns are built afterwards
+    sweep = sweep_of(outcome)  # needs most memory, so the columns are built afterwards
     wait, run, slowdown = _columns(outcome)
     size = outcome.size
     waits, slowdowns = _ascending(wait, started), _ascending(slowdown, started)
@@ -285,6 +285,13 @@ class Sweep:
         self.busy.append(busy_area / (end - begin))
         self.queued.append(queue_area / (end - begin))
         self.waiting.append(length_area / (end - begin))
+
+
+def sweep_of(outcome):
+    """Return the `Sweep` of an outcome, made once."""
+    if outcome.sweep is None:
+        outcome.sweep = Sweep(outcome)
+    return outcome.sweep
 
 
 def class_of(size, run):

@@ -47,6 +47,7 @@ class Outcome(Observer):
         preempted_for (dict): index -> trace id of the preempting job, or None if unknown
         short (dict): index -> the missing part of its allocation, in words
         done (int): number of jobs ended or refused
+        sweep (Sweep or None): of `metrics.sweep_of`
     """
 
     def __init__(self, workload, epoch, keep_R=False):
@@ -67,11 +68,12 @@ class Outcome(Observer):
         self.preempted_for = {}
         self.short = {}
         self.done = 0
+        self.sweep = None
         self._unit = _RankUnits() if workload.unit == "node" else _CoreUnits(workload.machine.R)
 
     def __getstate__(self):
         """Return the columns, for another process, which has the workload."""
-        return {**vars(self), "workload": None, "R": None, "_unit": None}
+        return {**vars(self), "workload": None, "R": None, "sweep": None, "_unit": None}
 
     # -- told by the engine --------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ BINS = 120
 
 def picture_data(outcome):
     """Return series and samples of an outcome, fit for JSON."""
-    sweep = metrics.Sweep(outcome)
+    sweep = metrics.sweep_of(outcome)
     waits, slowdowns = metrics.distributions(outcome)
     return {
         "waits": _rounded(waits),
@@ -147,23 +147,20 @@ class Cells:
         last = min(max((end - self.begin) / self.step, 0.0), self.columns)
         if not last > first:
             return
-        bounds = units_of(allocated)
+        # Both may be fractions of a column.
+        begin, stop = int(first), int(last)
+        bounds, height = units_of(allocated), self.height
         for low, high in zip(bounds[::2], bounds[1::2]):
-            for row in range(int(low / self.height), self.rows):
-                top, bottom = row * self.height, (row + 1) * self.height
+            for row in range(int(low / height), self.rows):
+                top, bottom = row * height, (row + 1) * height
                 if top >= high:
                     break
-                share = (min(high, bottom) - max(low, top)) / self.height
-                self._span(self._changes[row], first, last, share)
-
-    @staticmethod
-    def _span(changes, first, last, share):
-        """Add `share` to the columns from `first` to `last`, which may be fractions."""
-        for at, sign in ((first, share), (last, -share)):
-            column = int(at)
-            part = at - column
-            changes[column] += sign * (1 - part)
-            changes[column + 1] += sign * part
+                share = (min(high, bottom) - max(low, top)) / height
+                changes = self._changes[row]
+                changes[begin] += share * (1 - (first - begin))
+                changes[begin + 1] += share * (first - begin)
+                changes[stop] -= share * (1 - (last - stop))
+                changes[stop + 1] -= share * (last - stop)
 
     def texts(self):
         """Return a text per row: a digit per cell, from 0 (unused) to 9 (all)."""
