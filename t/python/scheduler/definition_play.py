@@ -19,7 +19,7 @@ from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import members, popcount, take
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.TreePool import TreePool
-from flux.scheduler.definition import RANKS, Counter, Job, State, decide
+from flux.scheduler.definition import RANKS, Counter, Job, State
 from flux.scheduler.history import expected_run
 from flux.scheduler.policies.in_order import LATE_S
 from flux.scheduler.policies.ranks import RANKS as FORMULAS
@@ -278,9 +278,11 @@ class Player:
                 else 1
             )
             demand = Demand(demand.count, (1,), False, False, lines)
+        if "sharing" in self.case.features:
+            demand = demand._replace(claim=arrival.userid)
         demands = (demand,)
         if within:
-            demands = tuple(demand._replace(ranks=ranks & one) for one in self.racks.masks)
+            demands = tuple(map(demand.on, self.racks.masks))
         submit = self.now
         limit = request.duration or inf
         takes = dict(system.get("licenses", {}))
@@ -301,7 +303,6 @@ class Player:
             wants=-1 if self.case.policy == "fifo" else demand.ranks,  # fifo: order=strict
             submit=submit,
             takes=takes,
-            claim=arrival.userid if "sharing" in self.case.features else None,
             window=self.window if "reservation" in system else None,
             latest=inf if wait is None else submit + wait,
             rank=lambda now: (
@@ -329,7 +330,7 @@ class Player:
             for rank in members(ranks):
                 if any(rank in u.where and u.start < until for u in kept):
                     each = pool.inventory.padded(shape.need)
-                    demand = Demand(1 << 20, each, False, False, 1 << rank)
+                    demand = Demand(1 << 20, each, False, False, 1 << rank, job.demands[0].claim)
                     slots, _ = room.room(demand, self.now, until)
                     keep(index, rank, [slots * need for need in each])
         placed = pool.place_request(request, index, ranks)
@@ -372,8 +373,7 @@ class Player:
             times = [one[0] for one in ends[:1]] + [one[0] for one in coming[-1:]]
             times += [job.latest for job in state.pending if self.now < job.latest < inf]
             self.now = min([*times, *wakes])
-            freed = self.now in wakes
-            wakes.discard(self.now)
+            is_woken = self.now in wakes
             if self.window in state.promises and state.promises[self.window].start <= self.now:
                 state.running[self.window] = state.promises.pop(self.window)
             elif self.window in state.running and state.running[self.window].end <= self.now:
@@ -382,12 +382,12 @@ class Player:
                 _, _, job = heapq.heappop(ends)
                 del state.running[job]
                 self.pool.free(job.id) if state.choose else None
-                freed = True
-            if not freed:
+                is_woken = True
+            if not is_woken:
                 while coming and coming[-1][0] <= self.now:
                     _, number, arrival = coming.pop()
                     state.pending.append(self.job(number, arrival))
-            for job in decide(state, self.now, freed):
+            for job in state.decide(self.now):
                 self.starts[job.id] = self.now
                 end = min(self.now + by_id[job.id].run, state.running[job].end)
                 heapq.heappush(ends, (end, job.id, job))
@@ -404,7 +404,7 @@ class Player:
             times = [use.start for use in state.promises.values()]
         elif (
             state.lines
-            and not (self.rules or any(map(state.is_open, state.promises)))
+            and not (self.rules or any(use.start == -inf for use in state.promises.values()))
             and state.running
         ):
             times = []

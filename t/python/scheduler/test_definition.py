@@ -15,7 +15,7 @@ from definition_play import POLICIES, Case, compare
 from shared import corner_cases, load_json, recorded_cases
 
 from flux.resource.plan.availability import Demand, Use
-from flux.scheduler.definition import Job, State, decide, victims_for
+from flux.scheduler.definition import Job, State, victims_for
 from flux.scheduler.policies.ranks import RANKS as FORMULAS
 
 LONG = bool(os.environ.get("FLUX_TEST_LONG"))
@@ -71,7 +71,7 @@ def replay(rows, procs, options, rank="fcfs", candidates="fcfs"):
                 Job(id, (demand,), float(limit), 0.0, submit=submit, rank=ranks[0])
             )
             state.pending[-1].candidate_rank = ranks[1]
-        for job in decide(state, now):
+        for job in state.decide(now):
             starts[job.id] = now
             heapq.heappush(ends, (now + min(runs[job.id], job.limit), len(starts), job))
     return starts
@@ -228,6 +228,8 @@ easy parts tree max-wait reservation: 801
 unlimited parts tree limits planned no-limit: 980
 unlimited parts limits gpus memory priorities no-limit: 983
 unlimited parts tree memory constraints priorities no-limit reservation: 702
+none parts tree sharing racks constraints no-limit: 30001
+all nodes max-wait no-limit reservation: 30002
 """
 
 

@@ -16,9 +16,10 @@ that is not built, this runs (``plain_availability.py``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from math import inf
-from typing import Callable, NamedTuple
+from typing import NamedTuple, Optional
 
 from flux.resource.pool.masks import members, popcount
 
@@ -34,6 +35,8 @@ MAX_MOVED = 16
 #: Maximum number of times at which one search tries to move promises, before the first with clear
 #: room.
 MAX_TRIES = 4
+#: Instead of a claim: claims do not matter.
+ANY: Hashable = object()
 
 
 class Demand(NamedTuple):
@@ -44,25 +47,29 @@ class Demand(NamedTuple):
     per_node: bool  # at most one unit on a rank
     whole: bool  # a unit takes the whole rank, which must be idle
     ranks: int  # mask of usable ranks
+    claim: Hashable = None  # only uses of the same claim may share a rank with it
 
     @property
     def takes_all(self) -> bool:
         """Whether it takes all usable ranks, so that its promise cannot be moved."""
         return self.whole and self.count == popcount(self.ranks)
 
+    def on(self, ranks: int) -> Demand:
+        """Return the demand on those of its ranks that are in a mask."""
+        return self._replace(ranks=self.ranks & ranks)
 
+
+@dataclass(eq=False)
 class Use:
     """Amounts of ranks (`where`) in use from `start` to `end`, in seconds since the epoch. `demand`
     is that of a promise that may move to other ranks, else None."""
 
-    __slots__ = ("start", "end", "demand", "where", "entered")
-
-    def __init__(
-        self, start: float, end: float, demand: Demand | None = None, where: Where | None = None
-    ) -> None:
-        self.start, self.end, self.demand = start, end, demand
-        self.where = {} if where is None else where
-        self.entered = False  # for `plain_availability.py`
+    start: float
+    end: float
+    demand: Optional[Demand] = None
+    where: Where = field(default_factory=dict)
+    claim: Hashable = None
+    entered: bool = False  # for `plain_availability.py`
 
 
 class Availability:
@@ -71,14 +78,18 @@ class Availability:
     def __init__(self, totals: Mapping[int, Amounts], uses: Iterable[Use] = ()) -> None:
         self.totals, self.uses = totals, list(uses)
 
-    def free(self, rank: int, start: float, end: float, beside: Iterable[Use]) -> Amounts:
-        """Return the amounts that some uses leave on a rank throughout a span; at `start` alone if
-        that is its end."""
+    def free(
+        self, rank: int, start: float, end: float, beside: Iterable[Use], claim: Hashable = ANY
+    ) -> Amounts:
+        """Return the amounts that some uses leave on a rank throughout a span, for a claim; at
+        `start` alone if that is its end."""
         there = [use for use in beside if rank in use.where]
         least = total = self.totals[rank]
         for time in {start, *(use.start for use in there if start < use.start < end)}:
-            used = [use.where[rank] for use in there if use.start <= time < use.end]
-            free = [have - sum(one[k] for one in used) for k, have in enumerate(total)]
+            uses = [use for use in there if use.start <= time < use.end]
+            if claim is not ANY and any(use.claim != claim for use in uses):
+                return (0,) * len(total)
+            free = [have - sum(use.where[rank][k] for use in uses) for k, have in enumerate(total)]
             least = tuple(map(min, least, free))
         return least
 
@@ -89,7 +100,7 @@ class Availability:
         most those of the demand."""
         total = self.totals[rank]
         each = total if demand.whole else demand.each
-        free = self.free(rank, start, end, beside)
+        free = self.free(rank, start, end, beside, demand.claim)
         if not fits(demand.each, total) or not fits(each, free):
             return 0
         units = 1 if demand.per_node or demand.whole else demand.count
@@ -105,34 +116,25 @@ class Availability:
         units = {rank: self.units_on(rank, demand, start, end, uses) for rank in ranks}
         return sum(units.values()), sum(1 << rank for rank in ranks if units[rank])
 
-    def first(
-        self,
-        demands: Callable[[float], list[Demand]],
-        length: float,
-        after: float,
-        now: float,
-        may_move: bool,
+    def earliest(
+        self, demand: Demand, length: float, after: float, now: float, may_move: bool
     ) -> float:
-        """Return the first time, from `after` on, at which one of the demands for that time fits
-        for `length` seconds; infinity if there is none.
+        """Return the first time, from `after` on, at which a demand fits for `length` seconds;
+        infinity if there is none.
 
         With `may_move`, promises may move to other ranks for it: up to `MAX_TRIES` times before the
-        first with clear room are tried for each demand.
+        first with clear room are tried.
         """
-        tried: dict[int, int] = {}
-        movable = may_move and any(use.demand for use in self.uses)
+        tries = MAX_TRIES if may_move and any(use.demand for use in self.uses) else 0
         fixed = [use for use in self.uses if use.demand is None]
         for time in sorted({after, *(use.end for use in self.uses if after < use.end < inf)}):
-            for which, demand in enumerate(demands(time)):
-                end = time + length
-                if self.room(demand, time, end)[0] >= demand.count:
+            end = time + length
+            if self.room(demand, time, end)[0] >= demand.count:
+                return time
+            if tries and self.room(demand, time, end, fixed)[0] >= demand.count:
+                tries -= 1
+                if self.proof(Use(time, end, demand), now, True) is not None:
                     return time
-                if not movable or tried.get(which, 0) == MAX_TRIES:
-                    continue
-                if self.room(demand, time, end, fixed)[0] >= demand.count:
-                    tried[which] = tried.get(which, 0) + 1
-                    if self.proof(Use(time, end, demand), now, True) is not None:
-                        return time
         return inf
 
     # -- promises -----------------------------------------------------------
@@ -154,19 +156,22 @@ class Availability:
         for one in [promise, *rest]:
             rest = [use for use in rest if use is not one]
             on = taken.keys() & one.where.keys()
-            if one is promise or (
-                any(one.start < taken[rank] for rank in on)
-                and not all(
-                    fits(one.where[r], self.free(r, one.start, one.end, placed)) for r in on
-                )
-            ):
+            is_hit = any(one.start < taken[rank] for rank in on)
+            if one is promise or (is_hit and not self.holds(one, one.start, on, placed)):
                 where = self._place(one, now, placed, rest, taken)
                 if where is None or len(found) > MAX_MOVED:
                     return None
                 found.append((one, where))
-                one = Use(one.start, one.end, one.demand, where)
+                one = Use(one.start, one.end, one.demand, where, one.claim)
             placed.append(one)
         return found
+
+    def holds(self, use: Use, start: float, ranks: Iterable[int], beside: Iterable[Use]) -> bool:
+        """Whether a use has room on some of its ranks from `start` on, beside some uses."""
+        return all(
+            fits(use.where[rank], self.free(rank, start, use.end, beside, use.claim))
+            for rank in ranks
+        )
 
     def _place(
         self, promise: Use, now: float, beside: list[Use], avoid: list[Use], taken: dict[int, float]

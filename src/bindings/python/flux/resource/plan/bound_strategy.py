@@ -411,12 +411,12 @@ class BoundStrategy(Strategy):
                 demand = demand._replace(count=demand.count - count)
             demand = demand._replace(ranks=demand.ranks & ~chosen)
 
-        keep(self._ranks.ranks_of_endless(demand.ranks))
         ends = [end for end, _ in self._pool.jobs_by_end()[-1:]]
         ends += [one.end for one in self.promises.values() if one.end < inf]
-        enough = room.earliest(demand, inf, now, now, False) if demand.count else now
+        enough = min(room.earliest(demand, inf, now, now, False), max([now, *ends]))
+        keep(self._ranks.ranks_of_endless(demand.ranks))
         keep(room.room(demand, now, inf)[1])
-        keep(room.room(demand, min(enough, max([now, *ends])), inf)[1])
+        keep(room.room(demand, enough, inf)[1])
         keep(demand.ranks)
         return None if demand.count else kept
 

@@ -63,7 +63,7 @@ class CompiledAvailability:
             if len(self._told) == MAX_TOLD:
                 self._told.clear()
             ranks = self._ffi.from_buffer(self._mask(demand.ranks))
-            told = demand, self._ffi.new("struct demand *", (*demand[:-1], ranks)), ranks
+            told = demand, self._ffi.new("struct demand *", (*demand[:4], ranks)), ranks
             self._told[id(demand)] = told
         return told[1]
 

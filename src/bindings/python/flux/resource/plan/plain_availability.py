@@ -104,13 +104,6 @@ class PlainAvailability(Availability):
         units = partial(self.units_on, demand=demand, start=start, end=end, beside=self.uses)
         return [(rank, units(rank)) for rank in members(demand.ranks)]
 
-    def earliest(
-        self, demand: Demand, length: float, after: float, now: float, may_move: bool
-    ) -> float:
-        """Return the first time, from `after` on, at which a demand fits for `length` seconds;
-        infinity if none. See `Availability.first`."""
-        return self.first(lambda time: [demand], length, after, now, may_move)
-
     def book(
         self, demand: Demand, start: float, end: float, now: float, may_move: bool
     ) -> int | None:

@@ -161,16 +161,8 @@ class RoomOnRanks:
         if areas is None:
             free = self._counts.ranks(shape)
             every = self.areas(shape)
-            areas = (
-                [
-                    Demand(count, each, per_node, whole, ranks & free)
-                    for count, each, per_node, whole, ranks in every
-                    if ranks & free
-                ]
-                or [every[0]._replace(ranks=0)]
-                if every
-                else []
-            )
+            areas = [area.on(free) for area in every if area.ranks & free]
+            areas = areas or [area.on(0) for area in every[:1]]
             self._free_areas[shape] = areas
         return areas
 
