@@ -230,6 +230,7 @@ unlimited parts limits gpus memory priorities no-limit: 983
 unlimited parts tree memory constraints priorities no-limit reservation: 702
 none parts tree sharing racks constraints no-limit: 30001
 all nodes max-wait no-limit reservation: 30002
+unlimited parts limits sharing no-limit: 40000
 """
 
 

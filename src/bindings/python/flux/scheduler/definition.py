@@ -77,6 +77,7 @@ class Job:
     is_aside: bool = False  # kept out of passes by a rule, or by ranks that are down
     was_aside: bool = False
     is_refused: bool = False  # its place would exceed a limit: it waits until a job ends
+    was_refused: bool = False
 
     def use(self, start: float, end: float, demand: Optional[Demand] = None) -> Use:
         """Return a use of it, without ranks."""
@@ -122,7 +123,7 @@ class State:
         for use in self.running.values():
             use.end = max(use.end, self.soon)
         for job in self.pending if any(job.id >= 0 for job in self.ran - before) else ():
-            job.is_refused = False
+            job.was_refused, job.is_refused = job.is_refused, False
         while True:
             late = [j for j in self.pending if j.latest <= now and (self.is_done or j.submit < now)]
             self.pending = [job for job in self.pending if job not in late]
@@ -391,7 +392,7 @@ class State:
             job.is_aside = job.is_refused = self.is_over(job, use.where)
             for other in self.pending if job.is_refused else []:
                 if (other.demands, other.takes, other.limit) == (job.demands, job.takes, job.limit):
-                    other.is_refused |= other.is_aside  # it waits with this one
+                    other.is_refused |= other.is_aside and other.was_refused  # as this one
             if not job.is_aside:
                 self.drop(job)
                 use.demand = None
