@@ -92,19 +92,13 @@ class AdmissionControl:
         self.families = Families()
         self.update()
 
-    def add(self, rule: AdmissionRule) -> None:
-        """Append a rule."""
-        take_older_names(rule)
-        self.rules.append(rule)
-        self.update()
-
-    def insert(self, rule: AdmissionRule, after: Iterable[AdmissionRule]) -> None:
-        """Insert a rule behind some others, if present, and ahead of the rest.
+    def add(self, rule: AdmissionRule, after: Iterable[AdmissionRule] | None = None) -> None:
+        """Add a rule behind some others, if present, and ahead of the rest; by default last.
 
         `tell_of_pending` then tells it of the pending jobs.
         """
         take_older_names(rule)
-        ahead = [self.rules.index(other) for other in after if other in self.rules]
+        ahead = [at for at, one in enumerate(self.rules) if after is None or one in after]
         self.rules.insert(1 + max(ahead, default=-1), rule)
         self.update()
 

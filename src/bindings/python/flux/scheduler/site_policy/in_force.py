@@ -351,6 +351,6 @@ class RulesInForce:
             admission.remove(rule)
         elif rule not in admission.rules:
             ahead = self.rules[: self.rules.index(rule)]
-            admission.insert(rule, after=[self._reservations, *ahead])
+            admission.add(rule, after=[self._reservations, *ahead])
         else:
             admission.update()

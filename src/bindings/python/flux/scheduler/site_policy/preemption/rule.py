@@ -115,6 +115,7 @@ class PreemptionRule(TableRule):
             self.borrowed.void("the table was removed")
             self._waiting.clear()
             self._running.jobs.clear()
+            self.host.admission.pins = None
 
     # -- pending jobs ------------------------------------------------------------------------------
 
