@@ -401,7 +401,9 @@ def test_looking_at_a_configuration_runs_no_file(curfew, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("method", ["needs", "elsewhere", "report", "parse", "configure", "ready"])
+@pytest.mark.parametrize(
+    "method", ["needs", "further_entries", "report", "parse", "configure", "ready"]
+)
 def test_one_that_raises_keeps_no_other_table_from_its_force(method, curfew):
     curfew.write_text(
         f"{CURFEW}\nclass Wrong(Beds):\n    table, lists = 'wrong', 'wrong'\n"

@@ -74,9 +74,9 @@ class AdmissionControl:
             this end, seconds since the epoch; 0: none. The value at its start becomes the
             expiration of its R
         pins: a rule's record of promises that must keep their times even if earlier ones are
-            possible; None: there are none. ``stays(job)``: whether that to a job is one, asked
-            first for each job with a promise; ``review()`` is called before a job is examined,
-            ``void(why)`` when all promises are void
+            possible; None: there are none. ``stays(job)`` tells whether the promise to a job is
+            such a one, and is asked first for each promised job; ``review()`` is called before a
+            job is examined, ``void(why)`` when all promises are void
     """
 
     pins: Any = None
@@ -196,7 +196,7 @@ class AdmissionControl:
             try:
                 deferral = check(job)
             except InsufficientResources:
-                self.part(job)  # it waits for its resources, not in the queue
+                self.defer_without_room(job)  # it waits for its resources, not in the queue
                 raise
             if deferral is not None:
                 raise JobDeferred(rule, deferral)
@@ -233,7 +233,7 @@ class AdmissionControl:
                 alloc = source.alloc(job.jobid, job.resource_request)
             except InsufficientResources:
                 if self.kept_for:
-                    self.part(job)
+                    self.defer_without_room(job)
                 raise
         refused = self.second_look(job, pool, job.jobid)
         if refused is None:
@@ -251,9 +251,9 @@ class AdmissionControl:
             self._take_back(job, None, pool)
         raise refused
 
-    def part(self, job: PendingJob) -> None:
-        """Raise an exception if a rule keeps resources for a job that may start but does not fit.
-        Raises JobDeferred if a rule keeps resources for it elsewhere."""
+    def defer_without_room(self, job: PendingJob) -> None:
+        """Raise JobDeferred for a job that may start but does not fit, if a rule keeps resources
+        for it (`kept_for`)."""
         rule = self.kept_for.get(job.jobid)
         if rule is not None:
             raise JobDeferred(rule, Deferral(rule.why(job) or "", key=NO_ROOM)) from None

@@ -97,7 +97,7 @@ class Decision:
         looks_past_heads (bool): whether a job may start before a waiting one ahead of it
         plans_tokens (bool): whether licences with ``plan = true`` are promised together with nodes
         asks_in_order (bool): whether jobs are examined in order, beginning with the first
-        lets_in (int): minimum number of jobs that return when a rule has room for one
+        min_let_in (int): minimum number of jobs that return when a rule has room for one
         keeps_times (bool): whether a promise keeps its time or an earlier one until the job starts
             or leaves
         again (bool): set when a pass was requested, for a decision that makes another in the same
@@ -107,7 +107,7 @@ class Decision:
     looks_past_heads = False
     plans_tokens = False
     asks_in_order = True
-    lets_in = 1
+    min_let_in = 1
     keeps_times = False
     again = False
 
@@ -124,8 +124,8 @@ class Decision:
     def came(self, job: PendingJob) -> None:
         """Called before a job is queued."""
 
-    def set_apart(self, job: PendingJob) -> None:
-        """Called before a rule takes a job out of the queue, which gives up its promise."""
+    def before_deferral(self, job: PendingJob) -> None:
+        """Called before a rule defers a job, which loses its promise."""
 
     def leaves(self, job: PendingJob) -> None:
         """Called before a job leaves the queue other than by a pass's decision."""
@@ -150,7 +150,7 @@ class Decision:
 
     def let_in(self, group: JobGroup, most: int) -> None:
         """Let in jobs that a rule had deferred; there is room for at most `most` of them."""
-        for job in group.head(max(most, self.lets_in) if self.asks_in_order else None):
+        for job in group.head(max(most, self.min_let_in) if self.asks_in_order else None):
             self._came_with[job] = group
             self.policy.admission.deferred.come_back(job)
 

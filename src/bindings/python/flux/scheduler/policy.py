@@ -377,9 +377,9 @@ class PolicyScheduler(Scheduler):
     def pending_jobs(self, deferred: bool = True, most: int | None = None) -> Iterator[PendingJob]:
         """Yield the pending jobs, deferred ones included unless told otherwise, in order; at most
         `most`."""
-        apart = self.admission.deferred.in_order() if deferred else []
+        deferred_jobs = self.admission.deferred.in_order() if deferred else []
         queued = self._backlog.in_order(most)
-        jobs = heapq.merge(queued, apart) if apart else queued
+        jobs = heapq.merge(queued, deferred_jobs) if deferred_jobs else queued
         for job in islice(jobs, most):
             if not job.request.finalized:
                 yield job

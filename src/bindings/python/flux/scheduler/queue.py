@@ -256,8 +256,8 @@ class Backlog(PendingQueue):
             relevant
         family_of: maps a signature to a key; jobs with equal keys are refused together if the pool
             has no room at all (``block(job, family=True)``)
-        apart (dict): groups of jobs deferred by rules and let in again; walks take their jobs one
-            by one (`let_in`)
+        returning (dict): groups of jobs deferred by rules and let in again; walks take their jobs
+            one by one (`let_in`)
         come_back: queues one of these jobs
         rooms (RoomIndex): is told of each group that is made or dropped; may be None
         effort (float): work of this reactor turn, in examined jobs
@@ -275,7 +275,7 @@ class Backlog(PendingQueue):
         self.lines: dict[int, OrderedJobs] = {}
         self.ranks_of: Callable[[PendingJob], int] | None = None
         self.family_of: Callable[[Any], Hashable] = lambda signature: signature
-        self.apart: dict[JobGroup, None] = {}
+        self.returning: dict[JobGroup, None] = {}
         self.come_back: Callable[[PendingJob], None] = self.push
         self.rooms: RoomIndex | None = None
         self.effort: float = 0
@@ -306,7 +306,7 @@ class Backlog(PendingQueue):
         entry = entry_of(job)
         self.jobs.add(entry)
         if not job.promised:
-            self._join(entry)
+            self._join_group(entry)
         heapq.heappush(self.fresh, entry)
 
     def remove(self, job: PendingJob) -> None:
@@ -315,7 +315,7 @@ class Backlog(PendingQueue):
             job.queued = False
             self.jobs.remove(job)
             if not job.promised:
-                self._part(job)
+                self._leave_group(job)
 
     def move_all(self, moves: dict[PendingJob, int]) -> None:
         parked = [job for job in moves if job.jobid in self.parked]
@@ -349,14 +349,14 @@ class Backlog(PendingQueue):
             entry = entry_of(job)
             self.jobs.add(entry)
             if not job.promised:
-                self._join(entry)
+                self._join_group(entry)
 
     def regroup(self) -> None:
         """Update the groups after the ranks that jobs could use may have changed.  O(groups); if
         they have, O(jobs)."""
         if self.ranks_of is None:
             return
-        for group in self.waiting_apart():
+        for group in self.returning_groups():
             group.ranks = self.ranks_of(group.first)
         changed = False
         for group in self.groups.values():
@@ -376,9 +376,9 @@ class Backlog(PendingQueue):
             if not promised:
                 self.promise_dropped()
             if job.queued and promised:
-                self._part(job)
+                self._leave_group(job)
             elif job.queued:
-                self._join(entry_of(job))
+                self._join_group(entry_of(job))
 
     def promise_dropped(self) -> None:
         """Note that a promise was dropped: another job may be promised a start."""
@@ -394,7 +394,7 @@ class Backlog(PendingQueue):
         if self._walk is not None:
             self._walk.begin_anew()
 
-    def _join(self, entry: Entry) -> None:
+    def _join_group(self, entry: Entry) -> None:
         job = entry[2]
         key = job.signature
         group = self.groups.get(key)
@@ -410,7 +410,7 @@ class Backlog(PendingQueue):
         if self.ranks_of is not None:
             self._line_of(group).add(entry)
 
-    def _part(self, job: PendingJob) -> None:
+    def _leave_group(self, job: PendingJob) -> None:
         group = self.groups[job.signature]
         group.remove(job)
         if self.ranks_of is not None:
@@ -422,13 +422,13 @@ class Backlog(PendingQueue):
             self._drop(group)
 
     def let_in(self, group: JobGroup, now: float) -> None:
-        """Let in a group of jobs that a rule had set apart: the next walk includes them.  O(1).
+        """Let in a group of jobs that a rule had deferred: the next walk includes them.  O(1).
 
         Args:
             now (float): seconds since the epoch
         """
-        if group not in self.apart:
-            self.apart[group] = None
+        if group not in self.returning:
+            self.returning[group] = None
             if self.rooms is not None:
                 self.rooms.enter(group)
             if self.ranks_of is not None:
@@ -436,17 +436,18 @@ class Backlog(PendingQueue):
         self.wake(now)
 
     @property
-    def has_apart(self) -> bool:
-        """Whether `apart` has a job that rules let in.  O(groups)."""
-        return any(group.lets_in for group in self.apart)
+    def has_returning(self) -> bool:
+        """Whether `returning` has a job that rules let in.  O(groups)."""
+        return any(group.lets_in for group in self.returning)
 
-    def waiting_apart(self) -> list[JobGroup]:
-        """Return the groups in `apart` with jobs that rules let in; drop the others.  O(groups)."""
-        for group in [one for one in self.apart if not one.lets_in]:
-            del self.apart[group]
+    def returning_groups(self) -> list[JobGroup]:
+        """Return the groups in `returning` with jobs that rules let in; drop the others.
+        O(groups)."""
+        for group in [one for one in self.returning if not one.lets_in]:
+            del self.returning[group]
             if self.rooms is not None:
                 self.rooms.leave(group)
-        return list(self.apart)
+        return list(self.returning)
 
     def _line_of(self, group: JobGroup) -> OrderedJobs:
         line = self.lines.get(group.ranks)
@@ -488,12 +489,12 @@ class Backlog(PendingQueue):
         return self.jobs.count + len(self.parked)
 
     def __bool__(self) -> bool:
-        return bool(self.jobs.count or self.parked or self.has_apart)
+        return bool(self.jobs.count or self.parked or self.has_returning)
 
     def is_behind_another(self, job: PendingJob, ranks: int) -> bool:
         """Whether an unpromised job before `job` could use some of `ranks` (a mask).  O(masks of
-        `lines`, groups of `apart`)."""
-        for group in self.apart:
+        `lines`, groups of `returning`)."""
+        for group in self.returning:
             if group.ranks & ranks and group.lets_in and group.first < job:
                 return True
         for mask, line in self.lines.items():
@@ -516,7 +517,7 @@ class Backlog(PendingQueue):
             now (float): seconds since the epoch
             all (bool): whether to include jobs without room
         """
-        if self.jobs.count or self.apart:
+        if self.jobs.count or self.returning:
             self._wakes_all |= all
             if self.woken is None:
                 self.woken = now

@@ -88,7 +88,7 @@ ANSWERS: dict[str, Answer] = {
     "stats": Answer("a dict of lists", lambda value: isinstance(value, dict), lambda *args: {}),
     # of a TableRule
     "needs": Answer("names", _is_json(tuple), lambda *args: ()),
-    "elsewhere": Answer("a dict", lambda value: isinstance(value, dict), lambda *args: {}),
+    "further_entries": Answer("a dict", lambda value: isinstance(value, dict), lambda *args: {}),
     "report": Answer(
         "dicts that JSON can have, or None", _is_json(object), lambda *args: (), parts=True
     ),

@@ -155,10 +155,10 @@ class RuleHost:
 
     # -- pending jobs ------------------------------------------------------------------------------
 
-    def set_apart(self, job: PendingJob, why: JobDeferred) -> None:
+    def defer(self, job: PendingJob, why: JobDeferred) -> None:
         """Defer a pending job on a rule's own initiative rather than in answer to a check: the job
         loses its promise. A pass must follow (`look_again`)."""
-        self.decision.set_apart(job)
+        self.decision.before_deferral(job)
         self._scheduler.defer(job, why)
 
     def let_in(self, rule: AdmissionRule, key: Hashable, most: int) -> None:
@@ -178,11 +178,11 @@ class RuleHost:
         if groups and not self._passes.pending:
             self.start_schedule()
 
-    def start_set_apart(
+    def start_out_of_turn(
         self, rule: AdmissionRule, job: PendingJob, alloc: ResourcePool, **annotations: Any
     ) -> None:
-        """Start a job regardless of its place in the queue: a job that a rule has `set_apart` with
-        its id as key, or a queued one. Arguments are those of `PolicyScheduler.start`."""
+        """Start a job regardless of its place in the queue: a queued job, or one that a rule has
+        deferred with the job's id as key. Arguments are those of `PolicyScheduler.start`."""
         if not self.admission.deferred.readmit(rule, job.jobid):
             self._queue.remove(job)
         self.start(job, alloc, **annotations)

@@ -339,11 +339,11 @@ class _Backlog(Protocol):
     woken: float | None
     groups: dict[Any, JobGroup]
     lines: dict[int, OrderedJobs]
-    apart: dict[JobGroup, None]
+    returning: dict[JobGroup, None]
     family_of: Callable[[Any], Hashable]
     come_back: Callable[[PendingJob], None]
 
-    def waiting_apart(self) -> list[JobGroup]: ...
+    def returning_groups(self) -> list[JobGroup]: ...
 
     def first_newcomer(self) -> PendingJob | None: ...
 
@@ -458,12 +458,12 @@ class Walk:
         """Determine the sources of jobs."""
         backlog, promises = self.backlog, self.promises
         if self._groups is None:
-            backlog.waiting_apart()  # drops those that are gone
+            backlog.returning_groups()  # drops those that are gone
             groups: Iterable[JobGroup] | None = None
             if promises is not None and not self.every:
                 groups = promises.groups_with_room()
             if groups is None:
-                groups = [*backlog.groups.values(), *backlog.apart]
+                groups = [*backlog.groups.values(), *backlog.returning]
             self._groups = list(groups)
         sources: list[tuple[Any, int | None]] = []
         if self._is_stale:
@@ -478,7 +478,7 @@ class Walk:
         if promises is not None:
             sources.append((promises, None))
             sources += [(jobs, ranks) for ranks, jobs in backlog.lines.items()]
-            sources += [(group, group.ranks) for group in backlog.apart]
+            sources += [(group, group.ranks) for group in backlog.returning]
             self._unpromised.clear()
         for source, ranks in sources:
             job = self._first_of(source, ranks)

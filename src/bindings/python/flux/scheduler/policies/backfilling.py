@@ -58,15 +58,15 @@ class Backfilling(Decision):
         try:
             alloc = self.policy.allocate(job, self.plan)
         except Exception as exc:
-            return self.has_left(job, exc)
+            return self.handle_refusal(job, exc)
         self.begin(job, alloc)
         return True
 
-    def has_left(self, job: PendingJob, why: Exception) -> bool:
+    def handle_refusal(self, job: PendingJob, why: Exception) -> bool:
         """Handle an exception from the pool or an admission rule for a job. Return whether it has
         left the queue: it can never run, or was deferred."""
         if isinstance(why, JobDeferred):
-            self.set_apart(job)
+            self.before_deferral(job)
             self.policy.defer(job, why)
         elif isinstance(why, InsufficientResources):
             return False
@@ -113,7 +113,7 @@ class Backfilling(Decision):
 
     # -- events ------------------------------------------------------------------------------------
 
-    def set_apart(self, job: PendingJob) -> None:
+    def before_deferral(self, job: PendingJob) -> None:
         self.forget(job)
 
     def reordered(self) -> None:

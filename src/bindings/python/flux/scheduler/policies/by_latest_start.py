@@ -78,7 +78,7 @@ class BackfillByLatestStart(BackfillByRank):
 
     plans_tokens = False
     asks_in_order = True
-    lets_in = LET_IN
+    min_let_in = LET_IN
 
     def __init__(self, policy: BackfillPolicy, backlog: Backlog, checkpoints: Checkpoints) -> None:
         super().__init__(policy, backlog)
@@ -121,10 +121,10 @@ class BackfillByLatestStart(BackfillByRank):
             yield from self.keep_known()
         for number, job in enumerate(self.backlog.newcomers(), 1):
             if job not in self.latest and not self.is_kept_for(job):
-                if not self.is_kept_out(job, policy.admission.check):
+                if not self.let_rules_defer(job, policy.admission.check):
                     yield from self.promise_latest(job)
                     if policy.admission.engaged and not self.plan.has_free(job.resource_request):
-                        self.is_kept_out(job, policy.admission.part)
+                        self.let_rules_defer(job, policy.admission.defer_without_room)
             if number % PROMISED_PER_TURN == 0:
                 yield
             if self.must_begin_anew():
@@ -161,7 +161,7 @@ class BackfillByLatestStart(BackfillByRank):
             is_kept_for = self.is_kept_for(job)
             if not (could_start or is_kept_for):
                 continue
-            if self.is_kept_out(job, self.policy.admission.check):
+            if self.let_rules_defer(job, self.policy.admission.check):
                 continue
             if is_kept_for:
                 self.try_to_start(job)
@@ -174,8 +174,8 @@ class BackfillByLatestStart(BackfillByRank):
                 if free:  # otherwise it will not be free in this pass
                     rest.append(job)
             elif not free:
-                if not self.set_aside(job) and not self.is_kept_out(
-                    job, self.policy.admission.part
+                if not self.park_if_down(job) and not self.let_rules_defer(
+                    job, self.policy.admission.defer_without_room
                 ):
                     heads.append(job)
                     behind |= ranks
@@ -420,15 +420,15 @@ class BackfillByLatestStart(BackfillByRank):
                 self.void(job, cause)
                 self.promise_anew(job)
 
-    def set_aside(self, job: PendingJob) -> bool:
+    def park_if_down(self, job: PendingJob) -> bool:
         latest = self.latest.when(job) if job in self.latest else None
-        aside = super().set_aside(job)
+        aside = super().park_if_down(job)
         if aside and latest is not None:
             self._kept.clear()
             self.take_back(job, latest, "resources")
         return aside
 
-    def set_apart(self, job: PendingJob) -> None:
+    def before_deferral(self, job: PendingJob) -> None:
         if job in self.latest:
             latest = self.latest.when(job)
             self.forget(job)

@@ -109,13 +109,13 @@ class BackfillByRank(Backfilling):
                 yield
                 continue
             ranks = policy.queue_order.turn_of(job)
-            if self.is_kept_out(job, policy.admission.check):
+            if self.let_rules_defer(job, policy.admission.check):
                 continue
             if ranks & covered and policy.ranks.has_candidates:
                 candidates.append(job)
                 if not self.is_kept_for(job):  # no job waits for one that may start elsewhere
                     beyond |= ranks  # it also precedes those behind it on these ranks
-            elif self.starts(job) or self.set_aside(job):
+            elif self.starts(job) or self.park_if_down(job):
                 pass
             elif not ranks & (covered | beyond) and self.may_lead(job, self.promises):
                 self.promise(job, self.plan.earliest(job.resource_request))
@@ -137,17 +137,18 @@ class BackfillByRank(Backfilling):
         left the queue, or the plan has become void."""
         if self.is_kept_for(job) or (self.is_free(job) and self.plan.fits(job.resource_request)):
             return self.try_to_start(job) or self.must_begin_anew()
-        return self.is_kept_out(job, self.policy.admission.part)
+        return self.let_rules_defer(job, self.policy.admission.defer_without_room)
 
-    def is_kept_out(self, job: PendingJob, ask: Callable[[PendingJob], None]) -> bool:
-        """Whether a rule defers a job, either in any case (`AdmissionControl.check`) or because it
-        does not fit (`AdmissionControl.part`): it gets no promise, and no job waits behind it."""
+    def let_rules_defer(self, job: PendingJob, ask: Callable[[PendingJob], None]) -> bool:
+        """Let rules defer or deny a job: by `ask`, in any case (`AdmissionControl.check`), or since
+        it does not fit (`AdmissionControl.defer_without_room`). Return whether it has left the
+        queue: it gets no promise, and no job waits behind it."""
         if not self.policy.admission.engaged:
             return False
         try:
             ask(job)
         except Exception as exc:
-            return self.has_left(job, exc)
+            return self.handle_refusal(job, exc)
         return False
 
     def is_kept_for(self, job: PendingJob) -> bool:
@@ -245,7 +246,7 @@ class BackfillByRank(Backfilling):
             self._free.clear()
         return left
 
-    def set_aside(self, job: PendingJob) -> bool:
+    def park_if_down(self, job: PendingJob) -> bool:
         """Park a job if it waits for ranks that are down. Return whether it does."""
         policy = self.policy
         if not policy.facts.waits_for_down_ranks(job.resource_request):

@@ -4,8 +4,8 @@
 A pass (`BackfillInOrder.schedule`) examines jobs one by one (`BackfillInOrder.examine`), in the
 order of a `flux.scheduler.walk.Walk`. A promised job whose time has not come keeps waiting
 (`BackfillInOrder.has_come`). Any other job starts if it can (`Backfilling.try_to_start`), or if
-only promises to jobs behind it are in its way (`BackfillInOrder.overtake`); otherwise it waits, and
-is promised a time if it is its turn (`BackfillInOrder.wait`).
+only promises to jobs behind it are in its way (`BackfillInOrder.take_precedence`); otherwise it
+waits, and is promised a time if it is its turn (`BackfillInOrder.wait`).
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class BackfillInOrder(Backfilling):
         if self.made_anew:
             self.plan_anew_from(job)
         if not job.promised:
-            if not self.try_to_start(job) and not self.overtake(job):
+            if not self.try_to_start(job) and not self.take_precedence(job):
                 self.wait(job)
             return
         open_ones = self.open_promises_after(job)
@@ -181,7 +181,7 @@ class BackfillInOrder(Backfilling):
         examination: its time has come, or its promise may be broken.
         """
         promises, backlog, admission = self.promises, self.backlog, self.policy.admission
-        if promises.open_ids or len(promises) < MIN_IN_A_ROW or backlog.has_apart:
+        if promises.open_ids or len(promises) < MIN_IN_A_ROW or backlog.has_returning:
             return
         if admission.engaged and admission.pins is not None:
             return  # each is checked at its turn
@@ -207,7 +207,7 @@ class BackfillInOrder(Backfilling):
             self.use_current_plan()
         return left
 
-    def overtake(self, job: PendingJob) -> bool:
+    def take_precedence(self, job: PendingJob) -> bool:
         """Start a job without a promise that is blocked only by promises to jobs behind it, or
         clear the way for its promise.
 
@@ -318,11 +318,11 @@ class BackfillInOrder(Backfilling):
 
     # -- events ------------------------------------------------------------------------------------
 
-    def set_apart(self, job: PendingJob) -> None:
+    def before_deferral(self, job: PendingJob) -> None:
         if job in self.promises:
             self.backlog.allow()
             self.released()  # its resources may let others start, including jobs ahead of it
-        super().set_apart(job)
+        super().before_deferral(job)
 
     def leaves(self, job: PendingJob) -> None:
         if job in self.promises:

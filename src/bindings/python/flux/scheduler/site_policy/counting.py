@@ -16,7 +16,7 @@ from flux.scheduler.disclosure import Owned
 from flux.scheduler.host import name_of
 from flux.scheduler.site_policy.fields import user_name
 from flux.scheduler.site_policy.holdings import NOTHING
-from flux.scheduler.site_policy.table_rule import Over, TableRule
+from flux.scheduler.site_policy.table_rule import JobsOver, TableRule
 
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
@@ -303,13 +303,13 @@ class CountingRule(TableRule):
         """Return the number of jobs that wait for a use."""
         return sum(self.host.admission.waiting(self, key) for key in use.waiting)
 
-    def held_back(
+    def jobs_over(
         self,
         entries: dict[str, Any],
         names: list[str],
         running: list[RunningJob],
         pending: list[PendingJob],
-    ) -> Iterator[Over | None]:
+    ) -> Iterator[JobsOver | None]:
         rule = self.trial()
         rule.entries = {name: entries[name] for name in names}
         for run in running:
@@ -319,16 +319,16 @@ class CountingRule(TableRule):
             text = rule.text_if_over(use)
             if text is not None:
                 its = [name_of(id) for id, known in rule.jobs.items() if use in known.uses]
-                yield Over(use.entry.name, text, "running", its)
+                yield JobsOver(use.entry.name, text, "running", its)
         for job in pending:
             try:
                 rule.alloc(job, SystemAttributes.of_job(job))
             except ValueError as exc:
-                yield Over(names[0], str(exc), "pending", [job.name])
+                yield JobsOver(names[0], str(exc), "pending", [job.name])
             known = rule.jobs.get(job.jobid)
             found = None if known is None else rule.too_much(job, known)
             if found is not None:
-                yield Over(found[0].entry.name, str(found[1]), "pending", [job.name])
+                yield JobsOver(found[0].entry.name, str(found[1]), "pending", [job.name])
             yield None
 
     def trial(self) -> CountingRule:

@@ -87,7 +87,7 @@ class RulesInForce:
         tables.add(OWN_TABLE, lambda key, value: read_rule(key, value, owned))
         for rule in self.rules:
             if isinstance(rule, TableRule):
-                tables.add(rule.table, rule.parse, rule.elsewhere)
+                tables.add(rule.table, rule.parse, rule.further_entries)
         return tables
 
     # -- rules of the site's own -------------------------------------------------------------------
@@ -155,7 +155,7 @@ class RulesInForce:
                 continue
             self._add(name, rule)
             if isinstance(rule, TableRule):
-                self.tables.add(rule.table, rule.parse, rule.elsewhere)
+                self.tables.add(rule.table, rule.parse, rule.further_entries)
                 self.tables.read(config, rule.table)
         return left
 
@@ -215,7 +215,7 @@ class RulesInForce:
         Returns:
             dict: ``faults`` and ``doubts``, lists of lines; ``changes``, see
                 `PolicyTables.changes_to`; ``over``, the jobs over new or changed entries, see
-                `TableRule.held_back`
+                `TableRule.jobs_over`
         """
         config = read(payload, config=None)["config"]
         if not isinstance(config, dict):
@@ -240,7 +240,7 @@ class RulesInForce:
         """Return the jobs that would be over new or changed entries of `tables`."""
         asked = []
         for rule in self.rules:
-            if isinstance(rule, TableRule) and has_own(rule, TableRule.held_back):
+            if isinstance(rule, TableRule) and has_own(rule, TableRule.jobs_over):
                 kinds = changes.get(rule.table, {})
                 names = kinds.get("new", []) + kinds.get("changed", [])
                 if names:
@@ -260,7 +260,7 @@ class RulesInForce:
             running = [job for job in running if job.jobid in self._host.running]
         over = []
         for rule, entries, names in asked:
-            for one in rule.held_back(entries, names, running, list(self._host.pending_jobs())):
+            for one in rule.jobs_over(entries, names, running, list(self._host.pending_jobs())):
                 if one is not None:
                     over.append({"table": rule.table, **one._asdict()})
                 yield

@@ -37,7 +37,7 @@ from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import name_of
 from flux.scheduler.site_policy.fields import Fields
-from flux.scheduler.site_policy.table_rule import Over, TableRule
+from flux.scheduler.site_policy.table_rule import JobsOver, TableRule
 from flux.scheduler.times import duration_text
 
 if TYPE_CHECKING:
@@ -459,13 +459,13 @@ class LicenseRule(TableRule):
             ]
         }
 
-    def held_back(
+    def jobs_over(
         self,
         entries: dict[str, License],
         names: list[str],
         running: list[RunningJob],
         pending: list[PendingJob],
-    ) -> Iterator[Over | None]:
+    ) -> Iterator[JobsOver | None]:
         rule = LicenseRule(self.host, self.errors)
         rule._read = self._read
         rule._take(entries)
@@ -476,7 +476,7 @@ class LicenseRule(TableRule):
             if rule._free(name) < 0:
                 jobs = [name_of(jobid) for jobid, asked in rule._running.items() if name in asked]
                 text = f"licenses: {name} {rule._in_use[name]} of {entries[name].total} in use"
-                yield Over(name, text, "running", jobs)
+                yield JobsOver(name, text, "running", jobs)
         for job in pending:
             name = names[0]
             try:
@@ -485,5 +485,5 @@ class LicenseRule(TableRule):
                     if name in names and rule._free(name) < count:
                         raise ValueError(rule._sentence(name, count))
             except ValueError as exc:
-                yield Over(name, str(exc), "pending", [job.name])
+                yield JobsOver(name, str(exc), "pending", [job.name])
             yield None

@@ -131,7 +131,7 @@ class SharingRule(TableRule):
         table.end()
         return rule
 
-    def elsewhere(self, config: dict[str, Any]) -> dict[str, Any]:
+    def further_entries(self, config: dict[str, Any]) -> dict[str, Any]:
         found = {}
         queues = config.get("queues")
         for name, queue in queues.items() if isinstance(queues, dict) else ():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flux.scheduler.rule_host import RuleHost
 
 
-class Over(NamedTuple):
+class JobsOver(NamedTuple):
     """Jobs that would be over an entry of a table that is not in force."""
 
     entry: str  # key of the entry
@@ -64,7 +64,7 @@ class TableRule(AdmissionRule):
         """
         return value
 
-    def elsewhere(self, config: dict[str, Any]) -> dict[str, Any]:
+    def further_entries(self, config: dict[str, Any]) -> dict[str, Any]:
         """Return further entries, for `parse`, from other places in the configuration, by the name
         of that place in errors."""
         return {}
@@ -86,13 +86,13 @@ class TableRule(AdmissionRule):
         `flux.scheduler.disclosure.FIELDS`; None where the answer may pause."""
         return iter(())
 
-    def held_back(
+    def jobs_over(
         self,
         entries: dict[str, Any],
         names: list[str],
         running: list[RunningJob],
         pending: list[PendingJob],
-    ) -> Iterator[Over | None]:
+    ) -> Iterator[JobsOver | None]:
         """Yield the jobs that would be over entries that are not in force; changes nothing.
 
         Args:
@@ -102,6 +102,6 @@ class TableRule(AdmissionRule):
             pending: the pending jobs
 
         Yields:
-            Over: a line for the site's administrators; None where the answer may pause
+            JobsOver: a line for the site's administrators; None where the answer may pause
         """
         return iter(())

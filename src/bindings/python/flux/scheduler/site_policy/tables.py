@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PREFIX = "sched-"
 
 Parser = Callable[[str, Any], Any]
-Elsewhere = Callable[[Dict[str, Any]], Dict[str, Any]]
+FurtherEntries = Callable[[Dict[str, Any]], Dict[str, Any]]
 
 
 def queues_missing(names: Iterable[str], config: dict[str, Any]) -> Iterator[str]:
@@ -49,13 +49,15 @@ class PolicyTables:
 
     def __init__(self, errors: ErrorReporter | Findings) -> None:
         self._errors = errors
-        #: table -> its parser, and the function that returns entries from elsewhere
-        self._readers: dict[str, tuple[Parser, Elsewhere]] = {}
+        #: table -> its parser, and the function that returns its further entries
+        self._readers: dict[str, tuple[Parser, FurtherEntries]] = {}
         self._entries: dict[str, dict[str, Any]] = {}
 
-    def add(self, table: str, parse: Parser, elsewhere: Elsewhere = lambda config: {}) -> None:
-        """Register a table, with `TableRule.parse` and `TableRule.elsewhere` of its rule."""
-        self._readers[table] = parse, elsewhere
+    def add(
+        self, table: str, parse: Parser, further_entries: FurtherEntries = lambda config: {}
+    ) -> None:
+        """Register a table, with `TableRule.parse` and `TableRule.further_entries` of its rule."""
+        self._readers[table] = parse, further_entries
         self._entries[table] = {}
 
     def drop(self, table: str) -> None:
@@ -113,14 +115,14 @@ class PolicyTables:
 
     def _read(self, table: str, config: dict[str, Any]) -> dict[str, Any]:
         """Return the present entries of a table."""
-        before, (parse, elsewhere) = self._entries[table], self._readers[table]
+        before, (parse, further_entries) = self._entries[table], self._readers[table]
         written = PREFIX + table if PREFIX + table in config else table
         values = config.get(written, {})
         if not isinstance(values, dict):
             self._errors.report(f"configuration: {written}={values!r}: expected a table")
             return before
         places = {key: (f"[{written}.{key}]", value) for key, value in values.items()}
-        for key, value in elsewhere(config).items():
+        for key, value in further_entries(config).items():
             places.setdefault(key, (key, value))
         entries = {}
         for key, (place, value) in places.items():

@@ -225,7 +225,7 @@ class PreemptionRule(TableRule):
     def ready(self) -> None:
         if self._restored:
             for preemption in self._record.active.values():
-                self._under_way.set_apart(preemption)  # it is among the pending jobs again
+                self._under_way.defer_taker(preemption)  # it is among the pending jobs again
         else:
             self._restored = True
             if self._record.active or self._record.borrowers:

@@ -84,7 +84,7 @@ class PreemptionsUnderWay(Part):
         self._borrowed.give_back_all(job.jobid, "the job of that time starts earlier")
         self._enter(preemption)
         # From now on the plan has another time for this job.
-        self.set_apart(preemption)
+        self.defer_taker(preemption)
         names = ", ".join(name_of(victim.jobid) for victim in choice.victims)
         host.log.info(f"preemption: {names} are to end for {job.name}: {choice.text()}")
         self._record.store(lambda: self._recorded(preemption))
@@ -438,7 +438,7 @@ class PreemptionsUnderWay(Part):
         except InsufficientResources:
             return None
 
-    def set_apart(self, preemption: Preemption) -> None:
+    def defer_taker(self, preemption: Preemption) -> None:
         """Defer a taker, unless jobs start in strict order: then those behind it wait for it, as
         before."""
         host, job = self._host, self._host.pending(preemption.taker)
@@ -447,14 +447,14 @@ class PreemptionsUnderWay(Part):
             and host.decision.looks_past_heads
             and job.jobid not in host.admission.deferred
         ):
-            host.set_apart(job, JobDeferred(self._rule, self._deferral(preemption)))
+            host.defer(job, JobDeferred(self._rule, self._deferral(preemption)))
 
     def _try_to_start(self, preemption: Preemption) -> None:
         """Start the taker if it fits now; a queued one is started from the queue."""
         job = self._host.pending(preemption.taker)
         if job is None or not self._is_active(preemption) or preemption.request is None:
             return
-        self.set_apart(preemption)
+        self.defer_taker(preemption)
         why = self.start_out_of_turn(job)
         if why is not None and why.rule is not self._rule:
             self.give_up(preemption, str(why), "rule")
@@ -475,8 +475,8 @@ class PreemptionsUnderWay(Part):
         else:
             if host.decision.keeps_times and job.jobid not in host.admission.deferred:
                 # so that it loses its promise
-                host.set_apart(job, JobDeferred(rule, Deferral("it starts", key=job.jobid)))
-            host.start_set_apart(rule, job, alloc, selection_type="reserved")
+                host.defer(job, JobDeferred(rule, Deferral("it starts", key=job.jobid)))
+            host.start_out_of_turn(rule, job, alloc, selection_type="reserved")
         finally:
             self._out_of_turn = False
         return None
