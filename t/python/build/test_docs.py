@@ -42,6 +42,13 @@ def test_linked_files_exist(srcdir, name):
         assert target.startswith("http") or (srcdir / target).exists(), target
 
 
+def test_files_named_for_contributors_exist(srcdir):
+    text = (srcdir / "CONTRIBUTING.md").read_text()
+    named = set(re.findall(r"`[\w/]*?([\w-]+\.(?:py|rst|t))`", text))
+    parts = [(srcdir / part).rglob("*") for part in ("doc", "src", "t")]
+    assert named - {path.name for part in parts for path in part} == set()
+
+
 def test_the_policy_of_the_readme_is_the_first_example_of_the_guide(srcdir):
     """The other tests of that policy take it from the example."""
     shown = re.search(r"```python\n(.*?)```", (srcdir / "README.md").read_text(), re.DOTALL).group(
