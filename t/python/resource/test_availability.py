@@ -56,12 +56,12 @@ class Both:
         assert all(answer == answers[0] for answer in answers), (method, number, args, answers)
         return answers[0]
 
-    def row(self, row, *args):
+    def row(self, numbers, *args):
         answers = [
-            one.first_to_start([(n and self.numbers[n][at], *rest) for n, *rest in row], *args)
+            one.first_to_start([self.numbers[n][at] if n else -1 for n in numbers], *args)
             for at, one in enumerate(self.each)
         ]
-        assert all(answer == answers[0] for answer in answers), (row, args, answers)
+        assert all(answer == answers[0] for answer in answers), (numbers, args, answers)
 
     def make(self, method, *args):
         answers = [getattr(one, method)(*args) for one in self.each]
@@ -117,11 +117,12 @@ def test_both_give_the_same_answers(built, seed):
             after = now + rng.choice([0, 0, 7, 40])
             when = both.ask("earliest", demand, length, after, now, may_move)
             early = after if rng.random() < 0.5 else now + rng.choice([0, 10, 30])
-            both.row([(None, demand, early + length)], early, True)
-            row = [(rng.choice([None, *promises]), demand, now + length)]
-            row += [(one, a_demand(rng, totals), now + a_length(rng)) for one in promises]
-            rng.shuffle(row)
-            both.row(row, now, rng.random() < 0.7)
+            both.ask("can_start", None, demand, early, early + length, True)
+            for number in promises:
+                another, end = a_demand(rng, totals), now + a_length(rng)
+                both.of("can_start", number, another, now, end, rng.random() < 0.7)
+            row = rng.sample(promises, len(promises)) + rng.sample([0], rng.random() < 0.2)
+            both.row(row, now, rng.random() < 0.7, rng.random() < 0.7, rng.choice([1, 3, 30]))
             start = rng.choice([early, when])
             if start < math.inf:
                 number = both.make("book", demand, start, start + length, now, may_move)

@@ -26,7 +26,7 @@
 struct step {
     double time;    /* that of the first is minus infinity */
     size_t marks;   /* the number of uses that begin or end with it */
-    int64_t free[]; /* one of each kind */
+    int64_t free[]; /* one of each kind; then those that uses that stay leave */
 };
 
 /* The amounts left of a rank over time.  Copies share a line until one changes it.  A search reads
@@ -62,11 +62,19 @@ struct place {
     struct part *parts;
 };
 
-/* The demand by which a promise may be moved, shared by copies. */
-struct wish {
+/* A demand, shared by its promises. */
+struct demand {
     size_t sharers;
-    struct demand demand; /* points to the ranks below */
-    unsigned char ranks[];
+    int64_t count;
+    int64_t each[MAX_KINDS];
+    bool per_node;
+    bool whole;
+    /* For the row with a number: the time until which all ranks together have enough; before the ranks: a
+     * mask of those with room now.
+     */
+    uint64_t row;
+    double until;
+    unsigned char *free, *ranks;
 };
 
 struct use {
@@ -74,8 +82,8 @@ struct use {
     bool away;  /* a trial leaves it out */
     bool waits; /* it is in the queue of a trial */
     double start, end;
-    uint64_t sequence;  /* grows with each use; of one that is not there: the next unused */
-    struct wish *wish;  /* NULL: it stays where it is */
+    uint64_t sequence; /* grows with each use; of one that is not there: the next unused */
+    struct demand *demand; /* NULL: it stays where it is */
     struct place *place;
 };
 
@@ -131,7 +139,7 @@ static struct step *step_of (const struct line *line, size_t at)
 /* A line with room for some steps, and the first, of some amounts. */
 static struct line *line_create (size_t kinds, size_t room, const int64_t *amounts)
 {
-    size_t size = sizeof (struct step) + kinds * sizeof (int64_t);
+    size_t size = sizeof (struct step) + 2 * kinds * sizeof (int64_t);
     struct line *line;
 
     if (room > (SIZE_MAX - sizeof (*line)) / size)
@@ -144,6 +152,7 @@ static struct line *line_create (size_t kinds, size_t room, const int64_t *amoun
     line->count = 1;
     step_of (line, 0)->time = -INFINITY;
     memcpy (step_of (line, 0)->free, amounts, kinds * sizeof (int64_t));
+    memcpy (step_of (line, 0)->free + kinds, amounts, kinds * sizeof (int64_t));
     return line;
 }
 
@@ -205,14 +214,14 @@ static void line_unmark (struct line *line, size_t at)
         line_shift (line, at + 1, at);
 }
 
-/* Enter (sign 1) or take out (-1) a use of amounts for a span. */
+/* Enter (sign 1) or take out (-1) amounts of a use, in its span. */
 static int line_change (struct line **slot,
                         size_t kinds,
-                        double start,
-                        double end,
+                        const struct use *use,
                         const int64_t *amounts,
                         int sign)
 {
+    double start = use->start, end = use->end;
     size_t first, last, at, kind;
     struct line *line = *slot;
 
@@ -228,8 +237,11 @@ static int line_change (struct line **slot,
     first = step_from (line, start);
     last = end < INFINITY ? step_from (line, end) : line->count;
     for (at = first; at < last; at++)
-        for (kind = 0; kind < kinds; kind++)
+        for (kind = 0; kind < kinds; kind++) {
             step_of (line, at)->free[kind] -= sign * amounts[kind];
+            if (!use->demand)
+                step_of (line, at)->free[kinds + kind] -= sign * amounts[kind];
+        }
     if (sign > 0) {
         step_of (line, first)->marks++;
         if (last < line->count)
@@ -278,10 +290,32 @@ static void place_release (struct place *place)
     free (place);
 }
 
-static void wish_release (struct wish *wish)
+struct demand *demand_create (const struct availability *all,
+                              int64_t count,
+                              const int64_t *each,
+                              bool per_node,
+                              bool whole,
+                              const unsigned char *ranks)
 {
-    if (wish && !wish->sharers--)
-        free (wish);
+    size_t bytes = all->ranks / 8 + 1;
+    struct demand *demand = calloc (1, sizeof (*demand) + 2 * bytes);
+
+    if (!demand)
+        return NULL;
+    demand->count = count;
+    memcpy (demand->each, each, all->kinds * sizeof (int64_t));
+    demand->per_node = per_node;
+    demand->whole = whole;
+    demand->free = (unsigned char *)(demand + 1);
+    demand->ranks = demand->free + bytes;
+    memcpy (demand->ranks, ranks, bytes);
+    return demand;
+}
+
+void demand_release (struct demand *demand)
+{
+    if (demand && !demand->sharers--)
+        free (demand);
 }
 
 /* -- heaps: the least of many, one after the other -- */
@@ -360,7 +394,7 @@ static struct item heap_pop (struct heap *heap)
     heap->items[0] = heap->items[--heap->count];
     if (heap->count)
         heap_sink (heap, 0);
-    return first;
+    return heap->items[heap->count] = first;
 }
 
 /* -- trials: promises on other ranks, while all lines stay as they are -- */
@@ -398,7 +432,7 @@ struct trial {
     struct heap waiting; /* promises on ranks that were taken, in their order */
     struct candidate *candidates;
     size_t candidate_count, candidate_room;
-    struct heap best; /* 2n: the clear units of candidate n; 2n + 1: its others */
+    struct heap best; /* the candidates by their keys; behind them those that it gave, the last first */
 };
 
 static void trial_destroy (struct trial *trial)
@@ -461,7 +495,7 @@ void availability_destroy (struct availability *all)
         line_release (all->lines[at]);
     for (at = 0; all->uses && at < all->count; at++) {
         place_release (all->uses[at].place);
-        wish_release (all->uses[at].wish);
+        demand_release (all->uses[at].demand);
     }
     line_release (all->sum);
     free (all->lines);
@@ -471,19 +505,6 @@ void availability_destroy (struct availability *all)
     free (all->scratch);
     trial_destroy (all->trial);
     free (all);
-}
-
-static struct wish *wish_create (const struct availability *all, const struct demand *demand)
-{
-    struct wish *wish = malloc (sizeof (*wish) + all->ranks / 8 + 1);
-
-    if (!wish)
-        return NULL;
-    wish->sharers = 0;
-    wish->demand = *demand;
-    memcpy (wish->ranks, demand->ranks, all->ranks / 8 + 1);
-    wish->demand.ranks = wish->ranks;
-    return wish;
 }
 
 struct availability *availability_copy (const struct availability *from)
@@ -508,8 +529,8 @@ struct availability *availability_copy (const struct availability *from)
     for (at = 0; all->uses && at < all->count; at++) {
         if (all->uses[at].place)
             all->uses[at].place->sharers++;
-        if (all->uses[at].wish)
-            all->uses[at].wish->sharers++;
+        if (all->uses[at].demand)
+            all->uses[at].demand->sharers++;
     }
     if (all->totals && all->up && all->lines && all->uses)
         return all;
@@ -522,7 +543,7 @@ struct availability *availability_copy (const struct availability *from)
 int64_t availability_use (struct availability *all,
                           double start,
                           double end,
-                          const struct demand *demand)
+                          struct demand *demand)
 {
     struct use *use;
     int64_t number;
@@ -541,12 +562,12 @@ int64_t availability_use (struct availability *all,
     use->end = end;
     use->sequence = ++all->sequence;
     use->place = calloc (1, sizeof (struct place));
-    if (demand)
-        use->wish = wish_create (all, demand);
-    if (!use->place || (demand && !use->wish)) {
+    if (!use->place) {
         availability_drop (all, number);
         return -1;
     }
+    if ((use->demand = demand))
+        demand->sharers++;
     return number;
 }
 
@@ -608,25 +629,19 @@ static int change (struct availability *all, int64_t number, int sign, bool agai
     int64_t sum[MAX_KINDS];
     size_t at, place;
 
-    again = again && !use->wish->demand.whole;
+    again = again && !use->demand->whole;
     if (all->summed && !again && sum_of (all, use, sum)
-        && line_change (&all->sum, all->kinds, use->start, use->end, sum, sign) < 0)
+        && line_change (&all->sum, all->kinds, use, sum, sign) < 0)
         return -1;
     for (at = 0; at < use->place->count; at++) {
         struct part *part = use->place->parts + at;
         struct line *line = own_line (all, part->rank);
 
         if (!line
-            || line_change (all->lines + part->rank,
-                            all->kinds,
-                            use->start,
-                            use->end,
-                            part->amounts,
-                            sign)
-                   < 0)
+            || line_change (all->lines + part->rank, all->kinds, use, part->amounts, sign) < 0)
             return -1;
         line = all->lines[part->rank];
-        if (!use->wish) {
+        if (!use->demand) {
             line->pinned += use->start > -INFINITY ? sign : 0;
             continue;
         }
@@ -650,7 +665,7 @@ static int change (struct availability *all, int64_t number, int sign, bool agai
         }
     }
     use->entered = sign > 0;
-    if (use->wish)
+    if (use->demand)
         all->movable += sign;
     return 0;
 }
@@ -670,7 +685,7 @@ void availability_drop (struct availability *all, int64_t number)
     struct use *use = all->uses + number;
 
     place_release (use->place);
-    wish_release (use->wish);
+    demand_release (use->demand);
     *use = (struct use){.sequence = (uint64_t)all->unused};
     all->unused = number + 1;
 }
@@ -682,8 +697,8 @@ int availability_pin (struct availability *all, int64_t number)
 
     if (availability_leave (all, number) < 0)
         return -1;
-    wish_release (use->wish);
-    use->wish = NULL;
+    demand_release (use->demand);
+    use->demand = NULL;
     return entered ? availability_enter (all, number) : 0;
 }
 
@@ -732,35 +747,36 @@ static const int64_t *free_at (const struct availability *all,
                                int64_t *buffer)
 {
     const struct line *line = all->lines[rank];
-    const struct trial *trial = all->trial;
     const int64_t *left = step_of (line, step)->free;
-    size_t at, kind;
+    size_t at, kind, kinds = all->kinds;
 
-    if (order.start < INFINITY)
+    if (order.start == -INFINITY)
+        left += kinds;
+    else if (step_of (line, step)->time >= order.start) /* one that is behind begins with this step, or before */
         for (at = 0; at < line->promises && line->promised[at].start <= time; at++) {
             const struct promised *one = line->promised + at;
 
             if (time < one->end && is_behind (all, one->start, one->number, order)) {
-                for (kind = 0; kind < all->kinds; kind++)
+                for (kind = 0; kind < kinds; kind++)
                     buffer[kind] = left[kind] + one->amounts[kind];
                 left = buffer;
             }
         }
-    if (trial)
-        for (at = trial->ranks[rank].laid; at; at = trial->laid[at - 1].next) {
-            const struct laid *one = trial->laid + at - 1;
-            int sign = one->out < 0 ? -1 : 1;
-            /* Among running jobs no part is laid; a promise that is behind is left out already. */
-            bool counts = sign < 0 ? order.start > -INFINITY
-                                   : !all->uses[one->out].wish
-                                         || !is_behind (all, one->start, one->out, order);
+    for (at = all->trial ? all->trial->ranks[rank].laid : 0; at;) {
+        const struct laid *one = all->trial->laid + at - 1;
+        const int64_t *amounts = one->part->amounts;
+        int sign = one->out < 0 ? -1 : 1;
 
-            if (counts && one->start <= time && time < one->end) {
-                for (kind = 0; kind < all->kinds; kind++)
-                    buffer[kind] = left[kind] + sign * one->part->amounts[kind];
-                left = buffer;
-            }
+        at = one->next;
+        if (time < one->start || time >= one->end)
+            continue;
+        /* Among running jobs no part is laid; a promise that is behind is left out already. */
+        if (sign < 0 ? order.start > -INFINITY : !is_behind (all, one->start, one->out, order)) {
+            for (kind = 0; kind < kinds; kind++)
+                buffer[kind] = left[kind] + sign * amounts[kind];
+            left = buffer;
         }
+    }
     return left;
 }
 
@@ -1047,13 +1063,12 @@ done:
 
 static bool candidate_before (const void *context, int64_t a, int64_t b)
 {
-    const struct trial *trial = context;
-    const struct candidate *one = trial->candidates + a / 2, *other = trial->candidates + b / 2;
+    const struct availability *all = context;
+    const struct candidate *one = all->trial->candidates + a;
+    const struct candidate *other = all->trial->candidates + b;
     size_t at;
 
-    if (a % 2 != b % 2)
-        return b % 2;
-    for (at = 0; at < MAX_KINDS + 2; at++)
+    for (at = 0; at < all->kinds + 2; at++)
         if (one->key[at] != other->key[at])
             return one->key[at] < other->key[at];
     return one->rank > other->rank;
@@ -1077,7 +1092,7 @@ static int begin_trials (struct availability *all)
     if (!trial)
         return -1;
     trial->waiting = (struct heap){.before = earlier_in_order, .context = all};
-    trial->best = (struct heap){.before = candidate_before, .context = trial};
+    trial->best = (struct heap){.before = candidate_before, .context = all};
     trial->ranks = calloc (all->ranks + 1, sizeof (*trial->ranks));
     if (trial->ranks)
         return 0;
@@ -1127,8 +1142,7 @@ static void prefer (const struct availability *all,
     const int64_t *total = all->totals + one->rank * all->kinds;
     const int64_t *each = demand->whole ? total : demand->each;
     const struct line *line = all->lines[one->rank];
-    int64_t buffer[MAX_KINDS];
-    const int64_t *left = free_at (all, one->rank, step_at (line, now), now, JOBS, buffer);
+    const int64_t *left = step_of (line, step_at (line, now))->free + all->kinds;
     size_t kind;
 
     memset (one->key, 0, sizeof (one->key));
@@ -1140,7 +1154,7 @@ static void prefer (const struct availability *all,
             one->key[0] += total[kind];
     }
     if (start != now)
-        left = free_at (all, one->rank, step_at (line, start), start, JOBS, buffer);
+        left = step_of (line, step_at (line, start))->free + all->kinds;
     for (kind = 0; kind < all->kinds; kind++)
         if (demand->each[kind])
             one->key[2 + all->kinds - 1 - kind] = left[kind];
@@ -1175,38 +1189,41 @@ static int find_place (struct availability *all,
                      sizeof (struct candidate)) < 0)
             return -1;
         trial->candidates[trial->candidate_count++]
-            = (struct candidate){.rank = rank, .units = units, .clear = units};
+            = (struct candidate){.rank = rank, .units = units};
         left -= units;
     }
     if (left > 0)
         return 0;
     for (at = 0; at < trial->candidate_count; at++) {
-        struct candidate *one = trial->candidates + at;
-
-        if (may_move)
-            one->clear = units_on (all, one->rank, demand, start, end, LAST);
-        prefer (all, demand, start, now, one);
-        if ((one->clear && heap_append (&trial->best, 0, 2 * at) < 0)
-            || (one->units > one->clear && heap_append (&trial->best, 0, 2 * at + 1) < 0))
+        prefer (all, demand, start, now, trial->candidates + at);
+        if (heap_append (&trial->best, 0, at) < 0)
             return -1;
     }
     heap_make (&trial->best);
-    for (left = demand->count; left;) {
-        int64_t value = heap_pop (&trial->best).value;
-        const struct candidate *one = trial->candidates + value / 2;
+    left = demand->count;
+    for (at = 0; left; at++) {
+        bool taken = at >= trial->candidate_count; /* clear units do not suffice */
+        int64_t value = taken ? trial->best.items[2 * trial->candidate_count - 1 - at].value
+                              : heap_pop (&trial->best).value;
+        struct candidate *one = trial->candidates + value;
         const int64_t *total = all->totals + one->rank * all->kinds;
-        int64_t units = value % 2 ? one->units - one->clear : one->clear;
         struct part *part = place->parts;
+        int64_t units;
 
+        if (!taken)
+            one->clear = may_move ? units_on (all, one->rank, demand, start, end, LAST) : one->units;
+        units = taken ? one->units - one->clear : one->clear;
+        if (!units)
+            continue;
         if (units > left)
             units = left;
         left -= units;
-        if (value % 2 && one->clear)
+        if (taken && one->clear)
             while (part->rank != one->rank)
                 part++;
         else if (!(part = add_part (place, one->rank)))
             return -1;
-        part->taken = value % 2;
+        part->taken = taken;
         for (kind = 0; kind < all->kinds; kind++)
             part->amounts[kind] += demand->whole ? total[kind] : units * demand->each[kind];
     }
@@ -1286,7 +1303,7 @@ static int settle (struct availability *all, double now)
         trial->moved[trial->moved_count++] = (struct moved){number, place};
         if (leave_out (all, number) < 0)
             return -1;
-        placed = find_place (all, &use->wish->demand, use->start, use->end, now, order, true, place);
+        placed = find_place (all, use->demand, use->start, use->end, now, order, true, place);
         order.sequence = use->sequence;
         if (placed > 0 && lay (all, place, order, use->end) < 0)
             placed = -1;
@@ -1331,7 +1348,7 @@ static int finish (struct availability *all, bool keep)
 
 /* Bind a promise (its number is returned); without number, only whether there is a way. */
 static int book (struct availability *all,
-                 const struct demand *demand,
+                 struct demand *demand,
                  double start,
                  double end,
                  double now,
@@ -1366,7 +1383,7 @@ done:
 }
 
 int64_t availability_book (struct availability *all,
-                           const struct demand *demand,
+                           struct demand *demand,
                            double start,
                            double end,
                            double now,
@@ -1391,7 +1408,7 @@ static double next_end (const struct availability *all, double time)
 }
 
 double availability_earliest (struct availability *all,
-                              const struct demand *demand,
+                              struct demand *demand,
                               double length,
                               double after,
                               double now,
@@ -1488,29 +1505,71 @@ double availability_enough_until (struct availability *all,
     return INFINITY;
 }
 
-int64_t availability_first_to_start (struct availability *all,
-                                     size_t count,
-                                     const int64_t *numbers,
-                                     const struct demand *const *demands,
-                                     const double *ends,
-                                     double now,
-                                     bool may_move)
+int availability_can_start (struct availability *all,
+                            int64_t number,
+                            struct demand *demand,
+                            double now,
+                            double end,
+                            bool may_move)
 {
-    size_t at;
+    struct use *use = number < 0 ? NULL : all->uses + number;
+    int can;
 
     if (begin_trials (all) < 0)
         return -1;
-    for (at = 0; at < count; at++) {
-        struct use *use = numbers[at] < 0 ? NULL : all->uses + numbers[at];
-        int can = use && use->entered ? leave_out (all, numbers[at]) : 0;
+    bool entered = use && use->entered;
+    can = !entered ? 0 : use->demand ? leave_out (all, number) : change (all, number, -1, false);
+    if (!can)
+        can = fits (all, demand, now, end, LAST);
+    if (!can && may_move)
+        can = book (all, demand, now, end, now, true, NULL);
+    if (use)
+        use->away = false;
+    finish (all, false);
+    if (entered && !use->demand && change (all, number, 1, false) < 0)
+        return -1;
+    return can;
+}
 
-        if (!can)
-            can = fits (all, demands[at], now, ends[at], LAST);
-        if (!can && may_move)
-            can = book (all, demands[at], now, ends[at], now, true, NULL);
-        if (use)
-            use->away = false;
-        finish (all, false);
+int64_t availability_first_to_start (struct availability *all,
+                                     size_t count,
+                                     const int64_t *numbers,
+                                     double now,
+                                     bool may_move,
+                                     bool summed,
+                                     size_t most)
+{
+    static uint64_t rows;
+    size_t at;
+    int can;
+
+    rows++;
+    for (at = 0; at < count; at++) {
+        const struct use *use = numbers[at] < 0 ? NULL : all->uses + numbers[at];
+        struct demand *demand, here;
+        double end;
+
+        if (!use || !use->demand || use->start <= now)
+            break;
+        demand = use->demand;
+        end = now + (use->end - use->start);
+        if (demand->row != rows) {
+            demand->row = rows;
+            demand->until = now;
+            memset (demand->free, 0, demand->ranks - demand->free);
+            if (availability_room (all, demand, -INFINITY, -INFINITY, demand->free, NULL)
+                >= demand->count)
+                demand->until = summed ? availability_enough_until (all, demand, now) : INFINITY;
+        }
+        if (demand->until == -INFINITY)
+            return -1;
+        if (demand->until < use->start && demand->until < end)
+            continue; /* until its start, the promise is not in its own way */
+        if (!most--)
+            break;
+        here = *demand;
+        here.ranks = demand->free;
+        can = availability_can_start (all, numbers[at], &here, now, end, may_move);
         if (can < 0)
             return -1;
         if (can)

@@ -112,14 +112,7 @@ uint64_t promises_searches (const struct promises *promises);
  * the lowest rank first.
  */
 struct availability;
-
-struct demand {
-    int64_t count;
-    int64_t each[8]; /* one for each kind of amount: there are no more */
-    bool per_node;
-    bool whole;
-    const unsigned char *ranks;
-};
+struct demand;
 
 /* ranks, kinds: their numbers; totals: the amounts of each rank, one rank after the other; those of
  * a rank that does not exist are 0; up: mask of the ranks for availability_enough_until(), which
@@ -132,6 +125,15 @@ struct availability *availability_create (size_t ranks,
 struct availability *availability_copy (const struct availability *all);
 void availability_destroy (struct availability *all);
 
+/* each: an amount of each kind.  A use shares its demand: both may be released in any order. */
+struct demand *demand_create (const struct availability *all,
+                              int64_t count,
+                              const int64_t *each,
+                              bool per_node,
+                              bool whole,
+                              const unsigned char *ranks);
+void demand_release (struct demand *demand);
+
 /* demand: NULL for a use that stays where it is.
  *
  * Functions that return the number of a use return -1 if there is no memory left, and -2 if there
@@ -140,7 +142,7 @@ void availability_destroy (struct availability *all);
 int64_t availability_use (struct availability *all,
                           double start,
                           double end,
-                          const struct demand *demand);
+                          struct demand *demand);
 int availability_take (struct availability *all,
                        int64_t number,
                        const unsigned char *ranks,
@@ -171,13 +173,13 @@ void availability_booked (const struct availability *all,
                           unsigned char *ranks);
 /* Minus infinity: no memory. */
 double availability_earliest (struct availability *all,
-                              const struct demand *demand,
+                              struct demand *demand,
                               double length,
                               double after,
                               double now,
                               bool may_move);
 int64_t availability_book (struct availability *all,
-                           const struct demand *demand,
+                           struct demand *demand,
                            double start,
                            double end,
                            double now,
@@ -185,11 +187,18 @@ int64_t availability_book (struct availability *all,
 double availability_enough_until (struct availability *all,
                                   const struct demand *demand,
                                   double since);
-/* numbers: -1 for none.  Returns -1 if there is no memory. */
+/* number: -1 for none.  Returns -1 if there is no memory. */
+int availability_can_start (struct availability *all,
+                            int64_t number,
+                            struct demand *demand,
+                            double now,
+                            double end,
+                            bool may_move);
+/* Returns -1 if there is no memory. */
 int64_t availability_first_to_start (struct availability *all,
                                      size_t count,
                                      const int64_t *numbers,
-                                     const struct demand *const *demands,
-                                     const double *ends,
                                      double now,
-                                     bool may_move);
+                                     bool may_move,
+                                     bool summed,
+                                     size_t most);

@@ -13,7 +13,7 @@ ranks without a promise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from flux.resource.plan.availability import Amounts
     from flux.resource.plan.promise import Promise
-    from flux.resource.plan.room_counts import RoomCounts
     from flux.resource.pool.inventory import Selection
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import ResourceRequest, Shape
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 LOOKS_PER_TURN = 128
 #: Of these, promises that could start by that count, and are searched for.
 LOOKS_IN_A_ROW = 24
-#: Of these, promises that one search is for.
-LOOKS_AT_ONCE = 8
 #: Seconds after its promised start within which a job that starts is still believed to end at its
 #: promised end. Timers are late by a millisecond, and the next promise on its ranks begins at that
 #: end.
@@ -53,19 +50,18 @@ class BoundStrategy(Strategy):
 
     Args:
         pool (PoolWithView): with a view.
-        counts (RoomCounts): counts of its free resources
     """
 
     moves_per_turn = LOOKS_PER_TURN
     promises: dict[int, BoundPromise]
 
-    def __init__(self, pool: PoolWithView, counts: RoomCounts) -> None:
-        self._pool, self._counts = pool, counts
+    def __init__(self, pool: PoolWithView) -> None:
+        self._pool = pool
         self.seen: int | None = pool.generation
         self.promises = {}
         #: whether promises stay on their ranks, as in a copy for looking ahead
         self.frozen = False
-        self._ranks = RoomOnRanks(pool, counts)
+        self._ranks = RoomOnRanks(pool)
         #: whether all promises can be kept: all were checked since the last change for the worse
         self._sound = True
         # Promises that may take units in use, which leaves ranks with less than nothing: open ones,
@@ -204,20 +200,19 @@ class BoundStrategy(Strategy):
         self, number: int | None, areas: Iterable[Demand], start: float, end: float
     ) -> bool:
         """Return whether one of the demands fits throughout a span, beside all uses but one."""
-        row = [(number, demand, end) for demand in areas]
-        return self._ranks.room.first_to_start(row, start, not self.frozen) < len(row)
+        room, may_move = self._ranks.room, not self.frozen
+        return any(room.can_start(number, demand, start, end, may_move) for demand in areas)
 
     def fits_without(
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
         own = self.promises.get(jobid) if jobid is not None else None
         number, shape, room = None if own is None else own.number, request.shape, self._ranks.room
-        areas = self._ranks.free_areas(shape)
-        if areas:
+        if self._ranks.areas(shape):
             until = self._enough_until(shape, now)
             if until < end and (own is None or own.start > until):
                 return False
-            return self._can_start(number, areas, now, end)
+            return self._can_start(number, self._ranks.free_areas(shape), now, end)
         if number is not None:
             room.leave(number)
         try:
@@ -231,21 +226,16 @@ class BoundStrategy(Strategy):
         return pool.place_request(request, pool.index, pool.eligible_ranks(request)) is not None
 
     def may_start(self, request: ResourceRequest) -> bool:
-        return self._counts.of(request.shape) >= request.shape.least_count
+        shape, ranks = request.shape, self._ranks
+        return bool(ranks.free_areas(shape)) or not ranks.areas(shape)
 
     def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
-        shape = request.shape
-        if self._counts.of(shape) < shape.least_count:
+        if not self.may_start(request):
             return now
-        until = self._enough_until(shape, now)
+        until = self._enough_until(request.shape, now)
         if end == inf or until < end:
             return until
-        areas = self._ranks.free_areas(shape)
-        if areas:
-            fits = self._can_start(None, areas, now, end)
-        else:
-            fits = self.fits_without(None, request, now, end)
-        if fits:
+        if self.fits_without(None, request, now, end):
             return inf
         # Only a use that begins takes room: shorter spans have none, down to the last start.
         return max([p.start for p in self.promises.values() if now < p.start < end], default=end)
@@ -456,46 +446,27 @@ class BoundStrategy(Strategy):
 
     def advance(self, jobid: int, now: float) -> float:
         promise = self.promises[jobid]
-        request, start, length = promise.request, promise.start, promise.length
+        request, start, end, length = promise.request, promise.start, promise.end, promise.length
         if self.may_start(request) and self.fits_without(jobid, request, now, now + length):
             promise.start, promise.end = now, now + length
-            if self._bind_again(promise, not self.frozen):
-                return now
-            promise.start, promise.end = start, start + length
+            if not self._bind_again(promise, not self.frozen):
+                promise.start, promise.end = start, end
         return promise.start
 
-    def advance_in_turn(self, jobids: Iterable[int], now: float) -> tuple[int, list[int], float]:
+    def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
         if not self._sound:
             return 0, [], inf
-        promises, ranks, count, looks = self.promises, self._ranks, 0, LOOKS_IN_A_ROW
-        untils: dict[Shape, float] = {}  # by shape, how long all ranks together have enough
-        row: list[tuple[int | None, Demand, float]] = []
-        places = []  # of these, in the row of jobs
-        for jobid in jobids:
-            promise = promises.get(jobid)
-            if promise is None or promise.is_open or promise.start <= now:
-                break
-            shape = promise.shape
-            until = untils.get(shape)
-            if until is None:
-                until = untils[shape] = self.room_ends(promise.request, now)
-            end = now + promise.length
-            if until > now and (until >= promise.start or until >= end):
-                # else the promise is not in its own way
-                areas = ranks.free_areas(shape)
-                looks -= 1
-                if not looks or not areas:
-                    break
-                row += [(promise.number, demand, end) for demand in areas]
-                places += [count] * len(areas)
-                if len(row) >= LOOKS_AT_ONCE:
-                    first = ranks.room.first_to_start(row, now, not self.frozen)
-                    if first < len(row):
-                        return places[first], [], inf
-                    row, places = [], []
-            count += 1
-        first = ranks.room.first_to_start(row, now, not self.frozen)
-        return places[first] if first < len(row) else count, [], inf
+        row = [self.promises[jobid] for jobid in jobids]
+        # Of several areas, a use knows only its own.
+        numbers = [-1 if one.number is None or one.shape.within else one.number for one in row]
+        place = self._ranks.room.first_to_start(
+            numbers, now, not self.frozen, not self._overdrawing, LOOKS_IN_A_ROW
+        )
+        if place == len(row) or row[place].is_open or row[place].start <= now:
+            return place, [], inf
+        if self.advance(jobids[place], now) > now:
+            return place + 1, [], inf
+        return place + 1, [place], now
 
     def withdraw(self, jobid: int) -> BoundPromise | None:
         promise = self.promises.pop(jobid, None)
@@ -541,7 +512,7 @@ class BoundStrategy(Strategy):
     ) -> tuple[Selection, int] | None:
         pool, shape, room = self._pool, request.shape, self._ranks.room
         areas = self._ranks.free_areas(shape)
-        if not areas:
+        if not self._ranks.areas(shape):
             return self._ranks.place_at(request, pool.index, now, end)
         if self.promises and self._enough_until(shape, now) < end:
             return None

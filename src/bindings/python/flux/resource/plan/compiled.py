@@ -18,7 +18,7 @@ from flux.resource.plan.promise import CountedPromise, length_of
 from flux.resource.plan.promise_moves import PromiseMoves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from typing_extensions import Self
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from flux.resource.plan.promise import UnitKind
 
 try:
-    from _flux_plan import ffi, lib  # type: ignore[attr-defined]
+    from _flux_plan import ffi as ffi  # type: ignore[attr-defined]
+    from _flux_plan import lib as lib  # type: ignore[attr-defined]
 except ImportError:  # not built, or for another Python
     ffi = lib = None
 
@@ -54,11 +55,11 @@ class CompiledTimeline:
     __slots__ = ("cdata",)
 
     def __init__(self, start: float, value: int) -> None:
-        self.cdata = _owned(lib.timeline_create(start, value), lib.timeline_destroy)
+        self.cdata = owned(lib.timeline_create(start, value), lib.timeline_destroy)
 
     def copy(self) -> Self:
         new = object.__new__(type(self))
-        new.cdata = _owned(lib.timeline_copy(self.cdata), lib.timeline_destroy)
+        new.cdata = owned(lib.timeline_copy(self.cdata), lib.timeline_destroy)
         return new
 
     @property
@@ -120,7 +121,7 @@ class CompiledMoves(PromiseMoves):
         self, promises: dict[int, CountedPromise], profiles: dict[UnitKind, CountedProfile]
     ) -> None:
         super().__init__(promises, profiles)
-        self._cdata = _owned(lib.promises_create(), lib.promises_destroy)
+        self._cdata = owned(lib.promises_create(), lib.promises_destroy)
         # Whether C has all promises. It gets them when the first is to move: in most copies of a
         # plan none is.
         self._is_told = False
@@ -159,7 +160,7 @@ class CompiledMoves(PromiseMoves):
         self._advance(array("q", (jobid,)), now, False)
         return self._promises[jobid].start
 
-    def advance_in_turn(self, jobids: Iterable[int], now: float) -> tuple[int, list[int], float]:
+    def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
         return self._advance(array("q", jobids), now, True)
 
     def _advance(
@@ -205,7 +206,7 @@ class CompiledMoves(PromiseMoves):
             raise MemoryError
 
 
-def _owned(cdata: Any, destroy: Any) -> Any:
+def owned(cdata: Any, destroy: Any) -> Any:
     """Wrap an object made in C, which is destroyed with its last reference."""
     if cdata == ffi.NULL:
         raise MemoryError

@@ -25,50 +25,44 @@ MAX_TOLD = 1024
 class CompiledAvailability:
     """`flux.resource.plan.plain_availability.PlainAvailability` in C; see there for the methods."""
 
-    #: The compiled part, which tests replace.
-    _lib: Any
-    _ffi: Any
-
     def __init__(self, totals: Mapping[int, Amounts], up: int = -1) -> None:
-        self._lib, self._ffi = compiled.lib, compiled.ffi  # type: ignore[attr-defined]
         ranks = max(totals, default=-1) + 1
         self._kinds = kinds = len(next(iter(totals.values()), (0,)))
         self._bytes = ranks // 8 + 1
         none = (0,) * kinds
         amounts = list(chain.from_iterable(totals.get(rank, none) for rank in range(ranks)))
         there = self._mask(up & mask_of(sorted(totals)) if totals else 0)
-        self._own(self._lib.availability_create(ranks, kinds, amounts, there))
+        self._own(compiled.lib.availability_create(ranks, kinds, amounts, there))
 
     def _own(self, cdata: Any) -> None:
-        if cdata == self._ffi.NULL:
-            raise MemoryError
-        self._all = self._ffi.gc(cdata, self._lib.availability_destroy)
-        # By id, demands, and the structs that pass them to C.
-        self._told: dict[int, tuple[Demand, Any, Any]] = {}
+        self._all = compiled.owned(cdata, compiled.lib.availability_destroy)
+        # By id, demands, and these in C.
+        self._told: dict[int, tuple[Demand, Any]] = {}
 
     def copy(self) -> Self:
         new = object.__new__(type(self))
-        new._lib, new._ffi = self._lib, self._ffi
         new._kinds, new._bytes = self._kinds, self._bytes
-        new._own(self._lib.availability_copy(self._all))
+        new._own(compiled.lib.availability_copy(self._all))
         return new
 
     def _mask(self, ranks: int) -> bytes:
         return (ranks & ((1 << 8 * self._bytes) - 1)).to_bytes(self._bytes, "little")
 
     def _tell(self, demand: Demand) -> Any:
-        """Return a demand as a C struct, valid until the next call with another."""
+        """Return a demand in C, valid until the next call with another."""
         told = self._told.get(id(demand))
         if told is None:
             if len(self._told) == MAX_TOLD:
                 self._told.clear()
-            ranks = self._ffi.from_buffer(self._mask(demand.ranks))
-            told = demand, self._ffi.new("struct demand *", (*demand[:4], ranks)), ranks
-            self._told[id(demand)] = told
+            made = compiled.lib.demand_create(self._all, *demand[:4], self._mask(demand.ranks))
+            told = self._told[id(demand)] = (
+                demand,
+                compiled.owned(made, compiled.lib.demand_release),
+            )
         return told[1]
 
     def _read(self, ranks: Any) -> int:
-        return int.from_bytes(self._ffi.buffer(ranks), "little")
+        return int.from_bytes(compiled.ffi.buffer(ranks), "little")
 
     def _number(self, number: int) -> int:
         if number == -1:
@@ -76,32 +70,32 @@ class CompiledAvailability:
         return number
 
     def create(self, start: float, end: float, demand: Demand | None = None) -> int:
-        made = self._ffi.NULL if demand is None else self._tell(demand)
-        return self._number(self._lib.availability_use(self._all, start, end, made))
+        made = compiled.ffi.NULL if demand is None else self._tell(demand)
+        return self._number(compiled.lib.availability_use(self._all, start, end, made))
 
     def take(self, number: int, ranks: int, amounts: Amounts) -> None:
-        self._number(self._lib.availability_take(self._all, number, self._mask(ranks), amounts))
+        self._number(compiled.lib.availability_take(self._all, number, self._mask(ranks), amounts))
 
     def enter(self, number: int) -> None:
-        self._number(self._lib.availability_enter(self._all, number))
+        self._number(compiled.lib.availability_enter(self._all, number))
 
     def leave(self, number: int) -> None:
-        self._number(self._lib.availability_leave(self._all, number))
+        self._number(compiled.lib.availability_leave(self._all, number))
 
     def drop(self, number: int) -> None:
-        self._lib.availability_drop(self._all, number)
+        compiled.lib.availability_drop(self._all, number)
 
     def pin(self, number: int) -> None:
-        self._number(self._lib.availability_pin(self._all, number))
+        self._number(compiled.lib.availability_pin(self._all, number))
 
     def ranks_of(self, number: int) -> int:
-        ranks = self._ffi.new("unsigned char[]", self._bytes)
-        self._lib.availability_ranks_of(self._all, number, ranks)
+        ranks = compiled.ffi.new("unsigned char[]", self._bytes)
+        compiled.lib.availability_ranks_of(self._all, number, ranks)
         return self._read(ranks)
 
     def amounts_of(self, number: int) -> list[tuple[int, Amounts]]:
-        new, unpack, kinds = self._ffi.new, self._ffi.unpack, self._kinds
-        read, none = self._lib.availability_amounts_of, self._ffi.NULL
+        new, unpack, kinds = compiled.ffi.new, compiled.ffi.unpack, self._kinds
+        read, none = compiled.lib.availability_amounts_of, compiled.ffi.NULL
         count = read(self._all, number, none, none)
         ranks, amounts = new("int64_t[]", count), new("int64_t[]", count * kinds)
         read(self._all, number, ranks, amounts)
@@ -109,57 +103,61 @@ class CompiledAvailability:
         return sorted(zip(unpack(ranks, count), zip(*[flat] * kinds)))
 
     def room(self, demand: Demand, start: float, end: float) -> tuple[int, int]:
-        ranks = self._ffi.new("unsigned char[]", self._bytes)
+        ranks = compiled.ffi.new("unsigned char[]", self._bytes)
         made = self._tell(demand)
-        units = self._lib.availability_room(self._all, made, start, end, ranks, self._ffi.NULL)
+        units = compiled.lib.availability_room(
+            self._all, made, start, end, ranks, compiled.ffi.NULL
+        )
         return units, self._read(ranks)
 
     def room_by_rank(self, demand: Demand, start: float, end: float) -> list[tuple[int, int]]:
-        ranks, ffi = members(demand.ranks), self._ffi
+        ranks, ffi = members(demand.ranks), compiled.ffi
         each = ffi.new("int64_t[]", len(ranks))
-        self._lib.availability_room(self._all, self._tell(demand), start, end, ffi.NULL, each)
+        compiled.lib.availability_room(self._all, self._tell(demand), start, end, ffi.NULL, each)
         return list(zip(ranks, each))
 
     def overdrawn(self, number: int, since: float) -> bool:
-        return self._lib.availability_overdrawn(self._all, number, since)  # type: ignore[no-any-return]
+        return compiled.lib.availability_overdrawn(self._all, number, since)  # type: ignore[no-any-return]
 
     def booked(self, start: float, end: float) -> int:
-        ranks = self._ffi.new("unsigned char[]", self._bytes)
-        self._lib.availability_booked(self._all, start, end, ranks)
+        ranks = compiled.ffi.new("unsigned char[]", self._bytes)
+        compiled.lib.availability_booked(self._all, start, end, ranks)
         return self._read(ranks)
 
     def earliest(
         self, demand: Demand, length: float, after: float, now: float, may_move: bool
     ) -> float:
         made = self._tell(demand)
-        found = self._lib.availability_earliest(self._all, made, length, after, now, may_move)
+        found = compiled.lib.availability_earliest(self._all, made, length, after, now, may_move)
         return _time(found)
 
     def book(
         self, demand: Demand, start: float, end: float, now: float, may_move: bool
     ) -> int | None:
         made = self._tell(demand)
-        number = self._lib.availability_book(self._all, made, start, end, now, may_move)
+        number = compiled.lib.availability_book(self._all, made, start, end, now, may_move)
         return None if number == NO_ROOM else self._number(number)
 
     def enough_until(self, demand: Demand, since: float) -> float:
-        return _time(self._lib.availability_enough_until(self._all, self._tell(demand), since))
+        return _time(compiled.lib.availability_enough_until(self._all, self._tell(demand), since))
+
+    def can_start(
+        self, number: int | None, demand: Demand, now: float, end: float, may_move: bool
+    ) -> bool:
+        made, number = self._tell(demand), -1 if number is None else number
+        can = compiled.lib.availability_can_start(self._all, number, made, now, end, may_move)
+        return self._number(can) == 1
 
     def first_to_start(
-        self, row: Sequence[tuple[int | None, Demand, float]], now: float, may_move: bool
+        self,
+        numbers: Sequence[int],
+        now: float,
+        may_move: bool,
+        summed: bool,
+        most: int,
     ) -> int:
-        if len(row) > MAX_TOLD:
-            raise ValueError(f"more than {MAX_TOLD} demands in a row")
-        numbers, demands, ends = [], [], []
-        for number, demand, end in row:
-            numbers.append(-1 if number is None else number)
-            demands.append(self._tell(demand))
-            ends.append(end)
-        return self._number(
-            self._lib.availability_first_to_start(
-                self._all, len(row), numbers, demands, ends, now, may_move
-            )
-        )
+        find = compiled.lib.availability_first_to_start
+        return self._number(find(self._all, len(numbers), numbers, now, may_move, summed, most))
 
 
 def _time(time: float) -> float:

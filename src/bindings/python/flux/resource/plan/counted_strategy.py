@@ -22,7 +22,7 @@ from flux.resource.pool.remembered import Remembered
 from flux.resource.ResourceCount import ResourceCount
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from typing_extensions import Self
 
@@ -279,7 +279,7 @@ class CountedStrategy(Strategy):
     def advance(self, jobid: int, now: float) -> float:
         return self._moves.advance(jobid, now)
 
-    def advance_in_turn(self, jobids: Iterable[int], now: float) -> tuple[int, list[int], float]:
+    def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
         return self._moves.advance_in_turn(jobids, now)
 
     def due(self, now: float) -> tuple[list[int], float]:

@@ -152,25 +152,59 @@ class PlainAvailability(Availability):
                 return moment
         return inf
 
-    def first_to_start(
-        self, row: Sequence[tuple[int | None, Demand, float]], now: float, may_move: bool
-    ) -> int:
-        """Return the place in a row of the first demand that fits from now to its end; the length
-        of the row if there is none. Change nothing.
+    def can_start(
+        self, number: int | None, demand: Demand, now: float, end: float, may_move: bool
+    ) -> bool:
+        """Return whether a demand fits from now to `end`, beside all uses but one (None: beside
+        all). Change nothing.
 
         Args:
-            row: ``(number, demand, end)``: a use to ignore, or None; the demand; its end
             may_move: whether other promises may be moved for it, as by `book`
         """
-        for place, (number, demand, end) in enumerate(row):
-            entered = number is not None and self._uses[number].entered
-            if number is not None and entered:
-                self.leave(number)
-            fits = self.room(demand, now, end)[0] >= demand.count
-            if not fits and may_move:
-                fits = self.proof(Use(now, end, demand), now, True) is not None
-            if number is not None and entered:
-                self.enter(number)
-            if fits:
+        entered = number is not None and self._uses[number].entered
+        if number is not None and entered:
+            self.leave(number)
+        fits = self.room(demand, now, end)[0] >= demand.count
+        if not fits and may_move:
+            fits = self.proof(Use(now, end, demand), now, True) is not None
+        if number is not None and entered:
+            self.enter(number)
+        return fits
+
+    def first_to_start(
+        self,
+        numbers: Sequence[int],
+        now: float,
+        may_move: bool,
+        summed: bool,
+        most: int,
+    ) -> int:
+        """Return the place in a row of promises of the first that could start now, on ranks that
+        running jobs, late ones too, leave free; the length of the row if there is none. Change
+        nothing.
+
+        The row ends before a promise that stays on its ranks, or starts now or earlier.
+
+        Args:
+            numbers: of the uses of promises; the row ends before a negative one
+            may_move: as for `can_start`
+            summed: whether all promises can be kept, so that a shortage of all ranks together
+                proves that one cannot start
+            most: maximum number of promises that are searched for; the row ends before the next
+        """
+        for place, number in enumerate(numbers):
+            use = self._uses.get(number)
+            if use is None or use.demand is None or use.start <= now:
                 return place
-        return len(row)
+            demand, end = use.demand, now + (use.end - use.start)
+            units, free = self.room(demand, -inf, -inf)
+            if units < demand.count:
+                continue
+            if summed and self.enough_until(demand, now) < min(use.start, end):
+                continue
+            if not most:
+                return place
+            most -= 1
+            if self.can_start(number, demand._replace(ranks=free), now, end, may_move):
+                return place
+        return len(numbers)

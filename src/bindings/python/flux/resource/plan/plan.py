@@ -23,7 +23,7 @@ Theory
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container, Iterable, Sequence
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
@@ -70,9 +70,9 @@ class Plan:
 
     def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
-        #: counts of the free resources
+        #: counts of the free resources, for the jobs in line
         self.counts = RoomCounts(pool)
-        self._strategies = Strategies(pool, self.counts)
+        self._strategies = Strategies(pool)
         #: tokens that requests may need beside resources; None: no such tokens
         self.tokens: TokenPlan | None = None
         #: claims on ranks that some jobs may not share; None: all jobs may share all ranks
@@ -444,7 +444,7 @@ class Plan:
             return start
         return promise.start
 
-    def advance_in_turn(self, jobids: Iterable[int]) -> tuple[int, list[int], float]:
+    def advance_in_turn(self, jobids: Sequence[int]) -> tuple[int, list[int], float]:
         """Move the promises of several jobs, one after another, like ``advance()``, as long as they
         can surely be kept.
 

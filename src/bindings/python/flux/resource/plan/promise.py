@@ -193,15 +193,11 @@ class BoundPromise(Promise):
 def due_of(promises: Mapping[int, Promise], now: float) -> tuple[list[int], float]:
     """Return the jobs with a promised start at or before `now`, without open promises, and the
     first start after it, or infinity."""
-    found, first = [], inf
-    for jobid, promise in promises.items():
-        start = promise.start
-        if start <= now:
-            if not promise.is_open:
-                found.append(jobid)
-        elif start < first and not promise.is_open:
-            first = start
-    return found, first
+    later = [one.start for one in promises.values() if one.start > now]
+    due = []
+    if len(later) < len(promises):
+        due = [jobid for jobid, one in promises.items() if one.start <= now and not one.is_open]
+    return due, min(later, default=inf)
 
 
 def length_of(request: ResourceRequest) -> float:

@@ -13,7 +13,7 @@ from flux.resource.plan.count_timeline import CountTimeline
 from flux.resource.plan.promise import CountedPromise, due_of, length_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from flux.resource.plan.promise import UnitKind
 
@@ -82,7 +82,7 @@ class PromiseMoves:
         promise.span[:] = earlier, end
         return earlier
 
-    def advance_in_turn(self, jobids: Iterable[int], now: float) -> tuple[int, list[int], float]:
+    def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
         """Move the promises of several jobs; as `Strategy.advance_in_turn`."""
         count, first = 0, inf
         moved = []

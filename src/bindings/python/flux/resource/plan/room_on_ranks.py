@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from flux.resource.plan.availability import Amounts
     from flux.resource.plan.compiled_availability import CompiledAvailability
-    from flux.resource.plan.room_counts import RoomCounts
     from flux.resource.pool.contract import JobRecord
     from flux.resource.pool.inventory import Inventory, Selection
     from flux.resource.pool.rank_index import RankIndex
@@ -40,7 +39,6 @@ class RoomOnRanks:
 
     Args:
         pool (PoolWithView): with a view
-        counts (RoomCounts): counts of its free resources
 
     Attributes:
         room: the availability; `make` replaces it
@@ -51,8 +49,8 @@ class RoomOnRanks:
     room: PlainAvailability | CompiledAvailability
     inventory: Inventory
 
-    def __init__(self, pool: PoolWithView, counts: RoomCounts) -> None:
-        self._pool, self._counts = pool, counts
+    def __init__(self, pool: PoolWithView) -> None:
+        self._pool = pool
         self.make()
 
     def copy(self) -> Self:
@@ -152,18 +150,18 @@ class RoomOnRanks:
         return ()
 
     def free_areas(self, shape: Shape) -> list[Demand]:
-        """Return the demands of `areas` on ranks with room now, without areas that have none unless
-        all have none; not to be changed."""
+        """Return the demands of `areas` that running jobs, late ones too, leave room for now, on
+        ranks with room; not to be changed."""
         if self._free_since != self._pool.generation:
             self._free_since = self._pool.generation
             self._free_areas.clear()
         areas = self._free_areas.get(shape)
         if areas is None:
-            free = self._counts.ranks(shape)
-            every = self.areas(shape)
-            areas = [area.on(free) for area in every if area.ranks & free]
-            areas = areas or [area.on(0) for area in every[:1]]
-            self._free_areas[shape] = areas
+            areas = self._free_areas[shape] = []
+            for demand in self.areas(shape):
+                units, ranks = self.room.room(demand, -inf, -inf)  # before any promise
+                if units >= demand.count:
+                    areas.append(demand.on(ranks))
         return areas
 
     # -- what is free -------------------------------------------------------

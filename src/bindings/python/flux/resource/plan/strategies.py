@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.plan.promise import Promise
-    from flux.resource.plan.room_counts import RoomCounts
     from flux.resource.plan.strategy import Strategy
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import ResourceRequest
@@ -29,15 +28,14 @@ class Strategies:
 
     Args:
         pool (PoolWithView): the pool, with a view
-        counts (RoomCounts): counts of its free resources
 
     Attributes:
         current (Strategy): the strategy in force, as of the last call
         stays_bound (bool): whether promises that are bound to ranks stay bound
     """
 
-    def __init__(self, pool: PoolWithView, counts: RoomCounts) -> None:
-        self._pool, self._counts = pool, counts
+    def __init__(self, pool: PoolWithView) -> None:
+        self._pool = pool
         # each keeps its view of the pool
         self._counted = CountedStrategy(pool)
         self._bound: BoundStrategy | None = None
@@ -110,7 +108,7 @@ class Strategies:
         bound = self._bound
         if bound is None:
             original = self._original
-            bound = BoundStrategy(self._pool, self._counts) if original is None else original.copy()
+            bound = BoundStrategy(self._pool) if original is None else original.copy()
             bound.frozen = self._frozen
             bound.clear()
             self._bound, self._original = bound, None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from flux.resource.plan.promise import due_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from typing_extensions import Self
 
@@ -147,7 +147,7 @@ class Strategy(ABC):
         """
 
     @abstractmethod
-    def advance_in_turn(self, jobids: Iterable[int], now: float) -> tuple[int, list[int], float]:
+    def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
         """Advance the promises of several jobs, which start later than now, one after another, as
         ``advance()``; most stay.
 
