@@ -277,8 +277,9 @@ def test_a_running_job_is_sent_a_signal(real, tmp_path):
 def test_background_child_does_not_hold_the_job(real, tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    run_job_to_end(real, f"(read line <{fifo}) & echo started")
-    os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))  # it is there to read, and ends
+    run_job_to_end(real, f"exec 3<>{fifo}; read line <&3 & echo started")
+    with open(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK), "w") as stream:
+        stream.write("end\n")  # it was there to read
 
 
 @pytest.mark.parametrize("command, code", [("/nosuch/cmd", 127), ("/etc/passwd", 126), ("/", 126)])
