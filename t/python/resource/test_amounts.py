@@ -99,10 +99,7 @@ def test_R_says_what_nodes_have():
             "system.memory={'per-core': 1}: expected per-node or per-slot",
         ),
         ({"memory": {"per-node": 1}}, "system.memory.per-node: the job asks for no nodes"),
-        (
-            {"amounts": {"disk": 1}},
-            "system.amounts: 'disk' is not counted here, only memory, fpga",
-        ),
+        ({"amounts": {"disk": 1}}, "system.amounts: 'disk' is not counted here, only memory, fpga"),
         (
             {"amounts": {"fpga": "1G"}},
             "system.amounts.fpga='1G': expected a whole number, 0 to 65536",

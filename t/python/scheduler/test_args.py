@@ -50,10 +50,7 @@ def failure(*args, module="sched-fifo"):
             for name, reason in (
                 ("nosuchmodule", "no module nosuchmodule"),
                 ("json", "the module json has no pool_class"),
-                (
-                    "flux.resource.Rv1Pool:Nope",
-                    "the module flux.resource.Rv1Pool has no Nope",
-                ),
+                ("flux.resource.Rv1Pool:Nope", "the module flux.resource.Rv1Pool has no Nope"),
                 ("../evil", "expected MODULE or MODULE:CLASS"),
             )
         ],

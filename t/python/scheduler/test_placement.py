@@ -101,10 +101,7 @@ def test_what_can_never_be_is_denied_with_numbers(policy, args):
         ("rack", "placement='rack': expected a table"),
         ({}, "placement.level is missing: expected the name of a level, such as rack"),
         ({"level": 5}, "placement.level=5: expected text"),
-        (
-            {"level": "pod"},
-            "placement.level='pod': there is no such level (known: rack)",
-        ),
+        ({"level": "pod"}, "placement.level='pod': there is no such level (known: rack)"),
         ({"level": "rack", "mode": "soon"}, "placement.mode='soon': expected 'required' or"),
         (
             {"level": "rack", "segment": 0},

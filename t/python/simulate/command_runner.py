@@ -4,6 +4,7 @@ import contextlib
 import csv
 import io
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -17,8 +18,14 @@ TOP = Path(__file__).resolve().parents[3]
 FLUX = TOP / "src" / "cmd" / "flux"
 
 
+def words(line, *more):
+    """The words of a command line, and more words."""
+    return [*(shlex.split(line) if isinstance(line, str) else [str(line)]), *map(str, more)]
+
+
 def flux(*args, code=0, cwd=".", env=None):
-    """Run it, in a child of this process, which has read the modules; returns what it printed, as text."""
+    """Run a command line, whose first argument may be many words, in a child of this process, which has read the modules;
+    returns what it printed, as text."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         child = os.fork()
         if not child:
@@ -29,7 +36,7 @@ def flux(*args, code=0, cwd=".", env=None):
             sys.stdout, sys.stderr = (open(n, "w", closefd=False) for n in (1, 2))
             status = 70
             try:
-                status = call("simulate", main, list(map(str, args)))
+                status = call("simulate", main, words(*args))
             finally:
                 sys.stdout.flush()
                 sys.stderr.flush()
@@ -46,7 +53,7 @@ def flux_here(*args, code=0):
     """The same in this process: for what runs no scheduler."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = call("simulate", main, list(map(str, args)))
+        status = call("simulate", main, words(*args))
     done = subprocess.CompletedProcess(args, status, out.getvalue(), err.getvalue())
     assert status == code, done.stdout + done.stderr
     return done

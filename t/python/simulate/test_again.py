@@ -11,9 +11,7 @@ DRAWS = "self._queue.sort(key=lambda job: self.random.random()) if self.passes %
 
 
 def _starts(tmp_path, name, seed):
-    flux(
-        "sample", "--jobs=300", f"--seed={seed}", "--scheduler", tmp_path / "draws.py", "-q", "-o", tmp_path / name
-    )  # fmt: skip
+    flux(f"sample --jobs=300 --seed={seed} --scheduler ./draws.py -q -o {name}", cwd=tmp_path)
     return [row["starting_time"] for row in rows(tmp_path / name / "draws")]
 
 
@@ -47,10 +45,8 @@ def test_what_a_result_was_made_of(tmp_path):
 
 def test_again(tmp_path):
     (tmp_path / "mine.py").write_text(first_scheduler())
-    flux(
-        "sample", "--jobs=50", "--scheduler=./mine.py", "--scheduler=sched-backfill promise=1,4", "-o", "out",
-        cwd=tmp_path,
-    )  # fmt: skip
+    call = "sample --jobs=50 --scheduler=./mine.py '--scheduler=sched-backfill promise=1,4' -o out"
+    flux(call, cwd=tmp_path)
     said = flux("--again", tmp_path / "out").stdout
     assert said.splitlines() == [
         "mine: all 50 jobs start when they did",

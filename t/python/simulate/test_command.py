@@ -23,10 +23,8 @@ from flux_engine.formats import rset
 def results(tmp_path_factory):
     """Three policies on the start of the sample, with everything that can be written."""
     directory = tmp_path_factory.mktemp("results")
-    done = flux(
-        "sample", "--jobs=300", "--scheduler=sched-fifo", "--scheduler=sched-backfill reservations=1,unlimited",
-        "--eventlogs", "--swf", "-o", directory, "--diff=2,3",
-    )  # fmt: skip
+    policies = "--scheduler=sched-fifo '--scheduler=sched-backfill reservations=1,unlimited'"
+    done = flux(f"sample --jobs=300 {policies} --eventlogs --swf --diff=2,3 -o", directory)
     return directory, done
 
 
@@ -263,13 +261,16 @@ def other_workload(directory):
 
 
 def test_resume(tmp_path):
-    call = ["sample", "--jobs=20", "--scheduler=sched-fifo", "--scheduler=sched-simple", "-o", tmp_path / "out"]  # fmt: skip
-    flux(*call)
-    assert "2 of 2 results are there already" in flux(*call, "--resume").stdout
+    call = "sample --scheduler=sched-fifo --scheduler=sched-simple -o out"
+    flux(f"{call} --jobs=20", cwd=tmp_path)
+
+    def there(jobs):
+        text = flux(f"{call} --jobs={jobs} --resume", cwd=tmp_path).stdout
+        return re.search("(.*) results are there already", text).group(1)
+
+    assert there(20).endswith("2 of 2")
     (tmp_path / "out" / "sched-fifo" / "summary.json").unlink()
-    assert "1 of 2 results are there already" in flux(*call, "--resume").stdout
-    call[1] = "--jobs=19"
-    assert "0 of 2 results are there already" in flux(*call, "--resume").stdout
+    assert there(20).endswith("1 of 2") and there(19).endswith("0 of 2")
 
 
 def simulating(*args, stderr=subprocess.DEVNULL):
@@ -356,7 +357,7 @@ def test_wrong_usage(args, said, tmp_path, monkeypatch):
     (tmp_path / "conf.toml").write_text('[[resource.config]]\nhosts = "n[0-3]"\ncores = "0-3"\n')
     (tmp_path / "R.json").write_text(json.dumps(rset.uniform(["n0"], 4)))
     monkeypatch.chdir(tmp_path)
-    assert said in flux_here(*args.split(), code=2).stderr
+    assert said in flux_here(args, code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -376,7 +377,7 @@ def test_wrong_usage(args, said, tmp_path, monkeypatch):
 def test_refusals(args, said, tmp_path, monkeypatch):
     (tmp_path / "R.json").write_text("[]")
     monkeypatch.chdir(tmp_path)
-    assert said in flux_here(*args.split(), code=1).stderr
+    assert said in flux_here(args, code=1).stderr
 
 
 def test_the_output_may_go_to_somebody_who_stops_reading(tmp_path):
@@ -399,9 +400,8 @@ def test_the_output_may_go_to_somebody_who_stops_reading(tmp_path):
 )
 def test_a_file_that_cannot_be_written_is_named(tmp_path, name):
     (tmp_path / "out" / name).mkdir(parents=True)
-    done = flux(
-        "sample", "--jobs=100", "--scheduler=sched-fifo", "--scheduler=sched-simple", "-o", tmp_path / "out", code=1,
-    )  # fmt: skip
+    call = "sample --jobs=100 --scheduler=sched-fifo --scheduler=sched-simple -o out"
+    done = flux(call, cwd=tmp_path, code=1)
     assert re.search(r"(?m)^sched-fifo +1 +100 ", done.stdout)
     assert re.search(rf"not written: .*/{name}.*: Is a directory", done.stderr)
     assert (tmp_path / "out" / "sched-simple" / "summary.json").exists()
@@ -419,16 +419,9 @@ def test_no_planted_link_is_followed(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(own)
         path.with_name(path.name + ".new").symlink_to(own)
-    args = (
-        "--scheduler=sched-fifo",
-        "--swf",
-        "--eventlogs",
-        "--force",
-        "-q",
-        "-o",
-        tmp_path / "out",
+    flux(
+        "sample --jobs=20 --scheduler=sched-fifo --swf --eventlogs --force -q -o out", cwd=tmp_path
     )
-    flux("sample", "--jobs=20", *args)
     assert own.read_text() == "mine"
     assert all((tmp_path / "out" / name).is_file() for name in names)
     assert not any((tmp_path / "out" / name).is_symlink() for name in names)
@@ -473,9 +466,8 @@ def test_results_of_another_call_are_not_mixed_with_new_ones(tmp_path):
 def test_policies_keep_their_number(results, tmp_path):
     out = tmp_path / "out"
     names = ["sched-simple", "sched-backfill", "sched-fifo"]
-    done = flux(
-        "sample", "--jobs=60", *(f"--scheduler={name}" for name in names), "--diff=2,3", "-o", out
-    )
+    policies = (f"--scheduler={name}" for name in names)
+    done = flux("sample --jobs=60 --diff=2,3 -o", out, *policies)
     compared = flux_here("compare", out, "--diff=2,3").stdout
     for number, name in enumerate(names, 1):
         assert f"{number}: {name}  (" in compared
@@ -539,10 +531,8 @@ submit 40 priority 40 31
 def test_script(tmp_path):
     script = tmp_path / "script"
     script.write_text(SCRIPT)
-    flux(
-        "sample", "--jobs=100", "--scheduler=sched-fifo", f"--script={script}", "-q", "-o", tmp_path / "out",
-        env={**os.environ, "OUT": str(tmp_path / "ran")},
-    )  # fmt: skip
+    call = "sample --jobs=100 --scheduler=sched-fifo --script=script -q -o out"
+    flux(call, cwd=tmp_path, env={**os.environ, "OUT": str(tmp_path / "ran")})
     table = {row["job_id"]: row for row in rows(tmp_path / "out" / "sched-fifo")}
     assert (tmp_path / "ran").read_text() == "21600\n"
     assert table["5"]["final_state"] == "COMPLETED_KILLED"
@@ -590,9 +580,7 @@ def test_script(tmp_path):
 def test_script_errors(tmp_path, line, said):
     script = tmp_path / "script"
     script.write_text(line + "\n")
-    done = flux(
-        "sample", "--jobs=100", "--scheduler=sched-fifo", f"--script={script}", "-q", code=1
-    )
+    done = flux(f"sample --jobs=100 --scheduler=sched-fifo --script={script} -q", code=1)
     assert said in done.stderr
 
 
@@ -603,8 +591,8 @@ def test_help():
 
 def test_warnings_are_said_with_q_and_kept(tmp_path):
     done = flux(
-        "sample", "--jobs=60", "--scale-arrivals=0.1", "--scheduler=sched-fifo", "-q", "-o", tmp_path / "out"
-    )  # fmt: skip
+        "sample --jobs=60 --scale-arrivals=0.1 --scheduler=sched-fifo -q -o out", cwd=tmp_path
+    )
     assert "WARNING: the offered load is " in done.stderr
     kept = json.loads((tmp_path / "out" / "sched-fifo" / "summary.json").read_text())["warnings"]
     assert [text.split(":")[0][:20] for text in kept] == ["the offered load is "]

@@ -34,9 +34,7 @@ def mod_main(h, *args):
 def test_an_answer_that_no_job_manager_should_take(tmp_path, engine):
     """What else there is of the kind: t/python/scheduler/test_mistakes_everywhere.py."""
     (tmp_path / "none.py").write_text(POLICY.replace("STEP", "job.request.success(None)"))
-    done = flux(
-        "sample", "--jobs=20", f"--engine={engine}", "--scheduler", tmp_path / "none.py", "-q", code=1
-    )  # fmt: skip
+    done = flux(f"sample --jobs=20 --engine={engine} -q --scheduler", tmp_path / "none.py", code=1)
     assert "flux-simulate: none: failed: job-manager: malformed sched.alloc" in done.stderr
 
 
@@ -45,9 +43,7 @@ def test_a_policy_that_refuses_what_fits_fails(tmp_path, engine):
     (tmp_path / "denies.py").write_text(
         counting("if self._queue and self.passes in (3, 5): self._queue.pop(0).request.deny('no')")
     )
-    done = flux(
-        "sample", "--jobs=20", f"--engine={engine}", "--scheduler", tmp_path / "denies.py", code=1
-    )
+    done = flux(f"sample --jobs=20 --engine={engine} --scheduler", tmp_path / "denies.py", code=1)
     assert re.search(
         r"2 of 20 jobs were refused although the machine has room for them: job \d+: no",
         done.stderr,
@@ -77,10 +73,8 @@ def test_a_policy_that_gives_less_than_was_asked_for_fails(tmp_path, engine):
             job.request.success(self.resources.alloc(job.jobid, one))"""
     (tmp_path / "small.py").write_text(POLICY.replace("STEP", step))
     (tmp_path / "jobs.csv").write_text("id,submit,run,limit,nodes\n1,0,5,9,1\n2,0,5,9,3\n")
-    done = flux(
-        tmp_path / "jobs.csv", "--nodes=8", f"--engine={engine}", "--scheduler", tmp_path / "small.py",
-        code=1,
-    )  # fmt: skip
+    call = f"jobs.csv --nodes=8 --engine={engine} --scheduler ./small.py"
+    done = flux(call, cwd=tmp_path, code=1)
     assert "small: failed: job 2 was given 1 of 3 nodes" in done.stderr
 
 
@@ -94,10 +88,8 @@ def counting(step):
 def test_a_policy_that_fails(tmp_path, kind, engine):
     step, said = BROKEN[kind]
     (tmp_path / f"{kind}.py").write_text(counting(step))
-    done = flux(
-        "sample", "--jobs=50", f"--engine={engine}", "--scheduler", tmp_path / f"{kind}.py",
-        "--scheduler=sched-fifo", "-q", "-o", tmp_path / "out", code=1,
-    )  # fmt: skip
+    policies = f"--scheduler ./{kind}.py --scheduler=sched-fifo"
+    done = flux(f"sample --jobs=50 --engine={engine} {policies} -q -o out", cwd=tmp_path, code=1)
     table = [line.split() for line in done.stdout.splitlines()]
     (row,) = [line for line in table if line[:2] == [kind, "(failed)"]]
     assert re.fullmatch(r"\d+/50", row[3]) and set(row[4:]) == {"-"}
@@ -113,9 +105,7 @@ def test_a_policy_that_fails(tmp_path, kind, engine):
 @pytest.mark.parametrize("engine", ["lean", "instance"])
 def test_a_module_that_does_not_load(tmp_path, engine):
     (tmp_path / "torn.py").write_text("x = 1\nimport no_such_thing\n")
-    done = flux(
-        "sample", "--jobs=9", f"--engine={engine}", f"--scheduler={tmp_path / 'torn.py'}", code=1
-    )
+    done = flux(f"sample --jobs=9 --engine={engine} --scheduler", tmp_path / "torn.py", code=1)
     trace = done.stderr[done.stderr.index("flux-simulate: torn: failed") :].splitlines()
     assert len(trace) < 8
     assert re.search(r'File ".*/torn.py", line 2', done.stderr)
@@ -132,9 +122,7 @@ def test_what_a_module_prints_is_not_lost(tmp_path):
 
 def test_json_says_what_failed(tmp_path):
     (tmp_path / "waits.py").write_text(first_scheduler("return"))
-    done = flux(
-        "sample", "--jobs=50", f"--scheduler={tmp_path / 'waits.py'}", "--json", "-q", code=1
-    )
+    done = flux("sample --jobs=50 --json -q --scheduler", tmp_path / "waits.py", code=1)
     (one,) = json.loads(done.stdout)
     assert one["figures"]["started"] == 0 and one["figures"]["wait_mean"] is None
     assert "never started" in one["failed"] and one["classes"] == {}

@@ -34,10 +34,8 @@ def test_it_is_the_same_each_time_and_changes_no_start(tmp_path):
 
 def test_the_table_says_which_scheduler_has_no_odds(tmp_path):
     (tmp_path / "first.py").write_text(first_scheduler())
-    done = flux(
-        "--jobs=40", "--odds=5", "sample", "-q", "--scheduler", tmp_path / "first.py",
-        "--scheduler", "sched-fifo odds-depth=0",
-    )  # fmt: skip
+    policies = "--scheduler ./first.py --scheduler 'sched-fifo odds-depth=0'"
+    done = flux(f"--jobs=40 --odds=5 sample -q {policies}", cwd=tmp_path)
     table = done.stdout[done.stdout.index("\nodds ") :].splitlines()[1:]
     assert table[0].split()[:3] == ["odds", "jobs", "by"]
     assert "the scheduler answers no questions" in table[1]

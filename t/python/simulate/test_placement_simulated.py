@@ -173,10 +173,7 @@ def test_the_command_writes_what_it_checks(tmp_path):
     (tmp_path / "conf.toml").write_text(
         '[topology.rack]\ngroups = {a = "node[000-063]", b = "node[064-127]"}\n'
     )
-    flux(
-        "--jobs=60", "--conf", tmp_path / "conf.toml", "-q", "-o", tmp_path / "out", "sample",
-        "--scheduler", "sched-backfill",
-    )  # fmt: skip
+    flux("--jobs=60 --conf conf.toml -q -o out sample --scheduler sched-backfill", cwd=tmp_path)
     (file,) = (tmp_path / "out").rglob("provenance.json")
     written = json.loads(file.read_text())
     assert written["topology"] == {"rack": {"a": "0-63", "b": "64-127"}}

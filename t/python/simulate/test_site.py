@@ -185,9 +185,8 @@ def test_fair_share_of_the_users_of_a_trace(tmp_path):
     ],
 )
 def test_plugins_that_do_not_load(text, said):
-    done = flux(
-        "sample", "--jobs=5", "--jobtap", text, code=2 if "expected KEY" in said or not text else 1
-    )
+    code = 2 if "expected KEY" in said or not text else 1
+    done = flux("sample --jobs=5 --jobtap", text, code=code)
     assert said in done.stderr
 
 
@@ -220,16 +219,9 @@ def test_a_sweep(tmp_path):
 
 
 def test_compare_across_workloads(tmp_path):
-    for name, more in (("small", ["--jobs=30"]), ("large", ["--jobs=60"])):
-        flux(
-            "sample",
-            *more,
-            "--scheduler=sched-fifo",
-            "--scheduler=sched-backfill",
-            "-q",
-            "-o",
-            tmp_path / name,
-        )
+    for name, jobs in (("small", 30), ("large", 60)):
+        policies = "--scheduler=sched-fifo --scheduler=sched-backfill"
+        flux(f"sample --jobs={jobs} {policies} -q -o", tmp_path / name)
     both = [tmp_path / "small", tmp_path / "large"]
     assert (
         "different workloads (--across compares them)" in flux_here("compare", *both, code=1).stderr

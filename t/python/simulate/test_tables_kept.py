@@ -36,9 +36,8 @@ max = {nodes = 128}
 def test_the_command_checks_them(tmp_path):
     (tmp_path / "conf.toml").write_text(CONF)
     out = tmp_path / "out"
-    done = flux(
-        "--jobs=150", "--conf", tmp_path / "conf.toml", "-q", "-o", out, "sample", "--scheduler", "sched-fifo", code=1
-    )  # fmt: skip
+    call = "--jobs=150 --conf conf.toml -q -o out sample --scheduler sched-fifo"
+    done = flux(call, cwd=tmp_path, code=1)
     # Jobs of more than 100 nodes wait for ever.
     assert "never started" in done.stderr
     assert "no rule broken" in flux_here("check", out).stdout
