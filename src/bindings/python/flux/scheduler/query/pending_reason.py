@@ -118,11 +118,7 @@ class PendingReason:
             except ValueError:
                 continue
             if out:
-                yield {
-                    "constraint": _words(part),
-                    "nodes": popcount(out),
-                    "ranks": idset_text(out),
-                }
+                yield {"constraint": _words(part), "nodes": popcount(out), "ranks": idset_text(out)}
 
     def _pending_before(self, head: PendingJob | None, caller: Caller) -> list[dict[str, Any]]:
         """Return the pending job ahead, in a list that is empty if there is none."""

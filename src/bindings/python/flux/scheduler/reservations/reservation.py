@@ -19,13 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.hostlist import Hostlist
 from flux.scheduler.site_policy.fields import Fields
-from flux.scheduler.times import (
-    LATEST,
-    Recurrence,
-    local_zone_name,
-    parse_duration,
-    parse_time,
-)
+from flux.scheduler.times import LATEST, Recurrence, local_zone_name, parse_duration, parse_time
 
 if TYPE_CHECKING:
     from flux.scheduler.site_policy.queue_names import QueueNames

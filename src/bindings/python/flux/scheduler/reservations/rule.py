@@ -93,12 +93,7 @@ class ReservationRule(AdmissionRule):
 
     host: RuleHost
 
-    def __init__(
-        self,
-        host: RuleHost,
-        parse: Callable[[Any], Any],
-        errors: ErrorReporter,
-    ) -> None:
+    def __init__(self, host: RuleHost, parse: Callable[[Any], Any], errors: ErrorReporter) -> None:
         super().__init__(host)
         self.entries: dict[str, ReservationState] = {}  # name -> reservation
         self._selector = NodeSelector(host, parse)
@@ -217,7 +212,7 @@ class ReservationRule(AdmissionRule):
                 surprise |= self.active.take_in(entry, planned)
                 self.future.enter(entry)
             elif entry.active:
-                surprise |= self._take_in(entry)
+                surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
         # A window may have begun on other nodes than those planned. Promises on these are void, and
         # must be dropped before they cause a job to be refused.
         short = changed and not self.future.mend()
@@ -261,12 +256,10 @@ class ReservationRule(AdmissionRule):
         """Take reserved resources that were released or came up, before any job is examined."""
         surprise = False
         for entry in self.entries.values():
-            surprise |= entry.active and self._take_in(entry)
+            if entry.active:
+                surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
         if not self.future.mend() or (surprise and self.future.breaks_a_promise()):
             self.host.planning.renew()
-
-    def _take_in(self, entry: ReservationState) -> bool:
-        return self.active.take_in(entry, self.future.ranks_planned(entry))
 
     # -- a job that waits --------------------------------------------------------------------------
 

@@ -187,13 +187,7 @@ class FutureWindows(ReservationPart):
         return min([time for time in times if start < time < end], default=None)
 
     def _most(
-        self,
-        plan: Plan,
-        reservation: Reservation,
-        most: int,
-        start: float,
-        end: float,
-        ranks: int,
+        self, plan: Plan, reservation: Reservation, most: int, start: float, end: float, ranks: int
     ) -> int:
         """Return the largest number of nodes, up to `most`, that a plan has free from `start` to
         `end`."""

@@ -86,6 +86,7 @@ class FairShareRule(TableRule):
 
     name = "fairshare"
     table = "fairshare"
+    parse = staticmethod(read_entry)
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
@@ -104,9 +105,6 @@ class FairShareRule(TableRule):
         self._timer: Timer | None = None
 
     # -- the table ---------------------------------------------------------------------------------
-
-    def parse(self, key: str, value: Any) -> Any:
-        return read_entry(key, value)
 
     def configure(self, entries: dict[str, Any]) -> None:
         now = self.host.now()

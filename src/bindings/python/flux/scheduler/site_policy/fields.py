@@ -76,9 +76,7 @@ class Fields:
     def seconds(self, key: str, default: float | None = None) -> float | None:
         """Return a duration in seconds: ``"10m"``, or a number of seconds; 0 is allowed."""
         value = self._take(
-            key,
-            lambda one: seconds_of(one) is not None,
-            "a length of time such as '90m' or '4h'",
+            key, lambda one: seconds_of(one) is not None, "a length of time such as '90m' or '4h'"
         )
         return default if value is None else seconds_of(value)
 

@@ -140,12 +140,8 @@ class LimitUse(Use):
         used[JOBS] += jobs
 
     def expect(self, known: Counted, sign: int) -> None:
-        nodes, cores, gpus, jobs = known.least
-        pending = self.pending
-        pending[0] += sign * nodes
-        pending[1] += sign * cores
-        pending[2] += sign * gpus
-        pending[JOBS] += sign * jobs
+        for at, amount in enumerate(known.least):
+            self.pending[at] += sign * amount
 
     def over(self, more: Sequence[int], kept: Amount = NONE) -> int | None:
         """Return the first index in `DIMENSIONS` at which `more` and `kept` would exceed the limit,

@@ -240,16 +240,11 @@ class SharingRule(TableRule):
             return None
         return sharer.queue, *sharer.claimant.keys
 
-    def _forbidden_ranks(self, sharer: Sharer) -> int:
-        """Return the mask of ranks that a job may not use: those claimed by other keys, and those
-        that it would claim while jobs of other keys are on them."""
-        return self._claims.apart_from(sharer.claimant)
-
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
         sharer = self._jobs.get(job.jobid)
         if sharer is None:
             return None
-        forbidden = self._forbidden_ranks(sharer)
+        forbidden = self._claims.apart_from(sharer.claimant)
         held = pool.held_ranks(jobid) if forbidden else 0
         if not held & forbidden:
             return None
@@ -277,7 +272,7 @@ class SharingRule(TableRule):
         request = job.resource_request
         pool = self.host.resources
         matching = self.host.facts.ranks_of(request)
-        forbidden = self._forbidden_ranks(sharer) & matching & pool.eligible(None)
+        forbidden = self._claims.apart_from(sharer.claimant) & matching & pool.eligible(None)
         shape = request.shape
         least = max(1, shape.slot_size), shape.gpu_per_slot
         room = sum(popcount(mask) for _, mask in pool.index.fitting(least, forbidden))
@@ -368,7 +363,7 @@ class SharingRule(TableRule):
     def _is_kept_off(self, job: PendingJob, sharer: Sharer) -> bool:
         """Whether a job does not fit now but would without claims."""
         request = job.resource_request
-        forbidden = self._forbidden_ranks(sharer)
+        forbidden = self._claims.apart_from(sharer.claimant)
         if getattr(request, "claimant", None) is None or not forbidden:
             return False
         pool = self.host.resources

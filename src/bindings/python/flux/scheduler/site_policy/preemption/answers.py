@@ -39,11 +39,7 @@ class PreemptionAnswers(Part):
         choice = self._choice(job)
         if choice is None or choice.reason is not None:
             return None
-        return {
-            "jobs": len(choice.victims),
-            "node_hours": choice.node_hours,
-            "text": choice.text(),
-        }
+        return {"jobs": len(choice.victims), "node_hours": choice.node_hours, "text": choice.text()}
 
     def borrowers(self, job: PendingJob) -> dict[str, Any] | None:
         """Return, for ``sched.explain``, the borrowers of time promised to a job: ``jobs``, ``end``

@@ -60,13 +60,16 @@ class Victim(NamedTuple):
     @classmethod
     def from_dict(cls, stored: Any) -> Victim:
         """Restore from the stored form; raises as `Preemption.from_dict`."""
-        return cls(
-            int(stored["id"]),
-            str(stored["class"]),
-            int(stored["nodes"]),
-            float(stored["start"]),
-            stored["userid"],
-        )
+        jobid, nodes, start = int(stored["id"]), int(stored["nodes"]), float(stored["start"])
+        return cls(jobid, str(stored["class"]), nodes, start, stored["userid"])
+
+
+#: Stored fields of a `Preemption`, apart from its ranks and victims, and how they are read.
+STORED_AS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("queue", "userid"), lambda value: value),
+    **dict.fromkeys(("decided", "deadline", "expected"), float),
+    "taker": int,
+}
 
 
 def as_end(end: float) -> float:
@@ -148,31 +151,17 @@ class Preemption:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the stored form."""
-        return {
-            "taker": self.taker,
-            "queue": self.queue,
-            "userid": self.userid,
-            "ranks": idset_text(self.ranks),
-            "decided": self.decided,
-            "deadline": self.deadline,
-            "expected": self.expected,
-            "victims": [one.to_dict() for one in self.victims.values()],
-        }
+        victims = [one.to_dict() for one in self.victims.values()]
+        plain = {key: getattr(self, key) for key in STORED_AS}
+        return {**plain, "ranks": idset_text(self.ranks), "victims": victims}
 
     @classmethod
     def from_dict(cls, stored: Any) -> Preemption:
         """Restore from the stored form. Raises ValueError, KeyError or TypeError if it is
         unreadable."""
-        return cls(
-            int(stored["taker"]),
-            stored["queue"],
-            stored["userid"],
-            by_id(Victim.from_dict(one) for one in stored["victims"]),
-            parse_idset(stored["ranks"]),
-            float(stored["decided"]),
-            float(stored["deadline"]),
-            float(stored["expected"]),
-        )
+        victims = by_id(map(Victim.from_dict, stored["victims"]))
+        plain = {key: read(stored[key]) for key, read in STORED_AS.items()}
+        return cls(victims=victims, ranks=parse_idset(stored["ranks"]), **plain)
 
 
 @dataclass(eq=False)
