@@ -66,20 +66,21 @@ def test_quickstart_jobs_are_about_sixty_of_every_kind(srcdir):
     assert sum("exec.test" not in line for line in jobs) >= 3
 
 
-def test_the_table_of_tests_has_every_module_and_names_files_that_exist(srcdir):
-    page = (srcdir / "doc" / "reference" / "testing.rst").read_text()
-    table = page.partition("     - tests\n")[2].partition("Harnesses\n")[0]
-    named = re.findall(r"``([\w./-]+)``", table)
+def test_the_tables_of_tests_have_every_module_and_every_test(srcdir):
+    page = (srcdir / "doc" / "reference" / "testing.rst").read_text().partition("Harnesses\n")[0]
     bindings = srcdir / "src" / "bindings" / "python" / "flux"
-    tests = [one for one in named if "test_" in one or one.endswith(".t")]
-    missing = [
-        one
-        for one in tests
-        if not (srcdir / "t" / ("" if one[-2:] == ".t" else "python") / one).exists()
-    ]
-    assert missing == []
-    modules = [one for one in named if one not in tests]
-    assert [one for one in modules if not (bindings / one).exists()] == []
+    rows = "\n".join(line for line in page.splitlines() if line.startswith("  "))
+    named = set(re.findall(r"``([\w./-]+)``", rows))
+    modules = {one for one in named if "test_" not in one and not one.endswith(".t")}
+    rooms = [bindings, bindings.parent, srcdir / "src" / "embedded"]
+    assert [one for one in modules if not any((room / one).exists() for room in rooms)] == []
+    rooms = [srcdir / "t", srcdir / "t" / "python"]
+    assert [
+        one for one in named - modules if not any((room / one).exists() for room in rooms)
+    ] == []
+    for path in (srcdir / "t" / "python").glob("*/test_*.py"):
+        room = path.parent.name
+        assert f"``{room}/{path.name}``" in page or f"``{room}/``" in page, path
     parts = ("resource", "scheduler", "simulate")
     there = [
         path.relative_to(bindings) for part in parts for path in (bindings / part).rglob("*.py")
