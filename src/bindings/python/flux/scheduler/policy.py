@@ -557,7 +557,8 @@ class PolicyScheduler(Scheduler):
             if not self._is_projection:
                 self.odds.ended(job)
             self._run_times.job_ended(job)
-        self.holdings.freed(jobid, R, final)
+        if jobid in self.holdings.departed:
+            self.holdings.freed(jobid, R, final)
         if self.admission.engaged:
             self.admission.tell(AdmissionRule.free, jobid, R, final)
 

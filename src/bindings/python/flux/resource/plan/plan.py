@@ -105,7 +105,9 @@ class Plan:
         new = Plan(self._pool.copy())
         if self.claims is not None:
             new.claims = self.claims.copy(new.pool)
-        new.take_over(self, [jobid for jobid in self._strategies.promises if jobid not in without])
+        new.take_over(
+            self, [jobid for jobid in self._strategies.current.promises if jobid not in without]
+        )
         return new
 
     @property
@@ -196,7 +198,9 @@ class Plan:
             return True
         without = {jobid}
         if not beside_open:
-            without.update(other for other, one in self._strategies.promises.items() if one.is_open)
+            without.update(
+                other for other, one in self._strategies.current.promises.items() if one.is_open
+            )
         return tokens.fits(request.tokens, now, end, now, without)
 
     def closed_now(self, jobid: int | None, request: ResourceRequest) -> int:
@@ -279,11 +283,13 @@ class Plan:
 
     def promises(self) -> dict[int, tuple[float, float]]:
         """Return a dict of job id to ``(start, end)`` of its promise. O(promises)."""
-        return {jobid: (one.start, one.end) for jobid, one in self._strategies.promises.items()}
+        return {
+            jobid: (one.start, one.end) for jobid, one in self._strategies.current.promises.items()
+        }
 
     def has(self, jobid: int) -> bool:
         """Return whether a job has a promise. O(1)."""
-        return jobid in self._strategies.promises
+        return jobid in self._strategies.current.promises
 
     def start_of(self, jobid: int) -> float:
         """Return the start of a promise, in seconds since the epoch; that of an open one is past.
@@ -292,7 +298,7 @@ class Plan:
         Raises:
             KeyError: the job has no promise.
         """
-        return self._strategies.promises[jobid].start
+        return self._strategies.current.promises[jobid].start
 
     def due(self, now: float) -> tuple[list[int], float]:
         """Return the jobs whose promised start is `now` or earlier, in any order, and the first
@@ -305,7 +311,7 @@ class Plan:
         Raises:
             KeyError: the job has no promise.
         """
-        return self._strategies.promises[jobid].ranks
+        return self._strategies.current.promises[jobid].ranks
 
     def stale(self) -> list[int]:
         """Return the jobs whose promise can no longer be kept.
@@ -527,7 +533,7 @@ class Plan:
                 _refuse(self._pool, request)
         if self.claims is None or request.claimant is None:
             return self._alloc(jobid, request)
-        if self._strategies.promises and not self._strategy_for(request).may_start(request):
+        if self._strategies.current.promises and not self._strategy_for(request).may_start(request):
             _refuse(self._pool, request)
         ranks = ~self.closed_now(jobid, request)
         # Checking this first costs less than a request for these ranks.
@@ -640,7 +646,7 @@ class Plan:
 
     def keeps_nothing_from(self, jobid: int | None) -> bool:
         """Return whether no other job has a promise."""
-        promises = self._strategies.promises
+        promises = self._strategies.current.promises
         return not promises or (len(promises) == 1 and jobid in promises)
 
     def note_started(self, jobid: int) -> None:
@@ -665,7 +671,7 @@ class Plan:
         here."""
         self._strategies.in_step()
         for jobid in jobids:
-            one = other._strategies.promises[jobid]
+            one = other._strategies.current.promises[jobid]
             self.cancel(jobid)
             strategy = self._strategy_for(one.request)
             if one.is_open:

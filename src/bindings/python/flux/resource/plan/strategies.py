@@ -13,7 +13,7 @@ from flux.resource.plan.bound_strategy import BoundStrategy
 from flux.resource.plan.counted_strategy import CountedStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from typing_extensions import Self
 
@@ -52,11 +52,6 @@ class Strategies:
         if self._bound is not None and self.current is self._bound:
             new.current = new._bound = self._bound.copy()
         return new
-
-    @property
-    def promises(self) -> Mapping[int, Promise]:
-        """Job id to promise, in the order in which they were made."""
-        return self.current.promises
 
     def in_step(self) -> Strategy:
         """Return the strategy in force, after taking in changes of the pool."""

@@ -105,7 +105,7 @@ class Holdings:
     def __init__(self, scheduler: PolicyView) -> None:
         self._scheduler = scheduler
         #: job id -> holding on ranks that have left
-        self._departed: dict[int, Holding] = {}
+        self.departed: dict[int, Holding] = {}
         #: last query: job id, generation of the pool, holding
         self._last: tuple[int, int, Holding] = (0, -1, NOTHING)
 
@@ -120,7 +120,7 @@ class Holdings:
         if last != jobid or generation != pool.generation:
             held = holding_of(pool, jobid)
             self._last = (jobid, pool.generation, held)
-        departed = self._departed.get(jobid)
+        departed = self.departed.get(jobid)
         return held if departed is None else held.plus(departed)
 
     @contextmanager
@@ -142,17 +142,15 @@ class Holdings:
         self._add(jobid, _together(kinds))
 
     def _add(self, jobid: int, departed: Holding) -> None:
-        self._departed[jobid] = self._departed.get(jobid, NOTHING).plus(departed)
+        self.departed[jobid] = self.departed.get(jobid, NOTHING).plus(departed)
 
     def freed(self, jobid: int, R: Any, final: bool) -> None:
         """Remove `R`, freed by a job; if `final`, all of its resources."""
-        if jobid not in self._departed:
-            return
-        departed = NOTHING if final else self._departed[jobid].left_of(R)
+        departed = NOTHING if final else self.departed[jobid].left_of(R)
         if departed.ranks:
-            self._departed[jobid] = departed
+            self.departed[jobid] = departed
         else:
-            del self._departed[jobid]
+            del self.departed[jobid]
 
 
 #: First id of placeholders and of promises to no job, downwards from here.
