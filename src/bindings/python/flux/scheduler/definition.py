@@ -133,12 +133,8 @@ class State:
                 self.ran = set(self.running)
                 return [job for job in self.running if job not in before]
             self.is_done, self.waiting = True, 0
-            if self.policy == "strict":
-                self.strictly()
-            elif self.policy == "promise":
-                self.in_turns()
-            else:
-                self.by_latest_starts()
+            one_pass = {"strict": self.strictly, "all": self.by_latest_starts}
+            one_pass.get(self.policy, self.in_turns)()
             self.freed, self.came_free = not self.is_done, False
 
     def strictly(self) -> None:
@@ -245,8 +241,7 @@ class State:
                 self.waiting |= job.wants
         for job in heads:
             alone.promise(job, alone.earliest(job, now))
-        places = {job: place for place, job in enumerate(queue)}
-        for job in sorted(rest, key=lambda job: (job.candidate_rank(now), places[job])):
+        for job in sorted(rest, key=lambda job: job.candidate_rank(now)):
             end = now + job.limit
             if alone.place(job, end) is not None and self.place(job, end) is not None:
                 self.start(job)
