@@ -167,9 +167,7 @@ class BackfillByLatestStart(BackfillByRank):
                 self.try_to_start(job)
                 continue
             ranks = self.policy.queue_order.turn_of(job)
-            free = self._free.get(job.signature)
-            if free is None:
-                free = self.is_free(job)
+            free = self.is_free(job)
             if ranks & behind:
                 if free:  # otherwise it will not be free in this pass
                     rest.append(job)
@@ -284,7 +282,7 @@ class BackfillByLatestStart(BackfillByRank):
             # an unknown time.
             if now > when + GRACE_S:
                 if not latest.overdue.get(job.jobid):
-                    self.void(job, "late")
+                    self.void(job, when, "late")
                     latest.overdue[job.jobid] = True
             elif job.jobid not in latest.overdue:
                 latest.overdue[job.jobid] = False
@@ -417,14 +415,13 @@ class BackfillByLatestStart(BackfillByRank):
             if self.must_begin_anew():
                 return
             if job in self.latest and not job.request.finalized:
-                self.void(job, cause)
+                self.void(job, self.latest.when(job), cause)
                 self.promise_anew(job)
 
     def park_if_down(self, job: PendingJob) -> bool:
         latest = self.latest.when(job) if job in self.latest else None
         aside = super().park_if_down(job)
         if aside and latest is not None:
-            self._kept.clear()
             self.take_back(job, latest, "resources")
         return aside
 
@@ -432,7 +429,6 @@ class BackfillByLatestStart(BackfillByRank):
         if job in self.latest:
             latest = self.latest.when(job)
             self.forget(job)
-            self._kept.clear()
             self.again = True  # jobs ahead of it may start as well
             self.released()
             self.take_back(job, latest, "deferred")
@@ -441,17 +437,14 @@ class BackfillByLatestStart(BackfillByRank):
 
     def take_back(self, job: PendingJob, latest: float, cause: str) -> None:
         """Tell a job's user that it has lost its latest start."""
+        self._kept.clear()
         if self._untold.pop(job.jobid, None) is None:
-            self.note_void(job, latest, cause)
+            self.void(job, latest, cause)
             self.show_latest_start(job, None)
 
-    def void(self, job: PendingJob, cause: str) -> None:
-        """Void a promise that cannot be kept, by one of `VOID_CAUSES`."""
-        self.note_void(job, self.latest.when(job), cause)
-
-    def note_void(self, job: PendingJob, latest: float, cause: str) -> None:
-        """Count and log a promise that cannot be kept."""
-        self.latest.void(job, cause)
+    def void(self, job: PendingJob, latest: float, cause: str) -> None:
+        """Count and log a promise that cannot be kept, by one of `VOID_CAUSES`."""
+        self.latest.void(cause)
         self.policy.log.info(
             f"{job.name}: the promise to start by {latest:.0f} is void: {VOID_CAUSES[cause]}"
         )
@@ -568,7 +561,7 @@ class BackfillByLatestStart(BackfillByRank):
                 yield
         for job in passed:
             if job in self.latest and not job.request.finalized:
-                self.void(job, "unloaded")
+                self.void(job, self.latest.when(job), "unloaded")
                 self.promise_anew(job)
                 yield
 

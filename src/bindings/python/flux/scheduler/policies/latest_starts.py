@@ -103,7 +103,7 @@ class LatestStarts:
             self.kept += 1
             self.spare += max(0.0, when - now)
 
-    def void(self, job: PendingJob, cause: str) -> None:
+    def void(self, cause: str) -> None:
         """Count a promise that cannot be kept."""
         self.void_by[cause] = self.void_by.get(cause, 0) + 1
 
