@@ -194,7 +194,7 @@ def test_waiting_for_an_answer_that_never_comes_is_an_error():
     instance = FakeInstance()
     instance.load(Deaf)
     instance.submit()
-    with pytest.raises(SchedulerErrors, match="waits for an answer that nobody will give"):
+    with pytest.raises(SchedulerErrors, match="waits for an answer that will never come"):
         instance.run_until_idle()
 
 

@@ -174,8 +174,8 @@ def _state(rows, units, when):
     lines = [f"  {idle} of {units} units idle, {len(running)} jobs running, {len(waiting)} waiting"]
     ends = sorted(running, key=lambda row: row.start + row.limit if row.limit else math.inf)
     for row in ends[:SHOWN]:
-        end = moment_text(row.start + row.limit) if row.limit else "nobody knows when"
-        lines.append(f"    running job {row.id}: size {row.size}, ends by {end}")
+        end = f"ends by {moment_text(row.start + row.limit)}" if row.limit else "without a limit"
+        lines.append(f"    running job {row.id}: size {row.size}, {end}")
     if len(ends) > SHOWN:
         lines.append(f"    and {len(ends) - SHOWN} more")
     for row in waiting[:SHOWN]:

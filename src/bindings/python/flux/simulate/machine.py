@@ -2,6 +2,7 @@
 """The machine: an R, and the mapping of a trace's sizes to it."""
 
 from flux.resource.pool.explain import counted
+from flux.simulate.workload.record import OptionError
 from flux_engine.formats import idset, rset
 from flux_engine.resource.inventory import Inventory
 
@@ -34,11 +35,17 @@ class Machine:
         return ", ".join(counted(*unit) for unit in units[: 3 if self.gpus else 2])
 
 
+#: Maximum number of cores and GPUs of a machine of equal nodes.
+MOST_UNITS = 100_000_000
+
+
 def uniform(nodes, cores_per_node=1, gpus_per_node=0, source=""):
-    """Return a machine of equal nodes. Raises ValueError if a count is too small."""
+    """Return a machine of equal nodes. Raises OptionError if a count is too small, or too large."""
+    text = f"a machine of {nodes:,} nodes, {cores_per_node:,} cores and {gpus_per_node:,} GPUs a node ({source})"
     if nodes < 1 or cores_per_node < 1 or gpus_per_node < 0:
-        text = f"{nodes} nodes, {cores_per_node} cores and {gpus_per_node} GPUs a node"
-        raise ValueError(f"a machine of {text}: not possible")
+        raise OptionError(f"{text}: not possible")
+    if nodes * (cores_per_node + gpus_per_node) > MOST_UNITS:
+        raise OptionError(f"{text}: more than {MOST_UNITS:,} cores and GPUs")
     width = len(str(nodes - 1))
     names = [f"node{i:0{width}}" for i in range(nodes)]
     return Machine(rset.uniform(names, cores_per_node, gpus_per_node), source)

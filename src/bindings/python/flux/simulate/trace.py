@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Optional
 
+from flux.resource.pool.amount_kinds import read_amount
 from flux.simulate.machine import Machine
 from flux.simulate.workload.build import Options, Workload, build
 from flux.simulate.workload.record import OptionError
@@ -141,6 +142,10 @@ class Trace:
         self.files = [self._file(one) for one in files]
         self.config = load_path(config) if isinstance(config, str) else config or {}
         if memory_per_node is not None:
+            try:
+                read_amount(memory_per_node, in_bytes=True)
+            except ValueError as exc:
+                raise OptionError(f"memory_per_node={exc}") from None
             amounts = {**self.config.get("amounts", {}), "memory": memory_per_node}
             self.config = {**self.config, "amounts": amounts}
         self._config_name = config if isinstance(config, str) else "of the configuration"

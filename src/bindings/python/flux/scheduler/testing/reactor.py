@@ -114,7 +114,7 @@ class Reactor(DirectReactor):
                 return
         entry = min((entry for entry in self._timers if isinstance(entry[2], Call)), default=None)
         if entry is None:
-            raise RuntimeError("the scheduler waits for an answer that nobody will give")
+            raise RuntimeError("the scheduler waits for an answer that will never come")
         self.set_time(entry[0])
         entry[2].expired(entry)
 

@@ -171,7 +171,7 @@ class Scheduler(ModuleTask):
         """Stop the reactor: no event is left. Raises RuntimeError if the scheduler waits for an
         answer."""
         if not self._listening:  # its code waits for an answer
-            raise RuntimeError("the scheduler waits for an answer that nobody has")
+            raise RuntimeError("the scheduler waits for an answer that no service has")
         self.reactor_stop(0)
 
 

@@ -275,8 +275,8 @@ def _compare_with_starts(records, machine, unit, notes):
 def _warn_of_limits(jobs, notes):
     if not any(job.limit for job in jobs):
         notes.warn(
-            "no job has a limit: nobody knows when a running one ends, so backfilling policies have nothing"
-            " to plan by. --estimates=tsafrir makes limits up as users would, --limits=run takes the run time"
+            "no job has a limit, so the ends of running jobs are unknown, and nothing can be planned behind them."
+            " --estimates=tsafrir generates limits as users would choose, --limits=run takes the run time"
         )
 
 
