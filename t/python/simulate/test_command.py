@@ -2,6 +2,7 @@
 """The command: what it prints and writes, what it refuses, an interrupt, a second call that resumes."""
 
 import csv
+import fcntl
 import json
 import math
 import os
@@ -407,6 +408,15 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path, name):
     assert re.search(r"(?m)^sched-fifo +1 +100 ", done.stdout)
     assert re.search(rf"not written: .*/{name}.*: Is a directory", done.stderr)
     assert (tmp_path / "out" / "sched-simple" / "summary.json").exists()
+
+
+def test_two_calls_do_not_mix_their_results(tmp_path):
+    lock = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    args = ("sample", "--jobs=20", "--scheduler=sched-fifo", "-q", "-o", tmp_path)
+    assert "another call is writing its results there" in flux(*args, code=1).stderr
+    os.close(lock)
+    flux(*args)
 
 
 def test_no_planted_link_is_followed(tmp_path):

@@ -2,6 +2,7 @@
 """The command ``flux simulate``, and the table of its subcommands."""
 
 import contextlib
+import fcntl
 import importlib
 import json
 import os
@@ -263,6 +264,15 @@ class Call:
 
         options = self.options
         base = options.output
+        with _naming_errors():
+            os.makedirs(base, exist_ok=True)
+            self._lock = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"{base}: another call is writing its results there") from None
+        except OSError:
+            pass  # a file system without locks
         there = list(reading.directories(base))
         report = os.path.join(base, "report.html")
         if there and not options.resume and not options.force:
@@ -277,7 +287,6 @@ class Call:
                     shutil.rmtree(directory)
                 if there and os.path.exists(report):
                     os.remove(report)
-            os.makedirs(base, exist_ok=True)
 
     def _tasks(self, cases, policies, settings):
         from flux.simulate import study
