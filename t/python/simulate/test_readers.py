@@ -369,14 +369,20 @@ def test_eventlogs(tmp_path):
         (tmp_path / "logs" / name).mkdir(parents=True)
         (tmp_path / "logs" / name / "eventlog").write_text(log(events))
         (tmp_path / "logs" / name / "jobspec").write_text(json.dumps(SPEC))
+    # Others that flux dump writes: of a job's shell, and of a service.
+    others = ["job-1/guest/exec", "resource"]
+    for name in others:
+        (tmp_path / "logs" / name).mkdir(parents=True)
+        (tmp_path / "logs" / name / "eventlog").write_text('{"timestamp": 1.0, "name": "init"}\n')
     ((record,), source) = read(str(tmp_path / "logs"))
     assert fields(record, "submit run limit nodes cores") == [111, 20, 60, 2, 8]
     assert fields(record, "urgency queue user") == [20, "batch", "5"]
     assert record.extra["jobspec"]["resources"] == SPEC["resources"]
     packed = tmp_path / "dump.tar"
     with tarfile.open(packed, "w") as archive:
-        for name, text in (("eventlog", log()), ("jobspec", json.dumps(SPEC))):
-            member = tarfile.TarInfo(f"job.0000.0000.0000.0001/{name}")
+        files = [("eventlog", log()), ("jobspec", json.dumps(SPEC)), ("guest/exec/eventlog", "{}")]
+        for name, text in files:
+            member = tarfile.TarInfo(f"job/0000/0000/0000/0001/{name}")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text.encode()))
     ((again,), _) = read(str(packed))

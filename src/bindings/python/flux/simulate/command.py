@@ -251,7 +251,7 @@ class Call:
         days = workload.jobs[-1].submit / 86400
         span = f" over {days:.1f} days, offered load {load:.2f}," if days else ""
         self.say(
-            f"{len(workload.jobs):,} jobs{span} on {workload.machine}; "
+            f"{len(workload.jobs):,} {'jobs' if len(workload.jobs) != 1 else 'job'}{span} on {workload.machine}; "
             f"{len(policies)} {'policies' if len(policies) != 1 else 'policy'}"
         )
         if len(cases) > 1:

@@ -105,11 +105,15 @@ def read_eventlogs(source):
         raise source.error(0, "no eventlog in it")
 
 
+#: Directories of the KVS with eventlogs of another kind: of a job's shell, and of services.
+NOT_JOBS = frozenset(("guest", "admin", "resource"))
+
+
 def _job_files(source):
     wanted = ("eventlog", "jobspec", "R")
     if os.path.isdir(source.path):
         for directory, subdirectories, files in os.walk(source.path):
-            subdirectories.sort()
+            subdirectories[:] = sorted(set(subdirectories) - NOT_JOBS)
             if "eventlog" in files:
                 texts = {}
                 for name in set(wanted).intersection(files):
@@ -122,6 +126,8 @@ def _job_files(source):
         with tarfile.open(source.path) as archive:
             for member in archive:
                 directory, _, name = member.name.rpartition("/")
+                if NOT_JOBS.intersection(directory.split("/")):
+                    continue
                 if name in wanted and "job" in directory and member.isfile():
                     data = archive.extractfile(member).read()
                     jobs.setdefault(directory, {})[name] = data.decode("utf-8", "replace")
