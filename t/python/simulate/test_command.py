@@ -352,8 +352,14 @@ def test_no_run_outlives_the_command(signum):
         ("tune --model=lublin --status=1", "--status: jobs of a model come from no file"),
         ("tune --model=lublin --seeds=3", "--seeds: each split of a model is a workload"),
         ("tune sample --R=R.json --nodes=3", "--nodes: the machine is that of --R"),
-        ("sample --nodes=99999999999", "99,999,999,999 nodes, 1 cores and 0 GPUs a node (as given): more than"),
-        ("sample --memory-per-node=lots", "memory_per_node='lots': expected an amount such as 512M or 4G"),
+        (
+            "sample --nodes=99999999999",
+            "99,999,999,999 nodes, 1 cores and 0 GPUs a node (as given): more than",
+        ),
+        (
+            "sample --memory-per-node=lots",
+            "memory_per_node='lots': expected an amount such as 512M or 4G",
+        ),
     ],
 )
 def test_wrong_usage(args, said, tmp_path, monkeypatch):
