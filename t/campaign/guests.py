@@ -70,7 +70,7 @@ MASSES = ("flood", "disconnect", "crowd")
 TOPICS = (
     "sched.when sched.explain sched.windows sched.plan sched.stats sched.reservations sched.limits sched.preempt"
     " sched.preemptions sched.reserve sched.unreserve sched.alloc sched.free sched.cancel sched.prioritize sched.expiration"
-    " sched.resource-status sched.quiescent feasibility.check sched.disconnect"
+    " sched.shares sched.check-config sched.resource-status sched.quiescent feasibility.check sched.disconnect"
 ).split()
 GUEST = {"FLUX_HANDLE_USERID": "9999", "FLUX_HANDLE_ROLEMASK": "0x2"}
 #: A topic that Flux refuses for the scheduler: a flood of it measures Flux and the machine alone.

@@ -136,6 +136,16 @@ SCHEMAS = {
     "sched.reservations": None,
     "sched.reserve": lambda c: {"reservation": reservation(c), "dry_run": c.random() < 0.3},
     "sched.unreserve": lambda c: {"name": c.choice(("r0", "r1", "r2", "nosuch"))},
+    "sched.limits": None,
+    "sched.shares": None,
+    "sched.preemptions": None,
+    "sched.preempt": lambda c: {"id": c.randrange(1, 25), "dry_run": True},
+    "sched.check-config": lambda c: {
+        "config": {
+            "limits": {"a": {"per": "user", "max": {"jobs": c.randrange(3)}}},
+            "licenses": {"x": c.randrange(9)},
+        }
+    },
     "NAME.stats-get": None,
     "NAME.no-such-method": lambda c: {},
 }
@@ -153,6 +163,11 @@ QUESTIONS = (
     "sched.plan",
     "sched.stats",
     "sched.reservations",
+    "sched.limits",
+    "sched.shares",
+    "sched.preemptions",
+    "sched.preempt",
+    "sched.check-config",
     "NAME.stats-get",
     "NAME.no-such-method",
 )

@@ -2,14 +2,19 @@
 """Requests of every kind, right and bent, to each scheduler (t/campaign/messages.py): some seeds of it, and as many as
 hypothesis likes to try, which shrinks what fails."""
 
+import inspect
 import json
 import random
+import re
+from pathlib import Path
 
 import messages
 import payloads
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from flux.scheduler import base, policy
 
 
 @pytest.mark.parametrize("module", sorted(messages.MODULES))
@@ -23,6 +28,13 @@ from hypothesis import strategies as st
 @given(chance=st.randoms(use_true_random=False))
 def test_whatever_is_drawn(module, chance):
     messages.Campaign(chance, module).run(20)
+
+
+def test_every_topic_of_a_scheduler_is_sent():
+    handlers = r'(?:_event|_answered_by|served_by|request_handler)\(\s*"([a-z]+\.[a-z-]+)"'
+    text = "".join(Path(inspect.getfile(part)).read_text() for part in (base, policy))
+    served = set(re.findall(handlers, text)) - {"sched.disconnect"}
+    assert len(served) > 15 and served - payloads.SCHEMAS.keys() == set()
 
 
 def test_payloads_are_as_they_should_be_before_they_are_bent():
@@ -45,6 +57,7 @@ def test_payloads_are_as_they_should_be_before_they_are_bent():
         "exists already",
         "is longer than every",
         "there is no queue",
+        "there is no table [preemption]",
     )
     assert {text for text in refused if not any(part in text for part in allowed)} == set()
 
