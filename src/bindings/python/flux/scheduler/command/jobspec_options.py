@@ -95,7 +95,8 @@ def jobspec_from_options(options: argparse.Namespace) -> dict[str, Any]:
         cores_per_task=options.cores_per_task,
         gpus_per_task=options.gpus_per_task,
         num_nodes=nodes,
-        exclusive=options.exclusive,
+        # As in `flux submit`: nodes without a number of tasks are whole nodes.
+        exclusive=options.exclusive or (nodes is not None and options.ntasks is None),
         duration=options.time_limit,
     )
     for name in ("queue", "bank"):
