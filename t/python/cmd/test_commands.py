@@ -94,6 +94,9 @@ $ flux submit --quiet --urgency=hold true; flux cancel --states=pending -m bye
 ! flux-cancel: Canceled 1 job (0 errors)
 $ flux jobs -a -c 1 -no '{result} {exception.type} {exception.note}'
 CANCELED cancel bye
+$ flux jobs -a -c 1 --json | grep -o '"result": "[A-Z]*"'; flux jobs --json $(flux job last) | cut -c 1-8
+"result": "CANCELED"
+{"t_depe
 $ flux jobs --filter=nosuch
 1! flux-jobs: ERROR: Invalid filter specified: nosuch
 $ flux job purge --num-limit=3 --force >/dev/null; flux jobs -an | wc -l

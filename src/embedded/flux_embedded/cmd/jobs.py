@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux jobs``."""
 
+import json
+
 import flux
 from flux.job import JobID, JobInfoFormat, JobList, job_fields_to_attrs
 from flux.job.stats import JobStats
@@ -24,7 +26,7 @@ def _fetch(handle, args, fields):
     found = JobList(
         handle,
         ids=args.jobids,
-        attrs=job_fields_to_attrs(fields),
+        attrs={"all"} if args.json else job_fields_to_attrs(fields),
         filters=filters,
         user="all" if args.A else None,
         max_entries=count + 1 if count > 0 else count,
@@ -59,6 +61,7 @@ def main(argv):
     )
     parser.add_queues()
     parser.add_table()
+    parser.flag("--json", text="print all that is known of them, as JSON")
     parser.flag("--stats-only", text="print how many jobs there are; fails if none is active")
     parser.add_argument("jobids", metavar="JOBID", nargs="*", type=JobID)
     args = parser.parse_args(argv)
@@ -73,6 +76,10 @@ def main(argv):
     jobs, more = _fetch(handle, args, layout.fields)
     if args.jobids and not jobs:
         return 1
+    if args.json:
+        found = [job.to_dict() for job in jobs]
+        print(json.dumps(found[0] if len(args.jobids) == 1 else {"jobs": found}))
+        return 0
     layout.print_items(jobs, no_header=args.no_header)
     if more and not args.no_header:
         warn(f"warning: output truncated at {len(jobs)} jobs.")
