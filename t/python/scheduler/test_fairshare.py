@@ -50,8 +50,8 @@ def test_use_is_stored_in_parts_and_read_again():
     again.restore(json.loads("".join(parts)))
     assert again.through == 200.0
     for key in usage.keys():
-        assert again.of(key, 300.0) <= usage.of(key, 300.0)
-        assert again.of(key, 200.0) == pytest.approx(usage.of(key, 200.0))
+        assert again.amount(key, 300.0) <= usage.amount(key, 300.0)
+        assert again.amount(key, 200.0) == pytest.approx(usage.amount(key, 200.0))
 
 
 # -- the table -------------------------------------------------------------------------------------

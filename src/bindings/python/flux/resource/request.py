@@ -219,7 +219,7 @@ class Graph:
                 f"slot of {self.slot_size} cores and {self.gpu_per_slot} GPUs is too large"
             )
         self.constraint = constraint
-        return Shape.of_values(*_VALUES(self))
+        return Shape.from_values(*_VALUES(self))
 
 
 def _usually(value: Any) -> Any:
@@ -257,7 +257,7 @@ class Shape:
     """
 
     # The only list of a request's fields. Counts and the constraint come first, since
-    # ``of_values()`` treats them separately.
+    # ``from_values()`` treats them separately.
     node_count: ResourceCount | None = _usually(None)
     slot_count: ResourceCount = _usually(ONE)
     nodes_per_slot: ResourceCount | None = _usually(None)
@@ -278,12 +278,12 @@ class Shape:
     kept_bytes: int = field(init=False)
 
     @classmethod
-    def of(cls, **given: Any) -> Shape:
+    def from_fields(cls, **given: Any) -> Shape:
         """Return the shape with these fields: the existing object, if it still lives."""
-        return cls.of_values(*{**SHAPE_FIELDS, **given}.values())
+        return cls.from_values(*{**SHAPE_FIELDS, **given}.values())
 
     @classmethod
-    def of_values(
+    def from_values(
         cls,
         nodes: ResourceCount | None,
         slots: ResourceCount,
@@ -291,7 +291,7 @@ class Shape:
         constraint: Any,
         *rest: Any,
     ) -> Shape:
-        """Return the shape with all fields, in their order; as ``of()``."""
+        """Return the shape with all fields, in their order; as ``from_fields()``."""
         match = None if constraint is None else parse_constraint(constraint, added=True)
         return cls._shared(match, nodes, slots, inside, constraint, *rest)
 
@@ -334,7 +334,7 @@ class Shape:
         """Return the shape with some fields changed."""
         values = {**dict(zip(SHAPE_FIELDS, _VALUES(self))), **changes}
         if "constraint" in changes:
-            return Shape.of_values(*values.values())
+            return Shape.from_values(*values.values())
         return Shape._shared(self.match, *values.values())
 
     def on_ranks(self, ranks: int) -> Shape:
@@ -443,7 +443,7 @@ class ResourceRequest:
         **more: Any,
     ) -> None:
         make_room()
-        self.shape = Shape.of(
+        self.shape = Shape.from_fields(
             node_count=None if node_count is None else ResourceCount.parse(node_count),
             slot_count=ResourceCount.parse(slot_count),
             slot_size=slot_size,

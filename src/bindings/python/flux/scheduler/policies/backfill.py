@@ -161,13 +161,13 @@ class Backfill(PolicyScheduler):
         Called for each pending job in a pass in which one may start. Override it for a site's own
         ranks; `expected_run` returns the job's expected run time.
         """
-        return self.ranks.of(job)
+        return self.ranks.rank_of(job)
 
     def candidate_rank(self, job: PendingJob) -> float:
         """Return the sort key of a backfill candidate, a job that may go ahead of a blocked one
         regardless of priority. Used if ``candidates=`` is given or this is overridden; otherwise
         candidates are examined in order of `rank`."""
-        return self.ranks.of(job, "candidates")
+        return self.ranks.rank_of(job, "candidates")
 
     def predicted(self, job: PendingJob) -> float | None:
         """Return the predicted run time of a job in seconds, by ``predict=``, or None.

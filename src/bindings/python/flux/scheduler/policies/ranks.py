@@ -154,7 +154,7 @@ class JobRanks:
         """Note a job about to be queued."""
         self._first_submission = min(self._first_submission, job.t_submit)
 
-    def of(self, job: PendingJob, option: str = "rank") -> float:
+    def rank_of(self, job: PendingJob, option: str = "rank") -> float:
         """Return the rank of a job by an argument, ``rank`` or ``candidates``."""
         function = self._functions.get(option)
         if function is not None:

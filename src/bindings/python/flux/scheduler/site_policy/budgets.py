@@ -126,7 +126,7 @@ class Account(Use):
         budget = self.entry
         self.begin, self.end = period_of(budget.period, _zone(budget.zone), now)
         self.stored_as = [(budget.name, self.begin, at, *self.key) for at in range(len(DIMENSIONS))]
-        self.taken = [usage.of(key, now) for key in self.stored_as]
+        self.taken = [usage.amount(key, now) for key in self.stored_as]
 
     def expect(self, known: Charged, sign: int) -> None:
         seconds = min(known.limit, self.end - self.begin)
@@ -354,7 +354,7 @@ class BudgetRule(CountingRule):
         known = self.jobs.get(job.jobid)
         if known is None:
             return None
-        rates = self.host.holdings.of(jobid, pool)[1:]
+        rates = self.host.holdings.held_by(jobid, pool)[1:]
         # If it is the minimum, it was checked before.
         return None if rates == known.least else self._look(job, known, rates)
 
@@ -464,7 +464,7 @@ class BudgetRule(CountingRule):
 
     def figures(self, account: Account) -> dict[str, Any]:
         now = self.host.now()
-        used = [self._usage.of(key, now) / HOUR_S for key in account.stored_as]
+        used = [self._usage.amount(key, now) / HOUR_S for key in account.stored_as]
         to_come = [max(0.0, all / HOUR_S - one) for all, one in zip(account.taken, used)]
         return {
             "period": account.entry.period,

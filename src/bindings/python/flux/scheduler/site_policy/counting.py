@@ -256,7 +256,7 @@ class CountingRule(TableRule):
 
     def runs(self, jobid: int, known: Any) -> None:
         """Count a job that starts, or was found running."""
-        self.hold(known, self.host.holdings.of(jobid), 1)
+        self.hold(known, self.host.holdings.held_by(jobid), 1)
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
         known = self.jobs.get(jobid)

@@ -160,7 +160,7 @@ class FairShareRule(TableRule):
         self._runs(job.jobid, association, self._usage.found(job.jobid))
 
     def _runs(self, jobid: int, association: Association, since: float) -> None:
-        holds = self.host.holdings.of(jobid)
+        holds = self.host.holdings.held_by(jobid)
         rate = self._weights.rate(holds)
         self._running[jobid] = (association, holds, rate)
         self._usage.change(association, rate, self.host.now(), since)
@@ -214,7 +214,7 @@ class FairShareRule(TableRule):
 
     def _used_now(self) -> dict[Association, float]:
         now = self.host.now()
-        return {(key[0], key[1]): self._usage.of(key, now) for key in self._usage.keys()}
+        return {(key[0], key[1]): self._usage.amount(key, now) for key in self._usage.keys()}
 
     def _period_ends(self) -> None:
         self._timer = None

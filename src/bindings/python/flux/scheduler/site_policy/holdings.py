@@ -109,7 +109,7 @@ class Holdings:
         #: last query: job id, generation of the pool, holding
         self._last: tuple[int, int, Holding] = (0, -1, NOTHING)
 
-    def of(self, jobid: int, where: Any = None) -> Holding:
+    def held_by(self, jobid: int, where: Any = None) -> Holding:
         """Return the holding of a job, in the pool and on ranks that have left; or in `where`, a
         copy of the pool.  O(different holdings per rank); cached, as several rules ask about a
         starting job."""

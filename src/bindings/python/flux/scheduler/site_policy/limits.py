@@ -373,7 +373,7 @@ class LimitRule(CountingRule):
         known = self.jobs.get(job.jobid)
         if known is None:
             return None
-        ranks, nodes, cores, gpus = self.host.holdings.of(jobid, pool)
+        ranks, nodes, cores, gpus = self.host.holdings.held_by(jobid, pool)
         least = known.now
         if nodes <= least.nodes and cores <= least.cores and gpus <= least.gpus:
             return None  # no more than was checked before

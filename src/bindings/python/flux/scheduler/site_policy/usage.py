@@ -59,7 +59,7 @@ class Usage:
             amount += self._grown((0.0, rate, since), now)[0]
         self._entries[key] = (amount, before + rate, now)
 
-    def of(self, key: tuple[Any, ...], now: float) -> float:
+    def amount(self, key: tuple[Any, ...], now: float) -> float:
         """Return the amount of a key, in units times seconds.  O(1)."""
         return self._at(key, now)[0]
 
@@ -71,7 +71,7 @@ class Usage:
     def take(self, other: Usage, now: float) -> None:
         """Add the amounts of another `Usage`, whose running jobs are not counted here yet."""
         for key in other.keys():
-            self.add(key, other.of(key, now), now)
+            self.add(key, other.amount(key, now), now)
             self.through = now
 
     def keys(self) -> list[tuple[Any, ...]]:

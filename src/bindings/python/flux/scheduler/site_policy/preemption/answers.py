@@ -45,7 +45,7 @@ class PreemptionAnswers(Part):
         """Return, for ``sched.explain``, the borrowers of time promised to a job: ``jobs``, ``end``
         (when the first is ended) and ``text``; None if there are none."""
         borrowed = self._borrowed
-        found = borrowed.of(job.jobid)
+        found = borrowed.by_taker(job.jobid)
         if not found:
             return None
         verb = "runs" if len(found) == 1 else "run"

@@ -93,7 +93,7 @@ class BorrowedTime(Part):
         self.active = bool(self._record.borrowers or self._gone)
         self._host.admission.pins = self if self.active else None
 
-    def of(self, taker: int) -> list[Borrower]:
+    def by_taker(self, taker: int) -> list[Borrower]:
         """Return the running borrowers of a pending job's time."""
         return [one for one in self.borrowers.values() if one.taker == taker]
 
@@ -139,7 +139,7 @@ class BorrowedTime(Part):
             return False
         if not terms.rank < other.terms.rank or taker in self._gone:
             return False
-        others = self.of(taker)
+        others = self.by_taker(taker)
         if any(one.request is None or one.state != RUNS for one in others):
             return False
         return sum(one.victim.cls == terms.cls.name for one in others) < terms.cls.max_jobs
@@ -157,7 +157,7 @@ class BorrowedTime(Part):
         limit = now + request.duration if request.duration > 0 else inf
         if limit == inf and end != inf:
             return None  # the rest to keep would have no end
-        others = [one.victim for one in self.of(taker)]
+        others = [one.victim for one in self.by_taker(taker)]
         try:
             alloc: ResourcePool = plan.alloc_within(
                 job.jobid, request, taker, [one.jobid for one in others]
@@ -311,8 +311,9 @@ class BorrowedTime(Part):
             return  # it is being ended, or is no longer a borrower
         self._over(borrower)
         plan = self._host.planning.current()
-        if plan is not None and not self.of(borrower.taker) and borrower.taker not in self._gone:
-            plan.pin(borrower.taker, stays=False)
+        taker = borrower.taker
+        if plan is not None and not self.by_taker(taker) and taker not in self._gone:
+            plan.pin(taker, stays=False)
         pool = self._host.resources
         pool.update_expiration(borrower.victim.jobid, as_end(borrower.limit))
         if borrower.state == WARNED:
@@ -320,7 +321,7 @@ class BorrowedTime(Part):
 
     def give_back_all(self, taker: int, why: str) -> None:
         """Let all borrowers of a job's time run to their limits."""
-        for one in self.of(taker):
+        for one in self.by_taker(taker):
             self.give_back(one, why)
 
     def _over(self, borrower: Borrower) -> None:
@@ -410,7 +411,7 @@ class BorrowedTime(Part):
         gone = self._gone.pop(taker, [])
         self.engage()
         self._let_go(gone)
-        return [one.victim for one in [*self.of(taker), *gone]]
+        return [one.victim for one in [*self.by_taker(taker), *gone]]
 
     def start_taker(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         """Start a job on the resources of the borrowers that were ended for it: otherwise they
@@ -503,7 +504,7 @@ class BorrowedTime(Part):
         """Whether the promise to a job keeps its time, since it needs its borrowers' resources. If
         not, they run to their limits."""
         self.review()
-        plan, borrowers = self._host.planning.current(), self.of(job.jobid)
+        plan, borrowers = self._host.planning.current(), self.by_taker(job.jobid)
         if plan is None or not borrowers:
             return False
         if job.jobid in plan.stale():

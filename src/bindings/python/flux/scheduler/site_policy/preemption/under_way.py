@@ -110,7 +110,7 @@ class PreemptionsUnderWay(Part):
 
     def _delays_others(self, preemption: Preemption) -> bool:
         """Whether a present promise would break if the victims did not end."""
-        pool, borrowers = self._host.resources, self._borrowed.of(preemption.taker)
+        pool, borrowers = self._host.resources, self._borrowed.by_taker(preemption.taker)
         limits = {one.victim.jobid: one.limit for one in borrowers}
         ends = {}
         for jobid in {*preemption.held, *limits}:
