@@ -535,6 +535,19 @@ def test_reserve(flux_sched):
     assert "would be reserved" in flux_sched([*argv, "--dry-run"], reserve=answer)
 
 
+def test_limits(flux_sched):
+    none = {"now": NOW, "limits": [], "budgets": [], "licenses": [], "amounts": []}
+    text = "no limit, budget, amount or licence to list\n"
+    assert flux_sched(["limits"], limits=none) == text
+    assert flux_sched(["limits", "-n"], limits=none) == ""
+    matlab = {"name": "matlab", "used": 1, "total": 4, "reserved": 0, "waiting": 2}
+    out = flux_sched(["limits"], limits={**none, "licenses": [matlab]})
+    assert [line.split() for line in out.splitlines()] == [
+        ["LICENCE", "USED", "TOTAL", "RESERVED", "WAITING"],
+        ["matlab", "1", "4", "0", "2"],
+    ]
+
+
 def test_reservations_and_unreserve(flux_sched):
     one = {
         "name": "dat",

@@ -263,6 +263,8 @@ class Limits(Subcommand):
             if number:
                 print()
             self.print_table(context, head, rows, right)
+        if not tables and not context.options.no_header:
+            print("no limit, budget, amount or licence to list")
 
 
 class Shares(Subcommand):
