@@ -63,6 +63,20 @@ def test_bad_arguments(arg, text, module):
     assert failure(arg, module=module) == text
 
 
+def test_a_pool_without_super_is_named(tmp_path, monkeypatch):
+    (tmp_path / "coldpool.py").write_text(
+        "from flux.resource import ResourcePool, Rv1Pool\n"
+        "class Cold(Rv1Pool):\n"
+        "    def __init__(self, R, **kwargs):\n        self.mine = 0\n"
+        "class pool_class(ResourcePool):\n    _impl_map = {1: Cold}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(
+        RuntimeError, match=r"Cold.__init__\(\) does not call super\(\).__init__\(\)"
+    ):
+        Rig(R(1, 1), "sched-fifo", "pool-class=coldpool")
+
+
 def test_a_pool_module_with_a_mistake_is_told_why(tmp_path, monkeypatch):
     (tmp_path / "coolpool.py").write_text("import no_such_thing\n")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -77,7 +77,10 @@ def _assigned(function: types.FunctionType) -> Iterator[str]:
 def check_begun(made: object, attribute: str) -> None:
     """Raise RuntimeError if an object lacks an attribute that the library's ``__init__`` sets."""
     if not hasattr(made, attribute):
-        raise RuntimeError(f"{type(made).__name__}.__init__() does not call super().__init__()")
+        kinds = [
+            kind for kind in type(made).__mro__ if "__init__" in vars(kind) and not is_ours(kind)
+        ]
+        raise RuntimeError(f"{kinds[0].__name__}.__init__() does not call super().__init__()")
 
 
 def misspelled(kind: type) -> Iterator[str]:

@@ -13,6 +13,8 @@ from typing import Any, Callable
 from flux.resource.pool.remembered import Remembered, count_kept, make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+from flux.resource.Rv1Pool import Rv1Pool
+from flux.scheduler.misspelled import check_begun
 
 #: A dotted name, optionally with a class. R is not always trusted, so nothing else is imported.
 _URI = re.compile(r"[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*)*(:[A-Za-z_]\w*)?", re.ASCII)
@@ -132,7 +134,7 @@ def _named_by_constructor(cls: Any) -> set[str]:
 
 def make_pool(scheduler: Any, R: dict[str, Any]) -> ResourcePool:
     """Make the pool for inventory `R` (an R dict, RFC 20). Raises ValueError if the class cannot
-    use this R."""
+    use this R; RuntimeError if it does not call ``super().__init__()``."""
     cls = choose(scheduler, R)
     known = known_options(cls, R.get("version"))
     options = {}
@@ -150,6 +152,8 @@ def make_pool(scheduler: Any, R: dict[str, Any]) -> ResourcePool:
             )
     options.update(scheduler.pool_options)
     made = cls(R, log=scheduler.log, **options)
+    if isinstance(made, Rv1Pool):
+        check_begun(made, "scheduling")
     pool = made if isinstance(made, ResourcePool) else ResourcePool(made)
     pool.clock = scheduler.now
     return pool
