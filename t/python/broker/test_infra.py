@@ -174,34 +174,16 @@ def test_nothing_is_left_when_an_instance_stops(tmp_path):
     "table, text",
     [
         ({"ingest": 3}, "job-ingest: configuration: ingest must be an object"),
-        (
-            {"ingest": {"validator": {"plugins": 3}}},
-            "job-ingest: configuration: ingest.validator.plugins must be an array",
-        ),
-        (
-            {"job-manager": {"housekeeping": {"foo": 1}}},
-            "job-manager: configuration: job-manager.housekeeping.command is missing",
-        ),
+        ({"ingest": {"validator": {"plugins": 3}}}, "job-ingest: configuration: ingest.validator.plugins must be an array"),
+        ({"job-manager": {"housekeeping": {"foo": 1}}}, "job-manager: configuration: job-manager.housekeeping.command is missing"),
         ({"exec": 3}, "job-exec: configuration: exec must be an object"),
-        (
-            {"exec": {"kill-timeout": "x"}},
-            "job-exec: configuration: exec.kill-timeout: invalid Flux standard duration",
-        ),
-        (
-            {"resource": {"exclude": 3}},
-            "resource: configuration: resource.exclude must be a string",
-        ),
+        ({"exec": {"kill-timeout": "x"}}, "job-exec: configuration: exec.kill-timeout: invalid Flux standard duration"),
+        ({"resource": {"exclude": 3}}, "resource: configuration: resource.exclude must be a string"),
         ({"access": []}, "job-list: configuration: access must be an object"),
-        (
-            {"access": {"private-mode": 3}},
-            "job-list: configuration: access.private-mode must be true or false",
-        ),
-        (
-            {"access": {"roles": {"x": {}}}},
-            "job-list: configuration: access.roles: unknown key 'x'",
-        ),
+        ({"access": {"private-mode": 3}}, "job-list: configuration: access.private-mode must be true or false"),
+        ({"access": {"roles": {"x": {}}}}, "job-list: configuration: access.roles: unknown key 'x'"),
     ],
-)
+)  # fmt: skip
 def test_tables_that_are_refused(tmp_path, table, text):
     from broker_help import Broker
 

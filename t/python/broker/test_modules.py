@@ -12,43 +12,13 @@ EXITED = "loader (module-python-exec) exited with exit code {}"
 
 #: module text, errno and text of the load's failure, what appears on stderr
 FAILURES = {
-    "value": (
-        "def mod_main(h, *args):\n raise ValueError('bad: %s' % (args,))",
-        22,
-        "Invalid argument",
-        "m.py: bad: ('a', 'b')\n",
-    ),
-    "oserror": (
-        "def mod_main(h, *a):\n raise OSError(25, 'some text')",
-        25,
-        "Inappropriate ioctl for device",
-        "",
-    ),
-    "oserror-no-errno": (
-        "def mod_main(h, *a):\n raise OSError('just text')",
-        errno.ECONNRESET,
-        CRASHED,
-        "",
-    ),
-    "other": (
-        "def mod_main(h, *a):\n raise RuntimeError('oops')",
-        errno.ECONNRESET,
-        CRASHED,
-        "RuntimeError: oops\n",
-    ),
-    "import": (
-        "import nosuchmodule",
-        errno.EIO,
-        EXITED.format(1),
-        "No module named 'nosuchmodule'\n",
-    ),
+    "value": ("def mod_main(h, *args):\n raise ValueError('bad: %s' % (args,))", 22, "Invalid argument", "m.py: bad: ('a', 'b')\n"),
+    "oserror": ("def mod_main(h, *a):\n raise OSError(25, 'some text')", 25, "Inappropriate ioctl for device", ""),
+    "oserror-no-errno": ("def mod_main(h, *a):\n raise OSError('just text')", errno.ECONNRESET, CRASHED, ""),
+    "other": ("def mod_main(h, *a):\n raise RuntimeError('oops')", errno.ECONNRESET, CRASHED, "RuntimeError: oops\n"),
+    "import": ("import nosuchmodule", errno.EIO, EXITED.format(1), "No module named 'nosuchmodule'\n"),
     "syntax": ("def mod_main(:", errno.EIO, EXITED.format(1), "SyntaxError: invalid syntax\n"),
-    "no-entry": (
-        "x = 1",
-        errno.EIO,
-        EXITED.format(1),
-        "m.py: no mod_main() or BrokerModule subclass found\n",
-    ),
+    "no-entry": ("x = 1", errno.EIO, EXITED.format(1), "m.py: no mod_main() or BrokerModule subclass found\n"),
     "two": (
         "from flux.brokermod import BrokerModule\nclass A(BrokerModule): pass\nclass B(BrokerModule): pass",
         errno.EIO,
@@ -57,19 +27,9 @@ FAILURES = {
     ),
     "exit": ("import sys\ndef mod_main(h, *a):\n sys.exit(3)", errno.EIO, EXITED.format(3), ""),
     "exit-at-import": ("import sys\nsys.exit(4)", errno.EIO, EXITED.format(4), ""),
-    "exit-with-text": (
-        "import sys\ndef mod_main(h, *a):\n sys.exit('why')",
-        errno.EIO,
-        EXITED.format(1),
-        "why\n",
-    ),
-    "service-taken": (
-        "def mod_main(h, *a):\n h.service_register('config').get()",
-        errno.EEXIST,
-        "File exists",
-        "",
-    ),
-}
+    "exit-with-text": ("import sys\ndef mod_main(h, *a):\n sys.exit('why')", errno.EIO, EXITED.format(1), "why\n"),
+    "service-taken": ("def mod_main(h, *a):\n h.service_register('config').get()", errno.EEXIST, "File exists", ""),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", FAILURES)

@@ -94,19 +94,13 @@ def test_R_says_what_nodes_have():
     "asked, text",
     [
         ({"memory": "much"}, "system.memory='much': expected an amount"),
-        (
-            {"memory": {"per-core": 1}},
-            "system.memory={'per-core': 1}: expected per-node or per-slot",
-        ),
+        ({"memory": {"per-core": 1}}, "system.memory={'per-core': 1}: expected per-node or per-slot"),
         ({"memory": {"per-node": 1}}, "system.memory.per-node: the job asks for no nodes"),
         ({"amounts": {"disk": 1}}, "system.amounts: 'disk' is not counted here, only memory, fpga"),
-        (
-            {"amounts": {"fpga": "1G"}},
-            "system.amounts.fpga='1G': expected a whole number, 0 to 65536",
-        ),
+        ({"amounts": {"fpga": "1G"}}, "system.amounts.fpga='1G': expected a whole number, 0 to 65536"),
         ({"amounts": 1}, "system.amounts: expected an object, got 1"),
     ],
-)
+)  # fmt: skip
 def test_wrong_requests_are_named(asked, text):
     pool = pool_of({"memory": "64G", "fpga": 1})
     with pytest.raises(ValueError) as error:  # noqa: PT011 - the text is looked at below

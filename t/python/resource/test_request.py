@@ -48,17 +48,11 @@ SLOT = vertex("slot", 1, vertex("core"))
     [
         # (nnodes, nnodes_max, nslots, nslots_max, slot_size, gpu_per_slot, exclusive)
         (vertex("slot", 5, vertex("core", 2)), (0, 0, 5, 5, 2, 0, False)),
-        (
-            vertex("node", 3, vertex("slot", 2, vertex("core", 4), vertex("gpu", 1))),
-            (3, 3, 6, 6, 4, 1, False),
-        ),
+        (vertex("node", 3, vertex("slot", 2, vertex("core", 4), vertex("gpu", 1))), (3, 3, 6, 6, 4, 1, False)),
         (vertex("slot", 4, vertex("node", 1, vertex("core", 6))), (4, 4, 4, 4, 6, 0, False)),
         (vertex("slot", 2, vertex("node", 3, vertex("core", 1))), (6, 6, 2, 2, 1, 0, False)),
         (vertex("slot", "2-4", vertex("node", 3, vertex("core", 1))), (6, 12, 2, 4, 1, 0, False)),
-        (
-            vertex("slot", "2-4", vertex("node", "1-2", vertex("core", 1))),
-            (2, 8, 2, 4, 1, 0, False),
-        ),
+        (vertex("slot", "2-4", vertex("node", "1-2", vertex("core", 1))), (2, 8, 2, 4, 1, 0, False)),
         (vertex("slot", 2, vertex("node", "1-3", vertex("core", 1))), (2, 6, 2, 2, 1, 0, False)),
         (vertex("slot", 2, vertex("node", 1, exclusive=True)), (2, 2, 2, 2, 0, 0, True)),
         (vertex("slot", 2, vertex("core"), exclusive=True), (2, 2, 2, 2, 1, 0, True)),
@@ -70,13 +64,10 @@ SLOT = vertex("slot", 1, vertex("core"))
         (vertex("node", 1, vertex("socket", 2, SLOT)), (1, 1, 2, 2, 1, 0, False)),
         (vertex("slot", {"min": 2}, vertex("core", "2-8")), (0, 0, 2, None, 2, 0, False)),
         (vertex("slot", 1, vertex("core"), vertex("memory", 4)), (0, 0, 1, 1, 1, 0, False)),
-        (
-            vertex("slot", 1, vertex("socket", 1, vertex("core", 2), exclusive=True)),
-            (0, 0, 1, 1, 2, 0, False),
-        ),
+        (vertex("slot", 1, vertex("socket", 1, vertex("core", 2), exclusive=True)), (0, 0, 1, 1, 2, 0, False)),
         (vertex("slot", 1, vertex("core", 1, exclusive=True)), (0, 0, 1, 1, 1, 0, False)),
     ],
-)
+)  # fmt: skip
 def test_shapes(shape, expected):
     request = read(shape)
     got = (

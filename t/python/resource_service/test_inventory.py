@@ -111,40 +111,20 @@ def changed(path, value):
         (["execution", "R_lite", 0, "rank"], "", r"execution.R_lite\[0\].rank: empty"),
         (["execution", "R_lite", 0, "rank"], 7, r"R.execution.R_lite\[0\].rank must be a string"),
         (["execution", "R_lite", 0, "rank"], "9-8", r"execution.R_lite\[0\].rank: "),
-        (
-            ["execution", "R_lite", 0, "children"],
-            None,
-            r"R.execution.R_lite\[0\].children must be an object",
-        ),
-        (
-            ["execution", "R_lite", 0, "children", "core"],
-            ...,
-            r"R.execution.R_lite\[0\].children.core is missing",
-        ),
-        (
-            ["execution", "R_lite", 1, "children", "gpu"],
-            "x",
-            r"execution.R_lite\[1\].children.gpu: ",
-        ),
+        (["execution", "R_lite", 0, "children"], None, r"R.execution.R_lite\[0\].children must be an object"),
+        (["execution", "R_lite", 0, "children", "core"], ..., r"R.execution.R_lite\[0\].children.core is missing"),
+        (["execution", "R_lite", 1, "children", "gpu"], "x", r"execution.R_lite\[1\].children.gpu: "),
         (["execution", "nodelist"], ["a[1-2]"], "execution.nodelist: 2 hosts for 3 ranks"),
         (["execution", "nodelist"], "a[1-3]", "R.execution.nodelist must be an array"),
         (["execution", "nodelist"], ["a["], "execution.nodelist: "),
         (["execution", "properties"], [], "R.execution.properties must be an object"),
-        (
-            ["execution", "properties", "fast"],
-            "3,8",
-            "execution.properties.fast: rank 8 is not in R_lite",
-        ),
+        (["execution", "properties", "fast"], "3,8", "execution.properties.fast: rank 8 is not in R_lite"),
         (["execution", "properties", "a&b"], "3", "invalid character '&' in property"),
-        (
-            ["execution", "starttime"],
-            "now",
-            "R.execution.starttime: seconds since the epoch must be a number",
-        ),
+        (["execution", "starttime"], "now", "R.execution.starttime: seconds since the epoch must be a number"),
         (["execution", "starttime"], 2000000000, "execution.expiration: not after starttime"),
         (["execution", "expiration"], float("nan"), "execution.expiration: expected seconds"),
     ],
-)
+)  # fmt: skip
 def test_bad_R_is_refused_with_the_path(path, value, text):
     with pytest.raises(ValueError, match=text):
         Inventory(changed(path, value))
@@ -189,19 +169,13 @@ def test_resources_from_configuration():
         ({"config": [{"hosts": 3}]}, r"resource.config\[0\].hosts must be a string"),
         ({"config": [{"hosts": "a["}]}, r"resource.config\[0\].hosts: invalid hostlist"),
         ({"config": [{"hosts": "a"}]}, "resource.config: host a has no cores"),
-        (
-            {"config": [{"hosts": "a", "cores": "3-1"}]},
-            r"resource.config\[0\].cores: invalid idset '3-1'",
-        ),
+        ({"config": [{"hosts": "a", "cores": "3-1"}]}, r"resource.config\[0\].cores: invalid idset '3-1'"),
         ({"config": [{"hosts": "a", "core": "0"}]}, r"resource.config\[0\]: unknown key 'core'"),
-        (
-            {"config": [{"hosts": "a", "cores": "0", "properties": "x"}]},
-            r"resource.config\[0\].properties must be an array",
-        ),
+        ({"config": [{"hosts": "a", "cores": "0", "properties": "x"}]}, r"resource.config\[0\].properties must be an array"),
         ({"path": "/nosuch"}, "resource.path: /nosuch: No such file or directory"),
         ({"path": 3}, "resource.path: expected the path of a JSON file"),
     ],
-)
+)  # fmt: skip
 def test_bad_configuration(table, text):
     with pytest.raises(ValueError, match=text):
         sources.from_config({"resource": table})

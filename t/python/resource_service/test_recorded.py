@@ -38,21 +38,13 @@ SCENARIOS = [
     ("reload scheduler after the exclusion", True, []),
     ("exclusion removed while", False, [exclude(None)]),
     ("reload scheduler after exclusion removed", True, []),
-    (
-        "exclusion loaded with scheduler and resource modules",
-        True,
-        [exclude("3"), lambda t: t.reload_module("noverify")],
-    ),
-    (
-        "exclusion removed the same way",
-        True,
-        [exclude(None), lambda t: t.reload_module("noverify")],
-    ),
+    ("exclusion loaded with scheduler and resource modules", True, [exclude("3"), lambda t: t.reload_module("noverify")]),
+    ("exclusion removed the same way", True, [exclude(None), lambda t: t.reload_module("noverify")]),
     ("rank 3 goes offline", False, [call("overlay.disconnect", rank=3)]),
     ("load scheduler while rank 3 is offline", True, []),
     ("second resource.acquire", True, []),
     ("flux resource reload R.new", True, [call("reload", R=R_NEW)]),
-]
+]  # fmt: skip
 
 
 def payloads(records):

@@ -42,5 +42,5 @@ def test_objects_are_as_many_after_each_round_of_jobs(
         # The references to tables that are gone are dropped by the thousand.
         remembered._drop_dead()
         counts.append(len(gc.get_objects()))
-    # What other tests have left in caches may go meanwhile.
-    assert min(counts[5:]) <= max(counts[:3]), counts
+    # Caches that other tests have filled may change by some; in a round some 16 jobs start, 200 come.
+    assert min(counts[5:]) < max(counts[:3]) + 16, counts

@@ -45,16 +45,10 @@ def submitted(config, queue=None, constraints=None, duration=None):
         (["all"], ("all", 600.0, None)),
         (["vall"], ("vall", 600.0, None)),
         ([None, GPU_OR_X], ("batch", 3600.0, {"and": [GPU_OR_X, {"properties": ["batch"]}]})),
-        (
-            ["expedite", {"properties": ["^foo", "bar"]}],
-            ("expedite", 300.0, {"properties": ["^foo", "bar", "batch"]}),
-        ),
-        (
-            ["batch", {"properties": ["batch", "bar"]}, 7.0],
-            ("batch", 7.0, {"properties": ["batch", "bar"]}),
-        ),
+        (["expedite", {"properties": ["^foo", "bar"]}], ("expedite", 300.0, {"properties": ["^foo", "bar", "batch"]})),
+        (["batch", {"properties": ["batch", "bar"]}, 7.0], ("batch", 7.0, {"properties": ["batch", "bar"]})),
     ],
-)
+)  # fmt: skip
 def test_as_flux_core_completes_it(asked, found):
     assert submitted(CONFIG, *asked) == found
 

@@ -452,20 +452,14 @@ def test_after_a_restart_with_fewer_nodes_it_keeps_what_there_is(module, what):
         ({"name": "dat", "start": "+1h", "duration": "1h", "nodes": 1}, "exists already"),
         ({"name": "x", "start": "now", "duration": "1h", "nodes": 9}, "only 8 eligible"),
         ({"name": "x", "start": 1000, "duration": 10, "nodes": 1}, "its last window ended at"),
-        (
-            {"name": "x", "start": "now", "duration": 1, "hosts": "n0,m[1-3]"},
-            "hosts=m[1-3]: not in",
-        ),
+        ({"name": "x", "start": "now", "duration": 1, "hosts": "n0,m[1-3]"}, "hosts=m[1-3]: not in"),
         (
             {"name": "x", "start": "now", "duration": 1, "requires": {"properties": ["red"]}},
             "no node of this instance meets its constraint",
         ),
-        (
-            {"name": "x", "start": "now", "duration": 1, "requires": {"colour": ["red"]}},
-            "unknown constraint operator",
-        ),
+        ({"name": "x", "start": "now", "duration": 1, "requires": {"colour": ["red"]}}, "unknown constraint operator"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_reserved(entry, text):
     rig = make("sched-fifo")
     rig.reserve("dat", 100, 50, nodes=1)

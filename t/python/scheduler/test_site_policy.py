@@ -461,29 +461,20 @@ LICENSED = {"licenses": {"matlab": 1}}
     "tables, jobs",
     [
         # A job: its user, its hours, and what it says.
-        (
-            {"limits": {"one": PER_USER}, **LICENSED},
-            [(7, 1), (8, 1, LICENSED), (7, 1, LICENSED), (7, 1, LICENSED), (7, 1)],
-        ),
-        (
-            {"limits": {"one": PER_BANK}, "budgets": {"two": {"per": "user", **HOURS}}},
-            [(7, 2), (7, 2), (7, 2), (8, 2)],
-        ),
+        ({"limits": {"one": PER_USER}, **LICENSED}, [(7, 1), (8, 1, LICENSED), (7, 1, LICENSED), (7, 1, LICENSED), (7, 1)]),
+        ({"limits": {"one": PER_BANK}, "budgets": {"two": {"per": "user", **HOURS}}}, [(7, 2), (7, 2), (7, 2), (8, 2)]),
         (
             {"budgets": {"one": {"per": "user", **HOURS}}, **LICENSED},
             [(7, 2), (8, 2, LICENSED), (7, 1, LICENSED), (7, 1, LICENSED), (7, 1)],
         ),
-        (
-            {"limits": {"one": PER_USER}, **LICENSED},
-            [(8, 1, LICENSED), (7, 1, LICENSED), (7, 1), (9, 1, LICENSED)],
-        ),
+        ({"limits": {"one": PER_USER}, **LICENSED}, [(8, 1, LICENSED), (7, 1, LICENSED), (7, 1), (9, 1, LICENSED)]),
         (
             {"budgets": {"one": {"per": "bank", **HOURS}, "two": {"per": "user", **HOURS}}},
             [(9, 2), (7, 1.5), (7, 2, {"bank": "blue"}), (8, 1.5)],
         ),
     ],
     ids=["limit-licence", "limit-budget", "budget-licence", "licence-limit", "budget-budget"],
-)
+)  # fmt: skip
 @POLICIES
 def test_the_place_of_a_job_that_another_rule_defers_goes_to_the_next(policy, args, tables, jobs):
     """The last job waits for the same as those ahead of it, which a second rule keeps waiting."""

@@ -102,18 +102,10 @@ def test_text_of_a_time():
         ("1w", "2026-10-20T08:00:00+02:00", ["2026-10-27T08:00:00+01:00"]),
         ("12h", "2026-10-24T20:00:00+02:00", ["2026-10-25T07:00:00+01:00"]),
         # A start that comes twice is the first; one that the clock skips is an hour later.
-        (
-            "1d",
-            "2026-10-24T02:30:00+02:00",
-            ["2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"],
-        ),
-        (
-            "1d",
-            "2027-03-27T02:30:00+01:00",
-            ["2027-03-28T03:30:00+02:00", "2027-03-29T02:30:00+02:00"],
-        ),
+        ("1d", "2026-10-24T02:30:00+02:00", ["2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"]),
+        ("1d", "2027-03-27T02:30:00+01:00", ["2027-03-28T03:30:00+02:00", "2027-03-29T02:30:00+02:00"]),
     ],
-)
+)  # fmt: skip
 def test_days_and_weeks_go_by_the_clock_on_the_wall_and_hours_do_not(every, start, following):
     found = Recurrence(at(start), every, BERLIN)
     for number, text in enumerate(following, 1):

@@ -101,29 +101,17 @@ def test_swf_in_the_wild(tmp_path):
     "text, said",
     [
         (swf(row(), row(2)[:17]), "FILE:7: 17 columns: a record of this format has 18 or more"),
-        (
-            swf(row()[:17], header=""),
-            "FILE:1: 17 columns: a record of this format has 18 or more; column 18 (think time)",
-        ),
-        (
-            swf(row()[:16], header=""),
-            "FILE:1: 16 columns: a record of this format has 18 or more; columns 17 to 18 (prec",
-        ),
+        (swf(row()[:17], header=""), "FILE:1: 17 columns: a record of this format has 18 or more; column 18 (think time)"),
+        (swf(row()[:16], header=""), "FILE:1: 16 columns: a record of this format has 18 or more; columns 17 to 18 (prec"),
         (HEADER, "FILE: there is no job in it: nothing but a header or comments"),
-        (
-            swf(row(run="1e308")),
-            "FILE: job 1: its run time of 1e+308 s is more than a thousand years",
-        ),
-        (
-            swf(row(submit="1e20")),
-            "FILE: job 1: its submit time of 1e+20 s is more than a thousand years",
-        ),
+        (swf(row(run="1e308")), "FILE: job 1: its run time of 1e+308 s is more than a thousand years"),
+        (swf(row(submit="1e20")), "FILE: job 1: its submit time of 1e+20 s is more than a thousand years"),
         (swf(row(), row(2, run="nan")), "FILE:7: column 4 is nan, not a number"),
         (swf(row(), row(2, submit="inf")), "FILE:7: column 2 is inf, not a number"),
         (swf(row(), row(2, run="ten")), "FILE:7: column 4 is 'ten', not a number"),
         (swf(row(), row(2, submit=-5)), "FILE:7: the job is submitted at -5"),
     ],
-)
+)  # fmt: skip
 def test_damaged_swf(tmp_path, text, said):
     assert refusal(write(tmp_path, text)).startswith(said)
 

@@ -92,22 +92,16 @@ def test_xml_without_the_binding_says_what_to_install(monkeypatch):
         ("<a/>", "root element is <a>"),
         ("<topology version='2.0'/>", "no objects"),
         ("<topology version='3.1'><object type='Machine'/></topology>", "format 3.1"),
-        (
-            "<topology version='2.0'><object type='Table'/></topology>",
-            "unknown object type 'Table'",
-        ),
+        ("<topology version='2.0'><object type='Table'/></topology>", "unknown object type 'Table'"),
         ("<topology version='2.0'>\0</topology>", "NUL"),
         ("<topology>\udcff</topology>", "not UTF-8"),
         (b"\xff\xfe<\0".decode("utf-8", "surrogateescape"), "not UTF-8"),
         (b"<topology/>", "expected a str, got bytes"),
         (5, "expected a str, got int"),
         ('<?xml version="1.0" encoding="ebcdic-x"?><topology/>', "encoding"),
-        (
-            "<topology version='2.0'><object type='Machine' os_index='0' cpuset='0x1'/></topology>",
-            "no processors",
-        ),
+        ("<topology version='2.0'><object type='Machine' os_index='0' cpuset='0x1'/></topology>", "no processors"),
     ],
-)
+)  # fmt: skip
 def test_the_reason_is_named(hwloc, xml, reason):
     R = bare_R()
     with pytest.raises(RuntimeError, match=reason):

@@ -45,16 +45,10 @@ def children(R):
         (lambda R: children(R).append({"ranks": "1"}), r"children\[1\]: topo is missing"),
         (lambda R: children(R)[0].update(topo=[]), r"children\[0\]\.topo: expected an object"),
         (lambda R: children(R)[0].update(topo={"numa": []}), "no entry has both"),
-        (
-            lambda R: children(R)[0].update(topo={"cores": "3-1"}),
-            r"\[0\]\.topo\.cores: invalid idset",
-        ),
+        (lambda R: children(R)[0].update(topo={"cores": "3-1"}), r"\[0\]\.topo\.cores: invalid idset"),
         (lambda R: children(R)[0].update(topo={"cores": 7}), r"\[0\]\.topo\.cores: idset must be"),
         (lambda R: children(R)[0].update(topo={"cores": "0-70000"}), r"\[0\]\.topo\.cores"),
-        (
-            lambda R: children(R)[0].update(topo={"cores": "0", "tray": {"cores": "0"}}),
-            r"\[0\]\.topo\.tray: expected an array",
-        ),
+        (lambda R: children(R)[0].update(topo={"cores": "0", "tray": {"cores": "0"}}), r"\[0\]\.topo\.tray: expected an array"),
         (
             lambda R: children(R)[0].update(topo={"numa": [{"cores": "0"}, {"gpus": "x"}]}),
             r"\[0\]\.topo\.numa\[1\]\.gpus: invalid idset",
@@ -62,7 +56,7 @@ def children(R):
         (lambda R: R.update(version=2), "version"),
         (lambda R: R["execution"]["R_lite"][0].update(rank="1-2"), "not 0 to 1"),
     ],
-)
+)  # fmt: skip
 def test_bad_topology_is_named(change, text):
     with pytest.raises(ValueError, match=text):
         TreePool(broken(change))
