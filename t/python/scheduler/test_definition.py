@@ -231,6 +231,7 @@ unlimited parts tree memory constraints priorities no-limit reservation: 702
 none parts tree sharing racks constraints no-limit: 30001
 all nodes max-wait no-limit reservation: 30002
 unlimited parts limits sharing no-limit: 40000
+unlimited parts tree planned racks priorities: 60001
 """
 
 

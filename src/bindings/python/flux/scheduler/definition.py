@@ -464,6 +464,8 @@ class State:
             if self.lines:
                 when = self.earliest(job, self.now)
             elif self.place(job, self.now + job.limit):
+                if job.demands[0].claim or any(self.counters[name].planned for name in job.takes):
+                    return True  # that of ranks alone moves others, even if the job cannot start
                 when = self.now
             if when < start:
                 self.promise(job, when)
