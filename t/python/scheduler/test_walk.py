@@ -129,7 +129,7 @@ def test_room_is_as_much_as_can_be_allocated(seed):
         if rng.random() < 0.1:
             pool.mark_down(str(rng.randrange(NODES)))
         request = pool.parse_resource_request(spec(rng))
-        fits = RoomCounts(pool.impl).of(request.shape) >= request.shape.least_count
+        fits = RoomCounts(pool.impl).count(request.shape) >= request.shape.least_count
         try:
             pool.copy().alloc(999, request)
         except OSError:
@@ -153,14 +153,16 @@ def examined_after_an_end(monkeypatch, shapes):
     rig.alloc(9000, jobspec(1, cores=30, duration=60.0))
     assert sorted(rig.started()) == [1, 2]
     examined, counted = [], []
-    examine, of = BackfillInOrder.examine, RoomCounts.of
+    examine, count = BackfillInOrder.examine, RoomCounts.count
     with monkeypatch.context() as patched:
         patched.setattr(
             BackfillInOrder,
             "examine",
             lambda self, job: examined.append(job.jobid) or examine(self, job),
         )
-        patched.setattr(RoomCounts, "of", lambda self, shape: counted.append(1) or of(self, shape))
+        patched.setattr(
+            RoomCounts, "count", lambda self, shape: counted.append(1) or count(self, shape)
+        )
         rig.free(2)
         rig.settle()
     assert sorted(rig.started()) == [1, 2, 9000]

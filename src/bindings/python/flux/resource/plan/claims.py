@@ -64,17 +64,17 @@ class _Owners:
             if not jobs.ranks:
                 del self._by_key[key]
 
-    def of(self, key: Hashable) -> int:
+    def ranks_of(self, key: Hashable) -> int:
         """Return a mask of the ranks with a job of a key.  O(1)."""
         jobs = self._by_key.get(key)
         return 0 if jobs is None else jobs.ranks
 
-    def of_others(self, key: Hashable) -> int:
+    def ranks_of_others(self, key: Hashable) -> int:
         """Return a mask of the ranks with a job of another key.  O(1) masks."""
         keys = self._keys
         if not keys.ranks:
             return 0
-        return keys.ranks & ~self.of(key) | keys.several
+        return keys.ranks & ~self.ranks_of(key) | keys.several
 
 
 class Claims:
@@ -145,8 +145,8 @@ class Claims:
             ranks = 0
             for key, where, on, claimed in zip(*claimant, self._on, self._claimed):
                 if where:
-                    ranks |= where & on.of_others(key)
-                ranks |= claimed.of_others(key)
+                    ranks |= where & on.ranks_of_others(key)
+                ranks |= claimed.ranks_of_others(key)
             self._apart[claimant] = ranks
         return ranks
 
@@ -154,7 +154,7 @@ class Claims:
         """Return a mask of the ranks that jobs of the same keys claim.  O(kinds of claim) masks."""
         ranks = 0
         for key, claimed in zip(claimant.keys, self._claimed):
-            ranks |= claimed.of(key)
+            ranks |= claimed.ranks_of(key)
         return ranks
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class CountedProfile:
     """Number of free units of one kind over time: those left by running jobs, less the promises.
 
-    A job that ran past its end is assumed to end now. Made by `CountedProfile.of()`.
+    A job that ran past its end is assumed to end now. Made by `CountedProfile.from_pool()`.
 
     Attributes:
         line (CountTimeline): free units over time.
@@ -77,7 +77,9 @@ class CountedProfile:
     _uniform: bool  # all nodes of the pool are of one kind, and are counted here
 
     @classmethod
-    def of(cls, pool: PoolWithView, kind: UnitKind, now: float, moves: PromiseMoves) -> Self | None:
+    def from_pool(
+        cls, pool: PoolWithView, kind: UnitKind, now: float, moves: PromiseMoves
+    ) -> Self | None:
         """Return the profile of a kind of units; None if running jobs on its ranks hold parts of
         units.
 

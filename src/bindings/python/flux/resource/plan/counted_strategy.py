@@ -134,7 +134,7 @@ class CountedStrategy(Strategy):
         try:
             demand = self._demands[shape]
         except KeyError:
-            demand = self._demands[shape] = CountedDemand.of(self._pool, request)
+            demand = self._demands[shape] = CountedDemand.from_request(self._pool, request)
         return demand is not None and (demand.kind in self._profiles or self._count(demand.kind))
 
     def _count(self, kind: UnitKind) -> bool:
@@ -146,7 +146,7 @@ class CountedStrategy(Strategy):
                     return False
                 self._moves.unwatch(other.watch)
                 del self._profiles[which]
-        profile = CountedProfile.of(self._pool, kind, self._pool.clock(), self._moves)
+        profile = CountedProfile.from_pool(self._pool, kind, self._pool.clock(), self._moves)
         if profile is None:
             return False
         self._profiles[kind] = profile
@@ -229,7 +229,7 @@ class CountedStrategy(Strategy):
                 continue
             line = lines.get(kind)
             if line is None:
-                fresh = CountedProfile.of(self._pool, kind, now, moves)
+                fresh = CountedProfile.from_pool(self._pool, kind, now, moves)
                 assert fresh is not None
                 line = lines[kind] = fresh.line
             start = max(promise.start, now)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class UnitKind:
-    """Units that are counted together. Equal kinds are one object, made by `UnitKind.of()`.
+    """Units that are counted together. Equal kinds are one object, made by `for_ranks()`.
 
     Attributes:
         ranks (int): mask of the ranks of the units.
@@ -34,7 +34,7 @@ class UnitKind:
         self.whole = whole
 
     @classmethod
-    def of(cls, ranks: int, whole: bool) -> UnitKind:
+    def for_ranks(cls, ranks: int, whole: bool) -> UnitKind:
         """Return the kind with these attributes, the existing object if any.
 
         Each call of a plan looks up a kind. An object is found by identity, while a mask of all
@@ -64,7 +64,7 @@ class CountedDemand:
         self.count = count
 
     @classmethod
-    def of(cls, pool: PoolWithView, request: ResourceRequest) -> Self | None:
+    def from_request(cls, pool: PoolWithView, request: ResourceRequest) -> Self | None:
         """Return the demand of a request; None unless it asks for whole nodes or single cores."""
         shape = request.shape
         if not pool.countable(shape):
@@ -75,12 +75,12 @@ class CountedDemand:
         sizes = {inventory.keys[units] // base for units, m in inventory.kinds.items() if m & ranks}
         if shape.node_count is not None:
             if shape.exclusive or sizes == {shape.node_cores}:
-                return cls(UnitKind.of(ranks, True), shape.node_count.min)
+                return cls(UnitKind.for_ranks(ranks, True), shape.node_count.min)
         elif not shape.exclusive and shape.slot_size:
             if sizes == {shape.slot_size}:
-                return cls(UnitKind.of(ranks, True), shape.slot_count.min)
+                return cls(UnitKind.for_ranks(ranks, True), shape.slot_count.min)
             if shape.slot_size == 1 and not any(shape.need[1:]):
-                return cls(UnitKind.of(ranks, False), shape.slot_count.min)
+                return cls(UnitKind.for_ranks(ranks, False), shape.slot_count.min)
         return None
 
 

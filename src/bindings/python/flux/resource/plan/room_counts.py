@@ -58,7 +58,7 @@ class RoomCounts:
         self._free: Remembered[Any, list[tuple[int, int, int]]] = Remembered()
         self._free_since = -1
 
-    def of(self, shape: Shape) -> float:
+    def count(self, shape: Shape) -> float:
         """Return the number of nodes or slots of a shape with room; infinity if counts do not
         decide placement. O(different counts of free cores and GPUs), the first time after a change
         of the pool."""
@@ -66,7 +66,7 @@ class RoomCounts:
 
     def ranks(self, shape: Shape) -> int:
         """Return a mask of the ranks with room for a node or slot of a shape, by counts; costs as
-        `of`."""
+        `count`."""
         return self._room(shape).ranks
 
     def _room(self, shape: Shape) -> _Room:
@@ -78,10 +78,10 @@ class RoomCounts:
         generation = self._pool.generation
         if room.generation != generation:
             room.generation = generation
-            self._count(room)
+            self._recount(room)
         return room
 
-    def _count(self, room: _Room) -> None:
+    def _recount(self, room: _Room) -> None:
         shape, index = room.shape, self._pool.index
         if room.inventory is not index.inventory:
             room.inventory, room.units = index.inventory, {}

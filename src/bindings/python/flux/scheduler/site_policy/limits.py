@@ -165,25 +165,25 @@ class Limited(Counted):
     """The record of a job that a limit applies to.
 
     Attributes:
-        asked: its request; `now` is the minimum that it takes with the present ranks
+        request: its request; `least_now` is the minimum that it takes with the present ranks
         rooms (list): (use, index in `DIMENSIONS`, maximum of `LimitUse.used` with which it may
             start); the maximum is -1 if the number of nodes that it adds depends on those in use
     """
 
-    __slots__ = ("asked", "now", "rooms", "seen")
+    __slots__ = ("least_now", "request", "rooms", "seen")
 
     least: Amount
 
     def __init__(self, uses: tuple[LimitUse, ...], userid: int) -> None:
         super().__init__(uses, userid)
-        self.least = self.now = Amount()
-        self.asked: Any = None
-        self.seen = -1  # number of the last change of ranks included in `now`
+        self.least = self.least_now = Amount()
+        self.request: Any = None
+        self.seen = -1  # number of the last change of ranks included in `least_now`
         self.rooms: list[tuple[LimitUse, int, int]] = []
 
     def ask(self, request: Any, least: Amount, seen: int) -> None:
         """Set its request and minimum, as of a number of changes of ranks."""
-        self.asked, self.now, self.seen = request, least, seen
+        self.request, self.least_now, self.seen = request, least, seen
         unknown = not least.nodes and getattr(request, "nnodes", 0) > 0
         self.rooms = [
             (use, at, -1 if unknown and not at else most - least[at])
@@ -209,7 +209,7 @@ class LimitRule(CountingRule):
         self._offers: dict[Hashable, Any] = {}
         #: (`LimitUse`, request) -> why the pool's present offer is too much; void when the offer may
         #: change. Without it, an arrival beyond the limit costs twice as much
-        self._too_much: Remembered[tuple[LimitUse, tuple[Any, float]], str] = Remembered()
+        self._refused_offers: Remembered[tuple[LimitUse, tuple[Any, float]], str] = Remembered()
         #: number of changes of ranks
         self._changes = 0
         #: ids of jobs to move behind all others
@@ -222,20 +222,20 @@ class LimitRule(CountingRule):
             self._promote(use)
         super().configure(entries)
         self._offers.clear()
-        self._too_much.clear()
+        self._refused_offers.clear()
 
     # -- pending jobs ------------------------------------------------------------------------------
 
     def read_job(self, job: PendingJob, known: Limited) -> None:
         known.ask(job.resource_request, self._least(job.resource_request), self._changes)
-        known.least = known.now
+        known.least = known.least_now
         for use in known.uses:
             alone = self._exceeds_alone(use.entry, job) if use.entry.deny else None
             if alone is not None:
                 raise ValueError(alone)
         for use in known.uses:
             if use.entry.strict and use.over(known.least) is not None:
-                self._heads(use, job)
+                self._note_head(use, job)
 
     def _least(self, request: Any) -> Amount:
         """Return the minimum that a request takes.  O(1) once cached."""
@@ -258,9 +258,9 @@ class LimitRule(CountingRule):
         if known is None:
             return None
         request = job.resource_request
-        if known.asked is not request or known.seen != self._changes:
+        if known.request is not request or known.seen != self._changes:
             known.ask(request, self._least(request), self._changes)
-        if not self._too_much:
+        if not self._refused_offers:
             for use, at, most in known.rooms:  # this runs for each examined job
                 if use.used[at] > most or use.head is not None:
                     break
@@ -268,18 +268,18 @@ class LimitRule(CountingRule):
                     break
             else:
                 return None
-        least = known.now
+        least = known.least_now
         for use in known.uses:
             kept = NONE
             if use.head is not None or use.certain:
-                kept = self._kept(use, job)
-            over = use.over(self._more(use, job, least), kept)
+                kept = self._left_free(use, job)
+            over = use.over(self._added(use, job, least), kept)
             if over is not None:
                 return self._defer(use, job, over, known)
-            if not self._too_much:
+            if not self._refused_offers:
                 continue
-            asked = self._asked(job)
-            refused = self._too_much.get((use, asked))
+            asked = self._offer_key(job)
+            refused = self._refused_offers.get((use, asked))
             if refused is not None:
                 # Promises may change the pool's offer to the next job.
                 plan = self.host.planning.current()
@@ -287,7 +287,7 @@ class LimitRule(CountingRule):
                     return self._wait_for_offer(use, asked, refused)
         return None
 
-    def _more(self, use: LimitUse, job: PendingJob, least: Amount) -> Amount:
+    def _added(self, use: LimitUse, job: PendingJob, least: Amount) -> Amount:
         """Return the minimum that a job adds to a use. If it may share nodes, it can run on those
         of other jobs of the key, but may request more nodes than these use."""
         if least.nodes or use.entry.most[0] is None:
@@ -295,7 +295,7 @@ class LimitRule(CountingRule):
         missing = getattr(job.resource_request, "nnodes", 0) - len(use.ranks)
         return least._replace(nodes=max(0, missing))
 
-    def _kept(self, use: LimitUse, job: PendingJob) -> Amount:
+    def _left_free(self, use: LimitUse, job: PendingJob) -> Amount:
         """Return the amount that a job must leave free: the needs of the first waiting job, if the
         limit is strict, and those of jobs ahead that are promised a start before it would end."""
         head, kept = use.head, NONE
@@ -327,13 +327,13 @@ class LimitRule(CountingRule):
             self._to_demote.append(job.jobid)
             return Deferral(self._reason(use, job, at), key="soft")
         if limit.strict:
-            self._heads(use, job)
-        key = (known.uses, known.now)
+            self._note_head(use, job)
+        key = (known.uses, known.least_now)
         for one in known.uses:
             one.waiting[key] = known.uses
         return Deferral(self._reason(use, job, at), key=key)
 
-    def _heads(self, use: LimitUse, job: PendingJob) -> None:
+    def _note_head(self, use: LimitUse, job: PendingJob) -> None:
         """Note a job that waits for a strict limit: later jobs must leave its needs, unless it
         would wait forever."""
         if (use.head is None or job < use.head) and self._exceeds_alone(use.entry, job) is None:
@@ -348,7 +348,7 @@ class LimitRule(CountingRule):
         if head is not None and head is not job and head < job:
             start = f"limit {limit.name}: "
             return behind(head.name, head.userid, start, ", which waits for it")
-        if use.over(self._more(use, job, self._least(job.resource_request))) is None:
+        if use.over(self._added(use, job, self._least(job.resource_request))) is None:
             return f"limit {limit.name}: what is left is for a job that was promised a start"
         return self._sentence(use, at, max(1, self._least(job.resource_request)[at]))
 
@@ -374,7 +374,7 @@ class LimitRule(CountingRule):
         if known is None:
             return None
         ranks, nodes, cores, gpus = self.host.holdings.held_by(jobid, pool)
-        least = known.now
+        least = known.least_now
         if nodes <= least.nodes and cores <= least.cores and gpus <= least.gpus:
             return None  # no more than was checked before
         for use in known.uses:
@@ -382,20 +382,20 @@ class LimitRule(CountingRule):
                 continue
             more, kept = (popcount(ranks & ~use.ranks.ranks), cores, gpus, 1), NONE
             if use.head is not None or use.certain:
-                kept = self._kept(use, job)
+                kept = self._left_free(use, job)
             at = use.over(more, kept)
             if at is None:
                 continue
             if pool is not self.host.resources:
                 return Deferral(self._sentence(use, at, more[at]))
-            asked = self._asked(job)
+            asked = self._offer_key(job)
             reason = self._sentence(use, at, more[at], " as nodes are free now")
-            self._too_much[use, asked] = reason
+            self._refused_offers[use, asked] = reason
             deferral = self._wait_for_offer(use, asked, reason)
-            return deferral._replace(instead=self._less(job, known))
+            return deferral._replace(instead=self._smaller(job, known))
         return None
 
-    def _asked(self, job: PendingJob) -> tuple[Any, float]:
+    def _offer_key(self, job: PendingJob) -> tuple[Any, float]:
         """Return the key of an offer: a job's shape and, if there are promises, its limit in
         seconds."""
         request = job.resource_request
@@ -406,7 +406,7 @@ class LimitRule(CountingRule):
         self._offers[key] = asked[0]
         return Deferral(reason, key=key)
 
-    def _less(self, job: PendingJob, known: Limited) -> Iterator[Any]:
+    def _smaller(self, job: PendingJob, known: Limited) -> Iterator[Any]:
         """Yield smaller requests within the remainder, if the job's is a range; and requests for
         nodes of other jobs of the key, if it may share nodes."""
         request = job.resource_request
@@ -465,7 +465,7 @@ class LimitRule(CountingRule):
     # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> None:
-        self._too_much.clear()
+        self._refused_offers.clear()
         super().start(job, alloc)
 
     def hold(self, known: Limited, holds: Holding, jobs: int) -> None:
@@ -479,14 +479,14 @@ class LimitRule(CountingRule):
                     self.let_in(use)
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
-        self._too_much.clear()
+        self._refused_offers.clear()
         super().free(jobid, R, final)
         if self._offers:
             self._ask_again()
 
     def ranks_changed(self, lost: bool) -> None:
         self._changes += 1
-        self._too_much.clear()
+        self._refused_offers.clear()
         self._ask_again()
 
     def let_in(self, use: LimitUse) -> None:
@@ -512,7 +512,7 @@ class LimitRule(CountingRule):
                 del self._offers[key]
                 continue
             if room is not None:
-                most = int(min(most, room.of(shape) // shape.least_count))
+                most = int(min(most, room.count(shape) // shape.least_count))
             self.host.let_in(self, key, most)
 
     # -- soft limits -------------------------------------------------------------------------------
@@ -562,7 +562,7 @@ class LimitRule(CountingRule):
             at = use.over(known.least)
             if at is None or use.entry.soft:
                 continue
-            when, jobid = self._again(use, at, known.least)
+            when, jobid = self._next_room(use, at, known.least)
             found = {
                 "name": use.entry.name,
                 "whose": use.whose,
@@ -576,7 +576,7 @@ class LimitRule(CountingRule):
             return {"limit": Owned(found, use.userid)}
         return {"limit": None}
 
-    def _again(self, use: LimitUse, at: int, least: Amount) -> tuple[float | None, int | None]:
+    def _next_room(self, use: LimitUse, at: int, least: Amount) -> tuple[float | None, int | None]:
         """Return when enough jobs of a key will have ended to make room for another, and the last
         of these.  O(running jobs counted)."""
         pool = self.host.resources
@@ -638,7 +638,7 @@ class LimitRule(CountingRule):
 
     def _first_over(self, job: PendingJob, uses: Sequence[LimitUse]) -> tuple[LimitUse, str] | None:
         for use in uses:
-            at = use.over(self._more(use, job, self._least(job.resource_request)))
+            at = use.over(self._added(use, job, self._least(job.resource_request)))
             if at is not None:
                 return use, self._reason(use, job, at)
         return None
