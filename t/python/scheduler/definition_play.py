@@ -34,13 +34,17 @@ POLICIES = {
     "fifo": ("sched-fifo", (), {"policy": "strict"}),
     "easy": ("sched-backfill", (), {}),
     "unlimited": ("sched-backfill", ("promise=unlimited",), {"depth": inf}),
-    "none": ("sched-backfill", ("promise=4", "guarantee=none"), {"depth": 4, "is_kept": False}),
+    "none": (
+        "sched-backfill",
+        ("promise=4", "guarantee=none"),
+        {"depth": 4, "keeps_promises": False},
+    ),
     "all": ("sched-backfill", ("promise=all", "within=2m"), {"policy": "all", "within": 120.0}),
-    "rank": ("sched-backfill", ("rank=area",), {"is_kept": False}),
+    "rank": ("sched-backfill", ("rank=area",), {"keeps_promises": False}),
     "candidates": (
         "sched-backfill",
         ("candidates=shortest",),
-        {"is_kept": False, "has_candidates": True},
+        {"keeps_promises": False, "has_candidates": True},
     ),
 }
 

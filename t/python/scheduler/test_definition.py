@@ -25,18 +25,18 @@ RECORDED = {
     "fcfs": {"policy": "strict"},
     "easy": {},
     "depth4-kept": {"depth": 4},
-    "depth4-plan": {"depth": 4, "is_kept": False},
+    "depth4-plan": {"depth": 4, "keeps_promises": False},
     "conservative-kept": {"depth": inf},
-    "conservative-plan": {"depth": inf, "is_kept": False},
+    "conservative-plan": {"depth": inf, "keeps_promises": False},
 }
 
 #: The same of golden/schedules/ranked, with the formulas of rank and candidates.
 RANKED = {
-    "easy-sjbf": ({"is_kept": False, "has_candidates": True}, "fcfs", "shortest"),
-    "easy-saf": ({"is_kept": False}, "area", "fcfs"),
-    "easy-expansion": ({"is_kept": False}, "expansion", "fcfs"),
-    "easy-wfp3": ({"is_kept": False}, "wfp3", "fcfs"),
-    "easy-f1": ({"is_kept": False}, "f1", "fcfs"),
+    "easy-sjbf": ({"keeps_promises": False, "has_candidates": True}, "fcfs", "shortest"),
+    "easy-saf": ({"keeps_promises": False}, "area", "fcfs"),
+    "easy-expansion": ({"keeps_promises": False}, "expansion", "fcfs"),
+    "easy-wfp3": ({"keeps_promises": False}, "wfp3", "fcfs"),
+    "easy-f1": ({"keeps_promises": False}, "f1", "fcfs"),
     "bounded-fcfs-0h": ({"policy": "all", "within": 0.0}, "fcfs", "fcfs"),
     "bounded-area-24h": ({"policy": "all"}, "area", "fcfs"),
     "bounded-expansion-24h": ({"policy": "all"}, "expansion", "fcfs"),

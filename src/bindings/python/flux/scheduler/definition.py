@@ -43,7 +43,7 @@ from flux.resource.pool.masks import members
 
 #: A job that starts at most that many seconds after its promised time is expected to end in time.
 LATE_START_S = 1.0
-#: `Counter.of` if different ranks are counted.
+#: `Counter.unit` if different ranks are counted.
 RANKS = -1
 
 
@@ -51,7 +51,7 @@ class Counter(NamedTuple):
     """The maximum that jobs may hold together: a limit, or licences. Jobs over it are skipped."""
 
     most: float
-    of: Optional[int] = None  # index in amounts; `RANKS`: different ranks; None: `Job.takes`
+    unit: Optional[int] = None  # index in amounts; `RANKS`: different ranks; None: `Job.takes`
     planned: bool = False  # promised together with ranks, as nodes are
     is_left: bool = False  # jobs behind a promised one leave its part (`State.assure`)
 
@@ -93,12 +93,12 @@ class State:
     running: dict[Job, Use] = field(default_factory=dict)
     pending: list[Job] = field(default_factory=list)
     promises: dict[Job, Use] = field(default_factory=dict)
-    sure: set[Job] = field(default_factory=set)  # promised jobs that limits will let start
+    assured: set[Job] = field(default_factory=set)  # promised jobs that limits will let start
     ran: set[Job] = field(default_factory=set)  # after the last pass
     counters: dict[str, Counter] = field(default_factory=dict)
     policy: str = "promise"  # "strict" (sched-fifo), "promise", "all"
     depth: float = 1  # number of jobs that are promised a start
-    is_kept: bool = True  # guarantee=kept; False with rank= and candidates=
+    keeps_promises: bool = True  # guarantee=kept; False with rank= and candidates=
     has_candidates: bool = False
     within: float = 86400.0  # of promise=all, in seconds
     # Returns the amounts of a job on some ranks (a mask) with room beside all uses until a time;
@@ -146,9 +146,9 @@ class State:
     def in_turns(self) -> None:
         """Examine jobs in order, but first those whose promised time has come."""
         rest = []
-        if not self.is_kept:
+        if not self.keeps_promises:
             self.promises = {job: use for job, use in self.promises.items() if job.id < 0}
-            self.sure, self.freed = set(), True
+            self.assured, self.freed = set(), True
         queue = sorted(self.pending, key=self.turn)
         for job in queue:
             if job in self.promises and self.promises[job].start <= self.now:
@@ -301,7 +301,7 @@ class State:
     def is_set_aside(self, job: Job) -> bool:
         """Whether a job is kept aside; its promise is then taken back."""
         job.was_aside |= job.is_aside
-        if job.is_aside and self.drop(job) and self.is_kept:
+        if job.is_aside and self.drop(job) and self.keeps_promises:
             self.is_done = False
         return job.is_aside
 
@@ -412,7 +412,7 @@ class State:
             yield mask(r for _, use in running if use.claim == claim for r in use.where), None, end
         yield -1, None, end
         for name in job.takes:
-            if self.counters[name].of == RANKS:
+            if self.counters[name].unit == RANKS:
                 yield mask(r for o, use in running if name in o.takes for r in use.where), None, end
 
     # -- promises ----------------------------------------------------------------------------------
@@ -441,7 +441,7 @@ class State:
 
     def drop(self, job: Job) -> bool:
         """Take back a job's promise. Return whether it had one."""
-        self.sure.discard(job)
+        self.assured.discard(job)
         return self.promises.pop(job, None) is not None
 
     def has_come(self, job: Job) -> bool:
@@ -514,29 +514,29 @@ class State:
 
     def used(self, name: str, *more: tuple[Job, Where]) -> float:
         """Return the use of a counter by running jobs, and by `more`."""
-        of = self.counters[name].of
+        unit = self.counters[name].unit
         jobs = [(o, use.where) for o, use in self.running.items() if name in o.takes] + [*more]
-        if of is None:
+        if unit is None:
             return sum(job.takes[name] for job, _ in jobs)
-        if of == RANKS:
+        if unit == RANKS:
             return len({rank for _, where in jobs for rank in where})
-        return sum(amounts[of] for _, where in jobs for amounts in where.values())
+        return sum(amounts[unit] for _, where in jobs for amounts in where.values())
 
     def is_over(self, job: Job, where: Where | None = None) -> bool:
         """Whether a job would exceed a counter, on certain ranks or (None) on any, or take the part
         of jobs ahead that are promised starts before its end. For planned licences, only running
         jobs without a limit count: others leave them to a promise."""
         end = self.now + job.limit
-        ahead = [one for one in self.sure if (one.order, one.id) < (job.order, job.id)]
+        ahead = [one for one in self.assured if (one.order, one.id) < (job.order, job.id)]
         ahead = [one for one in ahead if self.promises[one].start < end]
         for name, least in job.takes.items():
-            most, of, planned, is_left = self.counters[name]
+            most, unit, planned, is_left = self.counters[name]
             if planned:
                 endless = [one for one, use in self.running.items() if use.end == inf]
                 used = least + sum(one.takes.get(name, 0) for one in endless)
             elif where is not None:
                 used = self.used(name, (job, where))
-            elif of == RANKS and not job.demands[0].whole:
+            elif unit == RANKS and not job.demands[0].whole:
                 used = max(self.used(name), least)  # it may share ranks with others
             else:
                 used = self.used(name) + least
@@ -556,13 +556,13 @@ class State:
         would not exceed these. The number of ranks is known only for whole ones. Latest starts are
         not assured."""
         for name in job.takes:
-            most, of, _, is_left = self.counters[name]
+            most, unit, _, is_left = self.counters[name]
             waiting = sum(other.takes.get(name, 0) for other in self.pending)
-            is_known = of != RANKS or job.demands[0].whole
+            is_known = unit != RANKS or job.demands[0].whole
             if is_left and not (is_known and self.used(name) + waiting <= most):
                 return
         if self.policy != "all":
-            self.sure.add(job)
+            self.assured.add(job)
 
 
 def victims_for(state: State, job: Job, now: float) -> list[Job]:
