@@ -7,7 +7,7 @@ import pytest
 
 from flux.scheduler import Scheduler
 from flux.scheduler.misspelled import OVERRIDABLE
-from flux.scheduler.policies import Backfill
+from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.testing import FakeInstance, SchedulerErrors
 from flux_engine.kernel import watchdog
 
@@ -49,6 +49,16 @@ def test_a_method_that_is_called_is_not_misspelled():
 
         def shedule(self):
             pass
+
+    FakeInstance().load(Mine)
+
+
+def test_a_generator_that_is_used_is_not_dropped():
+    class Mine(Fifo):
+        def schedule(self):
+            for _ in self.start_in_order():
+                list(self.start_in_order())
+                yield from self.start_in_order()
 
     FakeInstance().load(Mine)
 

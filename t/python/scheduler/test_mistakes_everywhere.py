@@ -144,6 +144,9 @@ MISTAKES = {
     "an exit": (schedule("sys.exit(3)"), "SystemExit"),
     "a service that is not there": (schedule("self.handle.rpc('nobody.ask').get()"), "No service matching nobody.ask"),
     "a misspelled schedule()": (module("def shedule(self):\n    pass"), r"is never called: is schedule\(\) meant"),
+    "a generator that is dropped": (
+        defines("def schedule(self): self.start_in_order()"), r"does nothing by start_in_order\(\), a generator: return it",
+    ),
     "a misspelled hook": (defines("def resource_updatd(self): pass"), r"is resource_update\(\) meant"),
     "a misspelled method of a rule": (with_rule("def chek(self, job): pass"), r"is check\(\) meant"),
     "a name of the library": (defines("def pending(self): pass"), r"Mine.pending takes the place of \w+.pending"),

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Mistakes in the classes of a site: misspelled overrides, accidental ones, a forgotten ``super()``."""
+"""Mistakes in the classes of a site: misspelled overrides, accidental ones, a forgotten ``super()``, a
+generator that is not iterated."""
 
 from __future__ import annotations
 
 import dis
 import inspect
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 
 #: Names of the library's policies that a policy may override (doc/guide/overriding.rst).
@@ -83,17 +84,34 @@ def check_begun(made: object, attribute: str) -> None:
         raise RuntimeError(f"{kinds[0].__name__}.__init__() does not call super().__init__()")
 
 
+def _dropped(function: types.FunctionType, names: set[str]) -> Iterator[str]:
+    """Yield those of `names` that a function calls as methods without using the result."""
+    called: object = None
+    before = ""
+    for one in dis.get_instructions(function):
+        if one.opname in ("CACHE", "PRECALL"):
+            continue
+        if one.opname.startswith("LOAD_"):
+            called = one.argval
+        elif not one.opname.startswith("CALL") or before.startswith("CALL"):
+            if one.opname == "POP_TOP" and before.startswith("CALL") and called in names:
+                yield str(called)
+            called = None
+        before = one.opname
+
+
 def misspelled(kind: type) -> Iterator[str]:
     """Yield a line for each method of a policy's or a rule's class that looks like a misspelled
-    override of one of the library's. Methods that the class calls itself are its own, as are those
-    whose name extends another's (``allocate``)."""
+    override of one of the library's, or drops a generator of it. Methods that the class calls
+    itself are its own, as are those whose name extends another's (``allocate``)."""
     ours = [base for base in kind.__mro__ if is_ours(base)]
     known = {
-        name
+        name: value
         for base in ours
         for name, value in vars(base).items()
         if isinstance(value, types.FunctionType) and not name.startswith("_")
     }
+    generators = {name for name, value in known.items() if inspect.isgeneratorfunction(value)}
     for base in kind.__mro__:
         if base in ours:
             continue
@@ -103,10 +121,16 @@ def misspelled(kind: type) -> Iterator[str]:
             if isinstance(value, types.FunctionType)
         }
         used = {name for one in functions.values() for name in one.__code__.co_names}
-        for name in sorted(functions.keys() - known - used):
+        for name, function in functions.items():
+            for dropped in _dropped(function, generators):
+                yield (
+                    f"{base.__name__}.{name}() does nothing by {dropped}(), a generator: return it, or write"
+                    f" `yield from self.{dropped}()`"
+                )
+        for name in sorted(functions.keys() - known.keys() - used):
             if name.startswith("_"):
                 continue
-            meant = _nearest(name, known)
+            meant = _nearest(name, known.keys())
             if meant is not None:
                 yield f"{base.__name__}.{name}() is never called: is {meant}() meant?"
 
@@ -116,7 +140,7 @@ def is_ours(base: type) -> bool:
     return base is object or base.__module__.partition(".")[0] == "flux"
 
 
-def _nearest(name: str, known: set[str]) -> str | None:
+def _nearest(name: str, known: Iterable[str]) -> str | None:
     near = [
         (SequenceMatcher(None, name, one).ratio(), one)
         for one in known
