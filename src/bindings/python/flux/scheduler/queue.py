@@ -251,7 +251,7 @@ class Backlog(PendingQueue):
         jobs (OrderedJobs): the jobs to examine
         parked (dict): id -> job that waits for ranks to come up
         groups (dict): signature -> jobs to examine, without promised ones
-        lines (dict): mask of ranks -> the same jobs, if `ranks_of` is set
+        by_ranks (dict): mask of ranks -> the same jobs, if `ranks_of` is set
         ranks_of: returns the mask of ranks for which a job and others take turns; None: not
             relevant
         family_of: maps a signature to a key; jobs with equal keys are refused together if the pool
@@ -272,7 +272,7 @@ class Backlog(PendingQueue):
         self._listed: list[PendingJob] | None = None
         self.parked: dict[int, PendingJob] = {}
         self.groups: dict[Any, JobGroup] = {}
-        self.lines: dict[int, OrderedJobs] = {}
+        self.by_ranks: dict[int, OrderedJobs] = {}
         self.ranks_of: Callable[[PendingJob], int] | None = None
         self.family_of: Callable[[Any], Hashable] = lambda signature: signature
         self.returning: dict[JobGroup, None] = {}
@@ -364,10 +364,10 @@ class Backlog(PendingQueue):
             changed = changed or ranks != group.ranks
             group.ranks = ranks
         if changed:
-            self.lines.clear()
+            self.by_ranks.clear()
             for job in self.jobs:
                 if not job.promised:
-                    self._line_of(self.groups[job.signature]).add(entry_of(job))
+                    self._sharing_ranks(self.groups[job.signature]).add(entry_of(job))
 
     def set_promised(self, job: PendingJob, promised: bool) -> None:
         """Set whether a job has a promise: a promised job is not in its group."""
@@ -390,7 +390,7 @@ class Backlog(PendingQueue):
         self._listed = None
         for group in list(self.groups.values()):
             self._drop(group)
-        self.lines.clear()
+        self.by_ranks.clear()
         if self._walk is not None:
             self._walk.begin_anew()
 
@@ -408,16 +408,16 @@ class Backlog(PendingQueue):
         else:
             group.add(entry)
         if self.ranks_of is not None:
-            self._line_of(group).add(entry)
+            self._sharing_ranks(group).add(entry)
 
     def _leave_group(self, job: PendingJob) -> None:
         group = self.groups[job.signature]
         group.remove(job)
         if self.ranks_of is not None:
-            line = self.lines[group.ranks]
-            line.remove(job)
-            if not line.count:
-                del self.lines[group.ranks]
+            jobs = self.by_ranks[group.ranks]
+            jobs.remove(job)
+            if not jobs.count:
+                del self.by_ranks[group.ranks]
         if not group.count:
             self._drop(group)
 
@@ -449,11 +449,11 @@ class Backlog(PendingQueue):
                 self.rooms.leave(group)
         return list(self.returning)
 
-    def _line_of(self, group: JobGroup) -> OrderedJobs:
-        line = self.lines.get(group.ranks)
-        if line is None:
-            line = self.lines[group.ranks] = OrderedJobs()
-        return line
+    def _sharing_ranks(self, group: JobGroup) -> OrderedJobs:
+        jobs = self.by_ranks.get(group.ranks)
+        if jobs is None:
+            jobs = self.by_ranks[group.ranks] = OrderedJobs()
+        return jobs
 
     def _drop(self, group: JobGroup) -> None:
         del self.groups[group.signature]
@@ -473,10 +473,10 @@ class Backlog(PendingQueue):
         return iter(self.jobs if most is None else self.jobs.head(most))
 
     def first_behind(self, job: PendingJob) -> PendingJob | None:
-        """Return the first unpromised job of `lines` behind a promised one, or None.  O(masks of
-        `lines`)."""
+        """Return the first unpromised job of `by_ranks` behind a promised one, or None.  O(masks of
+        `by_ranks`)."""
         place = (job.order, job.jobid)
-        found = [line.first_since(place) for line in self.lines.values()]
+        found = [jobs.first_since(place) for jobs in self.by_ranks.values()]
         return min([other for other in found if other is not None], default=None)
 
     @property
@@ -493,15 +493,15 @@ class Backlog(PendingQueue):
 
     def is_behind_another(self, job: PendingJob, ranks: int) -> bool:
         """Whether an unpromised job before `job` could use some of `ranks` (a mask).  O(masks of
-        `lines`, groups of `returning`)."""
+        `by_ranks`, groups of `returning`)."""
         for group in self.returning:
             if group.ranks & ranks and group.lets_in and group.first < job:
                 return True
-        for mask, line in self.lines.items():
+        for mask, jobs in self.by_ranks.items():
             if mask & ranks:
                 # The first ones may have been answered in this reactor turn.
-                first = line.first
-                for other in line.since((first.order, first.jobid)):
+                first = jobs.first
+                for other in jobs.since((first.order, first.jobid)):
                     if not other.request.finalized:
                         if other < job:
                             return True

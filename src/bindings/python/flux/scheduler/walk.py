@@ -338,7 +338,7 @@ class _Backlog(Protocol):
     fresh: list[Entry]
     woken: float | None
     groups: dict[Any, JobGroup]
-    lines: dict[int, OrderedJobs]
+    by_ranks: dict[int, OrderedJobs]
     returning: dict[JobGroup, None]
     family_of: Callable[[Any], Hashable]
     come_back: Callable[[PendingJob], None]
@@ -371,8 +371,8 @@ class Walk:
         # Groups with room when the walk began, or all to be looked at; None: not determined.
         self._groups: list[JobGroup] | None = None
         # Heap of the sources of jobs, each with the place of its first possible job, and with the
-        # mask of ranks of a line: while one of its jobs may be promised a start, the first is
-        # examined; None: not a line.
+        # mask of ranks of a source from `Backlog.by_ranks` or `returning`: its first job is examined
+        # while one of its jobs may be promised a start; None: another source.
         self._sources: list[tuple[Any, int, int, Any, int | None]] = []
         self._numbers = count()
         self._is_stale = freed
@@ -477,7 +477,7 @@ class Walk:
         self.is_dropped = False
         if promises is not None:
             sources.append((promises, None))
-            sources += [(jobs, ranks) for ranks, jobs in backlog.lines.items()]
+            sources += [(jobs, ranks) for ranks, jobs in backlog.by_ranks.items()]
             sources += [(group, group.ranks) for group in backlog.returning]
             self._unpromised.clear()
         for source, ranks in sources:

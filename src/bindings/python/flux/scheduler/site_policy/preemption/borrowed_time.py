@@ -63,9 +63,9 @@ MOST_TRIED = 8
 #: that it was ended for waits for jobs that outlived their limits.
 KEPT_S = 60.0
 
-#: Seconds after the promised time in which the job does not start elsewhere: of several jobs that
-#: end at that time, the one whose message arrives first may leave room on other ranks.
-ELSEWHERE_AFTER_S = 0.5
+#: Seconds after the promised time in which the job starts on its own ranks only: of several jobs
+#: that end at that time, the one whose message arrives first may leave room on other ranks.
+OWN_RANKS_ONLY_S = 0.5
 
 
 class BorrowedTime(Part):
@@ -426,8 +426,8 @@ class BorrowedTime(Part):
         if alloc is None:
             keep_again()
             until = max(one.until for one in gone)
-            if is_kept and until <= self._host.now() < until + ELSEWHERE_AFTER_S:
-                self._host.call_at(until + ELSEWHERE_AFTER_S, self._host.look_again)
+            if is_kept and until <= self._host.now() < until + OWN_RANKS_ONLY_S:
+                self._host.call_at(until + OWN_RANKS_ONLY_S, self._host.look_again)
                 raise InsufficientResources("the jobs on the nodes kept for it end now")
         return alloc
 

@@ -404,8 +404,8 @@ class PreemptionsUnderWay(Part):
         if preemption.withholds or self._breaks_a_promise(preemption):
             withheld = self._hold(preemption)
         self._placeholders.free(preemption.placeholders)
-        elsewhere = preemption.state != ENDING and (looks_past_heads or not self._out_of_turn)
-        alloc = self._alloc(job, plan, preemption.ranks, elsewhere)
+        others_too = preemption.state != ENDING and (looks_past_heads or not self._out_of_turn)
+        alloc = self._alloc(job, plan, preemption.ranks, others_too)
         if alloc is not None:
             preemption.withheld += withheld
             return alloc
@@ -420,10 +420,10 @@ class PreemptionsUnderWay(Part):
         raise InsufficientResources(deferral.reason)
 
     def _alloc(
-        self, job: PendingJob, plan: Plan, ranks: int, elsewhere: bool
+        self, job: PendingJob, plan: Plan, ranks: int, others_too: bool
     ) -> ResourcePool | None:
-        """Allocate to a job on some ranks (a mask), or elsewhere, if it may start there. Return
-        None if it does not fit."""
+        """Allocate to a job on some ranks (a mask), or with `others_too` on any. Return None if it
+        does not fit."""
         jobid, request = job.jobid, job.resource_request
         try:
             alloc = self._host.resources.alloc_on(
@@ -434,7 +434,7 @@ class PreemptionsUnderWay(Part):
         except InsufficientResources:
             pass
         try:
-            return plan.alloc(jobid, request) if elsewhere else None
+            return plan.alloc(jobid, request) if others_too else None
         except InsufficientResources:
             return None
 
