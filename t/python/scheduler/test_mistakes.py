@@ -29,7 +29,7 @@ def test_many_short_turns_are_no_endless_loop(monkeypatch):
 
 @pytest.mark.parametrize(
     "name, meant",
-    [("shedule", "schedule"), ("forcast", "forecast"), ("prioritise", "prioritize"), ("resource_updated", None),
+    [("shedule", "schedule"), ("schedul", "schedule"), ("_start", None), ("forcast", "forecast"), ("prioritise", "prioritize"), ("resource_updated", None),
      ("ressource_update", "resource_update"), ("allocate", None), ("_shedule", None)],
 )  # fmt: skip
 def test_a_misspelled_override(name, meant):

@@ -22,6 +22,7 @@ from flux_engine.kernel.clock import VirtualClock
 
 MODULE = """
 import sys, time
+from flux.resource import ResourcePool
 from flux.scheduler import Scheduler
 from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.policies import Backfill
@@ -149,6 +150,10 @@ MISTAKES = {
     ),
     "a misspelled hook": (defines("def resource_updatd(self): pass"), r"is resource_update\(\) meant"),
     "a misspelled method of a rule": (with_rule("def chek(self, job): pass"), r"is check\(\) meant"),
+    "a misspelled hook of a pool": (
+        defines("class Coldest(ResourcePool):", "    def _sort_candidate(self, candidates): pass", "pool_class = Coldest"),
+        r"Coldest._sort_candidate\(\) is never called: is _sort_candidates\(\) meant",
+    ),
     "a name of the library": (defines("def pending(self): pass"), r"Mine.pending takes the place of \w+.pending"),
     "NaN for an order": (defines("def order(self, job): return float('nan')"), "order.. returned nan, which cannot be sorted"),
     "None for an order": (defines("def order(self, job): pass"), "order.. returned None, which cannot be sorted"),

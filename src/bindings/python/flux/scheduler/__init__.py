@@ -52,7 +52,7 @@ Others:
 ``odds_service``
     likely starts of pending jobs: their calibration and their answers
 ``misspelled``
-    methods of a policy that are never called
+    mistakes in a site's classes: methods that are never called, names of the library that are taken
 ``projection``
     the future: the scheduler itself, forked and run ahead in virtual time (a package)
 ``query``, ``command``

@@ -20,6 +20,8 @@ OVERRIDABLE = frozenset({
 })  # fmt: skip
 
 
+#: Methods of the library's pools for a site to override, beside the public ones (doc/guide/pools.rst).
+HOOKS = frozenset({"_sort_candidates", "_select_resources", "_check_feasibility"})
 #: Value of an attribute that the library's methods assign to ``self``.
 ATTRIBUTE = object()
 
@@ -101,20 +103,21 @@ def _dropped(function: types.FunctionType, names: set[str]) -> Iterator[str]:
 
 
 def misspelled(kind: type) -> Iterator[str]:
-    """Yield a line for each method of a policy's or a rule's class that looks like a misspelled
-    override of one of the library's, or drops a generator of it. Methods that the class calls
-    itself are its own, as are those whose name extends another's (``allocate``)."""
-    ours = [base for base in kind.__mro__ if is_ours(base)]
+    """Yield a line for each method of a policy's, a rule's or a pool's class that looks like a
+    misspelled override of one of the library's, or drops a generator of it. Methods that the class
+    calls itself are its own, as are those whose name extends another's (``allocate``)."""
+    theirs = [base for base in kind.__mro__ if not is_ours(base)]
+    if not theirs:
+        return
     known = {
         name: value
-        for base in ours
+        for base in kind.__mro__
+        if base not in theirs
         for name, value in vars(base).items()
-        if isinstance(value, types.FunctionType) and not name.startswith("_")
+        if isinstance(value, types.FunctionType) and (name in HOOKS or not name.startswith("_"))
     }
     generators = {name for name, value in known.items() if inspect.isgeneratorfunction(value)}
-    for base in kind.__mro__:
-        if base in ours:
-            continue
+    for base in theirs:
         functions = {
             name: value
             for name, value in vars(base).items()
@@ -128,9 +131,7 @@ def misspelled(kind: type) -> Iterator[str]:
                     f" `yield from self.{dropped}()`"
                 )
         for name in sorted(functions.keys() - known.keys() - used):
-            if name.startswith("_"):
-                continue
-            meant = _nearest(name, known.keys())
+            meant = _nearest(name, [one for one in known if (one[0] == "_") == (name[0] == "_")])
             if meant is not None:
                 yield f"{base.__name__}.{name}() is never called: is {meant}() meant?"
 
@@ -144,7 +145,7 @@ def _nearest(name: str, known: Iterable[str]) -> str | None:
     near = [
         (SequenceMatcher(None, name, one).ratio(), one)
         for one in known
-        if name not in one and one not in name
+        if one not in name and (name not in one or len(one) == len(name) + 1)
     ]
     likeness, found = max(near, default=(0.0, ""))
     return found if likeness > 0.85 else None
