@@ -60,7 +60,6 @@ DIMENSIONS = Amount._fields
 #: Singular nouns.
 NOUNS = {"nodes": "node", "cores": "core", "gpus": "GPU", "jobs": "job"}
 
-
 #: Index of the number of jobs in `DIMENSIONS`.
 JOBS = DIMENSIONS.index("jobs")
 
