@@ -1545,7 +1545,7 @@ int64_t availability_first_to_start (struct availability *all,
 
     rows++;
     for (at = 0; at < count; at++) {
-        const struct use *use = numbers[at] < 0 ? NULL : all->uses + numbers[at];
+        struct use *use = numbers[at] < 0 ? NULL : all->uses + numbers[at];
         struct demand *demand, here;
         double end;
 
@@ -1569,7 +1569,12 @@ int64_t availability_first_to_start (struct availability *all,
             break;
         here = *demand;
         here.ranks = demand->free;
-        can = availability_can_start (all, numbers[at], &here, now, end, may_move);
+        /* Most have no clear room, which fits() would look for. */
+        can = begin_trials (all) < 0 ? -1 : leave_out (all, numbers[at]);
+        if (!can)
+            can = book (all, &here, now, end, now, may_move, NULL);
+        use->away = false;
+        finish (all, false);
         if (can < 0)
             return -1;
         if (can)
