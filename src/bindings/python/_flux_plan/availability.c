@@ -1543,6 +1543,8 @@ int64_t availability_first_to_start (struct availability *all,
     size_t at;
     int can;
 
+    if (begin_trials (all) < 0)
+        return -1;
     rows++;
     for (at = 0; at < count; at++) {
         struct use *use = numbers[at] < 0 ? NULL : all->uses + numbers[at];
@@ -1570,7 +1572,7 @@ int64_t availability_first_to_start (struct availability *all,
         here = *demand;
         here.ranks = demand->free;
         /* Most have no clear room, which fits() would look for. */
-        can = begin_trials (all) < 0 ? -1 : leave_out (all, numbers[at]);
+        can = leave_out (all, numbers[at]);
         if (!can)
             can = book (all, &here, now, end, now, may_move, NULL);
         use->away = false;

@@ -88,29 +88,6 @@ class CompiledTimeline:
         )
 
 
-class CompiledWatch:
-    """The places where units come free in a timeline with promises.
-
-    Attributes:
-        line (CompiledTimeline): the timeline
-        number (int): the timeline's number in the moves
-    """
-
-    __slots__ = ("line", "number", "_cdata")
-
-    def __init__(self, cdata: Any, line: CompiledTimeline) -> None:
-        self._cdata = cdata
-        self.line = line
-        self.number = lib.promises_add_line(cdata, line.cdata)
-        if self.number < 0:
-            raise MemoryError
-
-    def opened(self, start: float, end: float, count: int) -> None:
-        """Note that units came free in a span."""
-        if lib.promises_opened(self._cdata, self.number, start, end, count):
-            raise MemoryError
-
-
 class CompiledMoves(PromiseMoves):
     """Moves in C, which examine the promises of a row one after another."""
 
@@ -135,11 +112,18 @@ class CompiledMoves(PromiseMoves):
         """Number of searches of timelines, for complexity tests."""
         return int(lib.promises_searches(self._cdata))
 
-    def watch(self, line: CompiledTimeline) -> CompiledWatch:
-        return CompiledWatch(self._cdata, line)
+    def add_line(self, line: CompiledTimeline) -> int:
+        number: int = lib.promises_add_line(self._cdata, line.cdata)
+        if number < 0:
+            raise MemoryError
+        return number
 
-    def unwatch(self, watch: CompiledWatch) -> None:
-        lib.promises_drop_line(self._cdata, watch.number)
+    def drop_line(self, number: int) -> None:
+        lib.promises_drop_line(self._cdata, number)
+
+    def opened(self, number: int, start: float, end: float, count: int) -> None:
+        if lib.promises_opened(self._cdata, number, start, end, count):
+            raise MemoryError
 
     def enter(self, jobid: int, promise: CountedPromise) -> None:
         if self._is_told:
@@ -176,7 +160,7 @@ class CompiledMoves(PromiseMoves):
         profiles = self._profiles.values()
         for profile in profiles:
             overdrawn_here = overdrawn and profile.maybe_overdrawn
-            lib.promises_set_line(cdata, profile.watch.number, profile.kept, overdrawn_here)
+            lib.promises_set_line(cdata, profile.number, profile.kept, overdrawn_here)
         jobids = ffi.from_buffer("int64_t[]", row)
         if len(self._places) < len(row):
             self._places = ffi.new("int64_t[]", len(row))
@@ -199,10 +183,10 @@ class CompiledMoves(PromiseMoves):
     def _tell(self, jobid: int, promise: CountedPromise) -> None:
         if promise.is_open:
             return
-        watch = self._profiles[promise.demand.kind].watch
+        number = self._profiles[promise.demand.kind].number
         promise.span = self._told[jobid] = ffi.new("double[2]", (promise.start, promise.end))
         count, length = promise.demand.count, length_of(promise.request)
-        if lib.promises_put(self._cdata, jobid, watch.number, count, promise.span, length):
+        if lib.promises_put(self._cdata, jobid, number, count, promise.span, length):
             raise MemoryError
 
 

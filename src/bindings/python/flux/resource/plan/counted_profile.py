@@ -13,7 +13,7 @@ and any of them will do. (Conservative backfill has such a profile, too: Mu'alem
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import popcount
@@ -38,8 +38,7 @@ class CountedProfile:
 
     Attributes:
         line (CountTimeline): free units over time.
-        watch (object): notified when units come free, for promises that could move there; see
-            `PromiseMoves.watch`.
+        number (int): that of the line in the mover of promises.
         free (int): units free now, regardless of promises.
         promises (int): number of promises counted.
         open_units (dict): job id to the units of its open promise (``Plan.hold()``).
@@ -53,7 +52,8 @@ class CountedProfile:
         "ranks",
         "whole",
         "line",
-        "watch",
+        "number",
+        "_moves",
         "free",
         "promises",
         "open_units",
@@ -66,7 +66,8 @@ class CountedProfile:
     ranks: int
     whole: bool
     line: CountTimeline
-    watch: Any
+    number: int
+    _moves: PromiseMoves
     free: int
     promises: int
     open_units: dict[int, int]
@@ -117,7 +118,7 @@ class CountedProfile:
                 continue
             self.jobs[jobid] = (end, count)
             line.add(end, inf, count)
-        self.watch = moves.watch(self.line)
+        self._moves, self.number = moves, moves.add_line(line)
         return self
 
     def copy(self, moves: PromiseMoves) -> Self:
@@ -130,7 +131,7 @@ class CountedProfile:
         new.line = self.line.copy()
         new.open_units = self.open_units.copy()
         new.jobs = self.jobs.copy()
-        new.watch = moves.watch(new.line)
+        new._moves, new.number = moves, moves.add_line(new.line)
         return new
 
     # -- running jobs -------------------------------------------------------
@@ -225,7 +226,7 @@ class CountedProfile:
             self.free += count
             if until > begin:
                 line.add(begin, until, count)
-                self.watch.opened(begin, until, count)
+                self._moves.opened(self.number, begin, until, count)
         for end, jobid in come:
             self.maybe_overdrawn = True
             if not self.started(pool, jobid, now, end):
@@ -256,7 +257,7 @@ class CountedProfile:
         start = max(start, self.line.begin, now)
         if start < end:
             self.line.add(start, end, count)
-            self.watch.opened(start, end, count)
+            self._moves.opened(self.number, start, end, count)
 
     def move(self, start: float, end: float, to: float, until: float, count: int) -> None:
         """Move a promise to an earlier time.

@@ -144,7 +144,7 @@ class CountedStrategy(Strategy):
             if which.ranks & kind.ranks:
                 if other.promises or other.open_units:
                     return False
-                self._moves.unwatch(other.watch)
+                self._moves.drop_line(other.number)
                 del self._profiles[which]
         profile = CountedProfile.from_pool(self._pool, kind, self._pool.clock(), self._moves)
         if profile is None:

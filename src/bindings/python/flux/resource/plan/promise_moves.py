@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from flux.resource.plan.promise import UnitKind
 
 
-class NoWatch:
-    """Ignores units that come free."""
-
-    def opened(self, start: float, end: float, count: int) -> None:
-        pass
-
-
 class PromiseMoves:
     """Moves promises, with the timelines that count them: each is searched for from now on.
 
@@ -44,16 +37,15 @@ class PromiseMoves:
         self._promises = promises
         self._profiles = profiles
 
-    def watch(self, line: Any) -> Any:
-        """Register a timeline for promises.
+    def add_line(self, line: Any) -> int:
+        """Register a timeline for promises; return its number."""
+        return 0
 
-        Returns:
-            object: its ``opened(start, end, count)`` is called when units come free
-        """
-        return NoWatch()
-
-    def unwatch(self, watch: Any) -> None:
+    def drop_line(self, number: int) -> None:
         """Unregister a timeline that has no promises any more."""
+
+    def opened(self, number: int, start: float, end: float, count: int) -> None:
+        """Note that units came free in a span of a timeline."""
 
     def enter(self, jobid: int, promise: CountedPromise) -> None:
         """Note that a job's new promise is counted."""

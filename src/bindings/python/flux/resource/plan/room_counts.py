@@ -32,14 +32,13 @@ def room_kind(shape: Shape) -> RoomKind:
 class _Room:
     """Room for the nodes or slots of a kind, as of a generation of the pool."""
 
-    __slots__ = ("shape", "generation", "inventory", "count", "ranks", "units")
+    __slots__ = ("shape", "generation", "inventory", "count", "units")
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape  # one of the kind
         self.generation = -1
         self.inventory: Any = None
         self.count: float = 0  # of nodes or slots with room; infinity if counts do not decide
-        self.ranks = 0  # mask of their ranks
         self.units: dict[int, int] = {}  # by key of free counts, those on a rank with these
 
 
@@ -62,14 +61,6 @@ class RoomCounts:
         """Return the number of nodes or slots of a shape with room; infinity if counts do not
         decide placement. O(different counts of free cores and GPUs), the first time after a change
         of the pool."""
-        return self._room(shape).count
-
-    def ranks(self, shape: Shape) -> int:
-        """Return a mask of the ranks with room for a node or slot of a shape, by counts; costs as
-        `count`."""
-        return self._room(shape).ranks
-
-    def _room(self, shape: Shape) -> _Room:
         room = self._rooms.get(shape)
         if room is None:
             kind = room_kind(shape), self._pool.countable(shape)
@@ -78,17 +69,17 @@ class RoomCounts:
         generation = self._pool.generation
         if room.generation != generation:
             room.generation = generation
-            self._recount(room)
-        return room
+            room.count = self._units(room) if self._pool.countable(shape) else inf
+        return room.count
 
-    def _recount(self, room: _Room) -> None:
+    def _units(self, room: _Room) -> int:
         shape, index = room.shape, self._pool.index
         if room.inventory is not index.inventory:
             room.inventory, room.units = index.inventory, {}
         units_of = room.units
         by_node = shape.node_count is not None
         within = index.idle if by_node and shape.exclusive else -1
-        count = ranks = 0
+        count = 0
         for key, number, mask in self._free_of(shape.match, room.generation):
             units = units_of.get(key)
             if units is None:
@@ -97,11 +88,9 @@ class RoomCounts:
                 units_of[key] = units
             if units:
                 if within >= 0:
-                    mask &= within
-                    number = popcount(mask)
+                    number = popcount(mask & within)
                 count += number * units
-                ranks |= mask
-        room.count, room.ranks = count if self._pool.countable(shape) else inf, ranks
+        return count
 
     def _free_of(self, match: Any, generation: int) -> list[tuple[int, int, int]]:
         """Return ``(key of free counts, number of ranks, mask of them)`` of the ranks that are up
