@@ -27,10 +27,8 @@ class Curfew(AdmissionRule):
         time = self.host.now() % DAY
         if job.jobid not in self.noisy or 8 * HOUR <= time < 20 * HOUR:
             return None
-        if not self.host.admission.waiting(self, "day"):
-            morning = self.host.now() + (8 * HOUR - time) % DAY
-            self.host.call_at(morning, lambda: self.host.readmit(self, "day"))
-        return Deferral(f"{self.name}: it is quiet here until 8:00 UTC", "day")
+        morning = self.host.now() + (8 * HOUR - time) % DAY
+        return Deferral(f"{self.name}: it is quiet here until 8:00 UTC", morning)
 
     def start(self, job, alloc):
         self.noisy.discard(job.jobid)

@@ -57,17 +57,30 @@ class Deadline(AdmissionRule):
 
     def ready(self):
         self.opens = self.host.now() + 100
-        self.host.call_at(self.opens, lambda: self.host.readmit(self))
 
     def check(self, job):
         if self.host.now() < self.opens:
-            return Deferral("too early")
+            return Deferral("too early", self.opens)
         end = self.host.now() + job.resource_request.duration
         self.host.admission.own_ends[job.jobid] = min(end, self.opens + 50)
         return None
 
     def extended(self, jobid, expiration):
         self.told.append((jobid, expiration))
+
+
+@POLICIES
+def test_a_time_that_has_passed_counts_as_unknown(policy, args):
+    class Never(AdmissionRule):
+        name = "never"
+
+        def check(self, job):
+            return Deferral("never", 0)
+
+    rig = load(policy, args, Never)
+    rig.alloc(1, jobspec(1, duration=10))
+    rig.wait(10)
+    assert rig.started() == [] and rig.shown(1)["reason_pending"] == "never"
 
 
 @POLICIES

@@ -71,10 +71,7 @@ def test_a_rule_of_a_site_is_asked_as_time_goes_on():
         name = "late"
 
         def check(self, job):
-            if self.host.now() >= opens:
-                return None
-            self.host.call_at(opens, lambda: self.host.readmit(self))
-            return Deferral("the shop opens late")
+            return None if self.host.now() >= opens else Deferral("the shop opens late", opens)
 
     rig = Rig(R(1, 4), ruled(Backfill, NotBefore))
     opens = rig.now + 500

@@ -81,7 +81,7 @@ WRONG = {
     "raises": RAISES,
     "unhashable": [object(), {1}],
     "another type": 1j,
-    "a deferral of nothing": Deferral([1], [2]),
+    "a deferral of nothing": Deferral([1], "x", [2]),
     "not a number": float("nan"),
 }
 

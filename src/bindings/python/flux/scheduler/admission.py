@@ -7,7 +7,7 @@ begun. Each is an `AdmissionRule`. A scheduler has a list of rules (`PolicySched
 treats all alike. A rule is called when:
 
 - a request arrives (`~AdmissionRule.alloc`), or is denied or withdrawn (`~AdmissionRule.cancel`);
-- a job is examined: may it start now, and if not, why (`~AdmissionRule.check`)?
+- a job is examined: may it start now, and if not, why and until when (`~AdmissionRule.check`)?
 - a job starts (`~AdmissionRule.start`), frees resources (`~AdmissionRule.free`), has its end
   changed (`~AdmissionRule.extended`), or was already running when the scheduler was loaded
   (`~AdmissionRule.hello`).
@@ -44,6 +44,8 @@ class Deferral(NamedTuple):
 
     Attributes:
         reason: for the job's user, in a sentence
+        until: the jobs deferred with this key are readmitted then, seconds since the epoch; None,
+            or a past time: when the rule calls `AdmissionHost.readmit`
         key: identifies the cause; `AdmissionHost.readmit` selects the jobs deferred for one cause
             by it
         instead: from `AdmissionRule.second_look`: alternative requests to try, for less or for
@@ -51,6 +53,7 @@ class Deferral(NamedTuple):
     """
 
     reason: str
+    until: float | None = None
     key: Hashable = None
     instead: Iterable[Any] = ()
 
@@ -60,7 +63,7 @@ class JobDeferred(InsufficientResources):
 
     Attributes:
         rule (AdmissionRule): the rule
-        deferral (Deferral): why
+        deferral (Deferral): why, and until when
     """
 
     def __init__(self, rule: AdmissionRule, deferral: Deferral) -> None:

@@ -23,6 +23,8 @@ class DeferredJobs:
         self.by_id: dict[int, tuple[PendingJob, AdmissionRule, Deferral, JobGroup]] = {}
         #: (rule, key) -> {signature: jobs deferred with these}
         self._waiting: dict[tuple[AdmissionRule, Hashable], dict[Any, JobGroup]] = {}
+        #: (rule, key, time) of each timer for `Deferral.until`
+        self.due: set[tuple[AdmissionRule, Hashable, float]] = set()
 
     def __len__(self) -> int:
         return len(self.by_id)

@@ -319,7 +319,18 @@ class PolicyScheduler(Scheduler):
         readmits it. If another rule had readmitted it, the next job with the same deferral returns
         in its place."""
         self._backlog.remove(job)
-        self.admission.deferred.defer(job, why)
+        deferred, until = self.admission.deferred, why.deferral.until
+        deferred.defer(job, why)
+        if until is not None and until > self.now():
+            due = why.rule, why.deferral.key, until
+            if due not in deferred.due:
+
+                def readmit() -> None:
+                    deferred.due.discard(due)
+                    self.readmit(*due[:2])
+
+                deferred.due.add(due)
+                self.call_at(until, readmit)
         if self.decision.deferred(job):
             self._request_schedule()  # the current pass may not reach it
         self._passes.forecast()  # there may be no job left for a pass

@@ -43,6 +43,7 @@ def _is_deferral(value: Any) -> bool:
         isinstance(value, Deferral)
         and hash(value.key) is not None
         and isinstance(value.reason, str)
+        and (value.until is None or type(value.until) in (int, float))
     )
 
 
@@ -54,7 +55,7 @@ def _is_json(kind: type) -> Callable[[Any], bool]:
     return right
 
 
-_DEFERRAL = "a Deferral, whose key can be hashed, or None"
+_DEFERRAL = "a Deferral, whose key can be hashed and whose `until` is a number or None, or None"
 _FLAG = Answer("True or False", lambda value: isinstance(value, bool), lambda *args: False)
 
 #: Methods of a rule whose result does not matter.

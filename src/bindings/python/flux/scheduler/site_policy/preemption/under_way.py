@@ -482,7 +482,7 @@ class PreemptionsUnderWay(Part):
         return None
 
     def _deferral(self, preemption: Preemption) -> Deferral:
-        return Deferral(preemption.reason(), preemption.taker)
+        return Deferral(preemption.reason(), key=preemption.taker)
 
     # -- after a reload ----------------------------------------------------------------------------
 
