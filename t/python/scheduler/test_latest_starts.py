@@ -1,10 +1,12 @@
 """sched-backfill with promise=all: every job has a latest start, and what makes it void."""
 
+import json
+
 import pytest
 from peers import R, Rig, ruled, whole
 
 from flux.scheduler.admission import AdmissionRule, Deferral
-from flux.scheduler.policies import Backfill
+from flux.scheduler.policies import Backfill, by_latest_start
 from flux.scheduler.testing import FakeInstance
 
 HOUR = 3600
@@ -378,6 +380,45 @@ def test_nobody_starts_before_those_who_were_promised_something_have_come(how):
     # Job 6 may have been canceled meanwhile, but then another one has come.
     rig.alloc(6 if how == "all came" else 7, whole(4, 50))
     assert rig.started() == [5]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_stop_of_the_queue_takes_no_promise(rig, restart):
+    """`flux queue stop` withdraws all requests, and an instance that shuts down stops its queues."""
+    rig.alloc(3, whole(4, 50), t_submit=rig.begin)
+    assert [rig.shown(jobid)["t_latest"] - rig.begin for jobid in (2, 3)] == [HOUR, HOUR + 50]
+    rig.cancel(2)
+    rig.cancel(3)
+    rig.settle()
+    if restart:
+        rig.unload()
+        rig.load("sched-backfill", "promise=all", "within=1h")
+    # Made anew, in this order, the promises would be exchanged.
+    for jobid in (3, 2):
+        rig.alloc(jobid, whole(4, 50), t_submit=rig.begin)
+        rig.settle()
+    assert [rig.shown(jobid)["t_latest"] - rig.begin for jobid in (2, 3)] == [HOUR, HOUR + 50]
+    assert (stats(rig)["restored"], stats(rig)["void"]) == (2, {})
+
+
+def test_resources_of_a_withdrawn_job_may_be_promised_to_others_and_it_is_told(rig):
+    rig.cancel(2)
+    rig.alloc(3, whole(4, 50), t_submit=rig.begin)
+    rig.settle()
+    rig.alloc(2, whole(4, 50), t_submit=rig.begin)
+    assert [rig.shown(jobid)["t_latest"] - rig.begin for jobid in (2, 3)] == [HOUR + 50, HOUR]
+    assert stats(rig)["void"] == {"unloaded": 1}
+    assert any("ƒ3:" in line and "stopped queue" in line for line in rig.logged(6))
+
+
+def test_latest_starts_of_canceled_jobs_are_kept_for_the_last_of_them(rig, monkeypatch):
+    monkeypatch.setattr(by_latest_start, "WITHDRAWN_MAX", 1)
+    rig.alloc(3, whole(4, 50), t_submit=rig.begin)
+    rig.settle()
+    rig.cancel(2)
+    rig.cancel(3)
+    rig.unload()
+    assert [jobid for jobid, _ in json.loads(rig.kvs_value(KEY))["latest"]] == [3]
 
 
 def test_latest_starts_are_written_once_a_minute(rig):

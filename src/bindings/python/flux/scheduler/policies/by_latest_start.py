@@ -72,6 +72,10 @@ TIMES_PER_PART = 1024
 #: their place.
 WAIT_FOR_KNOWN_S = 5.0
 
+#: Number of latest starts kept for jobs whose requests were withdrawn: those of a stopped queue
+#: return, canceled ones do not.
+WITHDRAWN_MAX = 16384
+
 
 class BackfillByLatestStart(BackfillByRank):
     """Promises every job a latest start on arrival, and starts jobs in order of ranks."""
@@ -103,9 +107,11 @@ class BackfillByLatestStart(BackfillByRank):
         self._ahead_of: PendingJob | None = None
         self._store = checkpoints.make(KEY, SAVE_INTERVAL_S, self.text)
         self._stored_changes = 0
-        #: job id -> latest start before the scheduler was loaded, until the job arrives
+        #: job id -> latest start before the scheduler was loaded or the request was withdrawn, until
+        #: the job arrives
         self._known: dict[int, float] = {}
         self._came: dict[int, PendingJob] = {}  # those that have arrived
+        #: time until which a newly loaded scheduler waits; None: not known yet
         self._wait_until: float | None = None
 
     # -- a pass ------------------------------------------------------------------------------------
@@ -115,9 +121,10 @@ class BackfillByLatestStart(BackfillByRank):
         if self._void is not None:
             cause, self._void = self._void, None
             yield from self.put_back((yield from in_queue_order(self.latest)), cause)
-        if self._known:
-            if self.wait_for_known():
-                return
+        if self._known and self.wait_for_known():
+            return
+        self._wait_until = 0.0
+        if self._came:
             yield from self.keep_known()
         for number, job in enumerate(self.backlog.newcomers(), 1):
             if job not in self.latest and not self.is_kept_for(job):
@@ -539,10 +546,10 @@ class BackfillByLatestStart(BackfillByRank):
         )
 
     def keep_known(self) -> Steps:
-        """Enter the stored latest starts into the plan, in order; those that have passed are
-        void."""
-        known, self._known = self._known, {}
+        """Enter the latest starts of returned jobs into the plan, in order; those that have passed
+        are void."""
         came, self._came = self._came, {}
+        known = {jobid: self._known.pop(jobid) for jobid in came}
 
         def key(job: PendingJob) -> Any:
             return known[job.jobid], job.jobid, job
@@ -571,6 +578,16 @@ class BackfillByLatestStart(BackfillByRank):
         super().came(job)
         if job.jobid in self._known:
             self._came[job.jobid] = job
+
+    def leaves(self, job: PendingJob) -> None:
+        # Its request is withdrawn: it was canceled, or its queue was stopped and it returns.
+        known = self._known
+        when = self.latest.when(job) if job in self.latest else known.get(job.jobid)
+        super().leaves(job)
+        if when is not None:
+            known[job.jobid] = when
+            if len(known) > WITHDRAWN_MAX:
+                del known[next(iter(known))]
 
     def forget(self, job: PendingJob) -> None:
         plan = self.policy.planning.current()

@@ -19,7 +19,7 @@ VOID_CAUSES = {
     "late": "a running job has outlived its limit",
     "priority": "a job of higher priority went before",
     "deferred": "an admission rule keeps the job itself from starting",
-    "unloaded": "it could not be kept over a time without a scheduler",
+    "unloaded": "it could not be kept over a time without a scheduler or in a stopped queue",
 }
 
 
@@ -36,7 +36,7 @@ class LatestStarts:
         #: promise is void
         self.overdue: dict[int, bool] = {}
         self.made = 0  # number of promises made
-        self.restored = 0  # number of promises from before the scheduler was loaded
+        self.restored = 0  # number of promises restored to jobs that have returned
         self.changes = 0  # grows with each promise made or removed
         self.kept = 0  # number of jobs that started in time
         self.void_by: dict[str, int] = {}  # cause -> number of void promises; see `VOID_CAUSES`
@@ -66,7 +66,7 @@ class LatestStarts:
         self._enter(job, when)
 
     def bring_back(self, job: PendingJob, when: float) -> None:
-        """Restore a promise to start by `when` from before the scheduler was loaded."""
+        """Restore a promise to start by `when` to a job that has returned."""
         self.restored += 1
         self._enter(job, when)
 
