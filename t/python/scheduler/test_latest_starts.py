@@ -417,6 +417,7 @@ def test_latest_starts_of_canceled_jobs_are_kept_for_the_last_of_them(rig, monke
     rig.settle()
     rig.cancel(2)
     rig.cancel(3)
+    rig.settle()
     rig.unload()
     assert [jobid for jobid, _ in json.loads(rig.kvs_value(KEY))["latest"]] == [3]
 
