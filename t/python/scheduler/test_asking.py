@@ -183,6 +183,24 @@ def test_when(module):
     assert never["verdict"] == "never" and "only 8 eligible" in never["reason"]
 
 
+def test_when_the_instance_ends_before_the_job_would():
+    """flux-core refuses such a job when it is submitted."""
+    rig = rig_with("sched-fifo")
+    rig.resource.update(expiration=rig.now + 600)
+    assert ask(rig, "when", jobspec=whole(1, 500))["verdict"] == "now"
+    answer = ask(rig, "when", jobspec=whole(1, 3600))
+    why = "job duration (1h) exceeds remaining instance lifetime (10m)"
+    assert (answer["verdict"], answer["reason"]) == ("never", why)
+
+
+def test_when_names_the_queue():
+    rig = rig_with("sched-fifo")
+    assert ask(rig, "when", jobspec=whole(1, 500))["queue"] is None
+    defaults = {"jobspec": {"defaults": {"system": {"queue": "batch"}}}}
+    rig.reconfigure({"queues": {"batch": {}}, "policy": defaults})
+    assert ask(rig, "when", jobspec=whole(1, 500))["queue"] == "batch"
+
+
 def test_when_ranks_are_down():
     rig = rig_with("sched-fifo")
     rig.resource.update(down="3-7")

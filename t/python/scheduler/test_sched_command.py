@@ -343,6 +343,28 @@ def test_when(flux_sched):
 
 
 @pytest.mark.parametrize(
+    "queue, status, warning",
+    [
+        ("debug", {"enable": True, "start": True}, None),
+        ("debug", {"enable": True, "start": False}, "queue debug is stopped"),
+        (None, {"start": False, "stop_reason": "until noon"}, "the queue is stopped: until noon"),
+        (
+            "debug",
+            {"enable": False, "disable_reason": "moved", "start": True},
+            "queue debug takes no jobs: moved",
+        ),
+    ],
+)
+def test_when_warns_of_a_queue_that_is_stopped_or_disabled(flux_sched, queue, status, warning):
+    answer = {"now": NOW, "made": NOW, "verdict": "now", "start": NOW, "ranks": None}
+    around = {"when": {**answer, "queue": queue}, "job-manager.queue-status": status}
+    out = flux_sched(["when"], **around)
+    assert out.splitlines() == ["now"] + ([f"warning: {warning}"] if warning else [])
+    warnings = json.loads(flux_sched(["when", "--json"], **around))["warnings"]
+    assert warnings == ([warning] if warning else [])
+
+
+@pytest.mark.parametrize(
     "argv, system",
     [
         (["-t", "90"], {"duration": 5400.0}),

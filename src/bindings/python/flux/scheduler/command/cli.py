@@ -15,7 +15,7 @@ from typing import Any
 
 from flux.scheduler.attributes import printable
 from flux.scheduler.command import jobspec_options
-from flux.scheduler.command.explain import Explain, likely_text
+from flux.scheduler.command.explain import Explain, likely_text, warnings_of_queue
 from flux.scheduler.command.formatting import format_duration, terminal_width
 from flux.scheduler.command.plan_chart import Chart
 from flux.scheduler.command.prometheus import exposition
@@ -43,6 +43,14 @@ class When(Subcommand):
     def payload(self, options: argparse.Namespace) -> dict[str, Any]:
         return {"jobspec": jobspec_options.jobspec_from_options(options)}
 
+    def ask(self, context: Context) -> dict[str, Any]:
+        answer = super().ask(context)
+        try:
+            found = warnings_of_queue(context.handle, answer.get("queue"))
+        except OSError:
+            found = {}  # the answer is about resources
+        return {**answer, "warnings": list(found.values())}
+
     def show(self, answer: dict[str, Any], context: Context) -> None:
         now, start = answer["now"], answer["start"]
         if answer["verdict"] == "never":
@@ -55,6 +63,8 @@ class When(Subcommand):
             print(f"{context.time(start, now)}, in {format_duration(start - now)}")
         if answer.get("t_likely") and answer["verdict"] != "now":
             print(likely_text(answer, now, context))
+        for text in answer["warnings"]:
+            print(f"warning: {printable(text)}")
         if start is None:
             return
         if answer.get("t_latest"):

@@ -81,7 +81,7 @@ class Explain(Subcommand):
                 if refusal.errno != errno.EINVAL:
                     raise
             try:
-                reason = reason_of_queue(handle, job)
+                reason = reason_of_queue(handle, job.get("queue"))
             except OSError as exc:
                 text = f"{name} has not been sent to the scheduler: {exc.strerror}"
                 raise CommandError(text, exc.errno) from None
@@ -240,15 +240,25 @@ def reason_in_job_manager(job: dict[str, Any]) -> str | None:
     return None
 
 
-def reason_of_queue(handle: Any, job: dict[str, Any]) -> str:
+def reason_of_queue(handle: Any, queue: str | None) -> str:
     """Return why a ready job is not sent to the scheduler: its queue is stopped, or other jobs go
     first. Raises OSError if the job manager does not answer."""
-    queue = job.get("queue")
-    status = handle.rpc("job-manager.queue-status", {"name": queue} if queue else {}).get()
-    if not status.get("start", True):
-        name = f"queue {queue}" if queue else "the queue"
-        why = status.get("stop_reason")
-        return f"{name} is stopped{f': {why}' if why else ''}"
-    return (
+    return warnings_of_queue(handle, queue).get("start") or (
         "other jobs are sent to the scheduler first: it has as many requests as queue-depth allows"
     )
+
+
+def warnings_of_queue(handle: Any, queue: str | None) -> dict[str, str]:
+    """Return what keeps jobs of a queue from being submitted (``enable``) and from being sent to the
+    scheduler (``start``), as text. Raises OSError if the job manager does not answer."""
+    status = handle.rpc("job-manager.queue-status", {"name": queue} if queue else {}).get()
+    name = f"queue {queue}" if queue else "the queue"
+    found = {}
+    for key, text, reason in (
+        ("enable", "takes no jobs", "disable_reason"),
+        ("start", "is stopped", "stop_reason"),
+    ):
+        if not status.get(key, True):
+            why = status.get(reason)
+            found[key] = f"{name} {text}{f': {why}' if why else ''}"
+    return found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.explain import counted
 from flux.resource.pool.masks import idset_text, popcount
-from flux.scheduler.attributes import printable
+from flux.scheduler.attributes import SystemAttributes, printable
 from flux.scheduler.host import name_of
 from flux.scheduler.messages import PRIORITY_MAX
 from flux.scheduler.projection.fork import ProjectionFailed
@@ -21,6 +21,7 @@ from flux.scheduler.query.pending_reason import PendingReason, queue_of
 from flux.scheduler.reservations.reservation import whole_nodes
 from flux.scheduler.reservations.rule import ReservationRule
 from flux.scheduler.site_policy.placement import PlacementRule
+from flux.scheduler.times import duration_text
 
 if TYPE_CHECKING:
     from flux.scheduler.query.source import QuerySource
@@ -108,8 +109,8 @@ class QueryService:
 
         Returns:
             dict: ``verdict`` ("now", "later", "unknown", "never"), ``start``, ``reason``;
-                ``ranks``, an idset or None; ``unplanned``, number of pending jobs without a start
-                when time ran out; ``t_latest``, if the policy promises latest starts; ``t_likely``
+                ``queue``, the job's, or None; ``ranks``, an idset or None; ``unplanned``, number of
+                pending jobs without a start when time ran out; ``t_latest``, if the policy promises latest starts; ``t_likely``
                 and ``t_p90``, see `OddsService.known`
 
         Raises:
@@ -131,12 +132,19 @@ class QueryService:
             "now": now,
             "made": now,
             "start": None,
+            "queue": SystemAttributes.from_jobspec(jobspec).queue,
             "ranks": None,
             "reason": "",
             "unplanned": 0,
             "t_likely": None,
             "t_p90": None,
         }
+        end = source.pool.expiration
+        if end and request.duration > end - now:
+            # flux-core refuses it, in these words.
+            limit, left = duration_text(request.duration), duration_text(max(0.0, end - now), 2)
+            reason = f"job duration ({limit}) exceeds remaining instance lifetime ({left})"
+            return {**answer, "verdict": "never", "reason": reason}
         try:
             source.pool.check_feasibility(request)
         except InfeasibleRequest as exc:
