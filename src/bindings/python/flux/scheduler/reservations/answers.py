@@ -158,7 +158,7 @@ class ReservationAnswers(ReservationPart):
             "nodes": wanted,
             "held": popcount(entry.ranks) if entry.active else 0,
             "short": short,
-            "ranks": idset_text(entry.ranks) if entry.ranks else None,
+            "ranks": self._ranks_text(entry, entry.ranks),
             "every": reservation.recurrence.every,
             "zone": reservation.recurrence.zone,
             "at_end": reservation.at_end,
@@ -166,6 +166,15 @@ class ReservationAnswers(ReservationPart):
             "configured": entry.configured,
             "note": entry.warned,
         }
+
+    def _ranks_text(self, entry: ReservationState, chosen: int) -> str | None:
+        """Return the ranks of a window: the chosen ones or, if all that meet the constraint are
+        reserved, these; None if they are not chosen yet."""
+        reservation = entry.reservation
+        ranks = chosen
+        if not ranks and entry.window is not None and reservation.nodes is None:
+            ranks = self._selector.ranks(reservation)
+        return idset_text(ranks) if ranks else None
 
     def preview(self, reservation: Reservation) -> dict[str, Any]:
         """Describe a reservation that is not made yet."""
@@ -181,13 +190,12 @@ class ReservationAnswers(ReservationPart):
                 if window is None or window.start >= until:
                     break
                 now = entry.active and window is entry.window
-                ranks = entry.ranks if now or entry.pinned else 0
                 yield {
                     "name": entry.name,
                     "start": window.start,
                     "end": window.end,
                     "nodes": self._selector.nodes(entry.reservation),
-                    "ranks": idset_text(ranks) if ranks else None,
+                    "ranks": self._ranks_text(entry, entry.ranks if now or entry.pinned else 0),
                 }
                 window = entry.reservation.window_after(window)
 
