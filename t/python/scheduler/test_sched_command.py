@@ -226,7 +226,7 @@ def listed(state, **job):
         (listed(8, urgency=0), "held: its urgency is 0"),
         (
             {**listed(8, urgency=16), "job-manager.queue-status": {"start": True}},
-            "other jobs are sent to the scheduler first: it has as many requests as queue-depth allows",
+            "the job manager has not sent it yet: queue-depth, or a restart before flux queue start",
         ),
         (
             {

@@ -241,10 +241,12 @@ def reason_in_job_manager(job: dict[str, Any]) -> str | None:
 
 
 def reason_of_queue(handle: Any, queue: str | None) -> str:
-    """Return why a ready job is not sent to the scheduler: its queue is stopped, or other jobs go
-    first. Raises OSError if the job manager does not answer."""
+    """Return why a ready job is not sent to the scheduler: its queue is stopped, other jobs go
+    first, or flux-core 0.88 has restarted with named queues, which it shows as started, but sends
+    no job of before until they are started again. Raises OSError if the job manager does not
+    answer."""
     return warnings_of_queue(handle, queue).get("start") or (
-        "other jobs are sent to the scheduler first: it has as many requests as queue-depth allows"
+        "the job manager has not sent it yet: queue-depth, or a restart before flux queue start"
     )
 
 
