@@ -507,6 +507,19 @@ class BoundStrategy(Strategy):
         self._placed = None if found is None else (selected_ranks(found[0]), end)
         return found
 
+    def _without_late(self, areas: list[Demand], now: float) -> list[Demand]:
+        """Return demands without ranks on which late jobs hold units. Promises would move to leave
+        several units of such a rank to a job, and it could not start there."""
+        ends = self._pool.jobs_by_end()
+        if not ends or ends[0][0] > now:
+            return areas
+        found = []
+        for demand in areas:
+            held = dict(self._ranks.room.room_by_rank(demand, -inf, -inf))
+            freed = self._ranks.room.room_by_rank(demand, now, now)
+            found.append(demand.on(sum(1 << rank for rank, units in freed if units <= held[rank])))
+        return found
+
     def _place(
         self, request: ResourceRequest, now: float, end: float
     ) -> tuple[Selection, int] | None:
@@ -527,6 +540,8 @@ class BoundStrategy(Strategy):
             )
         if self.frozen:
             return None
+        if not exact(shape):
+            areas = self._without_late(areas, now)
         for demand in areas:
             number = room.book(demand, now, end, now, True)
             if number is not None:
