@@ -23,7 +23,7 @@ from flux.resource.plan.promise import BoundPromise, length_of
 from flux.resource.plan.room_on_ranks import ALL_UNITS, RoomOnRanks, exact, reduce
 from flux.resource.plan.strategy import Strategy
 from flux.resource.pool.inventory import pairs, selected_ranks
-from flux.resource.pool.masks import members, popcount, take
+from flux.resource.pool.masks import mask_of, members, popcount, take
 from flux.resource.pool.rank_index import unused
 
 if TYPE_CHECKING:
@@ -517,7 +517,8 @@ class BoundStrategy(Strategy):
         for demand in areas:
             held = dict(self._ranks.room.room_by_rank(demand, -inf, -inf))
             freed = self._ranks.room.room_by_rank(demand, now, now)
-            found.append(demand.on(sum(1 << rank for rank, units in freed if units <= held[rank])))
+            ranks = [rank for rank, units in freed if units <= held[rank]]
+            found.append(demand.on(mask_of(ranks) if ranks else 0))
         return found
 
     def _place(
