@@ -233,6 +233,10 @@ class Future(kernel_future.Future):
             _handle.flux_close(h)
 
 
+def _nothing():
+    """Posted to have a reactor look whether it still waits for something."""
+
+
 _NOW, _THEN = 1, 2
 
 pointer_to("flux_future_t *", Future)
@@ -272,8 +276,11 @@ class RPCFuture(Future):
 
     def _release(self):
         if self._holds is not None:
-            self._holds.callbacks -= 1
-            self._holds = None
+            task, self._holds = self._holds, None
+            task.callbacks -= 1
+            if task.runs_dry and not task.callbacks:
+                # If the collector has found the future, the reactor may be waiting for it.
+                task.kernel.call_soon(lambda: task.post(_nothing))
 
     def then(self, timeout, continuation, arg):
         super().then(timeout, continuation, arg)

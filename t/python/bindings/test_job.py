@@ -131,6 +131,17 @@ def test_events_by_callback_and_cancel_of_the_stream(h):
     flux.job.result(h, id)
 
 
+def test_the_reactor_ends_when_the_future_it_waits_for_is_collected(h):
+    id = flux.job.submit(h, job())
+    flux.job.event_watch_async(h, id).then(lambda future: None)
+    task = h.handle.task
+    (rpc,) = task.futures.values()
+    task.kernel.call_later(10, rpc._close)  # as the collector does, by end()
+    h.reactor_run()
+    flux.job.cancel(h, id)
+    flux.job.result(h, id)
+
+
 def test_resources_by_state(h):
     id = flux.job.submit(h, job())
     flux.job.event_wait(h, id, "start")

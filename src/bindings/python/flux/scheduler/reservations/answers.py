@@ -158,7 +158,7 @@ class ReservationAnswers(ReservationPart):
             "nodes": wanted,
             "held": popcount(entry.ranks) if entry.active else 0,
             "short": short,
-            "ranks": self._ranks_text(entry, entry.ranks),
+            "ranks": self._ranks_text(entry, entry.ranks, entry.active),
             "every": reservation.recurrence.every,
             "zone": reservation.recurrence.zone,
             "at_end": reservation.at_end,
@@ -167,12 +167,12 @@ class ReservationAnswers(ReservationPart):
             "note": entry.warned,
         }
 
-    def _ranks_text(self, entry: ReservationState, chosen: int) -> str | None:
-        """Return the ranks of a window: the chosen ones or, if all that meet the constraint are
-        reserved, these; None if they are not chosen yet."""
+    def _ranks_text(self, entry: ReservationState, chosen: int, begun: bool) -> str | None:
+        """Return the ranks of a window: the chosen ones or, before it has begun and if all that meet
+        the constraint are reserved, these; None if there are none yet."""
         reservation = entry.reservation
         ranks = chosen
-        if not ranks and entry.window is not None and reservation.nodes is None:
+        if not ranks and not begun and entry.window is not None and reservation.nodes is None:
             ranks = self._selector.ranks(reservation)
         return idset_text(ranks) if ranks else None
 
@@ -195,7 +195,9 @@ class ReservationAnswers(ReservationPart):
                     "start": window.start,
                     "end": window.end,
                     "nodes": self._selector.nodes(entry.reservation),
-                    "ranks": self._ranks_text(entry, entry.ranks if now or entry.pinned else 0),
+                    "ranks": self._ranks_text(
+                        entry, entry.ranks if now or entry.pinned else 0, now
+                    ),
                 }
                 window = entry.reservation.window_after(window)
 
