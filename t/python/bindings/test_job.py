@@ -136,7 +136,7 @@ def test_the_reactor_ends_when_the_future_it_waits_for_is_collected(h):
     flux.job.event_watch_async(h, id).then(lambda future: None)
     task = h.handle.task
     (rpc,) = task.futures.values()
-    task.kernel.call_later(10, rpc._close)  # as the collector does, by end()
+    task.kernel.call_later(5, rpc._close)  # as the collector does, by end()
     h.reactor_run()
     flux.job.cancel(h, id)
     flux.job.result(h, id)
