@@ -36,7 +36,6 @@ import gc
 import json
 import random
 from collections.abc import Sequence
-from itertools import chain
 from syslog import LOG_DEBUG
 from typing import Any, Callable
 
@@ -538,8 +537,8 @@ class Scheduler(BrokerModule):
         for job in found.jobs.values():
             job.R_object = None  # the pool has its allocation
         acquisition.then(self._resources_changed)
-        kinds = type(self), type(pool)
-        for text in (*chain.from_iterable(map(misspelled, kinds)), *overridden(type(self))):
+        policy = type(self)
+        for text in (*misspelled(policy), *misspelled(type(pool)), *overridden(policy)):
             self.log.error(text)
         if gc.isenabled():
             gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)

@@ -23,7 +23,7 @@ from flux.resource.plan.promise import BoundPromise, length_of
 from flux.resource.plan.room_on_ranks import ALL_UNITS, RoomOnRanks, exact, reduce
 from flux.resource.plan.strategy import Strategy
 from flux.resource.pool.inventory import pairs, selected_ranks
-from flux.resource.pool.masks import mask_of, members, popcount, take
+from flux.resource.pool.masks import members, popcount, take
 from flux.resource.pool.rank_index import unused
 
 if TYPE_CHECKING:
@@ -507,20 +507,6 @@ class BoundStrategy(Strategy):
         self._placed = None if found is None else (selected_ranks(found[0]), end)
         return found
 
-    def _without_late(self, areas: list[Demand], now: float) -> list[Demand]:
-        """Return demands without ranks on which late jobs hold units. Promises would move to leave
-        several units of such a rank to a job, and it could not start there."""
-        ends = self._pool.jobs_by_end()
-        if not ends or ends[0][0] > now:
-            return areas
-        found = []
-        for demand in areas:
-            held = dict(self._ranks.room.room_by_rank(demand, -inf, -inf))
-            freed = self._ranks.room.room_by_rank(demand, now, now)
-            ranks = [rank for rank, units in freed if units <= held[rank]]
-            found.append(demand.on(mask_of(ranks) if ranks else 0))
-        return found
-
     def _place(
         self, request: ResourceRequest, now: float, end: float
     ) -> tuple[Selection, int] | None:
@@ -542,7 +528,7 @@ class BoundStrategy(Strategy):
         if self.frozen:
             return None
         if not exact(shape):
-            areas = self._without_late(areas, now)
+            areas = self._ranks.without_late(areas, now)
         for demand in areas:
             number = room.book(demand, now, end, now, True)
             if number is not None:

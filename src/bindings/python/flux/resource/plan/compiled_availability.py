@@ -31,7 +31,7 @@ class CompiledAvailability:
         self._bytes = ranks // 8 + 1
         none = (0,) * kinds
         amounts = list(chain.from_iterable(totals.get(rank, none) for rank in range(ranks)))
-        there = self._mask(up & mask_of(sorted(totals)) if totals else 0)
+        there = self._mask(up & mask_of(sorted(totals)))
         self._own(compiled.lib.availability_create(ranks, kinds, amounts, there))
 
     def _own(self, cdata: Any) -> None:

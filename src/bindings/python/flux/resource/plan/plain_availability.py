@@ -136,7 +136,7 @@ class PlainAvailability(Availability):
             if use.start > -inf and use.start < end and start < use.end
             for rank in use.where
         }
-        return mask_of(sorted(ranks)) if ranks else 0
+        return mask_of(sorted(ranks))
 
     def enough_until(self, demand: Demand, since: float) -> float:
         """Return the first time, from `since` on, at which the ranks of `up` together have less

@@ -184,7 +184,9 @@ def members(mask: int) -> list[int]:
 
 
 def mask_of(ids: list[int]) -> int:
-    """Return a mask of a non-empty, ascending list of members."""
+    """Return a mask of an ascending list of members."""
+    if not ids:
+        return 0
     low = ids[0]
     span = ids[-1] - low + 1
     if span == len(ids):

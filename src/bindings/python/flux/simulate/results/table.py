@@ -173,10 +173,8 @@ def class_table(summaries):
     return lines(rows)
 
 
-def _jobs(number, one="", several=""):
-    return (
-        f"{number:,} job {one}".rstrip() if number == 1 else f"{number:,} jobs {several}".rstrip()
-    )
+def _jobs(number, one, several=None):
+    return f"{number:,} job {one}" if number == 1 else f"{number:,} jobs {several or one}"
 
 
 def remarks(summaries, with_failures=True):
@@ -204,7 +202,7 @@ def remarks(summaries, with_failures=True):
                 f" {figures['hours_lost']:,.1f} {summary.get('unit', 'node')}-hours were lost"
             )
         if figures["never_started"]:
-            found.append(f"{name}: {_jobs(figures['never_started'])} never started")
+            found.append(f"{name}: {_jobs(figures['never_started'], 'never started')}")
         if summary.get("log_lines"):
             count, first = summary["log_lines"], summary["log"][0]["text"].splitlines()[0]
             which = (
