@@ -160,17 +160,13 @@ class ResourcePoolImplementation(PoolContract):
         """
         return dict(self.job_end_times())[jobid]
 
-    def ends_by_job(self) -> dict[int, float]:
-        """Return ``job_end_times()`` as a dict. O(jobs), in a quarter of its time."""
-        return dict(self.job_end_times())
-
     def placeholders(self) -> list[int]:
         """Return the ids of placeholders (`hold_free()`), which are negative. O(jobs)."""
-        return [jobid for jobid in self.ends_by_job() if jobid < 0]
+        return [jobid for jobid, _ in self.job_end_times() if jobid < 0]
 
     def endless_jobs(self) -> list[int]:
         """Return the ids of the jobs without an end. O(jobs), usually O(1)."""
-        return [jobid for jobid, end in self.ends_by_job().items() if not end]
+        return [jobid for jobid, end in self.job_end_times() if not end]
 
     def jobs_by_end(self) -> list[tuple[float, int]]:
         """Return the ascending list of ``(end, jobid)`` of the jobs with an end (seconds since the

@@ -201,9 +201,6 @@ class Rv1Pool(Hooks):
     def job_end_times(self) -> list[tuple[int, float]]:
         return [(jobid, record[0]) for jobid, record in self._pool_state.jobs.items()]
 
-    def ends_by_job(self) -> dict[int, float]:
-        return {jobid: record[0] for jobid, record in self._pool_state.jobs.items()}
-
     def endless_jobs(self) -> list[int]:
         return self._pool_state.endless()
 

@@ -206,8 +206,8 @@ class Decision:
 class Planning:
     """A scheduler's plan, with the resources that admission rules keep from jobs, and the promises.
 
-    Only the policy and admission rules may change it; others use copies. Each new plan is passed to
-    `made` while it is empty.
+    Only the policy and admission rules may change it; others use copies. `changed` is called
+    with each new plan, while it is empty, and with None when the plan is void.
 
     Attributes:
         claims (Claims): the claims of running jobs on ranks, in each plan; None: there are none
@@ -221,13 +221,11 @@ class Planning:
         self,
         scheduler: PolicyView,
         stop: Callable[[], None],
-        made: Callable[[Plan], None],
-        void: Callable[[], None],
+        changed: Callable[[Plan | None], None],
     ) -> None:
         self._scheduler = scheduler
         self._stop = stop
-        self._made = made
-        self._void = void
+        self._changed = changed
         self.plan: Plan | None = None  # the plan, if it was made
         self._in_doubt = False
         self._missing: set[str] = set()  # operations that the pool lacks
@@ -255,7 +253,7 @@ class Planning:
                 plan.tokens = self.tokens.copy()
             if self.claims is not None:
                 plan.claims = ClaimPlan(self.claims, pool)
-            self._made(plan)
+            self._changed(plan)
         return self.plan
 
     def require(self) -> Plan | None:
@@ -275,7 +273,7 @@ class Planning:
         """Drop the plan with all its promises: ranks were lost, or the resources kept by an
         admission rule do not fit beside the promises. The next pass makes a new plan."""
         self.plan, self._in_doubt = None, False
-        self._void()
+        self._changed(None)
 
     def doubt(self) -> None:
         """Note that a starting job may break promises; `started` checks that when all rules have

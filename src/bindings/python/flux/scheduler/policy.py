@@ -166,7 +166,7 @@ class PolicyScheduler(Scheduler):
         self._config = self._host.config
         self.admission = AdmissionControl(self._requests, self._errors.report)
 
-        self.planning = Planning(self, self.stop, self._plan_made, self._plan_void)
+        self.planning = Planning(self, self.stop, self._plan_changed)
         self._projections = Projections(self, waits=self._host.has_virtual_time)
         self.forecasts = Forecasts(self._host, self, self._projections, self._passes.forecast)
         self.is_mature, self.reasons = self.forecasts.is_mature, self.forecasts.reasons
@@ -271,14 +271,12 @@ class PolicyScheduler(Scheduler):
         else:
             super()._update(update)
 
-    def _plan_made(self, plan: Plan) -> None:
+    def _plan_changed(self, plan: Plan | None) -> None:
         self._reservations.future.attach(plan)
-
-    def _plan_void(self) -> None:
-        self._reservations.future.attach(None)
-        if self.admission.pins is not None:
-            self.admission.pins.void("promises were made anew")
-        self.decision.plan_void()
+        if plan is None:
+            if self.admission.pins is not None:
+                self.admission.pins.void("promises were made anew")
+            self.decision.plan_void()
 
     def _ranks_changed(self, lost: bool) -> None:
         self.facts.clear()
