@@ -345,7 +345,15 @@ def plays(monkeypatch):
     return made
 
 
-def test_a_question_costs_so_many_plays_and_the_same_again_none(plays):
+@pytest.mark.parametrize(
+    "outdate",
+    [
+        lambda rig: rig.wait(odds_service.FRESH_S + 1),
+        lambda rig: rig.resource.update(down="0"),
+    ],
+    ids=["a minute", "a node that goes down"],
+)
+def test_a_question_costs_so_many_plays_and_the_same_again_none(plays, outdate):
     rig = busy()
     rig.alloc(2, SPEC, userid=7)
     explained(rig, 2)
@@ -355,7 +363,7 @@ def test_a_question_costs_so_many_plays_and_the_same_again_none(plays):
     explained(rig, 2)
     asked(rig, "explain", all=True)
     assert len(plays) == before
-    rig.wait(odds_service.FRESH_S + 1)
+    outdate(rig)
     before = plays.count(("estimates", True))
     explained(rig, 2)
     assert plays.count(("estimates", True)) == before + 1

@@ -28,7 +28,7 @@ SAVE_INTERVAL_S = 600.0
 #: Number of users per part.
 USERS_PER_PART = 64
 
-#: Seconds for which a forecast of a job answers further queries.
+#: Seconds for which a forecast of a job answers further queries, unless ranks change.
 FRESH_S = 60.0
 
 #: Minimum number of seconds between rounds of plays for annotations, and ratio of that time to the
@@ -61,6 +61,7 @@ class OddsService:
         #: forecast
         self.first: dict[int, tuple[int | None, float, Played]] = {}
         self._not_before = 0.0
+        self._ranks_changed_at = -math.inf
 
     @property
     def are_known(self) -> bool:
@@ -88,6 +89,9 @@ class OddsService:
             self.calibration.learn(*first, self._policy.now())
             self._checkpoint.changed()
 
+    def ranks_changed(self) -> None:
+        self._ranks_changed_at = self._policy.now()
+
     # -- questions ---------------------------------------------------------------------------------
 
     def known(self, jobid: int) -> dict[str, Any]:
@@ -106,7 +110,12 @@ class OddsService:
         """
         now = self._policy.now()
         known = self._found.get(job.jobid)
-        if self.are_known and (known is None or now - known.made > FRESH_S):
+        is_fresh = (
+            known is not None
+            and known.made > self._ranks_changed_at
+            and now - known.made <= FRESH_S
+        )
+        if self.are_known and not is_fresh:
             try:
                 answer = yield from self._projections.ask(
                     "estimates", odds=True, asked_by=caller, jobid=job.jobid

@@ -283,6 +283,7 @@ class PolicyScheduler(Scheduler):
         if lost:
             self.planning.renew()
         self.admission.tell(AdmissionRule.ranks_changed, lost)
+        self.odds.ranks_changed()
         self.decision.ranks_changed(lost)
 
     # -- admission ---------------------------------------------------------------------------------
