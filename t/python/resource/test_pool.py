@@ -597,6 +597,20 @@ def test_a_hook_that_finds_nothing():
             pool.alloc(1, ask(pool, cores=9))
 
 
+def choose_nothing(self, candidates, request):
+    pass
+
+
+def test_a_hook_without_return_is_told_once():
+    log = Log()
+    pool = hooked(_select_resources=choose_nothing)(R(), log=log)
+    for jobid in (1, 2):
+        with pytest.raises(InsufficientResources):
+            pool.alloc(jobid, ask(pool))
+    text = "choose_nothing() returned None, taken for ([], 0): is a return missing?"
+    assert log.lines == [("warning", text)]
+
+
 def test_feasibility_of_the_site():
     def never(self, request):
         raise InfeasibleRequest("not on a Friday")

@@ -29,6 +29,9 @@ def ids_of(mask: int) -> frozenset[int]:
 class Hooks(ResourcePoolImplementation):
     """The steps of an allocation that a subclass of ``Rv1Pool`` may override."""
 
+    #: Whether it was logged that ``_select_resources()`` returned None.
+    _is_none_logged = False
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.hooked = (
@@ -87,10 +90,20 @@ class Hooks(ResourcePoolImplementation):
         if candidates is None:
             raise ValueError("_sort_candidates: expected the candidates in order, got None")
         answer = self._select_resources(candidates, request)
-        selected, nslots = answer if answer is not None else ((), 0)
+        if answer is None:
+            self._warn_of_none()
+            return None
+        selected, nslots = answer
         if not selected:
             return None
         return with_amounts(index, shape, (self._checked(index, eligible, selected), nslots))
+
+    def _warn_of_none(self) -> None:
+        cls = type(self)
+        if not cls._is_none_logged:
+            cls._is_none_logged = True
+            name = cls._select_resources.__qualname__
+            self.log.warning(f"{name}() returned None, taken for ([], 0): is a return missing?")
 
     def _candidate(self, index: RankIndex, rank: int, shape: Shape) -> tuple[Any, ...]:
         inventory = index.inventory
