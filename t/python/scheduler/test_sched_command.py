@@ -501,6 +501,50 @@ def test_check_config(flux_sched, tmp_path):
     assert flux_sched.code == 1 and "a.toml: " in flux_sched.err
 
 
+@pytest.mark.parametrize(
+    "modules, line",
+    [
+        ('sched-backfill.args = ["promise=4", "queue-depth=8"]', None),
+        ('alternatives.sched = "sched-other"\nresource.args = ["x"]', None),
+        (
+            'sched-backfill.args = ["promse=4"]',
+            "sched-backfill.args: unknown argument 'promse=4': ",
+        ),
+        ('sched-fifo.args = ["queue-depth=-1"]', "sched-fifo.args: queue-depth='-1' is invalid: "),
+        ('sched-backfill.args = "promise=4"', "sched-backfill.args='promise=4': expected an array"),
+        (
+            'alternatives.sched = "sched-backfil"',
+            "there is no 'sched-backfil': is 'sched-backfill' ",
+        ),
+        (
+            'alternatives.sched = "sched-site"\nsched-site.args = ["x=1"]',
+            "sched-site.args: unknown ",
+        ),
+        ("sched-site.args = []", None),
+        ('sched-fault.args = ["x"]', "sched-fault.args: ZeroDivisionError: "),
+    ],
+)
+def test_check_config_reads_arguments_of_schedulers(
+    flux_sched, tmp_path, monkeypatch, modules, line
+):
+    (tmp_path / "sched-site.py").write_text(
+        "from flux.scheduler.policies.fifo import Fifo\n"
+        "class Site(Fifo):\n    pass\n"
+        "def mod_main(h, *args):\n    Site(h, *args).run()\n"
+    )
+    (tmp_path / "sched-fault.py").write_text("1 / 0\n")
+    monkeypatch.setenv("FLUX_MODULE_PATH_PREPEND", str(tmp_path))
+    path = tmp_path / "system.toml"
+    path.write_text(f"[modules]\n{modules}\n")
+    nothing = {"faults": [], "doubts": [], "changes": {}}
+    out = flux_sched(["check-config", str(path)], **{"check-config": nothing})
+    if line is None:
+        assert out == "nothing would change\n"
+    else:
+        assert out.startswith(f"configuration: [modules] {line}")
+    assert flux_sched.code == (line is not None)
+
+
 def test_plan_as_text_and_picture(flux_sched, tmp_path):
     plan = {
         "now": NOW,

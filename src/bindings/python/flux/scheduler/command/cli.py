@@ -313,6 +313,15 @@ class CheckConfig(Subcommand):
         except ValueError as exc:
             raise CommandError(str(exc)) from None
 
+    def ask(self, context: Context) -> dict[str, Any]:
+        # Imported here: it takes the harness of tests.
+        from flux.scheduler.command.module_arguments import faults
+
+        request = self.payload(context.options)
+        answer = context.ask(self.topic, request)
+        answer["faults"] = [*faults(request["config"], os.environ), *answer["faults"]]
+        return answer
+
     def show(self, answer: dict[str, Any], context: Context) -> None:
         for text in (*answer["faults"], *answer["doubts"]):
             print(printable(text))
