@@ -193,6 +193,15 @@ def test_when_the_instance_ends_before_the_job_would():
     assert (answer["verdict"], answer["reason"]) == ("never", why)
 
 
+def test_when_a_job_is_outside_of_policy_limits():
+    rig = rig_with("sched-fifo")
+    rig.reconfigure({"policy": {"limits": {"duration": "10m"}}})
+    assert ask(rig, "when", jobspec=whole(1, 600))["verdict"] == "now"
+    answer = ask(rig, "when", jobspec=whole(1, 3600))
+    why = "requested duration (1h) exceeds policy limit of 10m"
+    assert (answer["verdict"], answer["reason"]) == ("never", why)
+
+
 def test_when_names_the_queue():
     rig = rig_with("sched-fifo")
     assert ask(rig, "when", jobspec=whole(1, 500))["queue"] is None

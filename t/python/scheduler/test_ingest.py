@@ -4,7 +4,7 @@
 import pytest
 from peers import jobspec
 
-from flux.scheduler.query.ingest import as_submitted
+from flux.scheduler.query.ingest import as_submitted, over_policy
 
 
 def defaults(duration):
@@ -65,3 +65,45 @@ def test_members_of_a_queue_are_asked_for_by_its_property(hosts):
 def test_a_parent_that_there_is_not_is_refused():
     with pytest.raises(ValueError, match="queue 'a': parent queue 'b' is not configured"):
         submitted({"queues": {"a": {"parent": "b"}}}, "a")
+
+
+def limits(duration=None, **sizes):
+    return {"policy": {"limits": {"duration": duration, "job-size": sizes}}}
+
+
+LIMITED = {
+    **limits("12h", max={"nnodes": 8, "ncores": 64, "ngpus": 0}),
+    "queues": {
+        "debug": limits("1.5h", max={"nnodes": 2}, min={"ncores": 2}),
+        "express": {"parent": "debug", **limits("10m")},
+        "large": limits("0", max={"nnodes": -1, "ncores": -1}, min={"nnodes": 4}),
+        "long": limits("inf"),
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "nodes, cores, queue, duration, refusal",
+    [
+        (8, 8, None, 43200.0, None),
+        (9, 1, None, 60.0, "requested nnodes (9) exceeds policy limit of 8"),
+        (8, 9, None, 60.0, "requested ncores (72) exceeds policy limit of 64"),
+        (None, 65, None, 60.0, "requested ncores (65) exceeds policy limit of 64"),
+        (1, 1, None, 43201.0, "requested duration (12h1s) exceeds policy limit of 12h"),
+        (1, 1, None, None, "requested duration (unlimited) exceeds policy limit of 12h"),
+        (3, 1, "debug", 60.0, "requested nnodes (3) exceeds policy limit of 2 for queue debug"),
+        (1, 1, "debug", 60.0, "requested ncores (1) is under policy limit of 2 for queue debug"),
+        (2, 1, "debug", 7200.0, "requested duration (2h) exceeds policy limit of 1h30m for queue debug"),
+        (2, 1, "express", 7200.0, "requested duration (2h) exceeds policy limit of 10m for queue express"),
+        (3, 1, "express", 60.0, "requested nnodes (3) exceeds policy limit of 2 for queue express"),
+        (99, 9, "large", None, None),
+        (None, 1, "large", None, None),
+        (3, 1, "large", None, "requested nnodes (3) is under policy limit of 4 for queue large"),
+        (1, 1, "long", None, None),
+    ],
+)  # fmt: skip
+def test_flux_core_refuses_what_is_outside_of_its_limits(nodes, cores, queue, duration, refusal):
+    spec = jobspec(cores, nodes=nodes)
+    system = {"queue": queue, "duration": duration}
+    spec["attributes"]["system"] = {key: value for key, value in system.items() if value}
+    assert over_policy(as_submitted(spec, LIMITED), LIMITED) == refusal

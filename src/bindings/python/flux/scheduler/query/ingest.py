@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A jobspec as it would reach the scheduler: with the instance's additions on submission."""
+"""A jobspec as it would reach the scheduler, if it would: with the instance's additions on submission,
+and within ``policy.limits``."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
-from flux.scheduler.times import parse_duration
+from flux.resource.ResourceCount import ResourceCount
+from flux.scheduler.times import duration_text, seconds_of
 
 
 def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
@@ -50,7 +53,7 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
     if not system.get("duration"):
         limit = {**defaults, **_defaults(place), **_defaults(queue)}.get("duration")
         if limit is not None:
-            system["duration"] = parse_duration(limit) if isinstance(limit, str) else float(limit)
+            system["duration"] = seconds_of(limit) or 0.0  # "0" and "inf" are no limit
     requires = place.get("requires")
     properties = list(requires) if isinstance(requires, list) else []
     if "hosts" in place:
@@ -60,6 +63,52 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
     if properties:
         system["constraints"] = _confined(system.get("constraints"), properties)
     return jobspec
+
+
+def over_policy(jobspec: dict[str, Any], config: dict[str, Any]) -> str | None:
+    """Return why flux-core refuses a job because of ``policy.limits`` (RFC 33), in its words, or
+    None. A queue's limits precede those of its parent, and these the instance's.
+
+    Args:
+        jobspec (dict): from `as_submitted`, and valid
+        config (dict): the instance's configuration
+    """
+    system = _table(jobspec, "attributes", "system")
+    name = system.get("queue")
+    queue = _table(config, "queues", name)
+    places = [queue, _table(config, "queues", queue.get("parent", "")), config]
+
+    def limit(*keys: str) -> tuple[Any, str]:
+        for place in places:
+            value = _table(place, "policy", "limits", *keys[:-1]).get(keys[-1])
+            if value is not None:
+                return value, "" if place is config else f" for queue {name}"
+        return None, ""
+
+    counts: Counter[str] = Counter()
+    _count(jobspec["resources"], 1, counts)
+    for kind in ("node", "core", "gpu"):
+        for bound, verb in (("max", "exceeds"), ("min", "is under")):
+            most, where = limit("job-size", bound, f"n{kind}s")
+            over = counts[kind] - most if isinstance(most, int) and most != -1 else 0
+            if over > 0 if bound == "max" else over < 0 and (kind != "node" or counts[kind]):
+                return f"requested n{kind}s ({counts[kind]}) {verb} policy limit of {most}{where}"
+    text, where = limit("duration")
+    most, asked = seconds_of(text), system.get("duration") or 0.0
+    if most and not 0 < asked <= most:  # "0" and "inf" are no limit
+        requested = duration_text(asked) if asked else "unlimited"
+        return (
+            f"requested duration ({requested}) exceeds policy limit of {duration_text(most)}{where}"
+        )
+    return None
+
+
+def _count(resources: list[dict[str, Any]], times: int, counts: Counter[str]) -> None:
+    """Add the minimum number of each type of resource."""
+    for vertex in resources:
+        number = times * ResourceCount.parse(vertex["count"]).min
+        counts[vertex["type"]] += number
+        _count(vertex.get("with", []), number, counts)
 
 
 def _confined(constraints: Any, properties: list[str]) -> Any:

@@ -16,7 +16,7 @@ from flux.scheduler.host import name_of
 from flux.scheduler.messages import PRIORITY_MAX
 from flux.scheduler.projection.fork import ProjectionFailed
 from flux.scheduler.query.answering import Caller, Entries, Steps, read, read_horizon
-from flux.scheduler.query.ingest import as_submitted
+from flux.scheduler.query.ingest import as_submitted, over_policy
 from flux.scheduler.query.pending_reason import PendingReason, queue_of
 from flux.scheduler.reservations.reservation import whole_nodes
 from flux.scheduler.reservations.rule import ReservationRule
@@ -139,6 +139,9 @@ class QueryService:
             "t_likely": None,
             "t_p90": None,
         }
+        over = over_policy(jobspec, source.config.get())
+        if over is not None:
+            return {**answer, "verdict": "never", "reason": printable(over)}
         end = source.pool.expiration
         if end and request.duration > end - now:
             # flux-core refuses it, in these words.
