@@ -50,6 +50,69 @@ def test_a_job_whose_order_goes_wrong_later_keeps_its_place():
     assert "keeps its place in the queue: order() returned None" in text
 
 
+class Scalar:
+    """A number of numpy, which is neither int nor float."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __float__(self):
+        return float(self.value)
+
+
+def starts_by(tmp_path, option, returned):
+    """The order in which three jobs start that wait together for the same node, and the errors
+    logged."""
+    path = tmp_path / "site.py"
+    path.write_text("def function(scheduler, job):\n    return scheduler.returned(job)\n")
+
+    class Site(Backfill):
+        def returned(self, job):
+            return returned(job.jobid)
+
+    instance = FakeInstance(nodes=2, check_errors=False)
+    args = [f"{option}={path}:function"] + ["rank=shortest"] * (option == "predict")
+    instance.load(Site, *args)
+    instance.submit(nodes=2, duration=10)
+    instance.submit(nodes=1, duration=90, priority=20)
+    instance.submit(nodes=2, duration=10, priority=20)
+    jobs = [instance.submit(nodes=1, duration=10) for _ in range(3)]
+    instance.advance(60)
+    return sorted(range(3), key=lambda i: jobs[i].t_start), instance.errors
+
+
+@pytest.mark.parametrize("option", ["rank", "candidates", "predict"])
+def test_a_number_of_another_type_counts(tmp_path, option):
+    assert starts_by(tmp_path, option, lambda jobid: Scalar(9 - jobid)) == ([2, 1, 0], [])
+
+
+@pytest.mark.parametrize("option", ["rank", "candidates", "predict"])
+@pytest.mark.parametrize("wrong", [None, float("nan"), "text", (1, 2)])
+def test_what_is_no_number_is_told_once(tmp_path, option, wrong):
+    order, errors = starts_by(tmp_path, option, lambda jobid: wrong)
+    assert order == [0, 1, 2]
+    if option == "predict" and isinstance(wrong, (type(None), float)):
+        assert not errors  # unknown
+    else:
+        (text,) = errors
+        assert text.startswith(f"{option} of ") and text.endswith(
+            f" is {wrong!r}: expected a number"
+        )
+
+
+def test_a_rank_of_a_site_s_class_that_is_no_number_is_told_once():
+    class Forgotten(Backfill):
+        def rank(self, job):
+            pass
+
+    instance = FakeInstance(nodes=1, check_errors=False)
+    instance.load(Forgotten)
+    for _ in range(4):
+        instance.submit(nodes=1, duration=10)
+    instance.advance(60)
+    assert [text.partition(" is ")[2] for text in instance.errors] == ["None: expected a number"]
+
+
 def test_what_is_allocated_to_a_job_that_was_canceled_meanwhile_is_given_back():
     class Slow(Scheduler):
         """Allocates, lets others have a turn, and answers without a look whether it still may."""

@@ -74,9 +74,12 @@ def expected_run(guess: Any, limit: float) -> float:
     """Return a job's expected run time in seconds: the prediction, bounded by `LEAST_RUN_S` and its
     limit; the limit, if the prediction is None or not a time."""
     expected = limit if limit < NO_LIMIT_S else NO_LIMIT_S
-    # NaN fails this comparison too.
-    if guess is not None and isinstance(guess, (int, float)) and 0 <= guess < expected:
-        expected = guess
+    try:
+        # NaN fails this comparison too.
+        if guess is not None and 0 <= guess < expected:
+            expected = guess
+    except (TypeError, ValueError):
+        pass  # from a site's own method
     return expected if expected > LEAST_RUN_S else LEAST_RUN_S
 
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.pool.remembered import Remembered
 from flux.scheduler.policies.backfilling import Backfilling, PromiseBook
-from flux.scheduler.policies.ranks import usable
 from flux.scheduler.queue import in_steps
 
 if TYPE_CHECKING:
@@ -269,7 +268,8 @@ class BackfillByRank(Backfilling):
             return jobs
 
         def key(job: PendingJob) -> Any:
-            return usable(policy.candidate_rank(job)), job.order, job.jobid, job
+            rank = policy.ranks.usable(policy.candidate_rank(job), job, "candidates")
+            return rank, job.order, job.jobid, job
 
         return (yield from in_steps(jobs, key))
 
@@ -317,7 +317,8 @@ class BackfillByRank(Backfilling):
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
         policy = self.policy
-        return {"rank": usable(policy.rank(job)), "expected_run": policy.expected_run(job)}
+        rank = policy.ranks.usable(policy.rank(job), job)
+        return {"rank": rank, "expected_run": policy.expected_run(job)}
 
     def stats(self) -> dict[str, Any]:
         stats = super().stats()

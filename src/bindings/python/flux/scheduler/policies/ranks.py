@@ -24,7 +24,7 @@ A rank with w changes with time: jobs are sorted anew in each pass.
 
 from __future__ import annotations
 
-from math import inf, isnan, log2, log10, sqrt
+from math import inf, log2, log10, nan, sqrt
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.scheduler.history import expected_run, narrow_to_wide, user_only
@@ -54,13 +54,6 @@ RANKS: dict[str, Formula] = {
     "f3": lambda w, e, n, s: e * n + 6860000 * log10(s),
     "f4": lambda w, e, n, s: e * sqrt(n) + 530000 * log10(s),
 }
-
-
-def usable(rank: Any) -> float:
-    """Return `rank` as a comparable number; a value that is not a number ranks last."""
-    if isinstance(rank, (int, float)) and not isnan(rank):
-        return rank
-    return float("inf")
 
 
 class BackfillPolicy(HostedPolicy, Protocol):
@@ -158,7 +151,7 @@ class JobRanks:
         """Return the rank of a job by an argument, ``rank`` or ``candidates``."""
         function = self._functions.get(option)
         if function is not None:
-            return usable(self._asked(option, function, job))
+            return self.usable(self._asked(option, function, job), job, option)
         submit = job.t_submit
         waited = self._policy.now() - submit
         since = submit - self._first_submission
@@ -172,7 +165,10 @@ class JobRanks:
         function = self._functions.get("predict")
         if function is not None:
             guess = self._asked("predict", function, job)
-            return guess if isinstance(guess, (int, float)) else None
+            if guess is None or isinstance(guess, (int, float)):
+                return guess
+            seconds = self.usable(guess, job, "predict")
+            return None if seconds == inf else seconds
         return self._policy.history.predict(job.userid, job.size, job.limit)
 
     def key(self) -> Callable[[PendingJob], tuple[Any, ...]]:
@@ -184,7 +180,7 @@ class JobRanks:
             def asked(job: PendingJob) -> tuple[Any, ...]:
                 rank = policy.rank(job)
                 if type(rank) is not float or rank != rank:
-                    rank = usable(rank)
+                    rank = self.usable(rank, job)
                 return job.order, rank, job.jobid, job
 
             return asked
@@ -205,13 +201,28 @@ class JobRanks:
 
         return key
 
+    def usable(self, value: Any, job: PendingJob, option: str = "rank") -> float:
+        """Return a site's rank or run time as a comparable number, also if it is one of numpy's. Any
+        other value, and NaN, is infinite: its job ranks last. That is logged once."""
+        try:
+            number: float = value if type(value) in (int, float) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = nan
+        if number == number:
+            return number
+        self._warn(option, f"{option} of {job.name} is {value!r}: expected a number")
+        return inf
+
+    def _warn(self, option: str, text: str, error: Exception | None = None) -> None:
+        if option not in self._warned:
+            self._warned.add(option)
+            self._errors.report(text, error)
+
     def _asked(self, option: str, function: Callable[..., Any], job: PendingJob) -> Any:
         """Return the result of a site's function for a job; None if it raises, which is logged
         once."""
         try:
             return function(self._policy, job)
         except Exception as exc:
-            if option not in self._warned:
-                self._warned.add(option)
-                self._errors.report(f"{option}: {function.__name__} of {job.name}", exc)
+            self._warn(option, f"{option}: {function.__name__} of {job.name}", exc)
             return None

@@ -75,7 +75,7 @@ def over_policy(jobspec: dict[str, Any], config: dict[str, Any]) -> str | None:
     """
     system = _table(jobspec, "attributes", "system")
     name = system.get("queue")
-    queue = _table(config, "queues", name)
+    queue = _table(config, "queues", name or "")
     places = [queue, _table(config, "queues", queue.get("parent", "")), config]
 
     def limit(*keys: str) -> tuple[Any, str]:
