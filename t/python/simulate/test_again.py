@@ -53,6 +53,11 @@ def test_again(tmp_path):
         "sched-backfill promise=1: all 50 jobs start when they did",
         "sched-backfill promise=4: all 50 jobs start when they did",
     ]
+    summary = tmp_path / "out" / "mine" / "summary.json"
+    summary.write_text(json.dumps({**json.loads(summary.read_text()), "interrupted": True}))
+    said = flux("--again", tmp_path / "out", code=1).stdout
+    assert said.splitlines()[0] == "mine: it was interrupted, and cannot be compared"
+    flux(f"{call} --force", cwd=tmp_path)
     (tmp_path / "mine.py").write_text(
         first_scheduler("self._queue.sort(key=lambda job: -job.jobid)")
     )

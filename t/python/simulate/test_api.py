@@ -167,6 +167,7 @@ def test_files_and_a_report(runs, tmp_path):
         (lambda: Trace("sample", format="bogus").workload(), "format 'bogus'"),
         (lambda: simulate("sample", "no-such"), "no-such: module not found"),
         (lambda: Trace(3), "a trace of type int: expected a file, a DataFrame, or a list of dicts"),
+        (lambda: Trace([]), "a trace without jobs"),
         (lambda: simulate("sample", int), "int: expected a class derived from flux.scheduler"),
         (lambda: simulate("sample", ByNumber, engine="instance"), "a whole instance loads files"),
         (lambda: simulate("sample", ByNumber, parallel="flux"), "cannot be sent to another node"),

@@ -298,6 +298,8 @@ def test_an_interrupt_gives_the_results_so_far(tmp_path):
     assert child.returncode == 130, out + err
     assert "interrupted: the figures are of the jobs that had started by then" in out
     assert re.search(r"(?m)^sched-backfill \(interrupted\) +1 +[\d,]+/20,000 ", out)
+    line = json.loads(err.splitlines()[-1])
+    assert line["finished"] is False and line["done"] < 20000
     summary = json.loads((tmp_path / "out" / "sched-backfill" / "summary.json").read_text())
     assert summary["interrupted"] is True
     assert len(rows(tmp_path / "out" / "sched-backfill")) == 20000

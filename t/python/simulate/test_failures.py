@@ -56,6 +56,21 @@ def test_jobs_that_do_not_fit_may_be_refused(tmp_path):
     assert "sched-backfill: 1 job was refused; job 2: unsatisfiable request: need 9 " in done.stdout
 
 
+@pytest.mark.parametrize("engine", ["lean", "instance"])
+def test_a_job_that_its_user_holds_is_no_failure(tmp_path, engine):
+    (tmp_path / "jobs.csv").write_text("submit,run,limit,nodes,urgency\n0,5,9,2,16\n0,5,9,2,0\n")
+    done = flux(tmp_path / "jobs.csv", f"--engine={engine}")
+    assert "sched-backfill: 1 job never started" in done.stdout
+
+
+def test_jobs_that_ask_for_gpus_of_a_machine_without(tmp_path):
+    (tmp_path / "jobs.csv").write_text("submit,run,limit,cores,gpus\n0,5,9,2,1\n")
+    done = flux(tmp_path / "jobs.csv")
+    assert "WARNING: jobs ask for GPUs, and the machine has none: " in done.stderr
+    done = flux(tmp_path / "jobs.csv", "--nodes=1", "--cores-per-node=2", "--gpus-per-node=1")
+    assert "the machine has none" not in done.stderr and "refused" not in done.stdout
+
+
 def test_jobs_that_a_plugin_refuses_are_told_with_its_reason(tmp_path):
     (tmp_path / "account.py").write_text(
         "def plugin_init(p):\n    p.add_handler('job.validate', validate)\n"

@@ -57,6 +57,8 @@ def test_observations_are_of_the_first_jobs():
 def test_what_cannot_be_an_environment():
     with pytest.raises(ValueError, match="2000 jobs, of which"):
         SchedulingEnv("sample", jobs=1500, part=(0.5, 1.0))
+    with pytest.raises(ValueError, match="k=0: expected 1 or more"):
+        SchedulingEnv("sample", k=0)
     with pytest.raises(ValueError, match="reward 'speed'"):
         SchedulingEnv("sample", reward="speed")
 

@@ -5,6 +5,7 @@ import ast
 import gzip
 import io
 import json
+import os
 import random
 import sqlite3
 import tarfile
@@ -122,6 +123,8 @@ def test_gzip(tmp_path):
     assert len(records) == 1999
     cut = refusal(write(tmp_path, packed[: len(packed) // 2], "cut.swf.gz"))
     assert "the compressed file ends here, before its end" in cut and cut.split(":")[1].isdigit()
+    cut = refusal(write(tmp_path, packed[:30], "cut.swf.gz"))
+    assert cut == "FILE:1: the compressed file ends here, before its end"
     broken = bytearray(packed)
     broken[-8:-4] = b"\xff" * 4  # its checksum
     assert "damaged" in refusal(write(tmp_path, bytes(broken), "broken.swf.gz"))
@@ -133,6 +136,8 @@ def test_no_file_and_no_format(tmp_path):
     assert "none of the formats known" in refusal(write(tmp_path, ""))
     assert "the file is empty" in refusal(write(tmp_path, ""))
     assert "binary data" in refusal(write(tmp_path, bytes(range(256)) * 20))
+    os.mkfifo(tmp_path / "pipe")
+    assert refusal(str(tmp_path / "pipe")).startswith("FILE: neither a file nor a directory")
 
 
 @pytest.mark.parametrize("form", ["auto", "swf", "sacct", "flux", "batsim", "csv", "accounting"])
@@ -188,6 +193,14 @@ def test_sacct(tmp_path):
         "1 jobs have no limit of their own",
     ):
         assert part in said
+
+
+def test_steps_of_sacct_by_raw_ids_only(tmp_path):
+    """As without -X."""
+    lines = [line.partition("|")[2] for line in SACCT.splitlines()]
+    lines.append(lines[1].replace("10|", "10.0|", 1))
+    records, _ = read(write(tmp_path, "\n".join(lines), "jobs.txt"))
+    assert [record.id for record in records] == ["10", "12"]
 
 
 def test_sacct_without_header_and_with_a_bad_line(tmp_path):

@@ -56,6 +56,8 @@ def _place(result, base):
 
 
 def _comparison(former, new):
+    if former.summary["interrupted"]:
+        return "it was interrupted, and cannot be compared"
     if new is None:
         return "is not there any more"
     pairs = list(zip(former.rows(), new.rows()))

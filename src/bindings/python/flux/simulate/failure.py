@@ -113,7 +113,7 @@ def reason_of(outcome, lines, path, is_excused, ended_at, refused):
     if ended_at is not None:
         unless = " (does mod_main() call run()?)" if ended_at <= 0 else ""
         found.append(f"the scheduler ended after {ended_at:g} s, with jobs left{unless}")
-    stranded = [] if is_excused else outcome.unstarted()
+    stranded = [] if is_excused else [i for i in outcome.unstarted() if jobs[i].urgency]
     if stranded:
         ids = ", ".join(jobs[i].id for i in stranded[:3])
         more = ", ..." if len(stranded) > 3 else ""

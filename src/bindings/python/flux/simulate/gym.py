@@ -113,7 +113,9 @@ class SchedulingEnv(gymnasium.Env, Observer):
         self._first, last = (int(share * count) for share in part)
         self._count = last - self._first if jobs is None else jobs
         self._places = last - self._first - self._count + 1
-        if k < 1 or self._count < 1 or self._places < 1:
+        if k < 1:
+            raise ValueError(f"k={k}: expected 1 or more")
+        if self._count < 1 or self._places < 1:
             text = f"{count} jobs, of which {part} is to be used, and {jobs} in an episode"
             raise ValueError(text)
         self.k = k

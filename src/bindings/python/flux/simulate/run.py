@@ -401,7 +401,9 @@ class Progress:
             self.stream.write("\r\033[K")
             self.stream.flush()
         else:
-            line = {"policy": task.label, "done": summary["figures"]["jobs"], "finished": True}
+            figures, finished = summary["figures"], not summary["interrupted"]
+            done = figures["jobs"] - figures["never_started"]
+            line = {"policy": task.label, "done": done, "finished": finished}
             line["rate"] = summary["jobs_per_second"]
             print(json.dumps(line), file=self.stream, flush=True)
 

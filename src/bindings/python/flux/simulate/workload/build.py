@@ -334,8 +334,13 @@ def _assemble(records, machine, unit, options, notes, name):
         limit = _same(limit_of(record, rng))
         if limit and record.run > limit:
             notes.count("jobs ran longer than their limit: they end at it")
-        if size > total:
+        if size > total or record.gpus > machine.gpus:
             notes.count("jobs ask for more than the machine has: the scheduler will refuse them")
+        if record.gpus and not machine.gpus:
+            notes.warn(
+                "jobs ask for GPUs, and the machine has none: the scheduler will refuse them. Give its size with"
+                " --nodes, --cores-per-node and --gpus-per-node"
+            )
         submit = (record.submit - epoch) * scale
         if shake:
             submit += rng.uniform(0, shake)

@@ -155,7 +155,7 @@ def read(source):
 def _record(source, number, row):
     notes = source.notes
     name = row.first("jobidraw", "jobid", "job_id", "id")
-    label = row.first("jobid") or ""
+    label = row.first("jobid", "jobidraw") or ""
     if "." in label and label.split(".")[0].replace("_", "").isdigit() and "state" in row:
         notes.count("lines about job steps left out", number)
         return None

@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import tarfile
+import zlib
 
 from flux.simulate.workload import batsim, columns, fluxlog, swf
 from flux.simulate.workload.record import OptionError
@@ -26,6 +27,8 @@ def reader(source, form="auto"):
         raise OptionError(f"format {form!r}: expected one of {', '.join(FORMATS)}")
     if not os.path.exists(source.path):
         raise source.error(0, "there is no such file")
+    if not (os.path.isfile(source.path) or os.path.isdir(source.path)):
+        raise source.error(0, "neither a file nor a directory: a trace is read more than once")
     if os.path.isfile(source.path) and not os.path.getsize(source.path):
         raise source.error(0, "none of the formats known: the file is empty")
     return _checked(source, form)
@@ -69,9 +72,16 @@ def _reader(source, form):
         source.notes.fact(f"{os.path.basename(source.path)}: read as {form}")
     if form in READERS:
         return READERS[form](source)
-    if os.path.isdir(source.path) or tarfile.is_tarfile(source.path):
+    if os.path.isdir(source.path) or _is_archive(source.path):
         return fluxlog.read_eventlogs(source)
     return fluxlog.read_list(source)
+
+
+def _is_archive(path):
+    try:
+        return tarfile.is_tarfile(path)
+    except (EOFError, zlib.error):
+        return False  # the first block is damaged, which the reader of its lines reports
 
 
 def detect(source):
@@ -85,7 +95,7 @@ def detect(source):
         head = b""
     if head == b"SQLite format 3\0":
         return "accounting"
-    if head and tarfile.is_tarfile(source.path):
+    if head and _is_archive(source.path):
         return "flux"
     for _, line in lines(source):
         text = line.strip().lstrip("\ufeff")
