@@ -122,6 +122,22 @@ test_expect_success 'an instance in a job schedules by topology too' '
 	grep "{\"core\":\"4-7\",\"gpu\":\"2\"}" inner.out &&
 	flux cancel $blocker
 '
+test_expect_success 'on part of a node too, where its cores have other numbers' '
+	cat >part.sh <<-EOF &&
+	flux kvs get resource.R | jq -r ".execution.R_lite[0].children.core"
+	for i in 1 2; do
+		id=\$(flux submit -N1 -n1 -c1 -g2 sleep 1000)
+		flux job wait-event -t 20 \$id start >/dev/null
+		flux job info \$id R | jq -c ".execution.R_lite[0].children | [.core, .gpu]"
+	done
+	flux cancel --all 2>/dev/null
+	EOF
+	blocker=$(flux submit -N1 -n1 -c2 sleep 1000) && waiting $blocker &&
+	flux run -N1 -n1 -c4 -g4 --requires=-rank:1-3 flux start sh part.sh >part.out &&
+	printf "%s\n" 0-3 "[\"0\",\"0-1\"]" "[\"2\",\"2-3\"]" >expected &&
+	test_cmp expected part.out &&
+	flux cancel $blocker
+'
 test_expect_success EMBEDDED 'flux R encode counts cores and GPUs of XML' '
 	flux R encode -r0-1 -H "a[0-1]" --hwloc-xml="$XML" >R.json &&
 	jq -e ".execution.R_lite == [{rank: \"0-1\", children: {core: \"0-7\", gpu: \"0-3\"}}]" R.json

@@ -41,7 +41,8 @@ def meaning(R):
         for entry in scheduling.get("children", []):
             for rank in members(parse_idset(entry["ranks"])):
                 topo.setdefault(rank, {k: v for k, v in entry.items() if k != "ranks"})
-        scheduling = {key: value for key, value in scheduling.items() if key != "children"}
+        # flux-core's own pool does not record the numbers that an instance in a job changes.
+        scheduling = {k: v for k, v in scheduling.items() if k not in ("children", "cores")}
     return {
         "ranks": what,
         "hosts": hosts,

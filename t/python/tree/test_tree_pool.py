@@ -9,6 +9,7 @@ from tree_help import alloc, jobspec_of_shape, topo_R
 
 from flux.resource import ResourcePool
 from flux.resource.TreePool import TreePool
+from flux_engine.formats.rset import RSet
 
 TWO = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
 
@@ -99,6 +100,60 @@ def test_ranks_of_the_enclosing_instance_are_renumbered():
     assert scheduling["children"][1]["note"] == "kept"
     assert scheduling["site"] == {"kept": 1} and scheduling["writer"] == "TreePool"
     assert alloc(pool, 1, "slot/socket{x}") == "rank0/core[0-3],gpu0"
+
+
+def in_job(R):
+    """R of the instance in a job, as flux-core makes it: ranks and cores count from 0, GPUs do not."""
+    return RSet(R).renumber().to_dict()
+
+
+def test_cores_of_an_instance_in_a_job_keep_their_domains():
+    pool = TreePool(two_sockets(3))
+    assert alloc(pool, 1, "slot/core=3") == "rank0/core[0-2]"
+    parts = "slot=2/[core=2;gpu]"
+    job = pool.alloc(2, pool.parse_resource_request(jobspec_of_shape(f"node=3/{parts}")))
+    assert job.dumps() == "rank0/core[3-6],gpu[0-1] rank[1-2]/core[0-1,4-5],gpu[0-1]"
+    assert job.to_dict()["scheduling"]["cores"] == {"0": "3-6", "1-2": "0-1,4-5"}
+    for R in (in_job(job.to_dict()), json.dumps(in_job(job.to_dict()))):
+        inner = TreePool(R)
+        assert inner.dumps() == "rank[0-2]/core[0-3],gpu[0-1]"
+        assert "cores" not in inner.to_dict()["scheduling"]
+        assert alloc(inner, 1, "slot=2/socket{x}") == "rank0/core[0-3],gpu[0-1]"
+        assert alloc(inner, 2, "slot/socket{x}") == "rank1/core[0-1],gpu0"
+        last = inner.alloc(3, inner.parse_resource_request(jobspec_of_shape("slot/[core;gpu]")))
+        assert last.dumps() == "rank1/core2,gpu1"
+        innermost = TreePool(in_job(last.to_dict()))
+        assert alloc(innermost, 1, "slot/socket{x}") == "rank0/core0,gpu1"
+    reserved = TreePool(in_job(job.to_dict()), system_cores="0")
+    assert alloc(reserved, 1, "node/slot/[core=2;gpu]") == "rank0/core[1-2],gpu1"
+
+
+def test_cores_of_an_instance_that_counts_them_as_its_parent_does():
+    pool = TreePool(two_sockets(2))
+    assert alloc(pool, 1, "slot/core") == "rank0/core0"
+    job = pool.alloc(2, pool.parse_resource_request(jobspec_of_shape("slot=2/[core=2;gpu]")))
+    assert TreePool(job.to_dict()).dumps() == "rank0/core[1-2,4-5],gpu[0-1]"
+    assert alloc(TreePool(job.to_dict()), 1, "slot=2/socket{x}") == job.dumps()
+
+
+def test_whole_nodes_and_first_cores_are_not_recorded():
+    pool = TreePool(two_sockets(2))
+    for jobid, text in enumerate(("slot/node{x}", "slot/core=3")):
+        job = pool.alloc(jobid, pool.parse_resource_request(jobspec_of_shape(text)))
+        assert "cores" not in job.to_dict()["scheduling"]
+
+
+@pytest.mark.parametrize(
+    "cores, text",
+    [
+        ([], "scheduling.cores: expected an object"),
+        ({"0": 3}, r"scheduling.cores\.0: idset must be"),
+        ({"x": "3"}, "scheduling.cores: invalid idset"),
+    ],
+)
+def test_bad_record_of_cores_is_named(cores, text):
+    with pytest.raises(ValueError, match=text):
+        TreePool(broken(lambda R: R["scheduling"].update(cores=cores)))
 
 
 def test_the_first_entry_that_names_a_rank_counts():

@@ -40,7 +40,7 @@ from flux.resource.tree.explain_containers import (
     infeasible_containers,
 )
 from flux.resource.tree.node import NodeType, NodeTypes
-from flux.resource.tree.topology import cut_children, entries_of, read_children
+from flux.resource.tree.topology import cut_children, entries_of, read_children, record_cores
 from flux.resource.tree.tree_hooks import TreeHooks
 from flux.resource.tree.tree_placement import TreePlacement
 
@@ -91,10 +91,8 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
 
     def __init__(self, R: Any = None, log: Any = None, **kwargs: Any) -> None:
         super().__init__(R, log=log, **kwargs)
-        ranks = 0
-        for mask, _, _ in self.entries():
-            ranks |= mask
-        self.scheduling, self._entries, topologies = read_children(self.scheduling, ranks)
+        own = [(mask, cores) for mask, cores, _ in self.entries()]
+        self.scheduling, self._entries, topologies = read_children(self.scheduling, own)
         self.placement = TreePlacement(_node_types(self._base, topologies))
 
     def countable(self, shape: Shape) -> bool:
@@ -145,7 +143,11 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
         index.check_containers(self.placement.types)
 
     def scheduling_of(self, selection: Selection) -> Any:
-        return cut_children(self.scheduling, self._entries, selected_ranks(selection))
+        scheduling = cut_children(self.scheduling, self._entries, selected_ranks(selection))
+        cores = record_cores(selection, self._pool_state.inventory.core_mask)
+        if cores:
+            scheduling["cores"] = cores
+        return scheduling
 
     def remove_ranks(self, ranks: Any) -> None:
         before = self.inventory.ranks

@@ -193,8 +193,13 @@ class RSet:
         return self._with({rank: rank for rank in self.have if rank in ranks})
 
     def renumber(self):
-        """The same with ranks 0, 1, ... in their order. Its reader renumbers ``scheduling`` (RFC 49)."""
-        return self._with({rank: new for new, rank in enumerate(sorted(self.have))})
+        """The same for the instance in a job: ranks, and cores of each, count from 0 in their order.
+
+        GPUs keep their numbers. The reader of ``scheduling`` renumbers that (RFC 49).
+        """
+        result = self._with({rank: new for new, rank in enumerate(sorted(self.have))})
+        result.have = {rank: _cores_from_0(have) for rank, have in result.have.items()}
+        return result
 
     def _with(self, number):
         """The part on the ranks that are keys of a dict, which has the number of each."""
@@ -213,6 +218,12 @@ class RSet:
 def kinds(children):
     """The resources of a rank, {type: bounds}, in the form of `RSet.have`."""
     return tuple((kind, tuple(children[kind])) for kind in sorted(children) if children[kind])
+
+
+def _cores_from_0(have):
+    return tuple(
+        (kind, (0, idset.count(bounds)) if kind == "core" else bounds) for kind, bounds in have
+    )
 
 
 def _union(a, b):

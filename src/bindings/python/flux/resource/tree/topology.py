@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from flux.resource.pool.inventory import Selection, pairs
 from flux.resource.pool.masks import UNIT_LIMIT, idset_text, parse_idset, popcount, quote, runs
 
 #: Keys that describe a domain; every other key is the name of a level.
@@ -180,18 +181,19 @@ def _named(domain: Domain, name: str) -> Iterator[Place]:
 
 
 def read_children(
-    scheduling: Any, ranks: int
+    scheduling: Any, own: list[tuple[int, int]]
 ) -> tuple[dict[str, Any], list[tuple[int, Any]], list[tuple[int, Any, str]]]:
-    """Check ``R.scheduling`` and number its ranks like R's.
+    """Check ``R.scheduling`` and number its ranks and cores like R's.
 
-    Its ranks may be those of the enclosing instance: in ascending order they stand for 0 to n-1.
+    Its ranks may be those of the enclosing instance: in ascending order they stand for 0 to n-1. So
+    do the cores that ``record_cores()`` has recorded, for ranks whose cores in R are below n.
 
     Args:
         scheduling (dict): value of the key; not changed.
-        ranks (int): mask of the ranks of R_lite.
+        own (list): ``(rank mask, cores)`` of R_lite.
 
     Returns:
-        (scheduling, entries, topologies): a copy with the ranks renumbered; its ``children``, as
+        (scheduling, entries, topologies): a copy with the numbers of R; its ``children``, as
         from ``entries_of()``; and [(rank mask, topo, where)], in which no rank is twice (the first
         entry that names it counts).
 
@@ -224,6 +226,9 @@ def read_children(
     domains = [Domain(topo, where) for _, topo, where in entries]
     if not any(entry[0] and domain.cores for entry, domain in zip(entries, domains)):
         raise ValueError("TreePool: scheduling.children: no entry has both ranks and cores")
+    ranks = 0
+    for mask, _ in own:
+        ranks |= mask
     wanted = popcount(ranks)
     if popcount(named) != wanted:
         raise ValueError(
@@ -235,20 +240,65 @@ def read_children(
     taken = 0
     changed = []
     renumber = None if named == ranks else Renumbering(named)
+    recorded = _recorded_cores(scheduling)
     for entry, (mask, topo, where) in zip(children, entries):
         entry = dict(entry)
         if renumber is not None and mask:
             mask = renumber(mask)
             entry["ranks"] = idset_text(mask)
+        for part, cores in recorded:
+            part = mask & (part if renumber is None else renumber(part))
+            count = popcount(cores)
+            part &= sum(ranks for ranks, of_R in own if of_R.bit_length() <= count)
+            if part:
+                here = _with_cores_from_0(topo, Renumbering(cores))
+                changed.append((part, {**entry, "ranks": idset_text(part), "topo": here}))
+                topologies.append((part & ~taken, here, where))
+                taken |= part
+                mask &= ~part
+                entry["ranks"] = idset_text(mask)
         changed.append((mask, entry))
         topologies.append((mask & ~taken, topo, where))
         taken |= mask
     scheduling = {**scheduling, "children": [entry for _, entry in changed]}
+    scheduling.pop("cores", None)
     return scheduling, [(mask, entry) for mask, entry in changed if mask], topologies
 
 
+def record_cores(selection: Selection, core_mask: int) -> dict[str, str]:
+    """Return ``scheduling.cores`` of an allocation: by ranks, the cores that an instance in the job
+    will count from 0 (flux-core renumbers cores as it does ranks, but not GPUs)."""
+    by_cores: dict[int, int] = {}
+    for ranks, units in pairs(selection):
+        cores = units & core_mask
+        if cores & cores + 1:
+            by_cores[cores] = by_cores.get(cores, 0) | ranks
+    return {idset_text(ranks): idset_text(cores) for cores, ranks in by_cores.items()}
+
+
+def _recorded_cores(scheduling: dict[str, Any]) -> list[tuple[int, int]]:
+    recorded = scheduling.get("cores", {})
+    if not isinstance(recorded, dict):
+        raise ValueError(f"scheduling.cores: expected an object, got {quote(recorded)}")
+    try:
+        ranks = [parse_idset(text) for text in recorded]
+    except ValueError as exc:
+        raise ValueError(f"scheduling.cores: {exc}") from None
+    return list(zip(ranks, (_ids(recorded, text, "scheduling.cores") for text in recorded)))
+
+
+def _with_cores_from_0(topo: dict[str, Any], renumber: Renumbering) -> dict[str, Any]:
+    changed = dict(topo)
+    for key, value in topo.items():
+        if key == "cores":
+            changed[key] = idset_text(renumber(parse_idset(value, UNIT_LIMIT)))
+        elif key not in RESOURCE_KEYS:
+            changed[key] = [_with_cores_from_0(entry, renumber) for entry in value]
+    return changed
+
+
 class Renumbering:
-    """Maps sets of given ranks (masks) to their positions: of ranks 5, 9 and 12, 9 becomes 1."""
+    """Maps sets of given numbers (masks) to their positions: of ranks 5, 9 and 12, 9 becomes 1."""
 
     def __init__(self, ranks: int) -> None:
         self._runs: list[tuple[int, int, int]] = []
