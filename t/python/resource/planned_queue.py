@@ -5,7 +5,7 @@ start, and promises move in rows, as in a pass of sched-backfill."""
 import math
 import random
 
-from pool_model import Ask, R_of
+from pool_model import R_of, ask
 
 from flux.resource import InsufficientResources, ResourcePool
 
@@ -35,9 +35,11 @@ class PlannedQueue:
     def submit(self, nodes, duration, where=None):
         """A job starts, or is promised a start if possible."""
         constraint = where and {"properties": [where]}
-        ask = Ask(([nodes], nodes), ([1], 1), 2, duration=float(duration), constraint=constraint)
         jobid = len(self.requests) + 1
-        self.requests[jobid] = request = self.pool.parse_resource_request(ask.jobspec())
+        request = ask(
+            self.pool, cores=2, nodes=nodes, duration=float(duration), constraints=constraint
+        )
+        self.requests[jobid] = request
         if not self.start(jobid):
             when = self.plan.earliest(request)
             if when is not None:

@@ -2,10 +2,12 @@
 """A pool as sets of cores, for comparison: slow and simple.
 
 It shares no code with the code under test.  Requests are ``Ask`` objects: the
-accepted numbers are lists, a constraint is a function of a rank.
+accepted numbers are lists.
 """
 
 import copy
+
+from flux.scheduler.testing import jobspec
 
 ENDLESS = 10000
 
@@ -18,12 +20,19 @@ class Infeasible(Exception):
     pass
 
 
+def ask(pool, *args, **keys):
+    """A pool's request, of the arguments of `jobspec`."""
+    return pool.parse_resource_request(jobspec(*args, **keys))
+
+
 class Ask:
-    """A request, and the equivalent jobspec."""
+    """A request, and the equivalent jobspec. A count is a number, or (accepted numbers, count of a jobspec)."""
 
     def __init__(self, nodes, slots, cores, gpus=0, exclusive=False, duration=0.0, constraint=None):
-        self.nodes, self.nodes_count = nodes if nodes else (None, None)
-        self.slots, self.slots_count = slots
+        self.nodes, self.nodes_count = (
+            ([nodes], nodes) if isinstance(nodes, int) else nodes or (None, None)
+        )
+        self.slots, self.slots_count = ([slots], slots) if isinstance(slots, int) else slots
         self.cores = cores
         self.gpus = gpus
         self.exclusive = exclusive
@@ -31,23 +40,17 @@ class Ask:
         self.constraint = constraint
 
     def jobspec(self):
-        inside = [{"type": "core", "count": self.cores}]
-        if self.gpus:
-            inside.append({"type": "gpu", "count": self.gpus})
-        vertex = {"type": "slot", "count": self.slots_count, "label": "task", "with": inside}
-        if self.nodes is not None:
-            vertex = {"type": "node", "count": self.nodes_count, "with": [vertex]}
+        spec = jobspec(
+            self.slots_count,
+            self.cores,
+            self.gpus,
+            self.nodes_count,
+            self.duration,
+            constraints=self.constraint,
+        )
         if self.exclusive:
-            vertex["exclusive"] = True
-        system = {"duration": self.duration}
-        if self.constraint is not None:
-            system["constraints"] = self.constraint
-        return {
-            "version": 1,
-            "resources": [vertex],
-            "tasks": [{"command": ["app"], "slot": "task", "count": {"per_slot": 1}}],
-            "attributes": {"system": system},
-        }
+            spec["resources"][0]["exclusive"] = True
+        return spec
 
     def __repr__(self):
         counts = f"nodes={self.nodes_count!r} slots={self.slots_count!r}"

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Amounts on nodes: what is read, taken, given back and found again."""
 
+import functools
 import json
 
+import pool_model
 import pytest
 
 from flux.resource import ResourcePool
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.TreePool import TreePool
-from flux.scheduler.testing import jobspec, make_R
+from flux.scheduler.testing import make_R
 
 
 def topology(memory, cores="0-7"):
@@ -21,8 +23,7 @@ def R_of(**more):
     return make_R(4, 8, properties={"big": "3"}, **more)
 
 
-def ask(pool, duration=60.0, **kwargs):
-    return pool.parse_resource_request(jobspec(duration=duration, **kwargs))
+ask = functools.partial(pool_model.ask, duration=60.0)
 
 
 def pool_of(amounts, **kwargs):

@@ -5,10 +5,9 @@ import math
 import random
 
 import pytest
-from pool_model import R_of
+from pool_model import R_of, ask
 
 from flux.resource import InsufficientResources, ResourcePool
-from flux.scheduler.testing import jobspec
 
 NOW = 1000.0
 
@@ -28,9 +27,7 @@ def fill(pool, rng, jobs):
         slots, cores, gpus = rng.randint(1, 4), rng.randint(1, 6), rng.randint(0, 1)
         duration = float(rng.randint(1, 40))
         try:
-            pool.alloc(
-                jobid, pool.parse_resource_request(jobspec(slots, cores, gpus, duration=duration))
-            )
+            pool.alloc(jobid, ask(pool, slots, cores, gpus, duration=duration))
         except InsufficientResources:
             continue
 
@@ -45,20 +42,14 @@ def test_what_is_too_long_does_not_fit_and_breaks_no_promise(seed):
         fill(pool, rng, 12)
         plan = pool.plan()
         for jobid in range(100, 104):
-            request = pool.parse_resource_request(
-                jobspec(
-                    rng.randint(1, 5),
-                    rng.randint(1, 8),
-                    rng.randint(0, 2),
-                    duration=rng.randint(5, 60),
-                )
-            )
+            size = rng.randint(1, 5), rng.randint(1, 8), rng.randint(0, 2)
+            request = ask(pool, *size, duration=rng.randint(5, 60))
             when = plan.earliest(request)
             if when is not None:
                 plan.reserve(jobid, request, when)
         for _ in range(10):
             slots, cores, gpus = rng.randint(1, 6), rng.randint(1, 6), rng.randint(0, 2)
-            request = pool.parse_resource_request(jobspec(slots, cores, gpus, duration=1.0))
+            request = ask(pool, slots, cores, gpus, duration=1.0)
             limit = rng.randint(20, 120)
             bounds = plan.too_long(request), plan.too_long(request, limit)
             for too_long in bounds:
@@ -77,10 +68,7 @@ def test_a_copy_of_a_plan_changes_nothing_in_it():
         fill(pool, rng, 60)
         plan = pool.plan()
         shapes = [(8, 2, 1), (24, 1, 0), (3, 5, 1), (2, 2, 2), (12, 4, 0)]
-        requests = [
-            pool.parse_resource_request(jobspec(*shape, duration=float(rng.randint(20, 80))))
-            for shape in shapes
-        ]
+        requests = [ask(pool, *shape, duration=float(rng.randint(20, 80))) for shape in shapes]
         for jobid, request in enumerate(requests, 1000):
             plan.reserve(jobid, request, plan.earliest(request))
         assert not plan.is_counted
@@ -95,21 +83,17 @@ def test_a_copy_of_a_plan_changes_nothing_in_it():
         assert [plan.advance(jobid) for jobid in promised] == [one for one, _ in promised.values()]
 
 
-def ask(pool, slots, cores, gpus, duration):
-    return pool.parse_resource_request(jobspec(slots, cores, gpus, duration=duration))
-
-
 def test_a_late_start_breaks_the_promise_that_follows():
     pool = make_pool(1)
     plan = pool.plan()
-    pool.alloc(1, ask(pool, 1, 15, 4, 10.0))
-    plan.reserve(2, ask(pool, 1, 15, 4, 20.0), NOW + 10)
-    plan.reserve(3, ask(pool, 1, 15, 4, 20.0), NOW + 30)
+    pool.alloc(1, ask(pool, 1, 15, 4, duration=10.0))
+    plan.reserve(2, ask(pool, 1, 15, 4, duration=20.0), NOW + 10)
+    plan.reserve(3, ask(pool, 1, 15, 4, duration=20.0), NOW + 30)
     assert not plan.is_counted
     assert plan.stale() == []
     pool.now = NOW + 15  # job 1 has ended late
     pool.free(1)
-    plan.alloc(2, ask(pool, 1, 15, 4, 20.0))
+    plan.alloc(2, ask(pool, 1, 15, 4, duration=20.0))
     assert plan.stale() == [3]
     with pytest.raises(InsufficientResources, match="cannot be kept"):
         plan.advance(3)
@@ -121,14 +105,14 @@ def test_promises_move_for_a_new_one_unless_there_are_many(others, frozen, start
     pool = ResourcePool(R_of({0: (set(range(16)), {0}), 1: (set(range(16)), set())}))
     pool.clock = lambda: NOW
     plan = pool.plan()
-    plain, gpus = ask(pool, 1, 16, 0, 50.0), ask(pool, 1, 15, 1, 60.0)
+    plain, gpus = ask(pool, 1, 16, 0, duration=50.0), ask(pool, 1, 15, 1, duration=60.0)
     assert plan.earliest(gpus) == NOW
     plan.reserve(1, plain, NOW + 35)
     plan.reserve(2, plain, NOW + 40)
     assert (plan.ranks_of(1), plan.ranks_of(2)) == (0b10, 0b01)
     plan.cancel(1)
     for jobid in range(1000, 1000 + others):
-        plan.reserve(jobid, ask(pool, 1, 1, 0, 1.0), NOW + jobid)
+        plan.reserve(jobid, ask(pool, 1, 1, 0, duration=1.0), NOW + jobid)
     assert len(plan.promises()) == 1 + others
     plan = plan.copy() if frozen else plan
     assert plan.earliest(gpus) == NOW + start
@@ -138,9 +122,9 @@ def test_only_part_of_a_promise_is_lent():
     """A job that is to end when a promise begins starts only within the units of that promise."""
     pool = make_pool(1)
     plan = pool.plan()
-    pool.alloc(1, ask(pool, 1, 14, 0, 10.0))
-    plan.reserve(2, ask(pool, 1, 15, 1, 20.0), NOW + 10)
+    pool.alloc(1, ask(pool, 1, 14, 0, duration=10.0))
+    plan.reserve(2, ask(pool, 1, 15, 1, duration=20.0), NOW + 10)
     with pytest.raises(InsufficientResources):
-        plan.alloc_within(3, ask(pool, 1, 1, 2, 5.0), 2, [])
-    plan.alloc_within(3, ask(pool, 1, 1, 1, 5.0), 2, [])
+        plan.alloc_within(3, ask(pool, 1, 1, 2, duration=5.0), 2, [])
+    plan.alloc_within(3, ask(pool, 1, 1, 1, duration=5.0), 2, [])
     assert plan.contains(2, 3)

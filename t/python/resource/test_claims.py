@@ -8,7 +8,7 @@ import pstats
 import random
 
 import pytest
-from pool_model import Ask, R_of
+from pool_model import R_of, ask
 
 from flux.resource import ResourcePool
 from flux.resource.plan.claims import ClaimPlan, Claims
@@ -84,8 +84,7 @@ def test_no_moment_is_searched_twice(others):
     claims = Claims()
 
     def request(count, duration):
-        ask = Ask(([count], count), ([1], 1), 2, 0, False, float(duration))
-        return pool.parse_resource_request(ask.jobspec())
+        return ask(pool, cores=2, nodes=count, duration=float(duration))
 
     for jobid in range(1, others + 1):
         ranks = pool.alloc(jobid, request(1, 10 * jobid)).ranks

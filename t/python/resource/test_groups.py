@@ -5,13 +5,13 @@ import itertools
 import random
 
 import pytest
+from pool_model import ask
 
 from flux.resource import InsufficientResources, ResourcePool
 from flux.resource.pool import groups as groups_module
 from flux.resource.pool.groups import GroupBinding, Groups, Whole, fewest
 from flux.resource.pool.masks import members, popcount
 from flux.resource.ResourceCount import ResourceCount
-from flux.scheduler.testing import jobspec
 from flux.scheduler.testing import make_R as R
 
 
@@ -21,7 +21,7 @@ def racks_of(nodes, size):
 
 
 def request_of(pool, within=None, **keys):
-    request = pool.parse_resource_request(jobspec(**keys))
+    request = ask(pool, **keys)
     return request.with_shape(request.shape.replace(within=within)) if within else request
 
 

@@ -4,6 +4,7 @@
 import math
 import random
 
+import pool_model
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,8 +46,8 @@ def asks(draw):
     slots = draw(st.integers(1, 2 if with_nodes else 4))
     where = draw(st.sampled_from([None, None, None, "0-1", "1,3"]))
     ask = Ask(
-        ([nodes], nodes) if with_nodes else None,
-        ([slots], slots),
+        nodes if with_nodes else None,
+        slots,
         draw(st.sampled_from([1, 1, 2, 4])),
         draw(st.sampled_from([0, 0, 1])),
         draw(st.sampled_from([False, False, False, True])),
@@ -138,11 +139,8 @@ def test_against_every_way(rows, running, down, pending):
         pool.check()
 
 
-def job(pool, nodes=None, slots=1, cores=1, duration=10.0, exclusive=False, gpus=0):
-    ask = Ask(
-        ([nodes], nodes) if nodes else None, ([slots], slots), cores, gpus, exclusive, duration
-    )
-    return pool.parse_resource_request(ask.jobspec())
+def job(pool, nodes=None, slots=1, cores=1, duration=10.0):
+    return pool_model.ask(pool, slots, cores, nodes=nodes, duration=duration)
 
 
 FOUR = [({0, 1, 2, 3}, set())] * 4
@@ -500,15 +498,9 @@ def test_fits_says_what_alloc_would_do(seed):
 
 def a_request(pool, chance, nodes):
     """A request for up to `nodes` nodes, of parts of them, with GPUs, on some ranks only, or of neither."""
-    ask = Ask(
-        ([chance.randint(1, nodes)], 1),
-        ([1], 1),
-        chance.choice([1, 3, 4]),
-        chance.choice([0, 1, 2]),
-        duration=chance.choice([5.0, 20.0, 100.0]),
-        constraint=chance.choice([None, None, {"ranks": ["0-1"]}, {"ranks": ["0,2-3"]}]),
-    )
-    return pool.parse_resource_request(ask.jobspec())
+    keys = {"nodes": chance.randint(1, nodes), "duration": chance.choice([5.0, 20.0, 100.0])}
+    keys["constraints"] = chance.choice([None, None, {"ranks": ["0-1"]}, {"ranks": ["0,2-3"]}])
+    return pool_model.ask(pool, 1, chance.choice([1, 3, 4]), chance.choice([0, 1, 2]), **keys)
 
 
 @pytest.mark.parametrize("seed", range(10))

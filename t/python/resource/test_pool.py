@@ -8,7 +8,7 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pool_model import Ask, R_of, parts_of
+from pool_model import Ask, R_of, ask, parts_of
 
 import flux.resource
 from flux.resource import (
@@ -24,19 +24,6 @@ from flux.resource import (
 def R(lite=None, **execution):
     lite = lite or [{"rank": "0-3", "children": {"core": "0-3", "gpu": "0-1"}}]
     return {"version": 1, "execution": dict({"R_lite": lite}, **execution)}
-
-
-def ask(pool, nodes=None, slots=1, cores=1, gpus=0, duration=0.0, exclusive=False, constraint=None):
-    one = Ask(
-        ([nodes], nodes) if nodes else None,
-        ([slots], slots),
-        cores,
-        gpus,
-        exclusive,
-        duration,
-        constraint,
-    )
-    return pool.parse_resource_request(one.jobspec())
 
 
 def test_exceptions():
@@ -223,7 +210,7 @@ def test_allocation_is_a_pool():
     alloc._check()
     pool._check()
     with pytest.raises(InfeasibleRequest):
-        alloc.alloc(8, ask(alloc, constraint={"properties": ["+local"]}))
+        alloc.alloc(8, ask(alloc, constraints={"properties": ["+local"]}))
     assert alloc.copy().copy_allocated().dumps() == "rank[1-2]/core0"
 
 
@@ -304,7 +291,7 @@ def test_reasons():
     pool.mark_down("6-7")
     pool.alloc(1, ask(pool, nodes=3, cores=6))
     red = {"properties": ["red"]}
-    four = ask(pool, nodes=4, cores=6, constraint=red)
+    four = ask(pool, nodes=4, cores=6, constraints=red)
     with pytest.raises(InsufficientResources) as caught:
         pool.alloc(2, four)
     assert str(caught.value) == (
@@ -343,7 +330,7 @@ def test_reasons_for_never():
             "need 60 slot(s) of 1 core(s), only 56 such slot(s) available (total cores: 56)",
         ),
         (
-            {"nodes": 4, "cores": 5, "constraint": {"properties": ["red"]}},
+            {"nodes": 4, "cores": 5, "constraints": {"properties": ["red"]}},
             "need 4 node(s) with 5 cores each, only 3 eligible"
             "; 4 of 8 nodes do not match the constraint; 1 of 8 nodes is too small",
         ),
@@ -484,19 +471,18 @@ def hooked(**methods):
     return type("HookedPool", (ResourcePool,), {"_impl_map": {1: impl}})
 
 
-ONE, TWO, THREE = ([1], 1), ([2], 2), ([3], 3)
 ASKS = [
-    Ask(None, THREE, 2),
-    Ask(None, THREE, 1, 1),
-    Ask(TWO, TWO, 1),
-    Ask(THREE, ONE, 1, exclusive=True),
-    Ask(None, TWO, 1, exclusive=True),
-    Ask(([9], 9), ONE, 1),
-    Ask(None, ([99], 99), 1),
-    Ask(TWO, TWO, 1, 1),
+    Ask(None, 3, 2),
+    Ask(None, 3, 1, 1),
+    Ask(2, 2, 1),
+    Ask(3, 1, 1, exclusive=True),
+    Ask(None, 2, 1, exclusive=True),
+    Ask(9, 1, 1),
+    Ask(None, 99, 1),
+    Ask(2, 2, 1, 1),
     Ask(([1, 2, 3], "1-3"), ([1, 2, 3], "1-3"), 2),
     Ask(None, ([2, 5], "2,5"), 2),
-    Ask(([2, 4], "2,4"), ONE, 2),
+    Ask(([2, 4], "2,4"), 1, 2),
 ]
 
 

@@ -5,9 +5,9 @@ import importlib.util
 import sys
 
 import pytest
+from pool_model import ask
 
 from flux.resource import InfeasibleRequest, InsufficientResources
-from flux.scheduler.testing import jobspec
 
 
 def R(lite="0-11", racks=("0-3", "4-7", "8-11")):
@@ -33,8 +33,8 @@ def load(srcdir, name):
     return module.pool_class
 
 
-def request(pool, nodes, cores=4, **system):
-    return pool.parse_resource_request(jobspec(nodes=nodes, cores=cores, duration=60.0, **system))
+def request(pool, nodes, **system):
+    return ask(pool, 1, 4, nodes=nodes, duration=60.0, **system)
 
 
 @pytest.fixture(params=["rackaware", "rackmasks"])

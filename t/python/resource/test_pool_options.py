@@ -2,10 +2,11 @@
 """Options of pools: cores that no job gets, and cores that come with a GPU."""
 
 import pytest
+from pool_model import ask
 
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
 from flux.scheduler.policies import Backfill, Fifo
-from flux.scheduler.testing import FakeInstance, jobspec, make_R
+from flux.scheduler.testing import FakeInstance, make_R
 
 
 def pool_of(*lite, **options):
@@ -17,10 +18,6 @@ def pool_of(*lite, **options):
 def children(alloc):
     (entry,) = alloc.to_dict()["execution"]["R_lite"]
     return entry["children"]
-
-
-def ask(pool, slots=1, **keys):
-    return pool.parse_resource_request(jobspec(slots, **keys))
 
 
 CASES = [

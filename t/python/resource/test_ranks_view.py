@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """What a pool tells of its ranks and jobs, and allocations on given ranks: the same of every pool."""
 
+import functools
+
+import pool_model
 import pytest
-from pool_model import Ask
 from test_contract import LedgerPool
 
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
@@ -14,6 +16,8 @@ SMALL = 0b0011  # 4 cores and a GPU
 BIG = 0b1100  # 8 cores
 #: a placeholder's id
 NOBODY = -7
+
+ask = functools.partial(pool_model.ask, duration=100.0)
 
 POOLS = [ResourcePool, TreePool, LedgerPool]
 
@@ -45,18 +49,6 @@ def pool(request):
     pool = request.param(R())
     pool.clock = lambda: NOW
     return pool
-
-
-def ask(pool, cores=1, nodes=None, slots=1, duration=100.0, exclusive=False, **more):
-    one = Ask(
-        ([nodes], nodes) if nodes else None,
-        ([slots], slots),
-        cores,
-        exclusive=exclusive,
-        duration=duration,
-        **more,
-    )
-    return pool.parse_resource_request(one.jobspec())
 
 
 def state_of(pool):
@@ -135,8 +127,8 @@ def test_it_fits_where_it_can_be_allocated(pool, ranks):
 
 
 def test_a_placeholder_takes_what_is_free(pool):
-    pool.alloc(1, ask(pool, cores=3, constraint={"ranks": ["1"]}))
-    pool.alloc(2, ask(pool, nodes=1, cores=8, constraint={"ranks": ["2"]}))
+    pool.alloc(1, ask(pool, cores=3, constraints={"ranks": ["1"]}))
+    pool.alloc(2, ask(pool, nodes=1, cores=8, constraints={"ranks": ["2"]}))
     pool.mark_down("3")
     assert pool.hold_free(NOBODY, ALL, NOW + 60) == 0b0011, "2 is in use, 3 is down"
     assert pool.held_ranks(NOBODY) == 0b0011
