@@ -65,40 +65,6 @@ def test_a_timeline_gives_the_same_answers(built, seed):
     assert len(steps_of(lines[0])) > 20
 
 
-def a_timeline(kind):
-    line = kind(10.0, 4)
-    line.add(20.0, 30.0, -2)
-    line.add(40.0, math.inf, 1)
-    return line
-
-
-@pytest.mark.parametrize(
-    "method, args, answer",
-    [
-        ("after", (5,), 10), ("after", (20,), 30), ("after", (40,), math.inf),
-        ("least", (10, 20), 4), ("least", (10, 20.5), 2), ("least", (30, 40), 4), ("least", (-math.inf, math.inf), 2),
-        ("below", (3, 10), 20), ("below", (3, 25), 25), ("below", (3, 30), math.inf), ("below", (4, 10), 20),
-        ("first", (4, 10, 10), 10), ("first", (4, 11, 10), 30), ("first", (4, 10, 15), 30), ("first", (5, math.inf, 0), 40),
-        ("first", (6, 1, 10), math.inf), ("first", (4, 11, 10, 20), 10), ("first", (5, 1, 10, 40), math.inf),
-    ],
-)  # fmt: skip
-def test_what_a_timeline_answers(way, method, args, answer):
-    line = a_timeline(CountTimeline if way == "interpreted" else compiled.CompiledTimeline)
-    assert getattr(line, method)(*args) == answer
-
-
-def test_what_changes_a_timeline(way):
-    kind = CountTimeline if way == "interpreted" else compiled.CompiledTimeline
-    line = a_timeline(kind)
-    copy = line.copy()
-    line.add(20.0, 30.0, 2)  # steps of one value are one
-    assert steps_of(line) == [(10, 4), (40, 5)]
-    line.forget(40.0)
-    assert steps_of(line) == [(40, 5)] and line.begin == 40
-    copy.forget(39.0)
-    assert steps_of(copy) == [(30, 4), (40, 5)]
-
-
 @pytest.mark.parametrize("seed", seeds(4, 12))
 def test_promises_move_alike(built, monkeypatch, seed):
     told = a_history(seed)

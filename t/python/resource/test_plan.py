@@ -146,21 +146,6 @@ def job(pool, nodes=None, slots=1, cores=1, duration=10.0):
 FOUR = [({0, 1, 2, 3}, set())] * 4
 
 
-def test_backfill_conditions():
-    """EASY: end before the reservation, or use what it leaves."""
-    pool = make_pool(FOUR)
-    pool.alloc(1, job(pool, 2, cores=4, duration=100.0))
-    plan = pool.plan()
-    wide = job(pool, 3, cores=4, duration=50.0)
-    assert plan.earliest(wide) == NOW + 100
-    plan.reserve(2, wide, NOW + 100)
-    with pytest.raises(InsufficientResources, match="would delay"):
-        plan.alloc(3, job(pool, 2, cores=4, duration=101.0))
-    assert plan.alloc(4, job(pool, 1, cores=4, duration=101.0)).dumps() == "rank2/core[0-3]"
-    assert plan.alloc(5, job(pool, 1, cores=4, duration=100.0)).dumps() == "rank3/core[0-3]"
-    assert plan.promises() == {2: (NOW + 100, NOW + 150)}
-
-
 def test_job_with_own_reservation():
     pool = make_pool(FOUR)
     plan = pool.plan()

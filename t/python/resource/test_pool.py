@@ -19,6 +19,7 @@ from flux.resource import (
     ResourceSet,
     Rv1Pool,
 )
+from flux.resource.pool import rank_index
 
 
 def R(lite=None, **execution):
@@ -369,6 +370,33 @@ def test_a_failed_request_is_tried_again_after_a_release():
         other = copied.copy()
         change(other)
         assert not other.impl._pool_state.blocked
+
+
+def test_shared_states_are_bounded(monkeypatch):
+    """Also while there are more states than are remembered, each rank is what its jobs leave of it."""
+    monkeypatch.setattr(rank_index, "MAX_SHARED_MASKS", 4)
+    pool = ResourcePool(R_of({rank: (set(range(8)), {0, 1}) for rank in range(12)}))
+    for jobid in range(40):
+        pool.alloc(jobid, ask(pool, 1 + jobid % 2, 1 + jobid % 3 // 2))
+        pool._check()
+    assert len(rank_index._shared) <= 4
+    for jobid in range(40):
+        pool.free(jobid)
+    assert pool.copy_allocated().dumps() == ""
+
+
+def test_sets_that_are_not_free():
+    """Registering many ranks at once, some of them in use."""
+    pool = ResourcePool(
+        R_of({rank: ({0, 1, 2} if rank % 2 else {0, 1}, set()) for rank in range(8)})
+    )
+    index = pool.impl.index
+    assert index.is_free((~0b1111, 0b11))
+    assert not index.is_free((~0b1111, 0b111))
+    index.take((~0b0110, 0b01))
+    assert index.is_free((~0b1110, 0b10))
+    assert not index.is_free((~0b1110, 0b01))
+    assert not index.is_free((2, 0b01)) and index.is_free((2, 0b10))
 
 
 # -- wrappers and implementations --------------------------------------------------------------------------
