@@ -201,29 +201,20 @@ def system(inst, **kwargs):
     return stored(inst, inst.submit(**kwargs))["attributes"]["system"]
 
 
-def test_default_queue_and_duration(queues):
-    found = system(queues)
-    assert (found["queue"], found["duration"]) == ("batch", 3600.0)
-    assert "constraints" not in found
-
-
-def test_queue_of_its_own(queues):
-    found = system(queues, queue="debug")
-    assert found["duration"] == 600.0
-    assert found["constraints"] == {"properties": ["pp"]}
-    assert system(queues, queue="debug", duration=5)["duration"] == 5
-
-
 @pytest.mark.parametrize(
-    "queue, duration, constraints",
+    "asked, queue, duration, constraints",
     [
-        ("quick", 300.0, {"properties": ["pp"]}),
-        ("standby", 600.0, {"properties": ["pp"]}),
-        ("other", 3600.0, None),
+        ({}, "batch", 3600.0, None),
+        ({"queue": "debug"}, "debug", 600.0, {"properties": ["pp"]}),
+        ({"queue": "debug", "duration": 5}, "debug", 5, {"properties": ["pp"]}),
+        ({"queue": "quick"}, "quick", 300.0, {"properties": ["pp"]}),
+        ({"queue": "standby"}, "standby", 600.0, {"properties": ["pp"]}),
+        ({"queue": "other"}, "other", 3600.0, None),
     ],
 )
-def test_a_virtual_queue_has_what_its_parent_has(queues, queue, duration, constraints):
-    found = system(queues, queue=queue)
+def test_defaults_and_constraints_of_a_queue(queues, asked, queue, duration, constraints):
+    """A virtual queue has those of its parent."""
+    found = system(queues, **asked)
     assert (found["queue"], found["duration"]) == (queue, duration)
     assert found.get("constraints") == constraints
 

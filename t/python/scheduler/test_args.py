@@ -145,10 +145,6 @@ def test_queue_depth(args, ready):
 # -- the check for unknown arguments, however classes are built ------------------------------------
 
 
-class NoInit(Scheduler):
-    pass
-
-
 class TakesFirst(Scheduler):
     """The way of the guide: take one's own, hand on the rest."""
 
@@ -177,10 +173,6 @@ class Deeper(TakesAfter):
             self._pending_args.remove("deeper")
 
 
-class DeepestWithout(Deeper):
-    pass
-
-
 @pytest.mark.parametrize("level", ["debug", "DEBUG", "Debug"])
 def test_log_level_in_any_case(level):
     rig = Rig(R(1, 1), "sched-fifo", "log-level=" + level)
@@ -190,11 +182,9 @@ def test_log_level_in_any_case(level):
 @pytest.mark.parametrize(
     "cls, args",
     [
-        (NoInit, []),
         (TakesFirst, ["my-option=3", "queue-depth=2"]),
         (TakesAfter, ["mine", "log-level=err"]),
         (Deeper, ["deeper", "mine"]),
-        (DeepestWithout, ["mine", "deeper"]),
     ],
 )
 def test_arguments_of_subclasses(cls, args):

@@ -137,7 +137,7 @@ def large(bytes=0, values=0):
         (large(values=60000), None, "jobspec-values"),
     ],
 )
-def test_a_jobspec_that_is_too_large_is_not_parsed(monkeypatch, spec, arg, option):
+def test_a_jobspec_that_is_too_large_is_not_parsed(spec, arg, option):
     rig = Rig(R(8, 4), "sched-backfill", *([arg] if arg else []))
     rig.alloc(1, spec)
     rig.alloc(2, jobspec(1))
@@ -197,6 +197,19 @@ def test_what_is_said_of_a_jobspec_can_change_no_terminal(keys):
     assert all("[2J" in text for text in said)
     texts = [*said, *rig.logged(), rig.ask("feasibility.check", {"jobspec": spec})[1] or ""]
     assert not [text for text in texts if not text.isprintable()]
+
+
+@pytest.mark.parametrize(
+    "name, shown", [("bank", "e?[2J?x?"), ("queue", "e?[2J?x?"), ("reservation", "e?[2J?x?"), ("reservation", 17)]
+)  # fmt: skip
+def test_nor_can_a_name_in_the_reason_of_a_wait(name, shown):
+    """``--setattr`` reads JSON: the name of a reservation may be a number."""
+    limits = {"one": {"per": name, "max": {"jobs": 1}}} if name != "reservation" else {}
+    rig = Rig(R(2, 4), "sched-fifo", config={"limits": limits})
+    for jobid in (1, 2):
+        rig.alloc(jobid, jobspec(1, **{name: 17 if shown == 17 else ODD}))
+    reason = rig.reason(2)
+    assert f"{name} {shown}" in reason and reason.isprintable()
 
 
 def test_one_open_question_too_many_is_to_be_asked_again(rig, monkeypatch):

@@ -3,11 +3,13 @@
 same."""
 
 import tracemalloc
+import types
 
 import pytest
 from peers import Guide, R, Rig, jobspec
 
 from flux.resource.ResourcePool import ResourcePool
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.pools import RequestParser
 
 ERR = 3
@@ -64,6 +66,12 @@ def test_equal_jobspecs_are_parsed_once():
     assert all(request.jobspec is spec for request, spec in zip(requests, specs))
     parser.parse(jobspec(2, duration=60))
     assert Counting.parsed == 2
+
+
+@pytest.mark.parametrize("request_", [object(), None])
+def test_a_request_without_its_jobspec_has_no_attributes(request_):
+    job = types.SimpleNamespace(resource_request=request_)
+    assert SystemAttributes.of_job(job).queue is None
 
 
 def test_a_bug_of_the_pool_in_parsing_is_counted_and_traced():
