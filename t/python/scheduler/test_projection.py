@@ -83,7 +83,9 @@ def test_a_rule_of_a_site_is_asked_as_time_goes_on():
     assert answer["reason"] == "the shop opens late"
 
 
-def test_what_happens_in_the_copy_is_not_seen_outside():
+def test_what_happens_in_the_copy_is_not_seen_outside(monkeypatch):
+    forked, fork_once = [], os.fork
+    monkeypatch.setattr(os, "fork", lambda: forked.append(fork_once()) or forked[-1])
     rig = full(Backfill)
     rig.alloc(2, jobspec(1, nodes=2, exclusive=True, duration=100))
     rig.settle()
@@ -94,6 +96,10 @@ def test_what_happens_in_the_copy_is_not_seen_outside():
     assert (len(rig.received) - 3, dict(rig.kvs.values), len(rig.instance.log)) == before
     assert rig.sched._passes.events == events and rig.started() == [1]
     rig.sched.resources.check()
+    assert len(forked) >= 3
+    for pid in forked:  # in virtual time, none is left to be reaped
+        with pytest.raises(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 def test_behind_a_job_without_a_limit_nothing_is_known():

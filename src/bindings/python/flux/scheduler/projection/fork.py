@@ -218,10 +218,12 @@ class Projections:
 
     def _over(self) -> None:
         """Close the child's pipe. The process is reaped later, since a niced one exits late on a
-        loaded machine."""
+        loaded machine; in virtual time at once, since there may be no later query."""
         os.close(self._pipe)
         self._exiting.append(self._pid)
         self._pid = 0
+        if self._waits:
+            self._reap(0)
         self._fail("the projection was ended, since it took too long")
 
     def _reap(self, options: int) -> None:
