@@ -72,6 +72,15 @@ def test_files(tmp_path):
         (tmp_path / "d.toml").write_bytes(text)
         with pytest.raises(config.ConfigError, match="d.toml"):
             config.load_path(str(tmp_path / "d.toml"))
+    # flux batch --conf writes JSON. In a directory only TOML is read.
+    (tmp_path / "a.json").write_text('{"x": [1, "a"]}')
+    assert config.load_path(str(tmp_path / "a.json")) == {"x": [1, "a"]}
+    (tmp_path / "d.toml").unlink()
+    assert config.load_path(str(tmp_path)) == {"x": {"a": 1, "b": 1}}
+    for text, error in (('{"x": 1', "parse error"), ("[1]", "an object"), ('{"x": NaN}', "can be used")):
+        (tmp_path / "b.json").write_text(text)
+        with pytest.raises(config.ConfigError, match=f"b.json: .*{error}"):
+            config.load_path(str(tmp_path / "b.json"))
     with pytest.raises(config.ConfigError, match="nosuch: No such file or directory"):
         config.parse_setting(str(tmp_path / "nosuch"))
 

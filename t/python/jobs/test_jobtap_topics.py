@@ -308,6 +308,18 @@ def test_conf_update_fails_the_load(inst, add):
     assert "mine.py" not in inst.rpc("job-manager.jobtap", {"query_only": True})["plugins"]
 
 
+@pytest.mark.parametrize("answer, text", [(None, "'limit'"), ("no", "expected None, an integer")])
+def test_conf_update_that_fails_the_load_is_named(inst, add, answer, text):
+    def callback(p, topic, args):
+        return answer or args["conf"]["limit"]
+
+    with pytest.raises(OSError, match=r"^\[Errno 22\] mine.py: conf.update: .*" + text):
+        add(lambda p: p.add_handler("conf.update", callback))
+    inst.run()
+    (line,) = [line for line in inst.logged() if "conf.update" in line]
+    assert line.startswith("jobtap: mine.py: conf.update: ") and line.endswith("in callback)")
+
+
 def test_plugin_query(inst, p):
     p.add_handler("plugin.query", lambda p, topic, args: {"data": {"count": 3}})
     answer = inst.rpc("job-manager.jobtap-query", {"name": p.name})

@@ -222,7 +222,7 @@ def test_pool_uris(tmp_path, monkeypatch):
     assert _pool_class_from_writer({"version": 1}) is None
     for odd in ("", ".", "a..b", "a b", "a;b", "os.path:join()", "x" * 300, 7, None, "a:b:c"):
         assert _pool_class_from_uri(odd) is None
-    assert _pool_class_from_uri("Rv1Pool:Rv1Pool").__name__ == "Rv1Pool"
+    assert _pool_class_from_uri("Rv1Pool").__name__ == "Rv1Pool"  # as the line `ready:` has it
 
 
 @pytest.mark.parametrize("option", ["rank", "candidates", "predict"])

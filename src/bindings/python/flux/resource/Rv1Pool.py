@@ -493,3 +493,6 @@ def _with_cores_of_gpus(shape: Shape, each: int) -> Shape:
     if shape.slot_size >= least or shape.exclusive or shape.container_level is not None:
         return shape
     return shape.replace(slot_size=least)
+
+
+pool_class = Rv1Pool

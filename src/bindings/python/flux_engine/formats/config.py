@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Configuration of an instance: TOML files and ``KEY=VALUE`` settings, merged in order.
+"""Configuration of an instance: TOML and JSON files and ``KEY=VALUE`` settings, merged in order.
 
 The result is a plain dict that JSON can express; tables merge key by key, anything else is
 replaced by the later value.
@@ -47,6 +47,17 @@ def parse_toml(text, source):
     return check(_timestamps(config), source)
 
 
+def parse_json(text, source):
+    """Parse an object in JSON `text`; `source` names it in errors. Raises ConfigError."""
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise ConfigError(f"{source}: JSON parse error: {exc}") from None
+    if not isinstance(config, dict):
+        raise ConfigError(f"{source}: JSON must be an object")
+    return check(config, source)
+
+
 def _timestamps(value):
     if isinstance(value, dict):
         return {key: _timestamps(one) for key, one in value.items()}
@@ -79,7 +90,7 @@ def check(config, source):
 
 
 def load_path(path):
-    """Read configuration from a TOML file, or from all ``*.toml`` of a directory in name order. Raises ConfigError."""
+    """Read configuration from a file, TOML or ``*.json``, or from all ``*.toml`` of a directory in name order. Raises ConfigError."""
     if os.path.isdir(path):
         config = {}
         for name in sorted(os.listdir(path)):
@@ -93,7 +104,7 @@ def load_path(path):
         raise ConfigError(f"{path}: {exc.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not UTF-8 text") from None
-    return parse_toml(text, path)
+    return (parse_json if path.endswith(".json") else parse_toml)(text, path)
 
 
 def parse_setting(text):

@@ -380,16 +380,18 @@ class Jobtap:
         try:
             with self._entered(plugin):
                 read_answer(init(plugin), "plugin_init", plugin.name)
-            self._conf_update(plugin, self.config)
         except FAILURES as exc:
             text = describe(exc, plugin.path)
-            if not isinstance(exc, (JobtapError, OSError)):
-                self.service.log(LOG_ERR, f"jobtap: {plugin.name}: plugin_init: {text}")
-                self.service.log(LOG_DEBUG, trace(exc))
+            self.service.log(LOG_DEBUG, trace(exc))
             self._drop(plugin)
             if plugin.name not in text:
                 text = f"{plugin.name}: {text}"
             raise OSError(getattr(exc, "errno", None) or errno.EINVAL, text) from exc
+        try:
+            self._conf_update(plugin, self.config)
+        except OSError:
+            self._drop(plugin)
+            raise
         self.handlers_changed()
         self._announce_jobs(plugin)
         return plugin
@@ -459,25 +461,26 @@ class Jobtap:
 
     def _conf_update(self, plugin, config):
         callback = plugin.handlers.find("conf.update")
-        if callback is not None:
+        if callback is None:
+            return
+        try:
             with self._entered(plugin):
                 conf = config if isinstance(plugin, Builtin) else freeze(config)
                 answer = callback(plugin, "conf.update", MappingProxyType({"conf": conf}))
                 read_answer(answer, "conf.update", plugin.name)
+        except FAILURES as exc:
+            text = brief(exc)
+            if not isinstance(exc, JobtapError):
+                self.report(plugin, "conf.update", exc)
+                text = f"{plugin.name}: conf.update: {text}"
+            elif plugin.name not in text and not isinstance(plugin, Builtin):
+                text = f"{plugin.name}: {text}"
+            raise OSError(errno.EINVAL, text) from exc
 
     def check_config(self, config):
         """Show a proposed configuration to all plugins (conf.update); OSError (EINVAL) if one refuses it."""
         for plugin in list(self.plugins):
-            try:
-                self._conf_update(plugin, config)
-            except FAILURES as exc:
-                text = brief(exc)
-                if not isinstance(exc, JobtapError):
-                    self.report(plugin, "conf.update", exc)
-                    text = f"{plugin.name}: conf.update: {text}"
-                elif plugin.name not in text and not isinstance(plugin, Builtin):
-                    text = f"{plugin.name}: {text}"
-                raise OSError(errno.EINVAL, text) from exc
+            self._conf_update(plugin, config)
 
     def configure_plugins(self, config):
         """Load and remove plugins as ``job-manager.plugins`` lists them; OSError if that fails."""
