@@ -77,7 +77,11 @@ def test_files(tmp_path):
     assert config.load_path(str(tmp_path / "a.json")) == {"x": [1, "a"]}
     (tmp_path / "d.toml").unlink()
     assert config.load_path(str(tmp_path)) == {"x": {"a": 1, "b": 1}}
-    for text, error in (('{"x": 1', "parse error"), ("[1]", "an object"), ('{"x": NaN}', "can be used")):
+    for text, error in (
+        ('{"x": 1', "parse error"),
+        ("[1]", "an object"),
+        ('{"x": NaN}', "can be used"),
+    ):
         (tmp_path / "b.json").write_text(text)
         with pytest.raises(config.ConfigError, match=f"b.json: .*{error}"):
             config.load_path(str(tmp_path / "b.json"))

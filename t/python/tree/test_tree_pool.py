@@ -136,6 +136,22 @@ def test_cores_of_an_instance_that_counts_them_as_its_parent_does():
     assert alloc(TreePool(job.to_dict()), 1, "slot=2/socket{x}") == job.dumps()
 
 
+def test_an_instance_in_a_job_of_the_plain_pool_has_its_topology():
+    pool = ResourcePool(two_sockets(3))
+    assert alloc(pool, 1, "slot/core=3") == "rank0/core[0-2]"
+    job = pool.alloc(2, pool.parse_resource_request(jobspec_of_shape("slot/[core=4;gpu=2]")))
+    assert job.dumps() == "rank1/core[0-3],gpu[0-1]"
+    job = pool.alloc(3, pool.parse_resource_request(jobspec_of_shape("node=2/slot/core=3")))
+    assert job.dumps() == "rank0/core[3-5] rank2/core[0-2]"
+    assert alloc(TreePool(in_job(job.to_dict())), 1, "slot=3/socket{x}") == "rank[0-1]/core[0-2]"
+    other = pool.to_dict()["scheduling"]
+    assert [entry["ranks"] for entry in other["children"]] == ["0-2"]
+    broken_R = broken(lambda R: children(R)[0].update(ranks="0"))
+    pool = ResourcePool(broken_R)
+    job = pool.alloc(1, pool.parse_resource_request(jobspec_of_shape("slot/core")))
+    assert job.to_dict()["scheduling"] == broken_R["scheduling"]
+
+
 def test_whole_nodes_and_first_cores_are_not_recorded():
     pool = TreePool(two_sockets(2))
     for jobid, text in enumerate(("slot/node{x}", "slot/core=3")):

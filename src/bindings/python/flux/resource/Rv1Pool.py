@@ -48,6 +48,7 @@ from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.rv1 import object_of, read_lite, read_names, read_time, seconds, units_of
 from flux.resource.pool.state import PoolState
 from flux.resource.request import ResourceRequest, Shape
+from flux.resource.tree.topology import cut_children, read_children, record_cores
 
 __all__ = ("ResourceRequest", "Rv1Pool")
 
@@ -279,9 +280,32 @@ class Rv1Pool(Hooks):
             granted.scheduling = {**(granted.scheduling or {}), "amounts": amounts}
         return granted
 
+    @cached_property
+    def _children(self) -> tuple[Any, list[tuple[int, Any]]]:
+        """``scheduling`` and its entries by ranks, if TreePool wrote it (RFC 49)."""
+        scheduling = self.scheduling
+        if (
+            isinstance(scheduling, dict)
+            and str(scheduling.get("writer")).partition(":")[0] == "TreePool"
+        ):
+            own = [(mask, cores) for mask, cores, _ in self.entries()]
+            try:
+                return read_children(scheduling, own)[:2]
+            except ValueError as exc:
+                self.log.warning(f"{exc}: jobs get R.scheduling as it is")
+        return scheduling, []
+
     def scheduling_of(self, selection: Selection) -> Any:
-        """Return ``scheduling`` for the R of an allocation: here, that of the pool's R."""
-        return self.scheduling
+        """Return ``scheduling`` for the R of an allocation: that of the pool's R; of a topology the
+        entries of its ranks, since an instance in the job may place by it."""
+        scheduling, entries = self._children
+        if not entries:
+            return self.scheduling
+        scheduling = cut_children(scheduling, entries, selected_ranks(selection))
+        cores = record_cores(selection, self._pool_state.inventory.core_mask)
+        if cores:
+            scheduling["cores"] = cores
+        return scheduling
 
     def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
         """See ``ResourcePoolImplementation.free()``; O(ranks freed), O(1) for whole nodes."""

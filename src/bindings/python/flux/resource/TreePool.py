@@ -27,7 +27,7 @@ from typing import Any
 from flux.resource.hwloc.amend import amend
 from flux.resource.pool.explain import infeasible_in_groups
 from flux.resource.pool.groups import Rooms
-from flux.resource.pool.inventory import Inventory, Selection, selected_ranks
+from flux.resource.pool.inventory import Inventory
 from flux.resource.pool.rank_index import RankIndex, unused
 from flux.resource.request import ResourceRequest, Shape
 from flux.resource.ResourcePool import ResourcePool
@@ -40,7 +40,7 @@ from flux.resource.tree.explain_containers import (
     infeasible_containers,
 )
 from flux.resource.tree.node import NodeType, NodeTypes
-from flux.resource.tree.topology import cut_children, entries_of, read_children, record_cores
+from flux.resource.tree.topology import cut_children, entries_of, read_children
 from flux.resource.tree.tree_hooks import TreeHooks
 from flux.resource.tree.tree_placement import TreePlacement
 
@@ -92,7 +92,8 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
     def __init__(self, R: Any = None, log: Any = None, **kwargs: Any) -> None:
         super().__init__(R, log=log, **kwargs)
         own = [(mask, cores) for mask, cores, _ in self.entries()]
-        self.scheduling, self._entries, topologies = read_children(self.scheduling, own)
+        self.scheduling, entries, topologies = read_children(self.scheduling, own)
+        self._children = self.scheduling, entries
         self.placement = TreePlacement(_node_types(self._base, topologies))
 
     def countable(self, shape: Shape) -> bool:
@@ -142,20 +143,14 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
         assert isinstance(index, ContainerIndex)
         index.check_containers(self.placement.types)
 
-    def scheduling_of(self, selection: Selection) -> Any:
-        scheduling = cut_children(self.scheduling, self._entries, selected_ranks(selection))
-        cores = record_cores(selection, self._pool_state.inventory.core_mask)
-        if cores:
-            scheduling["cores"] = cores
-        return scheduling
-
     def remove_ranks(self, ranks: Any) -> None:
         before = self.inventory.ranks
         super().remove_ranks(ranks)
         gone = before & ~self.inventory.ranks
         if gone:
             self.scheduling = cut_children(self.scheduling, entries_of(self.scheduling), ~gone)
-            self._entries = [(mask & ~gone, entry) for mask, entry in self._entries]
+            entries = [(mask & ~gone, entry) for mask, entry in self._children[1]]
+            self._children = self.scheduling, entries
 
 
 def _node_types(inventory: Inventory, children: list[tuple[int, Any, str]]) -> NodeTypes:
