@@ -266,7 +266,7 @@ def test_all_policies_show_the_same_window_and_all_that_ran_in_it():
         charts_of.append((begin, end))
         # The whole run is there, too.
         whole = picture_data(outcome)["whole"]
-        runs = outcome.runs()
+        runs = outcome.columns[1]
         used = sum(runs[i] * work.jobs[i].size for i in outcome.started())
         assert cells_area(whole["shade"], whole["end"], 128) == pytest.approx(used, rel=0.1)
     assert charts_of[0] == charts_of[1]

@@ -18,7 +18,7 @@ from flux.scheduler.policy import PolicyScheduler
 from flux.scheduler.queue import in_order
 from flux.simulate.engine.lean import LeanEngine
 from flux.simulate.engine.observer import Observer
-from flux.simulate.results.metrics import bounded_slowdown
+from flux.simulate.results.outcome import bounded_slowdown
 from flux.simulate.trace import Trace
 from flux_engine.formats.levels import LOG_ERR
 

@@ -10,8 +10,8 @@ from flux.simulate import __version__, policy, run
 from flux.simulate.engine.lean import EPOCH
 from flux.simulate.placement_check import groups_of, queues_constrain
 from flux.simulate.policy import plugin_of
-from flux.simulate.results import losses, metrics, statistics
-from flux.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED
+from flux.simulate.results import losses, statistics
+from flux.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED, bounded_slowdown
 from flux.simulate.script import Script
 from flux.simulate.site_check import tables_of
 from flux.simulate.trace import Trace, variant_text
@@ -149,7 +149,7 @@ class Run:
         for index, job in enumerate(self.workload.jobs):
             submit, start, end = outcome.submit[index], outcome.start[index], outcome.end[index]
             wait, length = start - submit, end - start
-            slowdown = metrics.bounded_slowdown(wait, length) if length == length else math.nan
+            slowdown = bounded_slowdown(wait, length) if length == length else math.nan
             rows.append(
                 {
                     "job": job.id,

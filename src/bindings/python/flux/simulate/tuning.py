@@ -256,14 +256,13 @@ def _counted(outcome, counted):
 def _figures(outcome, counted):
     """Return the figures in `FIGURES`, over the counted jobs."""
     indices = _counted(outcome, counted)
-    waits = [outcome.start[i] - outcome.submit[i] for i in indices]
-    held = outcome.runs()
-    runs = [held[i] for i in indices]
-    areas = [outcome.size[i] * length for i, length in zip(indices, runs)]
+    wait, held, slowdown = outcome.columns
+    waits = [wait[i] for i in indices]
+    areas = [outcome.size[i] * held[i] for i in indices]
     area = math.fsum(areas)
     return {
         "wait_mean": metrics.mean(waits),
-        "bsld_mean": metrics.mean(list(map(metrics.bounded_slowdown, waits, runs))),
+        "bsld_mean": metrics.mean([slowdown[i] for i in indices]),
         "wait_weighted": math.fsum(map(float.__mul__, areas, waits)) / area if area else 0.0,
         "wait_max": max(waits, default=0.0),
     }
@@ -311,5 +310,4 @@ def _judge(found, against, chosen, judging, versions):
             entry[1] += first.start[index] - first.submit[index]
             entry[2] += second.start[index] - second.submit[index]
     found.losses = losses.losses(*starts, jobs)
-    sizes = [name for _, name in metrics.SIZES]
-    found.classes = metrics.means(classes, sizes, "against", "chosen")
+    found.classes = metrics.means(classes, metrics.SIZES, "against", "chosen")

@@ -231,6 +231,7 @@ class InstanceEngine:
 
     def _submit(self, index):
         job, h = self.jobs[index], self.instance.handle
+        self.observer.submitted(index, self.kernel.time)
         spec = jobspec(job)
         system = spec["attributes"]["system"]
         if not self.config.get("queues"):
@@ -305,7 +306,6 @@ class InstanceEngine:
             job = self.jobs[follower]
             _, think = job.after
             when = self.now + think if think is not None else max(self.now, job.submit)
-            self.observer.arrives(follower, when)
             self._at(when, lambda follower=follower: self._submit(follower))
         if self._done == len(self.jobs):
             self._stop()

@@ -313,6 +313,7 @@ class LeanEngine:
 
     def _arrive(self, index):
         self._arrived += 1
+        self.observer.submitted(index, self.kernel.time)
         active = self.manager.submit(self._arrived, index, self.jobs[index])
         if self._hooks:
             self._happened("submit", active)
@@ -325,7 +326,6 @@ class LeanEngine:
             job = self.jobs[follower]
             _, think = job.after
             when = self.now + think if think is not None else max(self.now, job.submit)
-            self.observer.arrives(follower, when)
             self._thinking += 1
             self.at(when, lambda engine, index=follower: self._arrive_thinking(index))
 

@@ -17,9 +17,8 @@ class Observer:
     def annotated(self, active):
         """The scheduler annotated a pending job."""
 
-    def arrives(self, index, when):
-        """A job that follows another is to be submitted at `when`, in seconds since the start of
-        the workload."""
+    def submitted(self, index, when):
+        """A job of the trace is submitted; `when` is in seconds since the epoch."""
 
     def other_began(self, active):
         """A job of no trace started: it ran from the beginning, or a script submitted it."""

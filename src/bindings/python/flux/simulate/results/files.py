@@ -127,7 +127,7 @@ def write_schedule(outcome, path):
         "d", (held / (end - start) for end, start, held in zip(*runs, turnarounds) if end > start)
     )
     span = outcome.last
-    seconds = outcome.runs()
+    seconds = outcome.columns[1]
     computing = math.fsum(outcome.size[i] * seconds[i] for i in outcome.started())
     computing += math.fsum(
         count_units(units) * (min(end or span, span) - max(start, 0.0))
@@ -195,7 +195,7 @@ def write_swf(outcome, path):
     """Write the schedule as a trace in the Standard Workload Format."""
     workload = outcome.workload
     codes = {states.COMPLETED: 1, states.FAILED: 0, states.TIMEOUT: 0}
-    runs = outcome.runs()
+    runs = outcome.columns[1]
 
     def record(index, job):
         submit, start, size = outcome.submit[index], outcome.start[index], outcome.size[index]

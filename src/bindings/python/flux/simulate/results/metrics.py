@@ -5,17 +5,13 @@ import bisect
 import heapq
 import math
 from array import array
-from itertools import chain, repeat
 
-from flux.simulate.results.outcome import PREEMPTED, REJECTED, count_units
+from flux.simulate.results.outcome import END, PREEMPTED, REJECTED, START, SUBMISSION
 from flux_engine.formats import states
 
-#: Lower bound of run times in the bounded slowdown, in seconds.
-TAU = 10.0
-
 #: Upper bounds of the classes of size (units) and of run time (seconds), and their names.
-SIZES = ((1, "1"), (8, "2-8"), (32, "9-32"), (math.inf, "33+"))
-RUNS = ((3600, "< 1 h"), (8 * 3600, "1-8 h"), (math.inf, "> 8 h"))
+SIZE_BOUNDS, SIZES = (1, 8, 32), ("1", "2-8", "9-32", "33+")
+RUN_BOUNDS, RUNS = (3600, 8 * 3600), ("< 1 h", "1-8 h", "> 8 h")
 
 #: A start later than promised by more than this breaks the promise, in seconds.
 LATE = 1e-3
@@ -28,9 +24,6 @@ PARTS = 4
 #: Number of points of a distribution, and of a series over time, in a report.
 QUANTILES = 200
 STEPS = 300
-
-#: Number of events sorted at a time.
-SORTED_TOGETHER = 1 << 14
 
 
 def quantile(ordered, share):
@@ -48,12 +41,6 @@ def mean(values):
     return math.fsum(values) / len(values) if values else math.nan
 
 
-def bounded_slowdown(wait, run):
-    """Return max(1, (wait + run) / max(run, TAU))."""
-    slowdown = (wait + run) / (run if run > TAU else TAU)
-    return slowdown if slowdown > 1.0 else 1.0
-
-
 def jain(values):
     """Return Jain's index of fairness, (sum x)^2 / (n sum x^2): 1 if all values are equal, 1/n if
     only one is not 0. NaN for fewer than two values. Jain, Chiu, Hawe: "A Quantitative Measure of
@@ -62,13 +49,6 @@ def jain(values):
         return math.nan
     squares = math.fsum(value * value for value in values)
     return math.fsum(values) ** 2 / (len(values) * squares) if squares else 1.0
-
-
-def _columns(outcome):
-    """Return waits, run times and bounded slowdowns, by index of the job; NaN if it did not
-    start."""
-    wait, run = array("d", map(float.__sub__, outcome.start, outcome.submit)), outcome.runs()
-    return wait, run, array("d", map(bounded_slowdown, wait, run))
 
 
 def _ratio(part, whole):
@@ -96,8 +76,8 @@ def figures(outcome):
     started = outcome.started()
     how = outcome.how
     capacity = workload.units * jobs[-1].submit if jobs else 0.0
-    sweep = sweep_of(outcome)  # needs most memory, so the columns are built afterwards
-    wait, run, slowdown = _columns(outcome)
+    sweep = sweep_of(outcome)
+    wait, run, slowdown = outcome.columns
     size = outcome.size
     waits, slowdowns = _ascending(wait, started), _ascending(slowdown, started)
     promised = [i for i in started if outcome.promise[i] == outcome.promise[i]]
@@ -173,52 +153,6 @@ def count_out_of_order(outcome):
     return found
 
 
-def _by_time(indices, times):
-    """Return indices sorted by time (not negative), as an array. They are sorted in parts: a list
-    of a million, with keys, takes 72 MB."""
-    found = array("q", indices)
-    longest = max((times[index] for index in found), default=0.0)
-    count = 1 + len(found) // SORTED_TOGETHER
-    parts = [array("q") for _ in range(count + 1)]  # the last has those at the greatest time
-    for index in found:
-        parts[int(times[index] / longest * count) if longest else 0].append(index)
-    del found
-    return array("q", chain.from_iterable(sorted(part, key=times.__getitem__) for part in parts))
-
-
-def _events(outcome):
-    """Return the events of jobs that were not refused, and of jobs of no trace, by time.
-
-    They are merged from columns: a list of all events of a million jobs takes 300 MB.
-
-    Returns:
-        (float, iterator): time of the last event, and (seconds, kind, index or units) of each,
-        where `kind` is 0 end, 1 withdrawal, 2 submission, 3 start, 4 units of jobs of no trace
-    """
-    submit, start, end = outcome.submit, outcome.start, outcome.end
-    taken = array("q", (i for i, how in enumerate(outcome.how) if how != REJECTED))
-    columns = (
-        (0, end, (i for i in taken if end[i] == end[i] and start[i] == start[i])),
-        (1, end, (i for i in taken if end[i] == end[i] and start[i] != start[i])),
-        (2, submit, (i for i in taken if submit[i] == submit[i])),
-        (3, start, (i for i in taken if start[i] == start[i])),
-    )
-    others = []
-    for begin, over, held in outcome.others.values():
-        count = count_units(held)
-        others.append((max(begin, 0.0), 4, count))
-        if over is not None:
-            others.append((over, 4, -count))
-    others.sort()
-    last = others[-1][0] if others else 0.0
-    streams = [others]
-    for kind, times, indices in columns:
-        order = _by_time(indices, times)
-        streams.append(zip(map(times.__getitem__, order), repeat(kind), order))
-        last = max(last, times[order[-1]]) if order else last
-    return last, heapq.merge(*streams)
-
-
 class Sweep:
     """The machine over time, up to the last submission.
 
@@ -234,19 +168,26 @@ class Sweep:
         jobs, units = workload.jobs, workload.units
         self.used = self.lost = 0.0
         horizon = jobs[-1].submit if jobs else 0.0
-        end_of_all, events = _events(outcome)
-        step = end_of_all / STEPS if end_of_all > 0 else 1.0
+        times = outcome.end, outcome.end, outcome.submit, outcome.start
+        step = max([outcome.last, horizon, *(when for when, _ in outcome.changes)]) / STEPS or 1.0
         self.times, self.busy, self.queued, self.waiting = [], [], [], []
-        gone = bytearray(len(jobs))
+        gone = bytearray(how == REJECTED for how in outcome.how)
         waiting = []
         busy = area = length = 0
         busy_area = queue_area = length_area = 0.0
         before = bucket = 0.0
-        for when, kind, index in events:
+        for event in outcome.events:
+            kind, index = event & 3, event >> 2
+            if event < 0:
+                when, more = outcome.changes[~event]
+            elif outcome.how[index] == REJECTED:
+                continue
+            else:
+                when, size = times[kind][index], outcome.size[index]
             if when > before:
                 span = when - before
                 if before < horizon:
-                    part = min(when, horizon) - before
+                    part = span if when < horizon else horizon - before
                     self.used += busy * part
                     while waiting and gone[waiting[0][1]]:
                         heapq.heappop(waiting)
@@ -259,23 +200,22 @@ class Sweep:
                 if when - bucket >= step:
                     self._note(bucket, when, busy_area, queue_area, length_area)
                     bucket, busy_area, queue_area, length_area = when, 0.0, 0.0, 0.0
-            if kind == 4:
-                busy += index
-                continue
-            job = jobs[index]
-            size = outcome.size[index]
-            weight = size * (job.limit or job.seconds)
-            if kind == 2:
-                heapq.heappush(waiting, (size, index))
-                area += weight
-                length += 1
-            elif kind == 0:
+            if event < 0:
+                busy += more
+            elif kind == END:
                 busy -= size
             else:
+                job = jobs[index]
+                weight = size * (job.limit or job.seconds)
+                if kind == SUBMISSION:
+                    heapq.heappush(waiting, (size, index))
+                    area += weight
+                    length += 1
+                    continue
                 gone[index] = 1
                 area -= weight
                 length -= 1
-                if kind == 3:
+                if kind == START:
                     busy += size
         if before > bucket:
             self._note(bucket, before, busy_area, queue_area, length_area)
@@ -296,17 +236,15 @@ def sweep_of(outcome):
 
 def class_of(size, run):
     """Return the class of a job: names of (size, run time)."""
-    return (
-        next(name for bound, name in SIZES if size <= bound),
-        next(name for bound, name in RUNS if run < bound or bound == math.inf),
-    )
+    place = bisect.bisect_left(SIZE_BOUNDS, size)
+    return SIZES[place], RUNS[bisect.bisect_right(RUN_BOUNDS, run)]
 
 
 def classes(outcome):
     """Return {class: {jobs, wait, bsld}} with means, for classes of size and run time, and for
     queues."""
     groups = {}
-    wait, _, slowdown = _columns(outcome)
+    wait, _, slowdown = outcome.columns
     for index in outcome.started():
         job = outcome.workload.jobs[index]
         size, length = class_of(outcome.size[index], job.seconds)
@@ -323,7 +261,7 @@ def classes(outcome):
 
 def class_names(known):
     """Return the classes among the names `known`: by size and run time, then the queues."""
-    order = [f"{size} x {length}" for _, size in SIZES for _, length in RUNS]
+    order = [f"{size} x {length}" for size in SIZES for length in RUNS]
     return [name for name in order if name in known] + sorted(set(known).difference(order))
 
 
@@ -341,7 +279,7 @@ def means(groups, names, first, second):
 def distributions(outcome):
     """Return quantiles of waits and of bounded slowdowns, at equal steps."""
     started = outcome.started()
-    wait, _, slowdown = _columns(outcome)
+    wait, _, slowdown = outcome.columns
     return [
         [quantile(ordered, i / QUANTILES) for i in range(QUANTILES + 1)] if ordered else []
         for ordered in (_ascending(one, started) for one in (wait, slowdown))
@@ -392,7 +330,7 @@ def groups(outcome):
         for kind, name in zip(found, names):
             if name is not None:
                 found[kind].setdefault(name, []).append(index)
-    columns = _columns(outcome)
+    columns = outcome.columns
     order = [*users, "all others"]
     found["user"] = {name: found["user"][name] for name in order if name in found["user"]}
     found["queue"] = dict(sorted(found["queue"].items()))

@@ -3,7 +3,9 @@
 megabytes."""
 
 from array import array
-from itertools import chain
+from functools import cached_property
+from itertools import compress
+from operator import eq, sub
 
 from flux.simulate.engine.observer import Observer
 from flux.simulate.results.shortage import shortage
@@ -14,6 +16,12 @@ NEVER = float("nan")
 REJECTED, UNFINISHED = 16, 0
 #: Preempted by the scheduler.
 PREEMPTED = 32
+
+#: Kinds of events in `Outcome.events`: a job ends, is withdrawn, is submitted, starts.
+END, WITHDRAWAL, SUBMISSION, START = range(4)
+
+#: Lower bound of run times in the bounded slowdown, in seconds.
+TAU = 10.0
 
 #: Batsim's final states.
 FINAL = {
@@ -47,6 +55,9 @@ class Outcome(Observer):
         preempted_for (dict): index -> trace id of the preempting job, or None if unknown
         short (dict): index -> the missing part of its allocation, in words
         done (int): number of jobs ended or refused
+        last (float): time of the last start or end of a job of the trace
+        events (array): in order of time: 4 * index + kind; a number below 0 is ~place in `changes`
+        changes (list): (time, units in use more than before) when jobs of no trace start and end
         sweep (Sweep or None): of `metrics.sweep_of`
     """
 
@@ -68,19 +79,30 @@ class Outcome(Observer):
         self.preempted_for = {}
         self.short = {}
         self.done = 0
+        self.last = 0.0
+        self.events = array("q")
+        self.changes = []
         self.sweep = None
         self._unit = _RankUnits() if workload.unit == "node" else _CoreUnits(workload.machine.R)
 
     def __getstate__(self):
         """Return the columns, for another process, which has the workload."""
-        return {**vars(self), "workload": None, "R": None, "sweep": None, "_unit": None}
+        own = {**vars(self), "workload": None, "R": None, "sweep": None, "_unit": None}
+        own.pop("columns", None)
+        return own
 
     # -- told by the engine --------------------------------------------------------------------------
+
+    def submitted(self, index, when):
+        if self.workload.jobs[index].after is not None:
+            self.submit[index] = round(when - self.epoch, 6)
+        self.events.append(4 * index + SUBMISSION)
 
     def began(self, active):
         index = active.index
         # Rounded to microseconds like submissions: the resolution of a clock since 1970.
-        self.start[index] = round(active.start - self.epoch, 6)
+        self.last = self.start[index] = round(active.start - self.epoch, 6)
+        self.events.append(4 * index + START)
         self.allocated[index] = self._unit.allocated(active.R)
         short = shortage(self.workload.jobs[index], active.R)
         if short is not None:
@@ -96,27 +118,34 @@ class Outcome(Observer):
             self.told_backfilled[index] = bool(sched.get("backfill")) or backfilled
 
     def ended(self, active, how):
-        self.end[active.index] = round(active.end - self.epoch, 6)
-        self.how[active.index] = how
+        index = active.index
+        self.last = self.end[index] = round(active.end - self.epoch, 6)
+        self.events.append(
+            4 * index + (END if self.start[index] == self.start[index] else WITHDRAWAL)
+        )
+        self.how[index] = how
         self.done += 1
         if active.preempted is not None:
-            self.how[active.index] = PREEMPTED
-            self.notes[active.index], self.preempted_for[active.index] = active.preempted
-
-    def arrives(self, index, when):
-        self.submit[index] = round(when, 6)
+            self.how[index] = PREEMPTED
+            self.notes[index], self.preempted_for[index] = active.preempted
 
     def other_began(self, active):
-        start = round(active.start - self.epoch, 6)
-        self.others[active.job.id] = [start, None, self._unit.allocated(active.R)]
+        start, units = round(active.start - self.epoch, 6), self._unit.allocated(active.R)
+        self.others[active.job.id] = [start, None, units]
+        self._change(max(start, 0.0), count_units(units))
 
     def other_ended(self, active):
         entry = self.others.get(active.job.id)
         if entry is not None:
             entry[1] = round(active.end - self.epoch, 6)
+            self._change(entry[1], -count_units(entry[2]))
+
+    def _change(self, when, units):
+        self.events.append(~len(self.changes))
+        self.changes.append((when, units))
 
     def rejected(self, active, note):
-        self.end[active.index] = round(active.end - self.epoch, 6)
+        self.last = self.end[active.index] = round(active.end - self.epoch, 6)
         self.how[active.index] = REJECTED
         self.notes[active.index] = note or ""
         self.done += 1
@@ -142,7 +171,8 @@ class Outcome(Observer):
 
     def started(self):
         """Return the indices of jobs that started, in order of submission."""
-        return array("q", (index for index, when in enumerate(self.start) if when == when))
+        start = self.start
+        return array("q", compress(range(len(start)), map(eq, start, start)))
 
     def unstarted(self):
         """Return the indices of jobs that were neither started nor refused or cancelled."""
@@ -150,17 +180,20 @@ class Outcome(Observer):
         ends = enumerate(zip(self.start, self.how))
         return [index for index, (start, how) in ends if start != start and how not in settled]
 
-    def runs(self):
-        """Return the seconds that each job held its resources, so far if it has not ended; NaN if
-        it did not start.  O(jobs)."""
-        last = self.last
-        ends = (end if end == end else last for end in self.end)
-        return array("d", map(float.__sub__, ends, self.start))
+    @cached_property
+    def columns(self):
+        """Wait, seconds that it held its resources (so far, if it has not ended) and bounded
+        slowdown of each job; NaN if it did not start. For use after the run."""
+        end = [end if end == end else self.last for end in self.end]
+        wait = array("d", map(sub, self.start, self.submit))
+        held = array("d", map(sub, end, self.start))
+        return wait, held, array("d", map(bounded_slowdown, wait, held))
 
-    @property
-    def last(self):
-        """Time of the last start or end."""
-        return max((when for when in chain(self.start, self.end) if when == when), default=0.0)
+
+def bounded_slowdown(wait, run):
+    """Return max(1, (wait + run) / max(run, TAU))."""
+    slowdown = (wait + run) / (run if run > TAU else TAU)
+    return slowdown if slowdown > 1.0 else 1.0
 
 
 def units_of(text):
