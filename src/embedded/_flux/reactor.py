@@ -57,7 +57,7 @@ def _calling(r, cb, arg):
     """A callback of the bindings in the form of the kernel's watchers."""
     arg = weak(arg)
 
-    def call(watcher, revents):
+    def call(handle, watcher, revents, args):
         given = arg()
         if given is not None:
             cb(r, watcher, revents, given)

@@ -247,7 +247,7 @@ def test_a_file_is_always_readable(h, tmp_path):
     fd = os.open(tmp_path / "file", os.O_RDONLY)
     seen = []
 
-    def readable(watcher, revents):
+    def readable(h, watcher, revents, args):
         seen.append(os.read(fd, 4))
         if not seen[-1]:
             watcher.stop()

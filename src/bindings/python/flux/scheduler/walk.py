@@ -133,35 +133,33 @@ class OrderedJobs:
             return blocks[number][at][2]
         return blocks[number + 1][0][2] if number + 1 < len(blocks) else None
 
-    def add(self, entry: Entry) -> int:
-        """Add a job with its place (`entry_of`). Return the index of its block; -1 if that was
-        divided."""
+    def add(self, entry: Entry) -> int | None:
+        """Add a job with its place (`entry_of`). Return the index of its block (-1: the last); None
+        if that was divided."""
         self.count += 1
-        at = len(self._blocks) - 1
-        block = self._blocks[at]
+        at, block = -1, self._blocks[-1]
         if not block or block[-1] < entry:  # usually it is the last
             block.append(entry)
         else:
-            if at:
-                at = self._block(entry[:2])
-                block = self._blocks[at]
+            at = self._block(entry[:2])
+            block = self._blocks[at]
             insort(block, entry)
-        if len(block) <= JOBS_PER_BLOCK:
+        if self.count <= JOBS_PER_BLOCK or len(block) <= JOBS_PER_BLOCK:
             return at
-        self._divide(at)
-        return -1
+        self._divide(at % len(self._blocks))
+        return None
 
-    def remove(self, job: PendingJob) -> int:
-        """Remove a job. Return the index of its block; -1 if that is gone."""
+    def remove(self, job: PendingJob) -> int | None:
+        """Remove a job. Return the index of its block; None if that is gone."""
         self.count -= 1
-        place = (job.order, job.jobid)
-        at = self._block(place) if len(self._blocks) > 1 else 0
+        place, is_only = (job.order, job.jobid), len(self._blocks) == 1
+        at = 0 if is_only else self._block(place)
         block = self._blocks[at]
         del block[bisect_left(block, place)]
-        if block or len(self._blocks) == 1:
+        if block or is_only:
             return at
         self._drop(at)
-        return -1
+        return None
 
     def _divide(self, at: int) -> None:
         """Divide a block in two."""
@@ -208,19 +206,19 @@ class JobGroup(OrderedJobs):
         """Whether it has a job, and no rule keeps all of them from starting."""
         return bool(self.count) and not self.is_shut
 
-    def add(self, entry: Entry) -> int:
+    def add(self, entry: Entry) -> int | None:
         job = entry[2]
         self.request = job.resource_request
         at = super().add(entry)
-        if at >= 0 and job.limit < self._shortest[at]:
+        if at is not None and job.limit < self._shortest[at]:
             self._shortest[at] = job.limit
         return at
 
-    def remove(self, job: PendingJob) -> int:
+    def remove(self, job: PendingJob) -> int | None:
         at = super().remove(job)
-        if at >= 0 and not self._blocks[at]:
-            self._find_shortest(at)
-        elif at >= 0 and job.limit == self._shortest[at]:
+        if at is not None and not self.count:
+            self._shortest[at], self._left[at] = inf, False
+        elif at is not None and job.limit == self._shortest[at]:
             self._left[at] = True
         return at
 
@@ -228,8 +226,9 @@ class JobGroup(OrderedJobs):
         """Return the first job from a place on (None: of all) with a limit below `limit` seconds,
         or None."""
         blocks, shortest = self._blocks, self._shortest
-        begin = 0 if place is None or len(blocks) == 1 else self._block(place)
-        for number in range(begin, len(blocks)):
+        end = len(blocks)
+        begin = 0 if place is None or end == 1 else self._block(place)
+        for number in range(begin, end):
             if shortest[number] < limit:
                 block = blocks[number]
                 if number == begin and place is not None and block[0] < place:
@@ -370,10 +369,10 @@ class Walk:
         self._promised: Place = None
         # Groups with room when the walk began, or all to be looked at; None: not determined.
         self._groups: list[JobGroup] | None = None
-        # Heap of the sources of jobs, each with the place of its first possible job, and with the
-        # mask of ranks of a source from `Backlog.by_ranks` or `returning`: its first job is examined
-        # while one of its jobs may be promised a start; None: another source.
-        self._sources: list[tuple[Any, int, int, Any, int | None]] = []
+        # Heap of the sources of jobs, each with the place of its first possible job, with that job,
+        # and with the mask of ranks of a source from `Backlog.by_ranks` or `returning`: its first job
+        # is examined while one of its jobs may be promised a start; None: another source.
+        self._sources: list[tuple[Any, int, int, Any, int | None, PendingJob]] = []
         self._numbers = count()
         self._is_stale = freed
         # masks of ranks for which no more jobs may be promised a start
@@ -483,7 +482,8 @@ class Walk:
         for source, ranks in sources:
             job = self._first_of(source, ranks)
             if job is not None:
-                self._sources.append((job.order, job.jobid, next(self._numbers), source, ranks))
+                place = job.order, job.jobid, next(self._numbers)
+                self._sources.append((*place, source, ranks, job))
             backlog.effort += LOOK
             if backlog.effort >= EFFORT_PER_TURN:
                 yield None
@@ -494,9 +494,20 @@ class Walk:
         """Return the first newcomer or job of a source that must be examined, or None."""
         backlog, promises, sources = self.backlog, self.promises, self._sources
         newcomer = self._first_newcomer() if backlog.fresh else None
+        place, refused = self._place, self._refused
+        job: PendingJob | None
         while sources:
-            order, jobid, number, source, ranks = sources[0]
-            job = self._first_of(source, ranks)
+            order, jobid, number, source, ranks, job = sources[0]
+            is_promised = source is promises
+            if not (  # known to be still the first
+                job.queued
+                and job.order == order
+                and job.promised is is_promised
+                and (place is None or (order, jobid) >= place)
+                and (self._promised is None if is_promised else job.signature not in refused)
+                and not self._refused_families
+            ):
+                job = self._first_of(source, ranks)
             if job is not None and job.jobid == jobid and job.order == order:
                 if newcomer is not None and (newcomer is job or newcomer < job):
                     return newcomer
@@ -521,7 +532,7 @@ class Walk:
             if job is None:
                 heapq.heappop(sources)
             else:
-                heapq.heapreplace(sources, (job.order, job.jobid, number, source, ranks))
+                heapq.heapreplace(sources, (job.order, job.jobid, number, source, ranks, job))
             backlog.effort += LOOK
         return newcomer
 

@@ -27,7 +27,7 @@ LIMIT_MAX = 2147483647
 
 def _kind_of(body):
     """The type of a response to ``sched.alloc`` (RFC 27). ValueError: how the response is malformed."""
-    if not isinstance(body, dict):
+    if type(body) is not dict:
         raise ValueError("expected an object")
     given = {"id": None, "type": None, "annotations": None, "note": "", **body}
     kind, annotations = given["type"], given["annotations"]
@@ -35,9 +35,9 @@ def _kind_of(body):
         raise ValueError("id: expected a job id")
     if type(kind) is not int or not SUCCESS <= kind <= CANCEL:
         raise ValueError("type: expected 0 to 3")
-    if not isinstance(annotations, dict) and (annotations is not None or kind == ANNOTATE):
+    if type(annotations) is not dict and (annotations is not None or kind == ANNOTATE):
         raise ValueError("annotations: expected an object")
-    if not isinstance(given["note"], str):
+    if type(given["note"]) is not str:
         raise ValueError("note: expected a string")
     return kind
 

@@ -110,21 +110,12 @@ class Flux:
     ):
         """A watcher that calls ``callback(handle, watcher, msg, args)``."""
         return watchers.MessageWatcher(
-            self.task,
-            lambda watcher, msg: callback(self, watcher, msg, args),
-            type_mask,
-            topic_glob,
-            rolemask or 0,
+            self.task, callback, type_mask, topic_glob, rolemask or 0, self, args
         )
 
     def timer_watcher_create(self, after, callback, repeat=0.0, args=None):
         """A watcher that calls ``callback(handle, watcher, revents, args)``; times are seconds."""
-        return watchers.TimerWatcher(
-            self.task,
-            lambda watcher, revents: callback(self, watcher, revents, args),
-            after,
-            repeat,
-        )
+        return watchers.TimerWatcher(self.task, callback, after, repeat, self, args)
 
     # -- the reactor ---------------------------------------------------------------------------
 

@@ -220,7 +220,7 @@ class Service:
         """Call ``method(msg)`` for events whose topic begins with `topic`."""
         self.notify("event.subscribe", {"topic": topic})
         MessageWatcher(
-            self.task, lambda watcher, msg: method(msg), message.EVENT, topic + "*"
+            self.task, lambda h, watcher, msg, args: method(msg), message.EVENT, topic + "*"
         ).start()
 
     def log(self, level, text):
@@ -242,4 +242,4 @@ class Service:
 
     def timer(self, after, callback, repeat=0.0):
         """Call ``callback()`` after `after` seconds; returns the started watcher."""
-        return TimerWatcher(self.task, lambda watcher, revents: callback(), after, repeat).start()
+        return TimerWatcher(self.task, lambda *event: callback(), after, repeat).start()

@@ -17,7 +17,8 @@ class Watcher:
 
     Args:
         task (Task): its reactor makes the call
-        callback: ``callback(watcher, revents)``; see the subclass for `revents`
+        callback: ``callback(handle, watcher, revents, args)``; see the subclass for `revents`
+        handle, args: passed to the callback
     """
 
     #: Whether `reactor_run` counts it among the active ones when it is stopped.
@@ -28,9 +29,10 @@ class Watcher:
         """Whether it keeps `reactor_run` running."""
         return self.counted
 
-    def __init__(self, task, callback):
+    def __init__(self, task, callback, handle=None, args=None):
         self.task = task
         self.callback = callback
+        self.handle, self.args = handle, args
         self.active = False
 
     def start(self):
@@ -63,7 +65,7 @@ class Watcher:
     def call(self, revents):
         """Make the call, unless the watcher was stopped since it became due."""
         if self.active:
-            self.callback(self, revents)
+            self.callback(self.handle, self, revents, self.args)
 
     def _arm(self):
         raise NotImplementedError
@@ -75,8 +77,8 @@ class Watcher:
 class TimerWatcher(Watcher):
     """Calls after `after` seconds, then every `repeat`."""
 
-    def __init__(self, task, callback, after, repeat=0.0):
-        super().__init__(task, callback)
+    def __init__(self, task, callback, after, repeat=0.0, handle=None, args=None):
+        super().__init__(task, callback, handle, args)
         self.after = after
         self.repeat = repeat
         self._left, self._every = float(after), float(repeat)
@@ -118,7 +120,7 @@ class TimerWatcher(Watcher):
             self.task.watchers.discard(self)
             self._entry = None
             self._left = 0.0
-        self.callback(self, 0)
+        self.callback(self.handle, self, 0, self.args)
 
 
 class LoopWatcher(Watcher):
@@ -129,8 +131,8 @@ class LoopWatcher(Watcher):
             waiting, and fires at the end of each turn
     """
 
-    def __init__(self, kind, task, callback=None):
-        super().__init__(task, callback)
+    def __init__(self, kind, task, callback=None, handle=None, args=None):
+        super().__init__(task, callback, handle, args)
         self._list = task.kernel.loop_watchers[kind]
         self._posted = False
 
@@ -209,8 +211,8 @@ class MessageWatcher(Watcher):
     counted = False
     holds_reactor = True
 
-    def __init__(self, task, callback, type_mask, topic_glob="*", rolemask=0):
-        super().__init__(task, callback)
+    def __init__(self, task, callback, type_mask, topic_glob="*", rolemask=0, handle=None, args=None):
+        super().__init__(task, callback, handle, args)
         self.type_mask = type_mask
         self.topic_glob = topic_glob
         self.rolemask = rolemask

@@ -11,6 +11,7 @@ Otherwise ``CountTimeline`` and ``PromiseMoves`` replace it, with the same resul
 from __future__ import annotations
 
 from array import array
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -52,15 +53,22 @@ class CompiledTimeline:
         value (int): its value from then on
     """
 
-    __slots__ = ("cdata",)
+    __slots__ = ("cdata", "forget", "after", "least", "below")
 
     def __init__(self, start: float, value: int) -> None:
-        self.cdata = owned(lib.timeline_create(start, value), lib.timeline_destroy)
+        self._wrap(lib.timeline_create(start, value))
 
     def copy(self) -> Self:
         new = object.__new__(type(self))
-        new.cdata = owned(lib.timeline_copy(self.cdata), lib.timeline_destroy)
+        new._wrap(lib.timeline_copy(self.cdata))
         return new
+
+    def _wrap(self, line: Any) -> None:
+        cdata = self.cdata = owned(line, lib.timeline_destroy)
+        self.forget = partial(lib.timeline_forget, cdata)
+        self.after = partial(lib.timeline_after, cdata)
+        self.least = partial(lib.timeline_least, cdata)
+        self.below = partial(lib.timeline_below, cdata)
 
     @property
     def begin(self) -> float:
@@ -69,18 +77,6 @@ class CompiledTimeline:
     def add(self, start: float, end: float, delta: int) -> None:
         if lib.timeline_add(self.cdata, start, end, delta):
             raise MemoryError
-
-    def forget(self, time: float) -> None:
-        lib.timeline_forget(self.cdata, time)
-
-    def after(self, time: float) -> float:
-        return lib.timeline_after(self.cdata, time)  # type: ignore[no-any-return]
-
-    def least(self, start: float, end: float) -> int:
-        return lib.timeline_least(self.cdata, start, end)  # type: ignore[no-any-return]
-
-    def below(self, value: int, start: float) -> float:
-        return lib.timeline_below(self.cdata, value, start)  # type: ignore[no-any-return]
 
     def first(self, value: int, length: float, start: float, limit: float = inf) -> float:
         return lib.timeline_first(  # type: ignore[no-any-return]

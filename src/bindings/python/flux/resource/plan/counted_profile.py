@@ -289,11 +289,6 @@ class CountedProfile:
         """Return the number of units free throughout a span."""
         return self.line.least(start, end) - self.kept
 
-    def until(self, count: int, start: float) -> float:
-        """Return the first moment, from `start` on, at which fewer than `count` units are free;
-        infinity if there is none."""
-        return self.line.below(count + self.kept, start)
-
     def next_change(self, time: float) -> float:
         """Return the first moment after a time at which the number of free units changes."""
         return self.line.after(time)

@@ -122,11 +122,8 @@ class Plan:
 
     def _strategy_for(self, request: ResourceRequest) -> Strategy:
         """Return the strategy for a request, in step with the pool."""
-        return self._strategies.accepting(request, self._is_claimed(request))
-
-    def _is_claimed(self, request: ResourceRequest) -> bool:
-        """Return whether the job of a request may not share ranks with some others."""
-        return self.claims is not None and request.claimant is not None
+        claimed = self.claims is not None and request.claimant is not None
+        return self._strategies.accepting(request, claimed)
 
     # -- questions ----------------------------------------------------------
 
@@ -242,7 +239,7 @@ class Plan:
         Args:
             limit (float): a duration for which more than that check is made; it costs as `fits`
         """
-        claimed = self._is_claimed(request)
+        claimed = self.claims is not None and request.claimant is not None
         strategy = self._strategies.accepting(request, claimed)
         now = self._pool.clock()
         until = now + limit
@@ -608,7 +605,7 @@ class Plan:
             InsufficientResources: it does not fit.
             KeyError: ``taker`` has no promise.
         """
-        if self._is_claimed(request):
+        if self.claims is not None and request.claimant is not None:
             _refuse(self._pool, request)
         strategy = self._strategy_for(request)
         promise = strategy.promises[taker]

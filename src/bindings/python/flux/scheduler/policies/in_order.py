@@ -67,7 +67,8 @@ class BackfillInOrder(Backfilling):
                 yield None
             else:
                 self.examine(job)
-            self.use_current_plan()
+            if self.policy.planning.plan is not self.plan:
+                self.use_current_plan()
         self.wake_when_due()
 
     # -- jobs to examine (`flux.scheduler.walk.PromisedJobs`) --------------------------------------
@@ -76,7 +77,9 @@ class BackfillInOrder(Backfilling):
         return self.promises.first_since(place)
 
     def due(self) -> list[PendingJob]:
-        return [] if self.made_anew else self.promises.due(self.policy.now())
+        if self.made_anew or not self.promises:
+            return []
+        return self.promises.due(self.policy.now())
 
     def groups_with_room(self) -> list[JobGroup] | None:
         # A rule that defers jobs that do not fit must be asked about each.

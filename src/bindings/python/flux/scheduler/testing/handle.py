@@ -168,26 +168,19 @@ class FakeHandle(Flux):
         self, callback: Callable[..., Any] | None = None, args: Any = None
     ) -> Any:
         """Return a watcher called at the beginning of each turn."""
-        return self._loop_watcher("prepare", callback, args)
+        return watchers.LoopWatcher("prepare", self.task, callback, self, args)
 
     def check_watcher_create(
         self, callback: Callable[..., Any] | None = None, args: Any = None
     ) -> Any:
         """Return a watcher called at the beginning of each turn, after prepare watchers."""
-        return self._loop_watcher("check", callback, args)
+        return watchers.LoopWatcher("check", self.task, callback, self, args)
 
     def idle_watcher_create(
         self, callback: Callable[..., Any] | None = None, args: Any = None
     ) -> Any:
         """Return a watcher called at the end of each turn; while it is active, no time passes."""
-        return self._loop_watcher("idle", callback, args)
-
-    def _loop_watcher(self, kind: str, callback: Callable[..., Any] | None, args: Any) -> Any:
-        if callback is None:
-            return watchers.LoopWatcher(kind, self.task)
-        return watchers.LoopWatcher(
-            kind, self.task, lambda watcher, revents: callback(self, watcher, revents, args)
-        )
+        return watchers.LoopWatcher("idle", self.task, callback, self, args)
 
     def close(self) -> None:
         """Destroy the watchers: the module is gone."""

@@ -219,16 +219,16 @@ class LeanEngine:
             self._idle_rounds += 1
             if timer is None or not manager.waiting or self._idle_rounds > PATIENCE:
                 return False
-            self.kernel.set_time(timer)
+            self.kernel.time = timer
             return True
         self._turns += 1
         if self.every is not None and not self._turns % 256:
             self.every()
         if timer is not None and timer < when:
-            self.kernel.set_time(timer)
+            self.kernel.time = timer
             return True
         self._idle_rounds = 0
-        self.kernel.set_time(when)
+        self.kernel.time = when
         if self.grain == "batch":
             while self._ends and self._ends[0][0] <= when:
                 self._end(when)

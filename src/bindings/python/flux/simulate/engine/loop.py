@@ -157,7 +157,7 @@ class Scheduler(ModuleTask):
             super().dispatch(item)
             return
         if item.type == message.REQUEST and not self._globs:
-            self.guard(watcher.callback, watcher, item)
+            self.guard(watcher.callback, watcher.handle, watcher, item, watcher.args)
         else:
             super().dispatch(item)
 

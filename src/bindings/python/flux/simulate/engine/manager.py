@@ -243,7 +243,9 @@ class Manager(Peer):
 
     def send_untagged(self, topic, obj):
         kind = AllocMessage if topic == "sched.alloc" else LastMessage
-        self.send_message(kind(REQUEST, topic, None, obj))
+        msg = kind(REQUEST, topic, None, obj)
+        msg.sender = self
+        self.sched.sender.post(msg)
 
     def notify(self, topic, obj):
         self.tell(topic, obj, FLAG_NORESPONSE)
