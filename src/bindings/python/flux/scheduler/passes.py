@@ -334,7 +334,8 @@ class Passes:
                 return
             self.close()
         if not main.armed:
-            main.arm(max(self.pace.delay, self._backoff))
+            delay = self.pace.delay
+            main.arm(delay if delay > self._backoff else self._backoff)
 
     def close(self) -> None:
         error = self.main.close()

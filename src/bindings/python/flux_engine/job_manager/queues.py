@@ -110,4 +110,6 @@ class Queues:
         """Whether `job`'s queue allows sending it to the scheduler."""
         # The configuration may have changed: with no queues defined any more, names do not matter.
         queue = self.table.get(job.queue_name) or self.table.get(None)
-        return queue is not None and queue.started and (queue.parent is None or queue.parent.started)
+        return (
+            queue is not None and queue.started and (queue.parent is None or queue.parent.started)
+        )

@@ -211,7 +211,9 @@ class MessageWatcher(Watcher):
     counted = False
     holds_reactor = True
 
-    def __init__(self, task, callback, type_mask, topic_glob="*", rolemask=0, handle=None, args=None):
+    def __init__(
+        self, task, callback, type_mask, topic_glob="*", rolemask=0, handle=None, args=None
+    ):
         super().__init__(task, callback, handle, args)
         self.type_mask = type_mask
         self.topic_glob = topic_glob

@@ -209,7 +209,11 @@ class CountedStrategy(Strategy):
 
     def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
         profile, demand = self._find(request)
-        return now if profile.free < demand.count else profile.line.below(demand.count + profile.kept, now)
+        return (
+            now
+            if profile.free < demand.count
+            else profile.line.below(demand.count + profile.kept, now)
+        )
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         return self._find(request)[0].room(start, end)

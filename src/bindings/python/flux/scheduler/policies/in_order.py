@@ -354,8 +354,6 @@ class BackfillInOrder(Backfilling):
 
     def released(self) -> None:
         self.backlog.wake(self.policy.now())
-        if self._timer is None:
-            self.wake_when_due()
 
     # -- promises that come due --------------------------------------------------------------------
 

@@ -19,9 +19,6 @@ from flux_engine.job_manager.queues import Queues
 from flux_engine.job_manager.sched import Sched
 from flux_engine.kernel.message import FLAG_NORESPONSE, OWNER, REQUEST
 
-#: Priority equals urgency, as in a job manager without a priority plugin, with these exceptions.
-_PRIORITIES = {states.URGENCY_EXPEDITE: states.PRIORITY_MAX}
-
 
 def default_queue(config):
     """Return the default queue (``policy.jobspec.defaults.system.queue``), or None."""
@@ -36,8 +33,8 @@ def request_of(job, queue, queues):
 
 
 def priority_of(urgency):
-    """Return the priority that the job manager gives a job of this urgency."""
-    return _PRIORITIES.get(urgency, urgency)
+    """Return the priority that a job manager without a priority plugin gives a job of this urgency."""
+    return states.PRIORITY_MAX if urgency == states.URGENCY_EXPEDITE else urgency
 
 
 #: Maximum number of cached jobspecs; most jobs resemble an earlier one.

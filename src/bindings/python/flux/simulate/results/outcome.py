@@ -112,10 +112,10 @@ class Outcome(Observer):
         extra = self.workload.jobs[index].extra
         if extra is not None and "jobspec" in extra:
             self.size[index] = count_units(self.allocated[index])
-        sched = (active.annotations or {}).get("sched")
-        if isinstance(sched, dict):
+        sched = active.annotations.get("sched") if active.annotations else None
+        if type(sched) is dict:
             backfilled = sched.get("selection_type") == "backfilled"
-            self.told_backfilled[index] = bool(sched.get("backfill")) or backfilled
+            self.told_backfilled[index] = backfilled or bool(sched.get("backfill"))
 
     def ended(self, active, how):
         index = active.index
