@@ -6,15 +6,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from functools import partial
 from typing import Any
 
 from flux.job import JobspecV1
 from flux.scheduler.times import seconds_of
 
 
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is invalid: expected an integer, 1 or more")
+def _count(text: str, least: int = 1) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < least:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is invalid: expected an integer, {least} or more"
+        )
     return int(text)
 
 
@@ -39,8 +42,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = group.add_argument
     add("-n", "--ntasks", type=_count, metavar="N", help="number of tasks (default: 1)")
     add("-N", "--nodes", type=_count, metavar="N", help="number of nodes for the tasks")
-    add("-c", "--cores-per-task", type=_count, default=1, metavar="N", help="cores for each task")
-    add("-g", "--gpus-per-task", type=_count, metavar="N", help="GPUs for each task")
+    add("-c", "--cores-per-task", type=_count, metavar="N", help="cores for each task (default: 1)")
+    add(
+        "-g",
+        "--gpus-per-task",
+        type=partial(_count, least=0),
+        metavar="N",
+        help="GPUs for each task",
+    )
+    add("--cores", type=_count, metavar="N", help="number of cores, instead of -n, -c and -g")
+    add("--tasks-per-node", type=_count, metavar="N", help="number of tasks on each node")
+    add("--tasks-per-core", type=_count, metavar="N", help="number of tasks on each core")
+    add("--gpus-per-node", type=partial(_count, least=0), metavar="N", help="GPUs of each node")
     add("-x", "--exclusive", action="store_true", help="allocate whole nodes")
     add(
         "-t",
@@ -78,27 +91,52 @@ def parse_constraint(text: str) -> dict[str, Any]:
     return constraint
 
 
-def jobspec_from_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the jobspec (RFC 14) of a job with these options. Raises ValueError if the options
-    contradict each other."""
+def _with_resources(options: argparse.Namespace) -> JobspecV1:
     nodes = options.nodes
+    by_task = options.ntasks or options.cores_per_task or options.gpus_per_task
+    by_resource = (
+        options.cores,
+        options.tasks_per_node,
+        options.tasks_per_core,
+        options.gpus_per_node,
+    )
+    if options.exclusive and nodes is None:
+        raise ValueError("--exclusive needs a number of nodes (-N)")
+    if any(count is not None for count in by_resource):
+        if by_task:
+            names = "--cores, --tasks-per-node, --tasks-per-core and --gpus-per-node"
+            raise ValueError(f"{names} exclude -n, -c and -g")
+        if options.gpus_per_node and nodes is None:
+            raise ValueError("--gpus-per-node needs a number of nodes (-N)")
+        return JobspecV1.per_resource(
+            ["true"],
+            ncores=options.cores,
+            nnodes=nodes,
+            gpus_per_node=options.gpus_per_node,
+            exclusive=options.exclusive or (nodes is not None and options.cores is None),
+            duration=options.time_limit,
+        )
     ntasks = options.ntasks or nodes or 1
     if nodes is not None and ntasks < nodes:
         raise ValueError(
             f"{ntasks} tasks cannot be spread over {nodes} nodes: each node needs a task at least"
         )
-    if options.exclusive and nodes is None:
-        raise ValueError("--exclusive needs a number of nodes (-N)")
-    jobspec = JobspecV1.from_command(
+    return JobspecV1.from_command(
         ["true"],
         num_tasks=ntasks,
-        cores_per_task=options.cores_per_task,
+        cores_per_task=options.cores_per_task or 1,
         gpus_per_task=options.gpus_per_task,
         num_nodes=nodes,
         # As in `flux submit`: nodes without a number of tasks are whole nodes.
         exclusive=options.exclusive or (nodes is not None and options.ntasks is None),
         duration=options.time_limit,
     )
+
+
+def jobspec_from_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the jobspec (RFC 14) of a job with these options. Raises ValueError if the options
+    contradict each other."""
+    jobspec = _with_resources(options)
     for name in ("queue", "bank"):
         if getattr(options, name):
             jobspec.setattr(f"system.{name}", getattr(options, name))
