@@ -163,26 +163,14 @@ def test_a_rule_that_comes_later_leaves_what_runs_and_mixes_no_more(policy, args
 
 
 class Unplanned(ResourcePool):
-    """A pool that cannot plan: it offers claimed nodes, and a job that takes none of them is deferred."""
-
     def can(self, operation):
         return operation != "plan" and super().can(operation)
 
 
-@pytest.mark.parametrize("base", [Fifo, Simple])
-def test_without_a_plan_a_job_is_asked_for_again_when_nodes_come_back(base):
-    policy = type("Policy", (base,), {"pool_class": Unplanned})
-    rig = load(policy, (), USER, rig=Rig(R(2, 4), up="0"))
-    for jobid, userid in ((1, 7), (2, 7), (3, 8), (4, 9)):
-        rig.alloc(jobid, spec(1), userid=userid)
-    assert rig.started() == [1, 2]
-    rig.free(1)
-    assert rig.started() == [1, 2], "a stranger is there still"
-    rig.free(2)
-    assert rig.started() == [1, 2, 3]
-    rig.resource.update(up="1")
-    assert rig.started() == [1, 2, 3, 4] and rig.ranks(4) == {1}
-    rig.check()
+def test_claims_need_a_pool_that_can_plan():
+    policy = type("Policy", (Simple,), {"pool_class": Unplanned})
+    rig = load(policy, (), USER)
+    assert "[sharing.all] mode='user': the pool of this scheduler cannot plan" in rig.logged(3)[-1]
 
 
 # -- in the plan -----------------------------------------------------------------------------------

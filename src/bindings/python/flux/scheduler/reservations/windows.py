@@ -391,18 +391,22 @@ class ActiveWindows(ReservationPart):
         window = entry.window
         if window is None or not entry.placeholder:
             return None
-        length = job.resource_request.duration
+        request = job.resource_request
+        length = request.duration
         end = self._host.now() + length if length > 0 else pool.expiration
         if entry.reservation.at_end == "cancel":
             end = min(end or window.end, window.end)
         last = end or math.inf
-        if not plan.has_tokens(job.jobid, job.resource_request, last, beside_open=False):
+        if not plan.has_tokens(job.jobid, request, last, beside_open=False):
             return None
         ranks = pool.held_ranks(entry.placeholder[0])
+        claims = self._host.planning.claims
+        if claims is not None and request.claimant is not None:
+            ranks &= ~claims.apart_from(request.claimant)
         busy = pool.held_ranks(entry.filler[0]) if entry.filler else 0
         self._dismiss_placeholder(entry)
         try:
-            alloc = pool.alloc_on(job.jobid, job.resource_request, ranks)
+            alloc = pool.alloc_on(job.jobid, request, ranks)
         except InsufficientResources:
             return None
         finally:

@@ -10,9 +10,7 @@ the last job there is freed, including clean-up. A job is preferably placed besi
 key.
 
 Claims are in the plan (`flux.resource.plan.claims`): a job that waits for claimed ranks keeps its
-place in the queue, and is promised the time at which the last job of another key has ended there. A
-pool that cannot plan, or another rule, may offer ranks claimed by others: these are freed, and
-other ranks are requested. If there are none the job is deferred until resources are freed.
+place in the queue, and is promised the time at which the last job of another key has ended there.
 """
 
 from __future__ import annotations
@@ -26,7 +24,6 @@ from flux.resource.pool.remembered import Remembered, count_kept
 from flux.resource.pool.rv1 import object_of, read_lite
 from flux.resource.request import Claimant
 from flux.resource.ResourceCount import ResourceCount
-from flux.scheduler.admission import Deferral
 from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import counted
 from flux.scheduler.site_policy.fields import Fields, user_name
@@ -45,11 +42,6 @@ MODES = ("free", "bank", "user", "node")
 
 #: Modes in which a rank is claimed.
 CLAIMING = ("user", "bank")
-
-
-#: Number of jobs per key and request, waiting for claimed ranks, that are examined again when
-#: resources are freed.
-RETRIED = 4
 
 
 class Sharing(NamedTuple):
@@ -118,8 +110,6 @@ class SharingRule(TableRule):
         self._sharers: Remembered[tuple[Hashable, ...], Sharer] = Remembered()
         #: job id -> slots, of jobs that requested slots and get whole nodes
         self._slots: dict[int, int] = {}
-        #: keys of deferrals
-        self._waiting: set[Hashable] = set()
 
     # -- the table ---------------------------------------------------------------------------------
 
@@ -129,6 +119,8 @@ class SharingRule(TableRule):
             table.choice("mode", MODES), table.names("queues"), table.names("properties")
         )
         table.end()
+        if rule.mode in CLAIMING and not self.host.planning.pool_can("plan"):
+            raise ValueError(f"mode={rule.mode!r}: the pool of this scheduler cannot plan")
         return rule
 
     def further_entries(self, config: dict[str, Any]) -> dict[str, Any]:
@@ -240,34 +232,6 @@ class SharingRule(TableRule):
             return None
         return sharer.queue, *sharer.claimant.keys
 
-    def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
-        sharer = self._jobs.get(job.jobid)
-        if sharer is None:
-            return None
-        forbidden = self._claims.apart_from(sharer.claimant)
-        held = pool.held_ranks(jobid) if forbidden else 0
-        if not held & forbidden:
-            return None
-        if pool is not self.host.resources:
-            if not self._meets(sharer, pool, held):
-                return None
-            return Deferral("others have claimed nodes that it would be on")
-        key = (*sharer.claimant.keys, job.resource_request.shape)
-        self._waiting.add(key)
-        usable = self.host.resources.ranks & ~forbidden
-        instead = [job.resource_request.on_ranks(usable)] if usable else ()
-        return Deferral(self._sentence(job, sharer), key=key, instead=instead)
-
-    def _meets(self, sharer: Sharer, pool: Any, held: int) -> bool:
-        """Whether some held ranks (a mask) are forbidden for a job in a copy of the pool, in which
-        some jobs have ended."""
-        there = {jobid for jobid, _ in pool.job_end_times()}
-        return any(
-            on & held & sharer.claimant.apart_from(claimant)
-            for jobid, (claimant, on) in self._claims.running.items()
-            if jobid in there
-        )
-
     def _sentence(self, job: PendingJob, sharer: Sharer) -> Reason:
         request = job.resource_request
         pool = self.host.resources
@@ -321,7 +285,6 @@ class SharingRule(TableRule):
             self._claims.leave(jobid, gone)
         if final:
             self._jobs.pop(jobid, None)
-        self._ask_again()
 
     def ranks_changed(self, lost: bool) -> None:
         if lost and any(rule.properties for rule in self.entries.values()):
@@ -342,21 +305,12 @@ class SharingRule(TableRule):
                 if job is not None and getattr(job.resource_request, "claimant", None) is not None:
                     job.resource_request = job.resource_request.with_claimant(claimant)
             self._renew_plan()
-        self._ask_again()
-
-    def _ask_again(self) -> None:
-        for key in list(self._waiting):
-            self.host.readmit(self, key, RETRIED)
-            if not self.host.admission.waiting(self, key):
-                self._waiting.discard(key)
 
     # -- answers -----------------------------------------------------------------------------------
 
     def why(self, job: PendingJob) -> str | None:
         sharer = self._jobs.get(job.jobid)
-        if sharer is None:
-            return None
-        if job.jobid not in self.host.admission.deferred and not self._is_kept_off(job, sharer):
+        if sharer is None or not self._is_kept_off(job, sharer):
             return None
         return self._sentence(job, sharer)
 
