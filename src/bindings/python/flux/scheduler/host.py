@@ -102,14 +102,26 @@ class Timer:
         return (self.when, self.number) < (other.when, other.number)
 
 
-class Timers:
-    """Calls functions at given times of the reactor's clock, all with a single timer watcher."""
+#: Maximum seconds between readings of the clock: an administrator may set it.
+CLOCK_CHECK_S = 60.0
 
-    def __init__(self, handle: Any, clock: Clock, errors: ErrorReporter) -> None:
+
+class Timers:
+    """Calls functions at given times of the reactor's clock, all with a single timer watcher.
+
+    Args:
+        longest: maximum seconds for which the watcher is armed
+    """
+
+    def __init__(
+        self, handle: Any, clock: Clock, errors: ErrorReporter, longest: float = CLOCK_CHECK_S
+    ) -> None:
         self._handle = handle
+        self._longest = longest
         self._clock = clock
         self._errors = errors
         self._due: list[Timer] = []
+        self._most = 64  # number of these, canceled ones included, at which the latter are dropped
         self._numbers = itertools.count()
         self._armed_for = math.inf
         self._watcher = handle.timer_watcher_create(0.0, self._fired)
@@ -125,6 +137,10 @@ class Timers:
         possible. An exception is logged and counted."""
         timer = Timer(when, next(self._numbers), function)
         heapq.heappush(self._due, timer)
+        if len(self._due) > self._most:
+            self._due = [one for one in self._due if one.function is not None]
+            heapq.heapify(self._due)
+            self._most = 2 * len(self._due) + 64
         self._arm()
         return timer
 
@@ -134,7 +150,8 @@ class Timers:
         if self._due and self._due[0].when < self._armed_for:
             self._armed_for = self._due[0].when
             self._watcher.stop()
-            self._watcher.reset(after=max(0.0, self._armed_for - self._clock.now()))
+            after = max(0.0, self._armed_for - self._clock.now())
+            self._watcher.reset(after=min(after, self._longest))
 
     def _fired(self, *_: Any) -> None:
         self._armed_for = math.inf
@@ -480,7 +497,8 @@ class Host:
         self.errors = ErrorReporter(log)
         self.clock = Clock(handle)
         self.now = self.clock.now
-        self.timers = Timers(handle, self.clock, self.errors)
+        longest = math.inf if self.has_virtual_time else CLOCK_CHECK_S
+        self.timers = Timers(handle, self.clock, self.errors, longest)
         self.call_at = self.timers.call_at
         self.config = InstanceConfig(handle)
         self.commits = Committer(handle, log, self.now, stop, stores=not self.takes_objects)

@@ -20,15 +20,13 @@ A started job is left alone: its time limit ends it before its deadline.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flux.resource.errors import InfeasibleRequest
-from flux.scheduler.admission import AdmissionRule, Deferral
+from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.times import LATEST, duration_text, seconds_of
 
 if TYPE_CHECKING:
@@ -36,9 +34,6 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.rule_host import RuleHost
-
-#: Seconds between readings of the clock when no limit expires: it may have been set.
-CLOCK_CHECK_S = 60.0
 
 #: Maximum number of jobs with withdrawn requests whose waits are kept. The scheduler does not learn
 #: whether such a job will be requested again.
@@ -63,6 +58,7 @@ class _Waiting:
     waited: float  # seconds that it waited before that
     latest: float = math.inf  # latest start
     note: str = ""  # the text for its user when that has passed
+    timer: Timer | None = None  # timer for that time
     event: int | None = None  # for a max-wait of 0: number of the event of its request
     promised: float | None = None  # its last promised start
 
@@ -106,11 +102,6 @@ class WaitLimits(AdmissionRule):
         super().__init__(host)
         self._errors = errors
         self._jobs: dict[int, _Waiting] = {}
-        #: heap of (latest start, job id). Entries of jobs that are no longer pending, or whose
-        #: latest start has changed, are skipped
-        self._due: list[tuple[float, int]] = []
-        self._timer: Timer | None = None
-        self._armed_for = math.inf
         #: ids of jobs decided by the next full pass
         self._first_pass: dict[int, None] = {}
         #: job id -> wait in seconds, of jobs whose requests were withdrawn
@@ -146,18 +137,10 @@ class WaitLimits(AdmissionRule):
             self._first_pass[job.jobid] = None
         self._jobs[job.jobid] = waiting
         if waiting.latest < math.inf:
-            heapq.heappush(self._due, (waiting.latest, job.jobid))
-            if waiting.latest < self._armed_for:
-                self._arm()
+            waiting.timer = self.host.call_at(
+                waiting.latest, lambda: self._give_up(waiting, waiting.note)
+            )
         self._engage()
-
-    def check(self, job: PendingJob) -> Deferral | None:
-        now = self.host.now()
-        if now > self._armed_for:  # the timer is late, or the pass came first
-            waiting = self._jobs.get(job.jobid)
-            if waiting is not None and now > waiting.latest:
-                raise InfeasibleRequest(self._sentence(waiting))
-        return None
 
     def cancel(self, jobid: int) -> None:
         waiting = self._drop(jobid)
@@ -173,11 +156,10 @@ class WaitLimits(AdmissionRule):
         waiting = self._jobs.pop(jobid, None)
         if waiting is not None:
             self._first_pass.pop(jobid, None)
+            if waiting.timer is not None:
+                waiting.timer.cancel()
             if not self._jobs:
                 self._engage()
-            if len(self._due) > 2 * len(self._jobs) + 64:  # mostly entries of started jobs
-                self._due = [entry for entry in self._due if not self._is_stale(*entry)]
-                heapq.heapify(self._due)
         return waiting
 
     # -- when the wait is over ---------------------------------------------------------------------
@@ -209,53 +191,22 @@ class WaitLimits(AdmissionRule):
                 when = time_text(waiting.promised, self.host.now())
                 self._deny(waiting, f"{waiting.note} (it is promised {when})")
 
-    def _arm(self) -> None:
-        """Set the single timer to the next latest start."""
-        due = self._due
-        while due and self._is_stale(*due[0]):
-            heapq.heappop(due)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._armed_for = math.inf
-        if due:
-            self._armed_for = min(due[0][0], self.host.now() + CLOCK_CHECK_S)
-            self._timer = self.host.call_at(self._armed_for, self._expired)
-
-    def _is_stale(self, when: float, jobid: int) -> bool:
-        waiting = self._jobs.get(jobid)
-        return waiting is None or waiting.latest != when
-
-    def _expired(self) -> None:
-        self._timer = None
-        now = self.host.now()
-        while self._due and self._due[0][0] <= now:
-            when, jobid = heapq.heappop(self._due)
-            if not self._is_stale(when, jobid):
-                waiting = self._jobs[jobid]
-                self._give_up(waiting, waiting.note)
-        self._arm()
-
     def _give_up(self, waiting: _Waiting, note: str) -> None:
-        self._deny(waiting, self._sentence(waiting, note))
+        """Deny a job; `note` goes to its user, with the time at which it would have started, or
+        else why a rule kept it waiting."""
+        host, job, now = self.host, waiting.job, self.host.now()
+        when, _ = host.forecasts.estimate_of(job)
+        if when is not None and when > now:
+            self._deny(waiting, f"{note} (first start about {time_text(when, now)})")
+            return
+        cause = host.admission.why(job)
+        why = "" if cause is None else f" ({host.forecasts.for_others(job, cause.reason)})"
+        self._deny(waiting, note + why)
 
     def _deny(self, waiting: _Waiting, note: str) -> None:
         self._errors.guard(f"max-wait: {waiting.job.name}", self.host.give_up, waiting.job, note)
         self._drop(waiting.job.jobid)
         self._withdrawn.pop(waiting.job.jobid, None)  # a denied job is not requested again
-
-    def _sentence(self, waiting: _Waiting, note: str | None = None) -> str:
-        """Return the text for the user of a denied job: when it would have started, or else why a
-        rule kept it waiting."""
-        note = waiting.note if note is None else note
-        now = self.host.now()
-        when, _ = self.host.forecasts.estimate_of(waiting.job)
-        if when is not None and when > now:
-            return f"{note} (first start about {time_text(when, now)})"
-        cause = self.host.admission.why(waiting.job)
-        if cause is None:
-            return note
-        return f"{note} ({self.host.forecasts.for_others(waiting.job, cause.reason)})"
 
     def drop_all(self) -> None:
         """Drop the limits of all pending jobs."""

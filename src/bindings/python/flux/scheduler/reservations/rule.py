@@ -64,10 +64,6 @@ if TYPE_CHECKING:
 KEY = "checkpoint.sched-reservations"
 VERSION = 1
 
-#: Seconds between readings of the clock when no window begins or ends: an administrator may have
-#: set the clock.
-CLOCK_CHECK_S = 60.0
-
 #: Maximum number of reservations: each release of resources iterates over all of them.
 MAX_RESERVATIONS = 1000
 
@@ -223,15 +219,14 @@ class ReservationRule(AdmissionRule):
         return changed
 
     def _arm(self) -> None:
-        """Schedule `tick` for when it is due, within `CLOCK_CHECK_S`: the clock may be set."""
+        """Schedule `tick` for when it is due."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         windows = [(one.window, one.active) for one in self.entries.values()]
         times = [one.end if active else one.start for one, active in windows if one is not None]
         if times:
-            due = min(*times, self.host.now() + CLOCK_CHECK_S)
-            self._timer = self.host.call_at(due, self._fired)
+            self._timer = self.host.call_at(min(times), self._fired)
 
     def _fired(self) -> None:
         self._errors.guard("reservations", self.tick)
