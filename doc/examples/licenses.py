@@ -46,9 +46,6 @@ class Licenses(AdmissionRule):
     def start(self, job, alloc):
         self.in_use.update(self.asked.get(job.jobid, {}))
 
-    def wants_attributes(self):
-        return True  # of running jobs: otherwise they would count as jobs without licences
-
     def hello(self, job):
         self.asked[job.jobid] = read(job.attributes)
         self.in_use.update(self.asked[job.jobid])

@@ -200,7 +200,7 @@ def test_preferred_segments():
     for jobid, ranks in ((1, "0-1"), (2, "4"), (3, "8")):
         rig.alloc(jobid, spec(IDset(ranks).count(), constraints={"ranks": [ranks]}))
     rig.settle()
-    rig.alloc(4, spec(6, preferred(segment=3)))
+    rig.alloc(4, spec(6, preferred(segment=3, wait=60)))
     counts = [sum(rank // 4 == rack for rank in rig.ranks(4)) for rack in range(4)]
     assert sorted(counts) == [0, 0, 3, 3]
 

@@ -240,13 +240,10 @@ class AdmissionRule:
         ``sched``, or None."""
         return None
 
-    def wants_attributes(self) -> bool:
-        """Whether `hello` needs the system attributes, which cost a look-up per job."""
-        return False
-
     def hello(self, job: RunningJob) -> None:
         """Called for each job that was running when the scheduler was loaded (RFC 27 hello), once
-        all of them are in the pool, before the first request.
+        all of them are in the pool, before the first request. Their system attributes are looked
+        up, which costs a request for each, unless a `TableRule` does not need them.
 
         A rule that comes into force when the configuration is reloaded is told of the jobs running
         then.

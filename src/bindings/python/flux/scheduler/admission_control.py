@@ -17,24 +17,6 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob, Requests
 
-#: Older names of rules' methods, from before they were named after a policy's methods.
-OLDER_NAMES = {
-    "queued": "alloc",
-    "started": "start",
-    "freed": "free",
-    "found_running": "hello",
-    "forget": "cancel",
-}
-
-
-def take_older_names(rule: AdmissionRule) -> None:
-    """Use a rule's methods that have older names, with a warning for each."""
-    for older, name in OLDER_NAMES.items():
-        method = getattr(rule, older, None)
-        if callable(method) and getattr(type(rule), name) is getattr(AdmissionRule, name):
-            setattr(rule, name, method)
-            rule.host.log.warning(f"rule {rule.name}: {older}() is called {name}() now")
-
 
 def has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:
     """Whether a rule overrides a method of `AdmissionRule`."""
@@ -97,7 +79,6 @@ class AdmissionControl:
 
         `tell_of_pending` then tells it of the pending jobs.
         """
-        take_older_names(rule)
         ahead = [at for at, one in enumerate(self.rules) if after is None or one in after]
         self.rules.insert(1 + max(ahead, default=-1), rule)
         self.update()
@@ -122,8 +103,6 @@ class AdmissionControl:
         self._looking = self._engaged_with(AdmissionRule.second_look)
         self._starting = self._engaged_with(AdmissionRule.start)
         self._doubting = self._engaged_with(AdmissionRule.keeps_promise)
-        #: those whose `allocate` may find room where the pool has none
-        self._adding = [rule for rule, _ in self._giving if not rule.only_takes_away]
         #: method of `AdmissionRule` -> overriding methods, each with the subject of its error
         #: reports
         self._tellings: dict[Callable[..., Any], list[tuple[str, Callable[..., Any]]]] = {}
@@ -205,7 +184,7 @@ class AdmissionControl:
     def asks_each(self) -> bool:
         """Whether even a job without room in the pool must be examined: a rule may find room for
         it, or defer it."""
-        for rule in self._adding:
+        for rule, _ in self._giving:
             if rule.adds:
                 return True
         return bool(self.kept_for)

@@ -83,7 +83,6 @@ ANSWERS: dict[str, Answer] = {
         lambda one: one is None or _is_json(dict)(one),
         lambda *args: None,
     ),
-    "wants_attributes": _FLAG,
     **dict.fromkeys(EVENTS, Answer("nothing", lambda value: True, lambda *args: None)),
     "facts": Answer("a dict that JSON can have", _is_json(dict), lambda *args: {}),
     "stats": Answer("a dict of lists", lambda value: isinstance(value, dict), lambda *args: {}),

@@ -300,9 +300,6 @@ class ReservationRule(AdmissionRule):
 
     # -- a job that runs ---------------------------------------------------------------------------
 
-    def wants_attributes(self) -> bool:
-        return bool(self.lasting())
-
     def hello(self, job: RunningJob) -> None:
         name = job.attributes.reservation
         if name is not None and name in self.lasting():

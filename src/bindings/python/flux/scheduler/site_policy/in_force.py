@@ -317,12 +317,12 @@ class RulesInForce:
     def needed(self, rules: Iterable[AdmissionRule]) -> tuple[str, ...]:
         """Return the data of running jobs that some rules need: ``jobspec``, ``eventlog``, or
         both."""
-        names = set()
+        names: set[str] = set()
         for rule in rules:
-            if rule.wants_attributes():
-                names.add("jobspec")
             if isinstance(rule, TableRule):
                 names.update(rule.needs(self.tables.entries(rule.table)))
+            elif rule.engaged and has_own(rule, AdmissionRule.hello):
+                names.add("jobspec")
         return tuple(sorted(names))
 
     def _put_in_force(self, rule: AdmissionRule, jobs: list[RunningJob]) -> None:

@@ -31,7 +31,6 @@ from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.table_rule import TableRule
 
 if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import ErrorReporter, Timer
@@ -121,7 +120,6 @@ class PlacementRule(TableRule):
     table = "topology"
     attributes = ("placement",)
     engaged = False  # no job has a placement yet
-    adds = False  # it places a job on free resources
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
@@ -268,17 +266,6 @@ class PlacementRule(TableRule):
             placed.stop_waiting()
             job.prefers = None
             self.host.ask_for(job, _anywhere(job.resource_request))
-
-    def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        placed = self._jobs.get(job.jobid)
-        request = job.resource_request
-        if placed is None or request.shape.within is not None or placed.within.segment == 1:
-            return None  # all jobs are placed in few groups
-        try:
-            found: ResourcePool = plan.alloc(job.jobid, _together(request, placed))
-        except (OSError, ValueError):
-            return None
-        return found
 
     def cancel(self, jobid: int) -> None:
         placed = self._jobs.pop(jobid, None)
