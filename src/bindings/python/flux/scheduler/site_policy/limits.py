@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flux.resource.plan.room_counts import RoomCounts
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.rank_counts import RankCounts
-from flux.resource.pool.remembered import Remembered
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
 from flux.scheduler.disclosure import Owned, Reason, behind
@@ -30,7 +29,6 @@ from flux.scheduler.site_policy.counting import Counted, CountingRule, Scope, Us
 from flux.scheduler.site_policy.fields import Fields
 
 if TYPE_CHECKING:
-    from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.rule_host import RuleHost
@@ -206,9 +204,6 @@ class LimitRule(CountingRule):
         self.jobs: dict[int, Limited]
         #: key of a deferral because of the pool's offer -> the jobs' shape
         self._offers: dict[Hashable, Any] = {}
-        #: (`LimitUse`, request) -> why the pool's present offer is too much; void when the offer may
-        #: change. Without it, an arrival beyond the limit costs twice as much
-        self._refused_offers: Remembered[tuple[LimitUse, tuple[Any, float]], str] = Remembered()
         #: number of changes of ranks
         self._changes = 0
         #: ids of jobs to move behind all others
@@ -221,7 +216,6 @@ class LimitRule(CountingRule):
             self._promote(use)
         super().configure(entries)
         self._offers.clear()
-        self._refused_offers.clear()
 
     # -- pending jobs ------------------------------------------------------------------------------
 
@@ -259,14 +253,13 @@ class LimitRule(CountingRule):
         request = job.resource_request
         if known.request is not request or known.seen != self._changes:
             known.ask(request, self._least(request), self._changes)
-        if not self._refused_offers:
-            for use, at, most in known.rooms:  # this runs for each examined job
-                if use.used[at] > most or use.head is not None:
-                    break
-                if use.certain and (len(use.certain) > 1 or job.jobid not in use.certain):
-                    break
-            else:
-                return None
+        for use, at, most in known.rooms:  # this runs for each examined job
+            if use.used[at] > most or use.head is not None:
+                break
+            if use.certain and (len(use.certain) > 1 or job.jobid not in use.certain):
+                break
+        else:
+            return None
         least = known.least_now
         for use in known.uses:
             kept = NONE
@@ -275,15 +268,6 @@ class LimitRule(CountingRule):
             over = use.over(self._added(use, job, least), kept)
             if over is not None:
                 return self._defer(use, job, over, known)
-            if not self._refused_offers:
-                continue
-            asked = self._offer_key(job)
-            refused = self._refused_offers.get((use, asked))
-            if refused is not None:
-                # Promises may change the pool's offer to the next job.
-                plan = self.host.planning.current()
-                if plan is None or plan.keeps_nothing_from(job.jobid):
-                    return self._wait_for_offer(use, asked, refused)
         return None
 
     def _added(self, use: LimitUse, job: PendingJob, least: Amount) -> Amount:
@@ -387,23 +371,14 @@ class LimitRule(CountingRule):
                 continue
             if pool is not self.host.resources:
                 return Deferral(self._sentence(use, at, more[at]))
-            asked = self._offer_key(job)
             reason = self._sentence(use, at, more[at], " as nodes are free now")
-            self._refused_offers[use, asked] = reason
-            deferral = self._wait_for_offer(use, asked, reason)
-            return deferral._replace(instead=self._smaller(job, known))
+            shape = getattr(job.resource_request, "shape", None)
+            # With promises the offer also depends on the job's limit.
+            length = job.limit if self.host.decision.looks_past_heads else None
+            key = (use.entry.name, use.key, shape, length)
+            self._offers[key] = shape
+            return Deferral(reason, key=key, instead=self._smaller(job, known))
         return None
-
-    def _offer_key(self, job: PendingJob) -> tuple[Any, float]:
-        """Return the key of an offer: a job's shape and, if there are promises, its limit in
-        seconds."""
-        request = job.resource_request
-        return getattr(request, "shape", None), getattr(request, "duration", 0.0)
-
-    def _wait_for_offer(self, use: LimitUse, asked: tuple[Any, float], reason: str) -> Deferral:
-        key = (use.entry.name, use.key, "offer", asked)
-        self._offers[key] = asked[0]
-        return Deferral(reason, key=key)
 
     def _smaller(self, job: PendingJob, known: Limited) -> Iterator[Any]:
         """Yield smaller requests within the remainder, if the job's is a range; and requests for
@@ -463,10 +438,6 @@ class LimitRule(CountingRule):
 
     # -- running jobs ------------------------------------------------------------------------------
 
-    def start(self, job: PendingJob, alloc: ResourcePool) -> None:
-        self._refused_offers.clear()
-        super().start(job, alloc)
-
     def hold(self, known: Limited, holds: Holding, jobs: int) -> None:
         before, known.holds = known.holds, holds
         for use in known.uses:
@@ -478,14 +449,12 @@ class LimitRule(CountingRule):
                     self.let_in(use)
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
-        self._refused_offers.clear()
         super().free(jobid, R, final)
         if self._offers:
             self._ask_again()
 
     def ranks_changed(self, lost: bool) -> None:
         self._changes += 1
-        self._refused_offers.clear()
         self._ask_again()
 
     def let_in(self, use: LimitUse) -> None:
