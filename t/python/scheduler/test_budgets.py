@@ -234,7 +234,7 @@ def test_without_jobs_it_asks_for_no_time():
     rig.wait(HOUR)
     rig.free(1)
     rig.wait(2 * DAY)
-    assert rig.rule("budget")._timer is None
+    assert not rig.sched._host.timers._due
     assert report(rig)["used"]["node-hours"] == 0, "it is another day"
     submit(rig, 2, 8)
     assert rig.started() == [1, 2]

@@ -28,7 +28,7 @@ from flux.scheduler.site_policy.usage import KeptUsage, Usage
 from flux.scheduler.times import local_zone_name, zone_named
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import ErrorReporter, Timer
+    from flux.scheduler.host import ErrorReporter
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
@@ -175,103 +175,60 @@ class BudgetRule(CountingRule):
         self._usage = KeptUsage(
             host, errors, KEY, self._learn, lambda key: len(key) >= 3 and isinstance(key[0], str)
         )
-        self._timer: Timer | None = None
-        self._on_trial = False
+        #: end of the first period to end, seconds since the epoch
+        self._next_end = inf
 
     # -- the table ---------------------------------------------------------------------------------
 
     def configure(self, entries: dict[str, Budget]) -> None:
-        if self._timer is not None:
+        if self.jobs:
             self._usage.cease(self.host.now())
-            self._timer.cancel()
-            self._timer = None
         if entries:
             self._usage.begin()
         super().configure(entries)
-        self._forget_past()
-        for key in self._usage.keys():
-            self._show_past(key)
+        self._next_end = inf
+        for stored in self._usage.keys() if entries else ():
+            self._restore(stored)
 
-    def _show_past(self, stored: tuple[Any, ...]) -> None:
-        """Make the account with a stored key, though no job may ever count in it."""
-        name, _, _, *key = stored
-        entry = self.entries.get(name)
-        parts = [] if entry is None else entry.scope.per.split("+")
+    def _restore(self, stored: tuple[Any, ...]) -> None:
+        """Make the account with a stored key, though no job may ever count in it; forget the key if
+        its budget was removed, or its period is over."""
+        name, begin, _, *key = stored
+        entry, now = self.entries.get(name), self.host.now()
+        if entry is None or period_of(entry.period, _zone(entry.zone), now)[0] != begin:
+            self._usage.forget(stored)
+            return
+        parts = entry.scope.per.split("+")
         kinds = [int if part == "user" else str for part in parts if part != "instance"]
-        if entry is not None and len(key) == len(kinds) and all(map(isinstance, key, kinds)):
+        if len(key) == len(kinds) and all(map(isinstance, key, kinds)):
             if (name, tuple(key)) not in self.uses:
                 self.uses[name, tuple(key)] = self.new_use(entry, tuple(key))
 
     # -- periods -----------------------------------------------------------------------------------
-    #
-    # There is a timer while there are jobs. Without, periods begin when they matter again: under a
-    # virtual clock a timer that is always set would be followed to the end of time.
 
-    def _jobs_come(self) -> None:
-        if self._timer is None and not self._on_trial:
-            self._begin_periods()
-            self._await_next_period()
-
-    def _jobs_left(self) -> None:
-        if not self.jobs and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
-        self._jobs_come()
-        super().alloc(job, attributes)
-
-    def cancel(self, jobid: int) -> None:
-        super().cancel(jobid)
-        self._jobs_left()
-
-    def free(self, jobid: int, R: Any, final: bool) -> None:
-        super().free(jobid, R, final)
-        self._jobs_left()
-
-    def _await_next_period(self) -> None:
+    def _now(self) -> float:
+        """Return the time; the periods that include it have begun."""
         now = self.host.now()
-        ends = [period_of(one.period, _zone(one.zone), now)[1] for one in self.entries.values()]
-        self._timer = self.host.call_at(min(ends), self._next_period)
+        if now >= self._next_end:
+            for account in self.uses.values():
+                if now >= account.end:
+                    self._begin_period(account, now)
+            self._next_end = min([account.end for account in self.uses.values()], default=inf)
+            self._usage.changed()
+        return now
 
-    def _next_period(self) -> None:
-        self._timer = None
-        if self.jobs:
-            self._await_next_period()
-        self._begin_periods()
-        self.host.readmit(self)
-        self.host.look_again()
-
-    def _begin_periods(self) -> None:
-        """Begin the next period of each account whose period has ended."""
-        now = self.host.now()
-        over = [account for account in self.uses.values() if now >= account.end]
-        if not over:
-            return
-        for account in over:
-            for key in account.stored_as:
-                self._usage.forget(key)
-            account.begins(self._usage, now)
-            for known in self.jobs.values():
-                if account in known.uses and not known.waits:
-                    self._count(account, known, known.holds[1:], now, account.begin)
-        self._forget_past()
-        self._usage.changed()
-
-    def _forget_past(self) -> None:
-        """Forget the use of removed budgets and past periods."""
-        now = self.host.now()
-        begins = {
-            one.name: period_of(one.period, _zone(one.zone), now)[0]
-            for one in self.entries.values()
-        }
-        for key in self._usage.keys():
-            if self.entries and begins.get(key[0]) != key[1]:
-                self._usage.forget(key)
+    def _begin_period(self, account: Account, now: float) -> None:
+        for key in account.stored_as:
+            self._usage.forget(key)
+        account.begins(self._usage, now)
+        for known in self.jobs.values():
+            if account in known.uses and not known.waits:
+                self._count(account, known, known.holds[1:], now, account.begin)
 
     def new_use(self, entry: Budget, key: tuple[Any, ...]) -> Account:
         account = Account(entry, key)
         account.begins(self._usage, self.host.now())
+        self._next_end = min(self._next_end, account.end)
         return account
 
     def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
@@ -304,19 +261,20 @@ class BudgetRule(CountingRule):
     def _over(self, known: Charged, rates: Amounts) -> tuple[Account, int] | None:
         """Return the account and the index in `DIMENSIONS` with too little left for a job that
         would hold `rates`, or None."""
-        limit = known.limit
+        limit, now = known.limit, self._now()
         for account in known.uses:
             for at, most in account.bounds:
                 rate, left = rates[at], most - account.taken[at] + GRAIN
                 # Usually enough is left for its whole limit, regardless of the period's end.
                 if rate and rate * limit > left:
-                    if account.needs(rate, limit, self.host.now()) > left:
+                    if account.needs(rate, limit, now) > left:
                         return account, at
         return None
 
     def check(self, job: PendingJob) -> Deferral | None:
         known = self.jobs.get(job.jobid)
         if known is not None:
+            self._now()
             for account, at, most in known.rooms:  # this runs for each examined job
                 if account.taken[at] > most:
                     return self._look(job, known, known.least)
@@ -332,7 +290,7 @@ class BudgetRule(CountingRule):
         length = 0 if known.limit == inf else int(known.limit).bit_length()
         key = (account.entry.name, account.key, rates, shape, length, *known.uses)
         account.waiting[key] = (rates, known.limit)
-        return Deferral(self._sentence(account, at, known, rates), key=key)
+        return Deferral(self._sentence(account, at, known, rates), account.end, key)
 
     def _has_taken(self, account: Account, at: int) -> tuple[str, str]:
         """Return the use of a budget, in words; and the same without name and number."""
@@ -361,6 +319,7 @@ class BudgetRule(CountingRule):
     def keeps_promise(self, job: PendingJob) -> bool:
         # It is certain to start if all pending jobs may start in this period.
         known = self.jobs.get(job.jobid)
+        self._now()
         return known is None or all(
             account.wanted[at] + account.taken[at] <= most
             for account in known.uses
@@ -370,7 +329,6 @@ class BudgetRule(CountingRule):
     # -- running jobs ------------------------------------------------------------------------------
 
     def hello(self, job: RunningJob) -> None:
-        self._jobs_come()
         self._usage.found(job.jobid)
         super().hello(job)
 
@@ -385,8 +343,8 @@ class BudgetRule(CountingRule):
 
     def hold(self, known: Charged, holds: Holding, jobs: int) -> None:
         more = [after - before for after, before in zip(holds[1:], known.holds[1:])]
+        now = self._now()
         known.holds = holds
-        now = self.host.now()
         for account in known.uses:
             since = now if known.since >= now else max(known.since, account.begin)
             self._count(account, known, more, now, since)
@@ -408,6 +366,7 @@ class BudgetRule(CountingRule):
     def extended(self, jobid: int, expiration: float) -> None:
         known = self.jobs.get(jobid)
         if known is not None and not known.waits:
+            self._now()
             before, known.end = known.end, expiration or inf
             for account in known.uses:
                 later = min(known.end, account.end) - min(before, account.end)
@@ -475,8 +434,7 @@ class BudgetRule(CountingRule):
         }
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
-        if self._timer is None:
-            self._begin_periods()
+        self._now()
         return super().report(caller)
 
     def sorted_uses(self) -> list[Account]:
@@ -485,7 +443,6 @@ class BudgetRule(CountingRule):
     def trial(self) -> BudgetRule:
         rule = BudgetRule(self.host, self.errors)
         rule._usage.take(self._usage, self.host.now())
-        rule._on_trial = True
         return rule
 
     def text_if_over(self, account: Account) -> str | None:
