@@ -59,7 +59,7 @@ def check(rig, hours):
         ({"max": {"node-hours": -1}}, "max.node-hours=-1: expected a number, 0 or more"),
         ({"zone": "Nowhere/Land"}, "time zone 'Nowhere/Land' is not known"),
         ({"per": "us"}, "per='us': expected 'user' or"),
-        ({"exempt": {"banks": 1}}, "exempt.banks=1: expected a list of names"),
+        ({"exempt": {"banks": {}}}, "exempt.banks={}: expected a list of names"),
         ({"color": 1}, "color: unknown key"),
     ],
 )

@@ -437,7 +437,6 @@ def test_a_start_that_cannot_be_answered_does_not_count(policy, args):
         ({"per": "user", "max": {"nodes": 1.5}}, "max.nodes=1.5: expected a whole number"),
         ({"per": "user", "max": {"nodes": True}}, "max.nodes=True: expected a whole number"),
         ({"per": "user", "max": {"jobs": 1}, "soft": 1}, "soft=1: expected true or false"),
-        ({"per": "user", "queues": "a"}, "queues='a': expected a list of names"),
         ({"per": "user", "queues": [""]}, "queues=['']: expected a list of names"),
         ({"per": "user", "max": {"nodes": -1}}, "max.nodes=-1: expected a whole number"),
         ({"per": "user", "max": {"slots": 1}}, "max.slots: unknown key"),

@@ -187,7 +187,7 @@ class Reservation:
         for key in ("start", "duration"):
             if entry.get(key) is None:
                 raise ValueError(f"{key} is missing")
-        keys = _Keys(entry)
+        keys = Fields(entry)
         every = entry.get("every")
         zone = entry.get("zone")
         if zone is None:
@@ -201,7 +201,9 @@ class Reservation:
         if every is not None and duration > parse_duration(every):
             raise ValueError(f"duration {entry['duration']} is longer than every={every}")
         nodes = keys.whole("nodes", least=1)
-        hosts, requires = keys.hosts("hosts"), keys.constraint("requires")
+        hosts, requires = ",".join(keys.names("hosts")) or None, keys.mapping("requires")
+        if hosts is not None and not _is_hostlist(hosts):
+            raise ValueError(f"hosts={hosts!r}: expected a hostlist such as node[1-4]")
         if nodes is not None and hosts is not None:
             raise ValueError("nodes and hosts exclude each other: the hosts are the nodes")
         if nodes is None and hosts is None and requires is None:
@@ -213,9 +215,9 @@ class Reservation:
             nodes=nodes,
             hosts=hosts,
             requires=requires,
-            users=keys.userids("users"),
-            queues=keys.names("queues"),
-            banks=keys.names("banks"),
+            users=tuple(sorted(set(keys.userids("users")))),
+            queues=tuple(sorted(set(keys.names("queues")))),
+            banks=tuple(sorted(set(keys.names("banks")))),
             at_end=keys.choice("at_end", AT_END, AT_END[0]),
             pin=keys.flag("pin"),
             made=keys.number("made", now) or 0.0,
@@ -238,40 +240,6 @@ def _quoted(value: object) -> object:
             "offset on the way here"
         )
     return value
-
-
-class _Keys(Fields):
-    """The keys of a reservation."""
-
-    def _wrong(self, key: str, value: Any, expected: str) -> ValueError:
-        return ValueError(f"{key}={value!r} is invalid: expected {expected}")
-
-    def several(self, key: str) -> list[Any]:
-        """Take a list; a list of one may be given by its only value."""
-        value = self._left.pop(key, None)
-        if value is None:
-            return []
-        return list(value) if isinstance(value, (list, tuple)) else [value]
-
-    def names(self, key: str) -> tuple[str, ...]:
-        self._left[key] = self.several(key)
-        return tuple(sorted(set(super().names(key))))
-
-    def userids(self, key: str) -> tuple[int, ...]:
-        self._left[key] = [str(one) if type(one) is int else one for one in self.several(key)]
-        return tuple(sorted(set(super().userids(key))))
-
-    def hosts(self, key: str) -> str | None:
-        """Return hosts (RFC 29), given as text or as a list of names; None if the key is
-        missing."""
-        self._left[key] = ",".join(map(str, self.several(key))) if key in self._left else None
-        hosts: str | None = self._take(key, _is_hostlist, "a hostlist such as node[1-4]")
-        return hosts
-
-    def constraint(self, key: str) -> dict[str, Any] | None:
-        """Return a constraint (RFC 31); None if it is empty or missing."""
-        found = self._take(key, lambda value: isinstance(value, dict), "a constraint (RFC 31)")
-        return found or None
 
 
 def _is_hostlist(hosts: str) -> bool:

@@ -86,13 +86,14 @@ class Fields:
         return default if value is None else value
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Return a list of names; empty if the key is missing."""
-        value = self._take(
-            key,
-            lambda some: isinstance(some, list) and all(isinstance(s, str) and s for s in some),
-            "a list of names",
-        )
-        return tuple(value or ())
+        """Return a list of names, of which a single one need not be in a list; empty if the key is
+        missing. Numbers are names."""
+        value = self._left.pop(key, None)
+        some = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
+        names = tuple(str(one) if type(one) is int else one for one in some)
+        if not all(isinstance(one, str) and one for one in names):
+            raise self._wrong(key, value, "a list of names")
+        return names
 
     def userids(self, key: str) -> tuple[int, ...]:
         """Return the ids of a list of users; empty if the key is missing."""
@@ -101,6 +102,10 @@ class Fields:
             return tuple(map(user_id, names))
         except ValueError as exc:
             raise ValueError(f"{self._path}{key}: {exc}") from None
+
+    def mapping(self, key: str) -> dict[str, Any] | None:
+        """Return a nested table as it is, or None if the key is missing or the table empty."""
+        return self._take(key, lambda value: isinstance(value, dict), "a table") or None
 
     def table(self, key: str) -> Fields | None:
         """Return a nested table, or None if the key is missing."""

@@ -9,11 +9,11 @@ resources.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from math import inf, isfinite, log
 from typing import TYPE_CHECKING, Any, Callable
 
+from flux.scheduler.checkpoint import in_parts
 from flux.scheduler.history import ask_for_ended_jobs
 
 if TYPE_CHECKING:
@@ -119,13 +119,13 @@ class Usage:
     # -- the checkpoint ----------------------------------------------------------------------------
 
     def text(self, now: float) -> Iterator[str]:
-        """Yield the amounts as JSON text, in parts."""
-        yield json.dumps({"version": VERSION, "through": now})[:-1] + ', "used": ['
+        """Return the amounts as JSON text, in parts."""
         keys = self.keys()
-        for at in range(0, len(keys), ENTRIES_PER_PART):
-            part = [[list(key), self._at(key, now)[0]] for key in keys[at : at + ENTRIES_PER_PART]]
-            yield (", " if at else "") + json.dumps(part)[1:-1]
-        yield "]}"
+        parts = (
+            [[list(key), self._at(key, now)[0]] for key in keys[at : at + ENTRIES_PER_PART]]
+            for at in range(0, len(keys), ENTRIES_PER_PART)
+        )
+        return in_parts({"version": VERSION, "through": now}, "used", parts)
 
     def restore(self, stored: Any) -> None:
         """Load the parsed output of `text`. Raises ValueError if it has another form; other
