@@ -373,7 +373,7 @@ class Walk:
         # and with the mask of ranks of a source from `Backlog.by_ranks` or `returning`: its first job
         # is examined while one of its jobs may be promised a start; None: another source.
         self._sources: list[tuple[Any, int, int, Any, int | None, PendingJob]] = []
-        self._numbers = count()
+        self._number = 0  # of the last of these
         self._is_stale = freed
         # masks of ranks for which no more jobs may be promised a start
         self._unpromised: set[int] = set()
@@ -480,10 +480,13 @@ class Walk:
             sources += [(group, group.ranks) for group in backlog.returning]
             self._unpromised.clear()
         for source, ranks in sources:
-            job = self._first_of(source, ranks)
+            if ranks is None and source is not promises and not self._refused:
+                job = source.first_since(self._place)  # as `_first_of`, for most sources
+            else:
+                job = self._first_of(source, ranks)
             if job is not None:
-                place = job.order, job.jobid, next(self._numbers)
-                self._sources.append((*place, source, ranks, job))
+                self._number += 1
+                self._sources.append((job.order, job.jobid, self._number, source, ranks, job))
             backlog.effort += LOOK
             if backlog.effort >= EFFORT_PER_TURN:
                 yield None
