@@ -14,7 +14,7 @@ from watch import Watch
 
 from flux.resource.Rv1Pool import Rv1Pool
 from flux.scheduler.site_policy.limits import LimitRule
-from flux.scheduler.site_policy.preemption import borrowed_time, record, takers, under_way, victims
+from flux.scheduler.site_policy.preemption import borrowed_time, state, takers, under_way
 from flux.scheduler.testing import make_R
 from flux.simulate.checking import Violation, check_eventlog, check_instance
 
@@ -323,7 +323,7 @@ def test_a_job_that_is_ended_though_it_need_not_be_is_found(monkeypatch):
             trial.take_out(one.jobid)
         if not trial.fits():
             return None
-        return victims.in_order(candidates, now)
+        return takers.in_order(candidates, now)
 
     monkeypatch.setattr(takers, "choose", choose_all)
     monkeypatch.setattr(under_way, "needed", lambda victims, trial: set(victims))
@@ -333,7 +333,7 @@ def test_a_job_that_is_ended_though_it_need_not_be_is_found(monkeypatch):
 
 def test_a_job_that_is_ended_without_a_record_is_found(monkeypatch):
     """A planted defect: the record is not waited for, and never written."""
-    monkeypatch.setattr(record.Record, "store", lambda self, stored=lambda: None: stored())
+    monkeypatch.setattr(state.Record, "store", lambda self, stored=lambda: None: stored())
     found = run_preempting()
     assert found.startswith("Violation: job ") and "there is no record of it" in found
 

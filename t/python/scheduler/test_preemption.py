@@ -661,7 +661,7 @@ def test_a_record_that_cannot_be_read_ends_nobody():
     "table, text",
     [
         ({}, "queues is missing"),
-        ({"queues": "standby"}, "queues='standby': expected a list of names"),
+        ({"queues": {}}, "queues={}: expected a list of names"),
         ({"queues": ["standby"], "signal": "SIGFOO"}, "signal='SIGFOO': expected the name of"),
         ({"queues": ["standby"], "grace": "soon"}, "grace='soon': expected a length of time"),
         ({"queues": ["standby"], "rank": -1}, "rank=-1: expected a whole number"),

@@ -8,8 +8,8 @@ from peers import jobspec, machine
 
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.TreePool import TreePool
-from flux.scheduler.site_policy.preemption.record import Victim
-from flux.scheduler.site_policy.preemption.victims import Trial, choose, in_order
+from flux.scheduler.site_policy.preemption.state import Victim
+from flux.scheduler.site_policy.preemption.takers import Trial, choose, in_order
 
 NOW = 10000.0
 

@@ -36,24 +36,23 @@ from flux.resource.errors import InsufficientResources
 from flux.resource.pool.masks import popcount, take
 from flux.scheduler.host import name_of
 from flux.scheduler.site_policy.holdings import amounts_held
-from flux.scheduler.site_policy.preemption.record import (
+from flux.scheduler.site_policy.preemption.state import (
     ENDED,
     RUNS,
     WARNED,
     Borrower,
+    Part,
     Victim,
     as_end,
     rests_of,
 )
-from flux.scheduler.site_policy.preemption.state import Part
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass, PreemptionTerms
-    from flux.scheduler.site_policy.preemption.messenger import Messenger
-    from flux.scheduler.site_policy.preemption.state import PreemptionState
+    from flux.scheduler.site_policy.preemption.state import Messenger, PreemptionState
 
 #: Maximum number of promises tried for a job that may start into one, the latest first; each costs
 #: a search of the plan up to its time.

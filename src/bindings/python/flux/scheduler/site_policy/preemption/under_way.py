@@ -12,19 +12,18 @@ from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.admission import Deferral, JobDeferred
 from flux.scheduler.host import name_of
 from flux.scheduler.site_policy.holdings import amounts_held
-from flux.scheduler.site_policy.preemption.record import (
+from flux.scheduler.site_policy.preemption.state import (
     DECIDED,
     ENDING,
     OVER,
     WARNED,
+    Part,
     Preemption,
     as_end,
     by_id,
     rests_of,
 )
-from flux.scheduler.site_policy.preemption.state import Part
-from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S
-from flux.scheduler.site_policy.preemption.victims import Trial, needed
+from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S, Trial, needed
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -32,9 +31,13 @@ if TYPE_CHECKING:
     from flux.scheduler.admission import AdmissionRule
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.borrowed_time import BorrowedTime
-    from flux.scheduler.site_policy.preemption.messenger import Messenger
-    from flux.scheduler.site_policy.preemption.record import Victim
-    from flux.scheduler.site_policy.preemption.state import PreemptionState, Running, Waiting
+    from flux.scheduler.site_policy.preemption.state import (
+        Messenger,
+        PreemptionState,
+        Running,
+        Victim,
+        Waiting,
+    )
     from flux.scheduler.site_policy.preemption.takers import Choice, Takers
 
 
