@@ -14,7 +14,6 @@ from flux.scheduler.times import seconds_of
 
 if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.site_policy.preemption.state import Victim
     from flux.scheduler.site_policy.queue_names import QueueNames
 
 #: System attribute with which a job consents to preemption: seconds of run time after which it may
@@ -157,11 +156,11 @@ class Classes:
         lowest = min([one.rank for one in self.entries.values()], default=HIGHEST)
         return terms.rank > lowest
 
-    def grace(self, victims: Iterable[Victim]) -> float:
-        """Return the seconds between the warning and the end of some jobs: the maximum of their
-        classes."""
+    def grace(self, names: Iterable[str]) -> float:
+        """Return the seconds between the warning and the end of jobs of some classes: the
+        maximum."""
         entries = self.entries
-        return max([entries[one.cls].grace for one in victims if one.cls in entries], default=0.0)
+        return max([entries[name].grace for name in names if name in entries], default=0.0)
 
 
 def _seconds(value: Any) -> float | None:

@@ -352,7 +352,11 @@ class Takers(Part):
         found = self._candidates(one, waited)
         if not found:
             return _nothing("no job of a lower rank runs where it could")
-        plan, now, grace = host.planning.current(), host.now(), self._classes.grace(found)
+        plan, now, grace = (
+            host.planning.current(),
+            host.now(),
+            self._classes.grace(one.cls for one in found),
+        )
         assert plan is not None, "the pool can plan"
         start = plan.promises().get(job.jobid, (None, inf))[0]
         if start is None:

@@ -69,7 +69,7 @@ class PreemptionsUnderWay(Part):
     def decide(self, one: Waiting, choice: Choice) -> None:
         """Begin a preemption of the chosen victims."""
         host, now, job = self._host, self._host.now(), one.job
-        deadline = now + self._classes.grace(choice.victims)
+        deadline = now + self._classes.grace(one.cls for one in choice.victims)
         preemption = Preemption(
             job.jobid,
             one.terms.queue,
@@ -250,7 +250,7 @@ class PreemptionsUnderWay(Part):
         if preemption.state != DECIDED:
             return
         now = self._host.now()
-        grace = self._classes.grace(preemption.victims.values())
+        grace = self._classes.grace(one.cls for one in preemption.victims.values())
         if now - preemption.decided > LOOK_INTERVAL_S and grace > 0:
             # Storing took a while, and victims must get their full grace.
             preemption.expected += now - preemption.decided
