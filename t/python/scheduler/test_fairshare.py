@@ -132,6 +132,24 @@ def test_priority_counts_before_shares(policy, args):
     assert order(rig) == [4, 2, 3]
 
 
+def test_a_share_does_not_void_a_latest_start():
+    rig = load(Backfill, ("promise=all", "within=1m"))
+    begin = rig.now
+    submit(rig, 1, 500)
+    submit(rig, 2, 500)
+    rig.wait(120)
+    submit(rig, 3, 600)
+    submit(rig, 4, 600)
+    rig.wait(120)
+    assert order(rig) == [3, 4, 2]
+    latest = [round(rig.shown(jobid)["t_latest"] - begin) for jobid in (2, 3, 4)]
+    assert latest == [1000, 2000, 3000]
+    submit(rig, 5, 500, priority=17)
+    rig.wait(120)
+    latest = [round(rig.shown(jobid)["t_latest"] - begin) for jobid in (5, 2, 3, 4)]
+    assert latest == [1000, 4000, 2000, 3000]
+
+
 def test_banks_come_before_their_users():
     """As in Slurm's Fair Tree: all users of a bank that has used less come before those of others."""
     rig = load(banks={"small": 1, "large": 9})

@@ -299,6 +299,8 @@ class QueueOrder:
         #: the result of `heads`, and the state for which it was found
         self._heads: list[tuple[PendingJob, int]] = []
         self._found_of: Any = None
+        #: whether a rule orders jobs of equal priority
+        self.by_share = False
 
     def turn_of(self, job: PendingJob) -> int:
         """Return the mask of ranks for which `job` waits its turn: by queue, those that it could

@@ -339,7 +339,7 @@ class PolicyScheduler(Scheduler):
         if marks is not None:
             job.signature = signature_of(job.resource_request, marks)
         self.decision.came(job)
-        if self._rule_host.orders_by_share:
+        if self.queue_order.by_share:
             job.priority = job.priority  # the rule knows the job's user by now
 
     def _answered(self, jobid: int, event: str) -> None:

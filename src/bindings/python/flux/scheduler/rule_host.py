@@ -120,8 +120,6 @@ class RuleHost:
         self.pending_jobs = scheduler.pending_jobs
         self.checkpoint = checkpoints.make
         self.reads_files = not host.takes_objects
-        #: whether a rule orders jobs of equal priority
-        self.orders_by_share = False
 
     @property
     def resources(self) -> ResourcePool:
@@ -196,7 +194,7 @@ class RuleHost:
         if order is not Scheduler.order:
             self.log.warning(f"{scheduler.name} has an order() of its own: shares do not change it")
             return
-        self.orders_by_share = level is not None
+        self.queue_order.by_share = level is not None
         requests.order = level and (lambda job: (job.by_priority, *level(job)))
         scheduler.reorder()  # the queue may contain jobs that have left, in the previous order
         if requests:

@@ -382,12 +382,13 @@ class BackfillByLatestStart(BackfillByRank):
         `end` to jobs of lower priority that could use the same ranks. Return these jobs, in queue
         order."""
         policy = self.policy
+        by_share = policy.queue_order.by_share  # a share decides nothing here
         lower = []
         for number, other in enumerate(self.latest.before(end), 1):
             if number % COMPARED_PER_TURN == 0:
                 yield
             if (
-                job.order < other.order
+                (job.by_priority < other.by_priority if by_share else job.order < other.order)
                 and other in self.latest
                 and self.latest.when(other) + other.limit > start
                 and policy.queue_order.share_ranks(job, other)
