@@ -121,6 +121,10 @@ def test_both_give_the_same_answers(built, seed):
             for number in promises:
                 another, end = a_demand(rng, totals), now + a_length(rng)
                 both.of("can_start", number, another, now, end, rng.random() < 0.7)
+            number = both.make("book", demand, -math.inf, now + length, now, may_move)
+            if number is not None:  # it can start now
+                for method in ("amounts_of", "leave", "drop"):
+                    both.of(method, number)
             row = rng.sample(promises, len(promises)) + rng.sample([0], rng.random() < 0.2)
             both.row(row, now, rng.random() < 0.7, rng.random() < 0.7, rng.choice([1, 3, 30]))
             start = rng.choice([early, when])

@@ -99,6 +99,23 @@ def test_a_late_start_breaks_the_promise_that_follows():
         plan.advance(3)
 
 
+def test_what_a_late_job_holds_is_no_room_for_a_start():
+    pool = ResourcePool(R_of({0: (set(range(16)), set()), 1: (set(range(16)), {0})}))
+    pool.now = NOW
+    pool.clock = lambda: pool.now
+    plan = pool.plan()
+    pool.alloc_on(1, ask(pool, 1, 8, 0, duration=10.0), 0b01)
+    pool.now = NOW + 15
+    plan.reserve(2, ask(pool, 1, 16, 1, duration=50.0), NOW + 20)
+    two = ask(pool, 2, 8, 0, duration=100.0)
+    assert not plan.fits(two) and plan.ranks_of(2) == 0b10
+    assert [one["fits"] for one in plan.windows([two], 200.0)] == [False]
+    with pytest.raises(InsufficientResources):
+        plan.alloc(3, two)
+    pool.free(1)
+    assert plan.fits(two)
+
+
 @pytest.mark.parametrize("others, frozen, start", [(31, False, 0), (32, False, 90), (0, True, 90)])
 def test_promises_move_for_a_new_one_unless_there_are_many(others, frozen, start):
     """With more than MAX_PROMISES, or in a copy, none moves to other ranks."""

@@ -69,12 +69,10 @@ struct demand {
     int64_t each[MAX_KINDS];
     bool per_node;
     bool whole;
-    /* For the row with a number: the time until which all ranks together have enough; before the ranks: a
-     * mask of those with room now.
-     */
+    /* For the row with a number: the time until which all ranks together have enough. */
     uint64_t row;
     double until;
-    unsigned char *free, *ranks;
+    unsigned char ranks[];
 };
 
 struct use {
@@ -298,7 +296,7 @@ struct demand *demand_create (const struct availability *all,
                               const unsigned char *ranks)
 {
     size_t bytes = all->ranks / 8 + 1;
-    struct demand *demand = calloc (1, sizeof (*demand) + 2 * bytes);
+    struct demand *demand = calloc (1, sizeof (*demand) + bytes);
 
     if (!demand)
         return NULL;
@@ -306,8 +304,6 @@ struct demand *demand_create (const struct availability *all,
     memcpy (demand->each, each, all->kinds * sizeof (int64_t));
     demand->per_node = per_node;
     demand->whole = whole;
-    demand->free = (unsigned char *)(demand + 1);
-    demand->ranks = demand->free + bytes;
     memcpy (demand->ranks, ranks, bytes);
     return demand;
 }
@@ -829,15 +825,15 @@ static bool has_room (const struct availability *all,
 {
     const struct line *line = all->lines[rank];
     size_t first = step_at (line, start), step, kind;
-    /* The other uses have begun by then, and only end. */
-    bool grows = !line->pinned && (order.start <= start || !line->promises);
+    /* Later uses only end. */
+    double begun = line->pinned ? INFINITY : line->promises ? order.start : start;
     int64_t buffer[MAX_KINDS];
 
     for (step = first; step < line->count; step++) {
         const int64_t *left;
         double time = step > first ? step_of (line, step)->time : start;
 
-        if (step > first && (grows || time >= end))
+        if (step > first && (time > begun || time >= end))
             break;
         left = free_at (all, rank, step, time, order, buffer);
         for (kind = 0; kind < all->kinds; kind++) {
@@ -1195,7 +1191,7 @@ static int find_place (struct availability *all,
     if (left > 0)
         return 0;
     for (at = 0; at < trial->candidate_count; at++) {
-        prefer (all, demand, start, now, trial->candidates + at);
+        prefer (all, demand, order.start, now, trial->candidates + at);
         if (heap_append (&trial->best, 0, at) < 0)
             return -1;
     }
@@ -1355,7 +1351,7 @@ static int book (struct availability *all,
                  bool may_move,
                  int64_t *number)
 {
-    struct order order = {start, 0}; /* before those that begin with it */
+    struct order order = {start > -INFINITY ? start : now, 0}; /* before those that begin with it */
     struct place *place = calloc (1, sizeof (*place));
     int placed = -1;
 
@@ -1520,9 +1516,9 @@ int availability_can_start (struct availability *all,
     bool entered = use && use->entered;
     can = !entered ? 0 : use->demand ? leave_out (all, number) : change (all, number, -1, false);
     if (!can)
-        can = fits (all, demand, now, end, LAST);
+        can = fits (all, demand, -INFINITY, end, LAST);
     if (!can && may_move)
-        can = book (all, demand, now, end, now, true, NULL);
+        can = book (all, demand, -INFINITY, end, now, true, NULL);
     if (use)
         use->away = false;
     finish (all, false);
@@ -1548,7 +1544,7 @@ int64_t availability_first_to_start (struct availability *all,
     rows++;
     for (at = 0; at < count; at++) {
         struct use *use = numbers[at] < 0 ? NULL : all->uses + numbers[at];
-        struct demand *demand, here;
+        struct demand *demand;
         double end;
 
         if (!use || !use->demand || use->start <= now)
@@ -1558,9 +1554,7 @@ int64_t availability_first_to_start (struct availability *all,
         if (demand->row != rows) {
             demand->row = rows;
             demand->until = now;
-            memset (demand->free, 0, demand->ranks - demand->free);
-            if (availability_room (all, demand, -INFINITY, -INFINITY, demand->free, NULL)
-                >= demand->count)
+            if (fits (all, demand, -INFINITY, -INFINITY, LAST))
                 demand->until = summed ? availability_enough_until (all, demand, now) : INFINITY;
         }
         if (demand->until == -INFINITY)
@@ -1569,12 +1563,10 @@ int64_t availability_first_to_start (struct availability *all,
             continue; /* until its start, the promise is not in its own way */
         if (!most--)
             break;
-        here = *demand;
-        here.ranks = demand->free;
         /* Most have no clear room, which fits() would look for. */
         can = leave_out (all, numbers[at]);
         if (!can)
-            can = book (all, &here, now, end, now, may_move, NULL);
+            can = book (all, demand, -INFINITY, end, now, may_move, NULL);
         use->away = false;
         finish (all, false);
         if (can < 0)

@@ -145,9 +145,9 @@ class Availability:
 
         Ranks with clear room come first. If these do not suffice and `may_move` is set, the promise
         takes ranks of promises that start no earlier; those get other ranks, in the order of their
-        starts.
+        starts. One that starts at minus infinity is a start now, beside jobs past their ends too.
         """
-        begin = promise.start if may_move else inf
+        begin = _begin(promise, now) if may_move else inf
         rest = [use for use in self.uses if use.demand is not None and use.start >= begin]
         rest.sort(key=lambda use: use.start)
         placed = [use for use in self.uses if use not in rest]
@@ -182,7 +182,8 @@ class Availability:
         demand = promise.demand
         assert demand is not None, "running jobs stay where they are"
         ranks = [rank for rank in members(demand.ranks) if rank in self.totals]
-        ranks.sort(key=lambda rank: self._preference(rank, demand, promise.start, now))
+        begin = _begin(promise, now)
+        ranks.sort(key=lambda rank: self._preference(rank, demand, begin, now))
         left, units = demand.count, dict.fromkeys(ranks, 0)
         for uses in ([*beside, *avoid], beside):
             for rank in ranks:
@@ -213,6 +214,11 @@ class Availability:
         free = self.free(rank, start, start, jobs)
         wanted = [have for have, need in zip(free, demand.each) if need]
         return unwanted, int(idle), *reversed(wanted), -rank
+
+
+def _begin(promise: Use, now: float) -> float:
+    """Return the start of a promise; now, if it is minus infinity."""
+    return promise.start if promise.start > -inf else now
 
 
 def fits(amounts: Iterable[int], free: Iterable[int]) -> bool:

@@ -188,21 +188,6 @@ class BoundStrategy(Strategy):
         ends = [one.end for one in self.promises.values()]
         return self._ranks.first_placed(request, start, until, ends)
 
-    def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
-        areas = self._ranks.areas(request.shape)
-        if not areas:
-            return (
-                self._ranks.place_at(request, self._ranks.index_at(start), start, end) is not None
-            )
-        return self._can_start(None, areas, start, end)
-
-    def _can_start(
-        self, number: int | None, areas: Iterable[Demand], start: float, end: float
-    ) -> bool:
-        """Return whether one of the demands fits throughout a span, beside all uses but one."""
-        room, may_move = self._ranks.room, not self.frozen
-        return any(room.can_start(number, demand, start, end, may_move) for demand in areas)
-
     def fits_without(
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
@@ -212,7 +197,8 @@ class BoundStrategy(Strategy):
             until = self._enough_until(shape, now)
             if until < end and (own is None or own.start > until):
                 return False
-            return self._can_start(number, self._ranks.free_areas(shape), now, end)
+            areas, may_move = self._ranks.free_areas(shape), not self.frozen
+            return any(room.can_start(number, area, now, end, may_move) for area in areas)
         if number is not None:
             room.leave(number)
         try:
@@ -518,7 +504,7 @@ class BoundStrategy(Strategy):
             return None
         clear = 0  # ranks of areas with enough clear room
         for demand in areas:
-            units, ranks = room.room(demand, now, end)
+            units, ranks = room.room(demand, -inf, end)
             if units >= demand.count:
                 clear |= ranks
         if clear:
@@ -527,10 +513,8 @@ class BoundStrategy(Strategy):
             )
         if self.frozen:
             return None
-        if not exact(shape):
-            areas = self._ranks.without_late(areas, now)
         for demand in areas:
-            number = room.book(demand, now, end, now, True)
+            number = room.book(demand, -inf, end, now, True)
             if number is not None:
                 break
         else:

@@ -166,10 +166,6 @@ class CountedStrategy(Strategy):
         profile, demand = self._find(request)
         return profile.line.first(demand.count + profile.kept, length_of(request), start)
 
-    def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
-        profile, demand = self._find(request)
-        return profile.room(start, end) >= demand.count
-
     def fits_without(
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
@@ -246,9 +242,10 @@ class CountedStrategy(Strategy):
     # -- promises -----------------------------------------------------------
 
     def reserve(self, jobid: int, request: ResourceRequest, start: float, end: float) -> bool:
-        if not self.fits(request, start, end):
+        profile, demand = self._find(request)
+        if profile.room(start, end) < demand.count:
             return False
-        self.restore(jobid, CountedPromise(start, end, request, self._find(request)[1]))
+        self.restore(jobid, CountedPromise(start, end, request, demand))
         return True
 
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:

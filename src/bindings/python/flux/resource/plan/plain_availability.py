@@ -155,8 +155,8 @@ class PlainAvailability(Availability):
     def can_start(
         self, number: int | None, demand: Demand, now: float, end: float, may_move: bool
     ) -> bool:
-        """Return whether a demand fits from now to `end`, beside all uses but one (None: beside
-        all). Change nothing.
+        """Return whether a demand can start now: it fits until `end`, beside all uses but one
+        (None: beside all), and jobs past their ends. Change nothing.
 
         Args:
             may_move: whether other promises may be moved for it, as by `book`
@@ -164,9 +164,9 @@ class PlainAvailability(Availability):
         entered = number is not None and self._uses[number].entered
         if number is not None and entered:
             self.leave(number)
-        fits = self.room(demand, now, end)[0] >= demand.count
+        fits = self.room(demand, -inf, end)[0] >= demand.count
         if not fits and may_move:
-            fits = self.proof(Use(now, end, demand), now, True) is not None
+            fits = self.proof(Use(-inf, end, demand), now, True) is not None
         if number is not None and entered:
             self.enter(number)
         return fits
@@ -179,9 +179,8 @@ class PlainAvailability(Availability):
         summed: bool,
         most: int,
     ) -> int:
-        """Return the place in a row of promises of the first that could start now, on ranks that
-        running jobs, late ones too, leave free; the length of the row if there is none. Change
-        nothing.
+        """Return the place in a row of promises of the first that can start now; the length of the
+        row if there is none. Change nothing.
 
         The row ends before a promise that stays on its ranks, or starts now or earlier.
 
@@ -197,14 +196,13 @@ class PlainAvailability(Availability):
             if use is None or use.demand is None or use.start <= now:
                 return place
             demand, end = use.demand, now + (use.end - use.start)
-            units, free = self.room(demand, -inf, -inf)
-            if units < demand.count:
+            if self.room(demand, -inf, -inf)[0] < demand.count:
                 continue
             if summed and self.enough_until(demand, now) < min(use.start, end):
                 continue
             if not most:
                 return place
             most -= 1
-            if self.can_start(number, demand._replace(ranks=free), now, end, may_move):
+            if self.can_start(number, demand, now, end, may_move):
                 return place
         return len(numbers)

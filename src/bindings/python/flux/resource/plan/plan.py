@@ -272,7 +272,7 @@ class Plan:
             limit = now + horizon
             if self._pool.expiration:
                 limit = min(limit, max(now, self._pool.expiration))
-            fits = strategy.fits(request, now, now + length_of(request))
+            fits = strategy.fits_without(None, request, now, now + length_of(request))
             count = partial(strategy.count, request, now)
             steps = _steps(count, partial(strategy.next_change, request), now, limit)
             answer.append({"request": request, "fits": fits, "steps": steps})

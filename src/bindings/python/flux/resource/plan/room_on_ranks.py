@@ -16,7 +16,7 @@ from flux.resource.plan.availability import Demand
 from flux.resource.plan.plain_availability import PlainAvailability
 from flux.resource.plan.promise import length_of
 from flux.resource.pool.inventory import pairs, selected_ranks
-from flux.resource.pool.masks import mask_of, members, popcount, take
+from flux.resource.pool.masks import members, popcount, take
 from flux.resource.pool.remembered import Remembered
 
 if TYPE_CHECKING:
@@ -163,19 +163,6 @@ class RoomOnRanks:
                 if units >= demand.count:
                     areas.append(demand.on(ranks))
         return areas
-
-    def without_late(self, areas: list[Demand], now: float) -> list[Demand]:
-        """Return demands without ranks on which late jobs hold units. Promises would move to leave
-        several units of such a rank to a job, and it could not start there."""
-        ends = self._pool.jobs_by_end()
-        if not ends or ends[0][0] > now:
-            return areas
-        found = []
-        for demand in areas:
-            held = dict(self.room.room_by_rank(demand, -inf, -inf))
-            freed = self.room.room_by_rank(demand, now, now)
-            found.append(demand.on(mask_of([rank for rank, units in freed if units <= held[rank]])))
-        return found
 
     # -- what is free -------------------------------------------------------
 

@@ -75,10 +75,6 @@ class Strategy(ABC):
         infinity. Times from ``until`` on need not be found."""
 
     @abstractmethod
-    def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
-        """Return whether a request fits throughout a span."""
-
-    @abstractmethod
     def fits_without(
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
