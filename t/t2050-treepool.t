@@ -80,8 +80,8 @@ test_expect_success 'jobs on any ranks outlive a reload of the scheduler' '
 	held $id5 >placed &&
 	test_cmp expected placed
 '
-test_expect_success EMBEDDED 'flux resource topology shows who holds what' '
-	flux resource topology >topology &&
+test_expect_success 'flux sched topology shows who holds what' '
+	flux sched topology >topology &&
 	grep "^tp0 (rank 0): 8 cores, 4 GPUs; 2 cores, 0 GPUs free" topology &&
 	grep "^tp3 (rank 3): 8 cores, 4 GPUs; all free" topology &&
 	grep "socket 1 .*cores 4-7 " topology
@@ -130,12 +130,14 @@ test_expect_success 'on part of a node too, where its cores have other numbers' 
 		flux job wait-event -t 20 \$id start >/dev/null
 		flux job info \$id R | jq -c ".execution.R_lite[0].children | [.core, .gpu]"
 	done
+	flux sched topology >topology
 	flux cancel --all 2>/dev/null
 	EOF
 	blocker=$(flux submit -N1 -n1 -c2 sleep 1000) && waiting $blocker &&
 	flux run -N1 -n1 -c4 -g4 --requires=-rank:1-3 flux start sh part.sh >part.out &&
 	printf "%s\n" 0-3 "[\"0\",\"0-1\"]" "[\"2\",\"2-3\"]" >expected &&
 	test_cmp expected part.out &&
+	grep "socket 1 .*cores 2-3 *b\. *gpus 2-3 bb" topology &&
 	flux cancel $blocker
 '
 test_expect_success EMBEDDED 'flux R encode counts cores and GPUs of XML' '

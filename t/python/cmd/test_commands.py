@@ -27,15 +27,6 @@ $ flux resource drain -no '{ranks} {reason}'
 1 bad fan
 2-3 x
 $ flux resource undrain 1-3; flux resource list -s down -no '{rlist}'
-$ flux resource topology -r 3 --ascii
-vm (rank 3): 2 cores; all free
-  cores 0-1    ..
-$ flux resource topology nosuch
-1! flux-resource: ERROR: nosuch: No such file or directory
-$ flux resource topology -r 9
-1! flux-resource: ERROR: ranks 9: R has 0-3
-$ echo '{' | flux resource topology - 2>&1 | grep -o 'ERROR: -: not R'
-ERROR: -: not R
 $ flux resource nosuch
 2! ...
 # submission

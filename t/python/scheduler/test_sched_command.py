@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from flux.scheduler.command import cli, formatting, subcommand
+from flux.scheduler.command import cli, formatting, subcommand, topology
 from flux.scheduler.command.prometheus import exposition
 from flux.scheduler.command.top import TopView, state_bar
 
@@ -543,6 +543,49 @@ def test_check_config_reads_arguments_of_schedulers(
     else:
         assert out.startswith(f"configuration: [modules] {line}")
     assert flux_sched.code == (line is not None)
+
+
+def test_topology(flux_sched, tmp_path, monkeypatch):
+    R = {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": "0-1", "children": {"core": "0-3"}}],
+            "nodelist": ["n[0-1]"],
+        },
+    }
+    job = {
+        "R": json.dumps({**R, "execution": {"R_lite": [{"rank": "1", "children": {"core": "1"}}]}})
+    }
+    answers = {
+        "resource.status": {"offline": "", "drain": {"0": {}}},
+        "job-list.list": {"jobs": [{"id": 1}]},
+        "job-info.lookup": job,
+    }
+    monkeypatch.setattr(topology, "get_key_direct", lambda handle, key: {"resource.R": R}[key])
+    out = flux_sched(["topology"], **answers)
+    assert out.splitlines()[0] == "n0 (rank 0): 4 cores; down"
+    assert "n1 (rank 1): 4 cores; 3 cores free\n  cores 0-3    .a..\n\na ƒ2: 1 core\n" in out
+    assert json.loads(flux_sched(["topology", "--json"], **answers))["down"] == "0"
+    ended = {**answers, "job-info.lookup": OSError(errno.ENOENT, "No such file or directory")}
+    assert "a ƒ2" not in flux_sched(["topology", "-r1", "--ascii"], **ended)
+    file, picture = tmp_path / "R", tmp_path / "R.svg"
+    file.write_text(json.dumps(R))
+    assert flux_sched(["topology", str(file), "-o", str(picture)]) == ""
+    assert picture.read_text().startswith("<svg")
+    file.write_text("{")
+    for argv, text, code in (
+        ([str(file)], f"{file}: not R: ", 1),
+        (["nosuch"], "nosuch: No such file or directory", 1),
+        (["-r9"], "ranks 9: R has 0-1", 2),
+    ):
+        flux_sched(["topology", *argv], **answers)
+        assert flux_sched.err.startswith(f"flux-sched: ERROR: {text}") and flux_sched.code == code
+    denied = OSError(errno.EPERM, "Operation not permitted")
+    flux_sched(["topology"], **{**answers, "resource.status": denied})
+    assert (
+        flux_sched.err
+        == "flux-sched: ERROR: topology: only the owner of the instance may do this\n"
+    )
 
 
 def test_plan_as_text_and_picture(flux_sched, tmp_path):

@@ -10,12 +10,6 @@ from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 
 
-def draw(args):
-    from flux_embedded.cmd.resource.topology import topology  # it imports flux.job
-
-    return topology(args)
-
-
 def drain(args):
     if args.targets is None:
         return listing.drained(args)
@@ -72,9 +66,4 @@ def main(argv):
     one.add_argument("action", choices=("add", "remove"))
     one.add_argument("name", metavar="NAME")
     one.add_argument("targets", metavar="RANKS|HOSTS")
-    one = parser.command("topology", draw, "draw nodes and who holds what (ours)")
-    one.add_argument("-r", "--ranks", metavar="RANKS", help="these only")
-    one.add_argument("--svg", metavar="FILE", help="a drawing, into a file (- for stdout)")
-    one.flag("--ascii", text="no characters beyond ASCII")
-    one.add_argument("file", metavar="RFILE", nargs="?", help="R of a file (- for stdin)")
     return parser.run(argv)

@@ -2,7 +2,7 @@
 """Pictures of nodes: free units, and units of jobs.
 
 - ``view.py`` groups nodes that look alike, with their jobs.
-- ``text.py`` and ``svg.py`` draw them, for ``flux resource topology`` and the guide.
+- ``text.py`` and ``svg.py`` draw them, for ``flux sched topology`` and the guide.
 
 Interface: ``render_text()`` and ``render_svg()``.
 """

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.explain import counted
 from flux.resource.pool.hosts import HostNames
+from flux.resource.pool.inventory import Entry
 from flux.resource.pool.masks import idset_text, members, parse_idset, popcount, runs
 from flux.resource.pool.rv1 import read_lite
-from flux.resource.tree.topology import Domain, Renumbering
+from flux.resource.tree.topology import Domain, Renumbering, read_children
 
 #: ``(job, cores, gpus)``: masks of a job's units on a node; the job is any value.
 Share = tuple[Any, int, int]
@@ -135,7 +136,7 @@ def view(
     down_ranks = parse_idset(down)
     hosts = HostNames(everything, R["execution"].get("nodelist") or None)
     held = _held(jobs)
-    topologies = _topologies(R, everything)
+    topologies = _topologies(R, lite, everything)
     states: dict[tuple[Any, ...], int] = {}
     for mask, cores, gpus in lite:
         for number, (named, _) in enumerate(topologies):
@@ -162,9 +163,14 @@ def _held(jobs: Jobs) -> dict[int, list[Share]]:
     return held
 
 
-def _topologies(R: dict[str, Any], everything: int) -> list[tuple[int, Any]]:
+def _topologies(R: dict[str, Any], lite: list[Entry], everything: int) -> list[tuple[int, Any]]:
     """Return [(mask of R's ranks, topo)]; ranks without a topology come last, with an empty one."""
     scheduling = R.get("scheduling")
+    try:
+        found = read_children(scheduling, [(mask, cores) for mask, cores, _ in lite])[2]
+        return [(mask, topo) for mask, topo, _ in found]
+    except ValueError:
+        pass  # not of all ranks, or R of a job
     children = scheduling.get("children") if isinstance(scheduling, dict) else None
     entries = []
     named = 0

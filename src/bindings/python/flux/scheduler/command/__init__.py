@@ -8,6 +8,7 @@
 ``reserve.py``          ``flux sched reserve``, ``unreserve`` and ``reservations``
 ``top.py``              the live view of ``flux sched top``
 ``plan_chart.py``       the chart of ``flux sched plan``, as text and as SVG
+``topology.py``         ``flux sched topology``
 ``prometheus.py``       the metrics of ``flux sched stats --prometheus``
 ``jobspec_options.py``  options that describe a job, as in ``flux submit``
 ``formatting.py``       durations, times and tables as text
@@ -15,7 +16,7 @@
 ======================  =========================================================================
 
 The command computes nothing on jobs and resources: answers come from `flux.scheduler.query` and
-`flux.scheduler.reservations`, which run in the scheduler. Nothing here is public. Users rely on the
+`flux.scheduler.reservations`, which run in the scheduler, or other services of the instance. Nothing here is public. Users rely on the
 options, on ``--json``, which prints the answers unchanged, and on the names of the metrics;
 doc/man/flux-sched.rst describes them. A new subcommand is a class in ``cli.py``, a line in
 `COMMANDS`, and a paragraph in that page.

@@ -27,6 +27,7 @@ from flux.scheduler.command.subcommand import (
     read_jobid,
     write_file,
 )
+from flux.scheduler.command.topology import Topology
 from flux.scheduler.host import counted
 from flux.scheduler.times import parse_duration
 from flux_scheduler_version import VERSION
@@ -361,6 +362,7 @@ COMMANDS: dict[str, Subcommand] = {
     "when": When(),
     "windows": Windows(),
     "plan": Plan(),
+    "topology": Topology(),
     "top": Top(),
     "stats": Stats(),
     "reserve": Reserve(),
