@@ -29,6 +29,7 @@ CASES = [
     ({"cores_per_gpu": True}, "cores_per_gpu=True: expected a number"),
     ({"cores_per_gpu": "5"}, "cores_per_gpu=5: rank 0-1 has 4 cores for each GPU"),
     ({"cores_per_gpu": 4, "system_cores": "0"}, "rank 0-1 has 3 cores for each GPU"),
+    ({"cores_per_gpu": "share", "system_cores": "0-6"}, "rank 0-1 has more GPUs than cores"),
 ]
 
 

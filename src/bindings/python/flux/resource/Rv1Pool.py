@@ -489,13 +489,18 @@ def _least_cores_per_gpu(entries: list[Entry], value: Any) -> int:
             0
 
     Raises:
-        ValueError: it is none of these, or too large for some node
+        ValueError: it is none of these, or some node has too few cores
     """
     shares = [(popcount(cores) // popcount(gpus), ranks) for ranks, cores, gpus in entries if gpus]
     if value is None:
         return 0
     if value == SHARE:
-        return min(shares, default=(0, 0))[0]
+        share, ranks = min(shares, default=(0, 0))
+        if shares and not share:
+            raise ValueError(
+                f"cores_per_gpu={value}: rank {idset_text(ranks)} has more GPUs than cores"
+            )
+        return share
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value)
     if type(value) is not int or value < 1:
