@@ -274,6 +274,21 @@ def test_a_start_that_a_limit_may_prevent_is_planned(jobs, kind):
 # -- reservations, reload --------------------------------------------------------------------------
 
 
+def test_a_deferred_job_has_no_estimate_where_none_is_made():
+    rig = load(Backfill, ("estimate-depth=0",), {"one": {"per": "user", "max": {"jobs": 1}}})
+    begin = rig.now
+    rig.alloc(1, nodes(3, duration=100), userid=7)
+    rig.alloc(2, nodes(4), userid=8)
+    rig.wait(5)
+    assert rig.shown(2)["t_estimate"] == pytest.approx(begin + 100, abs=0.1)
+    rig.alloc(3, nodes(1, duration=50), userid=8)
+    rig.wait(100)
+    rig.free(1)
+    rig.wait(70)
+    assert rig.started() == [1, 3], "it outlives its limit"
+    assert "t_estimate" not in rig.shown(2)
+
+
 @POLICIES
 @pytest.mark.parametrize("counts", [True, False])
 def test_jobs_in_a_reservation(policy, args, counts):

@@ -114,6 +114,8 @@ class Backfilling(Decision):
     # -- events ------------------------------------------------------------------------------------
 
     def before_deferral(self, job: PendingJob) -> None:
+        if job in self.promises and not self.policy.estimate_depth:
+            self.policy.forecasts.show_estimate(job, None)  # no projection replaces it
         self.forget(job)
 
     def reordered(self) -> None:
