@@ -8,7 +8,8 @@ The choice is deterministic:
    loss (nodes x time run), the youngest, the highest id;
 2. then, from the last added to the first, each is spared if the waiting job still fits.
 
-No chosen job can be left out, so the choice is *minimal*. It need not have the minimum number of
+No chosen job can be left out, so the choice is *minimal*, unless trials have moved promises to
+others so that it does not fit without a spared one; then none is spared. It need not have the minimum number of
 jobs or the minimum loss: finding that is as hard as set cover. Whether the job fits is determined
 by the pool's own allocation on a copy.
 """
@@ -82,7 +83,14 @@ def choose(candidates: Iterable[Victim], trial: Trial, now: float) -> list[Victi
         else:
             low = middle
     take_out(high)
-    left = needed([one.jobid for one in ordered[:high]], trial)
+    jobids = [one.jobid for one in ordered[:high]]
+    left = needed(jobids, trial)
+    if len(left) < high and not trial.fits():
+        # A trial may move promises to other ranks, so that a job that was spared is in the way now.
+        for jobid in jobids:
+            if jobid not in left:
+                trial.take_out(jobid)
+        left = set(jobids)
     return [one for one in ordered[:high] if one.jobid in left]
 
 
@@ -384,7 +392,8 @@ class Takers(Part):
             objections.append(host.admission.second_look(job, *held))
 
         ranks = trial.offer(ask)
-        assert ranks is not None, "they were chosen so that it fits"
+        if ranks is None:
+            return _nothing("promises to others are in the way")
         reason = self._beyond(victims, now)
         if reason is None and objections[0] is not None:
             reason = str(objections[0].deferral.reason)
