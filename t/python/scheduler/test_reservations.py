@@ -437,6 +437,7 @@ def test_after_a_restart_with_fewer_nodes_it_keeps_what_there_is(module, what):
     small.store(KEY, json.loads(stored))
     small.load(module, "queue-depth=unlimited")
     assert listed(small)["dat"]["state"] == "degraded"
+    assert listed(small)["dat"]["note"] == "2 of 6 nodes are down or gone"
     small.submit(1, whole(1, 200))
     small.submit(2, whole(4, 10))
     small.wait(1000)

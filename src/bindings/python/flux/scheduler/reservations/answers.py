@@ -145,14 +145,16 @@ class ReservationAnswers(ReservationPart):
         window, begin = entry.window, reservation.recurrence.start
         state = "over" if window is None else "active" if entry.active else "planned"
         short = self._selector.lacks(entry) if entry.active else 0
-        lacks = short > 0
+        lacks, note = short, entry.warned
         if state == "planned":
             is_able = self._selector.ranks if reservation.for_nobody else self._selector.ranks_up
-            lacks = popcount(is_able(reservation)) < wanted
+            lacks = wanted - popcount(is_able(reservation))
+            if lacks > 0:
+                note = f"{lacks} of {wanted} nodes are down or gone"
         shown = window or Window(0, begin, begin + reservation.duration)
         return {
             "name": entry.name,
-            "state": "degraded" if lacks else state,
+            "state": "degraded" if lacks > 0 else state,
             "start": shown.start,
             "end": shown.end,
             "nodes": wanted,
@@ -164,7 +166,7 @@ class ReservationAnswers(ReservationPart):
             "at_end": reservation.at_end,
             "group": _group(reservation),
             "configured": entry.configured,
-            "note": entry.warned,
+            "note": note,
         }
 
     def _ranks_text(self, entry: ReservationState, chosen: int, begun: bool) -> str | None:
