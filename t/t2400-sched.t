@@ -8,7 +8,11 @@ Four nodes of two cores.
 . "$(dirname "$0")/sharness.sh"
 test_under_flux 4 job
 
-command -v jq >/dev/null || { skip_all="no jq"; test_done; }
+command -v jq >/dev/null || { skip_all="no jq"; test_expect_success 'output that cannot be written is an error of one line' '
+	test_expect_code 1 flux sched windows >/dev/full 2>err &&
+	test "$(cat err)" = "flux-sched: ERROR: No space left on device"
+'
+test_done; }
 
 test_expect_success 'sched-backfill is loaded' '
 	test_wait_until "test \$(flux resource list -s free -no {nnodes}) -eq 4" &&

@@ -2,6 +2,7 @@
 """The functions a jobtap plugin can call, one by one, and loading, listing, removing plugins."""
 
 import errno
+import re
 import sys
 import textwrap
 from contextlib import contextmanager
@@ -567,6 +568,15 @@ def test_plugins_from_the_configuration(inst, write):
     inst.jm.jobtap.configure_plugins({"job-manager": {"plugins": [entry]}})
     assert plugins(inst) == [*BUILTINS[1:], "a.py"]
     assert inst.jm.jobtap.plugins[-1].args == {"x": 1}
+
+
+def test_a_plugin_of_the_configuration_that_fails_is_logged(inst, write):
+    entries = [{"load": write("a.py", MINIMAL)}, {"load": write("b.py", "x = (")}]
+    text = r"\[job-manager.plugins\]\[1\]: b.py: SyntaxError: "
+    with pytest.raises(OSError, match=text):
+        inst.jm.jobtap.configure_plugins({"job-manager": {"plugins": entries}})
+    inst.run()
+    assert any(re.match(text, entry.text) for entry in inst.ctx.ring.entries())
 
 
 def test_exit_callback(inst, write):

@@ -410,10 +410,12 @@ def main(argv: list[str] | None = None) -> int:
     except (CommandError, ValueError) as exc:
         print(f"flux-sched: ERROR: {printable(exc)}", file=sys.stderr)
         return 1 if isinstance(exc, CommandError) else 2
-    except BrokenPipeError:
-        # The reader of our output is gone. Python would report that again on flushing standard
-        # output at exit.
+    except OSError as exc:
+        # Output cannot be written. Python would report that again on flushing it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 141
+        if isinstance(exc, BrokenPipeError):
+            return 141
+        print(f"flux-sched: ERROR: {exc.strerror or exc}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130

@@ -485,13 +485,18 @@ class Jobtap:
     def configure_plugins(self, config):
         """Load and remove plugins as ``job-manager.plugins`` lists them; OSError if that fails."""
         table = form.check_table(config.get("job-manager"), {"plugins?": [dict]}, "job-manager")
-        for entry in table.get("plugins", ()):
-            if "remove" in entry:
-                self.remove(entry["remove"])
-            if "load" in entry:
-                name = entry["load"].rpartition("/")[2]
-                if not any(plugin.name == name for plugin in self.plugins):
-                    self.load(entry["load"], entry.get("conf") or {})
+        for i, entry in enumerate(table.get("plugins", ())):
+            try:
+                if "remove" in entry:
+                    self.remove(entry["remove"])
+                if "load" in entry:
+                    name = entry["load"].rpartition("/")[2]
+                    if not any(plugin.name == name for plugin in self.plugins):
+                        self.load(entry["load"], entry.get("conf") or {})
+            except OSError as exc:
+                text = f"[job-manager.plugins][{i}]: {exc.strerror}"
+                self.service.log(LOG_ERR, text)
+                raise OSError(exc.errno, text) from exc
 
     # -- requests ------------------------------------------------------------------------------------
 
