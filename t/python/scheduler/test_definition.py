@@ -232,6 +232,8 @@ none parts tree sharing racks constraints no-limit: 30001
 all nodes max-wait no-limit reservation: 30002
 unlimited parts limits sharing no-limit: 40000
 unlimited parts tree planned racks priorities: 60001
+candidates nodes tree limits planned reservation: 60002
+all parts tree sharing max-wait no-limit: 90000
 """
 
 

@@ -280,7 +280,6 @@ class BackfillByRank(Backfilling):
 
     def leaves(self, job: PendingJob) -> None:
         self.forget(job)
-        self.released()  # its resources may be promised to others
 
     def moves(self, job: PendingJob) -> None:
         self.forget(job)

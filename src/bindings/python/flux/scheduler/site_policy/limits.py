@@ -254,9 +254,7 @@ class LimitRule(CountingRule):
         if known.request is not request or known.seen != self._changes:
             known.ask(request, self._least(request), self._changes)
         for use, at, most in known.rooms:  # this runs for each examined job
-            if use.used[at] > most or use.head is not None:
-                break
-            if use.certain and (len(use.certain) > 1 or job.jobid not in use.certain):
+            if use.used[at] > most or use.head is not None or use.certain:
                 break
         else:
             return None
