@@ -239,7 +239,7 @@ def test_signal_to_an_instance_that_a_module_blocks(flux, tmp_path):
     assert not alive(int((tmp_path / "pid").read_text()))
 
 
-def test_a_run_directory_in_use(flux, tmp_path):
+def test_a_run_directory_in_use(flux):
     inner = f"flux start {MINIMAL} -Srundir=r true"
     code, _, stderr = flux.start(MINIMAL, "-Srundir=r", inner)
     assert code == 1 and "local-0: Address already in use: does an instance run there" in stderr

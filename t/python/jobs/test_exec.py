@@ -209,7 +209,7 @@ def test_a_job_whose_shell_is_no_object_cannot_start(real):
     assert [note.split(":")[0] for note in notes] == ["cannot start job"]
 
 
-def test_files_and_templates(real, tmp_path):
+def test_files_and_templates(real):
     files = {"d/f": {"mode": 0o100600, "data": "hi\n", "encoding": "utf-8"}}
     words = "cat {{tmpdir}}/d/f; echo {{task.id}} {{nosuch}}; ls $FLUX_JOB_TMPDIR"
     id = run_job_to_end(real, words, files=files)

@@ -186,7 +186,7 @@ def test_what_a_timer_started_ends_if_it_raises(inst, p):
     assert inst.events(id)[-3:] == ["prolog-start", "exception", "prolog-finish"]
 
 
-def test_a_job_has_no_more_of_them_than_can_be_counted(inst, p, add):
+def test_a_job_has_no_more_of_them_than_can_be_counted(inst, p):
     refused = []
 
     def start(p, topic, args):

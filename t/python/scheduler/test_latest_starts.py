@@ -191,7 +191,7 @@ def test_what_a_function_of_a_site_says_changes_order_only(tmp_path, option, wha
     assert len(errors) == (what in wrong), errors
 
 
-def test_a_site_derives_from_it(tmp_path):
+def test_a_site_derives_from_it():
     class LongestFirst(Backfill):
         def rank(self, job):
             return -self.expected_run(job)

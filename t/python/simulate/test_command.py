@@ -483,7 +483,7 @@ def test_results_of_another_call_are_not_mixed_with_new_ones(tmp_path):
     assert re.search(r"left alone, and in no table here: .*sched-simple", done.stdout)
 
 
-def test_policies_keep_their_number(results, tmp_path):
+def test_policies_keep_their_number(tmp_path):
     out = tmp_path / "out"
     names = ["sched-simple", "sched-backfill", "sched-fifo"]
     policies = (f"--scheduler={name}" for name in names)
@@ -509,7 +509,7 @@ def test_latest_starts_count_as_promises(tmp_path):
     assert all(float(start) <= float(promise) for promise, start in told)
 
 
-def test_json(tmp_path):
+def test_json():
     done = flux("sample", "--jobs=50", "--scheduler=sched-fifo", "--json", "-q")
     (one,) = json.loads(done.stdout)
     assert one["figures"]["jobs"] == 50 and math.isfinite(one["figures"]["wait_mean"])

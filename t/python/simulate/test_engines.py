@@ -145,7 +145,7 @@ def module(tmp_path, text):
     return str(path)
 
 
-def test_a_module_that_cannot_start_says_why(tmp_path):
+def test_a_module_that_cannot_start_says_why():
     jobs = [Job("1", 0.0, 10, 20, Shape(1, 1), 1)]
     with pytest.raises(ValueError, match="no-such-argument"):
         simulate_policy(workload(jobs, uniform(1), "node"), "sched-fifo no-such-argument=1")
