@@ -179,19 +179,15 @@ def play(case, jobs, ask):
         start, duration, ranks, userid = WINDOW
         hosts = ",".join(f"n{rank}" for rank in ranks)
         entry = {"name": "window", "start": begin + start, "duration": duration, "hosts": hosts}
-        errnum, answer = rig.ask(
-            "sched.reserve",
-            {"reservation": {**entry, "zone": "UTC", "users": [userid] if userid > 0 else []}},
-        )
-        assert errnum == 0, answer
+        users = [userid] if userid > 0 else []
+        rig.answer("reserve", reservation={**entry, "zone": "UTC", "users": users})
     for jobid, job in enumerate(jobs, 1):
         if begin + job.at > rig.now:
             rig.wait(begin + job.at - rig.now)
         if ask and jobid == len(jobs):
             rig.client.userid = job.userid
-            errnum, said = rig.ask("sched.when", {"jobspec": job.spec})
+            said = rig.answer("when", jobspec=job.spec)
             rig.client.userid = 0
-            assert errnum == 0, said
         rig.submit(jobid, job.spec, job.run, userid=job.userid, priority=job.priority)
     rig.wait(40000)
     assert not rig.logged(3), rig.logged(3)

@@ -301,12 +301,16 @@ class Rig:
                 return errnum, answer
         raise AssertionError(f"no answer to {topic}")
 
+    def answer(self, topic, **payload):
+        """The answer to a question that is not refused; its topic without ``sched.``."""
+        errnum, answer = self.ask(f"sched.{topic}", payload)
+        assert errnum == 0, answer
+        return answer
+
     def reserve(self, name, start, duration, **keys):
         """Reserve from `start` seconds from now on; returns the answer."""
         entry = {"name": name, "start": self.now + start, "duration": duration, "zone": "UTC"}
-        errnum, answer = self.ask("sched.reserve", {"reservation": {**entry, **keys}})
-        assert errnum == 0, answer
-        return answer
+        return self.answer("reserve", reservation={**entry, **keys})
 
     def reconfigure(self, config):
         """The instance's configuration is reloaded."""

@@ -24,12 +24,6 @@ def rig_with(module, *jobs, nodes=8, cores=4, gpus=0, args=("queue-depth=unlimit
     return rig
 
 
-def ask(rig, topic, **payload):
-    errnum, answer = rig.ask(f"sched.{topic}", payload)
-    assert errnum == 0, answer
-    return answer
-
-
 def refused(rig, topic, payload):
     errnum, text = rig.ask(f"sched.{topic}", payload)
     assert errnum == errno.EINVAL
@@ -63,7 +57,7 @@ def test_a_payload_that_is_too_deep_is_refused_without_a_traceback(topic):
 def test_what_would_fit_now_instead():
     # 8 nodes: 4 until +100, 2 until +1000, 2 free; the head wants 6 and gets them at +100.
     rig = rig_with(BACKFILL, (4, 100), (2, 1000), (6, 500), (4, 50), (2, 5000))
-    head, four, long = (ask(rig, "explain", id=jobid)["jobs"][0] for jobid in (3, 4, 5))
+    head, four, long = (rig.answer("explain", id=jobid)["jobs"][0] for jobid in (3, 4, 5))
     assert head["fits"] == {"count": 2}
     assert four["fits"] == {"count": 2}
     assert long["reason"] == "behind ƒ4"
@@ -77,12 +71,12 @@ def test_the_reservation_that_a_job_behind_others_is_to_start_after(module):
     rig.reserve("maint", 200, 100, nodes=8)
     rig.alloc(3, whole(8, 1000))
     rig.wait(2)
-    (late,) = ask(rig, "explain", id=3)["jobs"]
+    (late,) = rig.answer("explain", id=3)["jobs"]
     assert [one["name"] for one in late["behind"]] == ["ƒ3", "ƒ2"]
     window = {"name": "maint", "start": begin, "end": begin + 100}
     assert late["t_estimate"] == pytest.approx(window["end"], abs=1)
     assert late["reservation"] == window
-    (head,) = ask(rig, "explain", id=2)["jobs"]
+    (head,) = rig.answer("explain", id=2)["jobs"]
     assert head["t_estimate"] < begin
     assert head["reservation"] is None
 
@@ -92,7 +86,7 @@ def test_parts_of_a_constraint_and_whom_they_leave_out(module):
     rig = rig_with(module, (8, 100), properties={"big": "0-3", "fast": "2-5"})
     constraints = {"and": [{"properties": ["big", "^fast"]}, {"hostlist": ["n[0-5]"]}]}
     rig.alloc(9, whole(1, 10, constraints=constraints))
-    (job,) = ask(rig, "explain", id=9)["jobs"]
+    (job,) = rig.answer("explain", id=9)["jobs"]
     assert job["excluded"] == [
         {"constraint": "property big", "nodes": 4, "ranks": "4-7"},
         {"constraint": "not property fast", "nodes": 4, "ranks": "2-5"},
@@ -105,7 +99,7 @@ def test_parts_of_a_constraint_and_whom_they_leave_out(module):
 def test_never_is_not_not_now(module):
     rig = rig_with(module, (7, 100), (2, 100), (8, 100))
     rig.resource.update(shrink="7")
-    head, job = ask(rig, "explain", all=True)["jobs"]
+    head, job = rig.answer("explain", all=True)["jobs"]
     assert head["verdict"] == "waits"
     assert job["verdict"] == "never"
     assert "only 7 eligible" in job["reason"]
@@ -133,7 +127,7 @@ def test_a_guest_is_told_of_own_jobs_only():
     rig = rig_with(BACKFILL, (6, 100), (8, 50))
     rig.alloc(3, whole(2, 500), userid=1001)
     as_guest(rig)
-    answer = ask(rig, "explain", all=True)
+    answer = rig.answer("explain", all=True)
     assert [job["id"] for job in answer["jobs"]] == [3] and answer["others"] == 1
     assert "is not a pending job" in refused(rig, "explain", {"id": 2})
 
@@ -157,13 +151,13 @@ def test_an_admin_sees_what_the_owner_sees_and_changes_nothing():
     ]
 
     def answers():
-        said = [ask(rig, method, **payload) for method, payload in questions]
+        said = [rig.answer(method, **payload) for method, payload in questions]
         return [{**one, "made": None, "now": None} for one in said]
 
     as_the_owner = answers()
     as_admin(rig)
     assert answers() == as_the_owner
-    assert ask(rig, "stats")["stats"]["pending_jobs"] == 2
+    assert rig.answer("stats")["stats"]["pending_jobs"] == 2
     assert rig.ask(f"{BACKFILL}.stats-get")[0] == 0
     assert rig.ask("sched.reserve", reserve)[0] == errno.EPERM
     assert rig.ask("sched.unreserve", {"name": "week"})[0] == errno.EPERM
@@ -176,10 +170,10 @@ def test_an_admin_sees_what_the_owner_sees_and_changes_nothing():
 @pytest.mark.parametrize("module", MODULES)
 def test_when(module):
     rig = rig_with(module, (6, 102))
-    assert ask(rig, "when", jobspec=whole(2, 10))["verdict"] == "now"
-    later = ask(rig, "when", jobspec=whole(3, 10))
+    assert rig.answer("when", jobspec=whole(2, 10))["verdict"] == "now"
+    later = rig.answer("when", jobspec=whole(3, 10))
     assert (later["verdict"], later["start"]) == ("later", rig.now + 100)
-    never = ask(rig, "when", jobspec=whole(9, 10))
+    never = rig.answer("when", jobspec=whole(9, 10))
     assert never["verdict"] == "never" and "only 8 eligible" in never["reason"]
 
 
@@ -187,8 +181,8 @@ def test_when_the_instance_ends_before_the_job_would():
     """flux-core refuses such a job when it is submitted."""
     rig = rig_with("sched-fifo")
     rig.resource.update(expiration=rig.now + 600)
-    assert ask(rig, "when", jobspec=whole(1, 500))["verdict"] == "now"
-    answer = ask(rig, "when", jobspec=whole(1, 3600))
+    assert rig.answer("when", jobspec=whole(1, 500))["verdict"] == "now"
+    answer = rig.answer("when", jobspec=whole(1, 3600))
     why = "job duration (1h) exceeds remaining instance lifetime (10m)"
     assert (answer["verdict"], answer["reason"]) == ("never", why)
 
@@ -196,24 +190,24 @@ def test_when_the_instance_ends_before_the_job_would():
 def test_when_a_job_is_outside_of_policy_limits():
     rig = rig_with("sched-fifo")
     rig.reconfigure({"policy": {"limits": {"duration": "10m"}}})
-    assert ask(rig, "when", jobspec=whole(1, 600))["verdict"] == "now"
-    answer = ask(rig, "when", jobspec=whole(1, 3600))
+    assert rig.answer("when", jobspec=whole(1, 600))["verdict"] == "now"
+    answer = rig.answer("when", jobspec=whole(1, 3600))
     why = "requested duration (1h) exceeds policy limit of 10m"
     assert (answer["verdict"], answer["reason"]) == ("never", why)
 
 
 def test_when_names_the_queue():
     rig = rig_with("sched-fifo")
-    assert ask(rig, "when", jobspec=whole(1, 500))["queue"] is None
+    assert rig.answer("when", jobspec=whole(1, 500))["queue"] is None
     defaults = {"jobspec": {"defaults": {"system": {"queue": "batch"}}}}
     rig.reconfigure({"queues": {"batch": {}}, "policy": defaults})
-    assert ask(rig, "when", jobspec=whole(1, 500))["queue"] == "batch"
+    assert rig.answer("when", jobspec=whole(1, 500))["queue"] == "batch"
 
 
 def test_when_ranks_are_down():
     rig = rig_with("sched-fifo")
     rig.resource.update(down="3-7")
-    answer = ask(rig, "when", jobspec=whole(4, 10))
+    answer = rig.answer("when", jobspec=whole(4, 10))
     assert answer["verdict"] == "unknown" and "5 down" in answer["reason"]
 
 
@@ -221,12 +215,12 @@ def test_asking_changes_nothing():
     rig = rig_with(BACKFILL, (6, 100), (4, 50), (8, 70))
     before = [rig.annotations(jobid) for jobid in (2, 3)]
     for _ in range(3):
-        ask(rig, "when", jobspec=whole(8, 1000))
-        ask(rig, "explain", all=True)
-        ask(rig, "explain", id=2)
-        ask(rig, "windows")
-        ask(rig, "plan")
-        ask(rig, "stats")
+        rig.answer("when", jobspec=whole(8, 1000))
+        rig.answer("explain", all=True)
+        rig.answer("explain", id=2)
+        rig.answer("windows")
+        rig.answer("plan")
+        rig.answer("stats")
     rig.wait(5)
     assert [rig.annotations(jobid) for jobid in (2, 3)] == before
     assert rig.started() == [1]
@@ -266,14 +260,14 @@ def test_when_knows_what_submission_adds(module):
     rig.wait(1)
     begin = rig.now - 1
     # In queue debug, which is the default, there is one node left.
-    assert ask(rig, "when", jobspec=whole(2))["start"] == pytest.approx(begin + 100, abs=0.1)
-    assert ask(rig, "when", jobspec=whole(5))["verdict"] == "never"
-    assert ask(rig, "when", jobspec=whole(5, queue="quick"))["verdict"] == "never"
-    assert ask(rig, "when", jobspec=whole(5, queue="batch"))["verdict"] == "now"
+    assert rig.answer("when", jobspec=whole(2))["start"] == pytest.approx(begin + 100, abs=0.1)
+    assert rig.answer("when", jobspec=whole(5))["verdict"] == "never"
+    assert rig.answer("when", jobspec=whole(5, queue="quick"))["verdict"] == "never"
+    assert rig.answer("when", jobspec=whole(5, queue="batch"))["verdict"] == "now"
     rig.alloc(2, whole(1, 30, constraints={"properties": ["left"]}))
     assert "no queue 'tiny'" in refused(rig, "when", {"jobspec": whole(1, queue="tiny")})
     constraint = {"ranks": ["0-1"]}
-    later = ask(rig, "when", jobspec=whole(2, constraints=constraint, queue="debug"))
+    later = rig.answer("when", jobspec=whole(2, constraints=constraint, queue="debug"))
     assert later["start"] == pytest.approx(begin + 100, abs=0.1)
 
 
@@ -282,7 +276,7 @@ def test_when_knows_what_submission_adds(module):
 
 def test_windows():
     rig = rig_with(BACKFILL, (4, 102), (2, 1002), (6, 500))
-    answer = ask(rig, "windows", horizon=3600)
+    answer = rig.answer("windows", horizon=3600)
     assert answer["until"] == answer["now"] + 3600
     assert answer["kinds"] == [{"kind": "4 cores", "total": 8, "steps": [[2, answer["now"] + 100]]}]
 
@@ -292,7 +286,7 @@ def test_windows_of_two_kinds_of_nodes():
     mixed["execution"]["R_lite"].append({"rank": "4-5", "children": {"core": "0-3", "gpu": "0-1"}})
     mixed["execution"]["nodelist"] = ["n[0-5]"]
     rig = Rig(mixed, BACKFILL)
-    answer = ask(rig, "windows", horizon=60)
+    answer = rig.answer("windows", horizon=60)
     assert [(one["kind"], one["total"]) for one in answer["kinds"]] == [
         ("4 cores, 2 GPUs", 2),
         ("4 cores", 4),
@@ -308,7 +302,7 @@ def test_horizons_that_are_refused(horizon):
 
 def test_plan():
     rig = rig_with(BACKFILL, (6, 102), (4, 50))
-    answer = ask(rig, "plan", horizon=3600)
+    answer = rig.answer("plan", horizon=3600)
     assert (answer["ranks"], answer["down"], answer["reserved"]) == ("0-7", "", [])
     (running,) = answer["running"]
     assert (running["name"], running["nodes"], running["ranks"]) == ("ƒ2", 6, "0-5")
@@ -321,7 +315,7 @@ def test_plan():
 def test_statistics():
     rig = rig_with(BACKFILL, (6, 100), (4, 50), (2, 10))
     rig.resource.update(down="7")
-    answer = ask(rig, "stats")
+    answer = rig.answer("stats")
     assert answer["name"] == BACKFILL
     assert answer["started_jobs"] == {"immediate": 1, "backfilled": 1}
     assert answer["nodes"]["down"] == 1
@@ -332,7 +326,7 @@ def test_statistics():
 
 
 def running_ends(rig, jobid):
-    answer = ask(rig, "explain", id=jobid)["jobs"][0]
+    answer = rig.answer("explain", id=jobid)["jobs"][0]
     return [(one["name"], one["end"]) for one in answer["behind"]], answer["behind_more"]
 
 

@@ -32,13 +32,13 @@ def submit(rig, jobid, hours, bank="red", nodes=1, userid=0, **keys):
 
 
 def report(rig, name="bank"):
-    answer = rig.ask("sched.limits")[1]["budgets"]
+    answer = rig.answer("limits")["budgets"]
     (found,) = [one for one in answer if (one["budget"], one["whose"]) == (name, "bank red")]
     return found
 
 
 def reason(rig, jobid):
-    return rig.ask("sched.explain", {"id": jobid})[1]["jobs"][0]["reason"]
+    return rig.answer("explain", id=jobid)["jobs"][0]["reason"]
 
 
 def check(rig, hours):
@@ -224,7 +224,7 @@ def test_past_use_is_listed_after_a_reload_though_no_job_is_there():
     rig.load(Fifo, "queue-depth=unlimited")
     check(rig, 1)
     rig.reconfigure({"budgets": {"bank": {**BANK, "per": "user"}}})
-    assert rig.ask("sched.limits")[1]["budgets"] == [], "a bank is taken for a user"
+    assert rig.answer("limits")["budgets"] == [], "a bank is taken for a user"
 
 
 def test_without_jobs_it_asks_for_no_time():
@@ -261,11 +261,11 @@ def test_answers():
     submit(rig, 1, 8, userid=500)
     submit(rig, 2, 8, userid=500)
     rig.wait(5)
-    (job,) = rig.ask("sched.explain", {"id": 2})[1]["jobs"]
+    (job,) = rig.answer("explain", id=2)["jobs"]
     assert job["rules"][0]["rule"] == "budget"
     budget = job["budget"]
     assert (budget["whose"], budget["what"], budget["max"]) == ("bank red", "node-hours", 8)
     assert budget["t_again"] % DAY == 0 and budget["needs"] == pytest.approx(8)
     assert report(rig)["waiting"] == 1
     rig.client.userid, rig.client.rolemask = 600, 2
-    assert rig.ask("sched.limits")[1]["budgets"] == []
+    assert rig.answer("limits")["budgets"] == []

@@ -61,9 +61,7 @@ class Machine:
 
     def ask(self, userid, rolemask, question, **payload):
         self.rig.client.userid, self.rig.client.rolemask = userid, rolemask
-        errnum, answer = self.rig.ask(f"sched.{question}", payload)
-        assert errnum == 0, answer
-        return answer
+        return self.rig.answer(question, **payload)
 
     def as_guest(self, question, **payload):
         return self.ask(GUEST, 2, question, **payload)

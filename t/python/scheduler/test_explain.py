@@ -175,9 +175,7 @@ def test_numbers(module, seed):
     rig, cluster, rnd = scene(module, seed)
     jobs = list(rig.sched.pending_jobs())
     for job in jobs:
-        errnum, answer = rig.ask("sched.explain", {"id": job.jobid})
-        assert errnum == 0, answer
-        (said,) = answer["jobs"]
+        (said,) = rig.answer("explain", id=job.jobid)["jobs"]
         spec = job.resource_request.jobspec
         expected = count(rig, cluster, spec)
         assert {key: said[key] for key in expected} == expected, (job.jobid, spec)
@@ -192,7 +190,7 @@ def test_numbers(module, seed):
             assert (said["verdict"] != "never") == can_ever
         # Whom it is behind among the running: they hold what it could use, and end before it
         # starts.
-        running = {f"{one['name']}": one for one in rig.ask("sched.plan", {})[1]["running"]}
+        running = {f"{one['name']}": one for one in rig.answer("plan")["running"]}
         for one in said["behind"]:
             if one["state"] == "running":
                 held = set(IDset(running[one["name"]]["ranks"]))
@@ -216,7 +214,7 @@ def test_what_would_fit_now_starts_at_once(seed, uniform):
     if not jobs:
         pytest.skip("nothing waits")
     last = jobs[-1]
-    (said,) = rig.ask("sched.explain", {"id": last.jobid})[1]["jobs"]
+    (said,) = rig.answer("explain", id=last.jobid)["jobs"]
     fits = said["fits"] or {}
     spec = last.resource_request.jobspec
 

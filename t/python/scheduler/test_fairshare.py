@@ -34,7 +34,7 @@ def order(rig):
 
 def used(rig):
     """Core-hours by bank and user."""
-    _, answer = rig.ask("sched.shares")
+    answer = rig.answer("shares")
     return {(one["bank"], one["user"]): one["used"] for one in answer["shares"] if one["user"]}
 
 
@@ -83,7 +83,7 @@ def test_an_empty_table_is_doubted():
     rig.instance.config = {"fairshare": {}}
     rig.load(Fifo)
     assert rig.logged(4) == ["configuration: [fairshare] is empty, and so switches nothing on"]
-    assert rig.ask("sched.shares")[1]["half_life"] is None
+    assert rig.answer("shares")["half_life"] is None
 
 
 # -- the order -------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def test_it_comes_and_goes_with_its_table(policy, args):
     assert order(rig) == [3, 4, 2]
     rig.reconfigure({})
     assert order(rig) == [2, 3, 4]
-    assert rig.ask("sched.shares")[1]["shares"] == []
+    assert rig.answer("shares")["shares"] == []
     rig.check()
     assert not rig.logged(3)
 
@@ -293,9 +293,9 @@ def test_explain_and_shares_tell_of_it():
     submit(rig, 2, 500, "physics")
     submit(rig, 3, 600, "physics")
     rig.wait(120)
-    (job,) = rig.ask("sched.explain", {"id": 2})[1]["jobs"]
+    (job,) = rig.answer("explain", id=2)["jobs"]
     assert job["fairshare"] == {"bank": "physics", "user": "500", "place": 2, "of": 2}
-    _, answer = rig.ask("sched.shares")
+    answer = rig.answer("shares")
     bank, first, second = answer["shares"]
     assert bank["user"] is None and bank["part"] == 1.0 and bank["used_part"] == 1.0
     assert (first["user"], first["part"], first["pending"], first["running"]) == ("500", 0.5, 1, 1)
@@ -327,7 +327,7 @@ def test_a_guest_is_told_of_banks_and_of_its_own_shares():
     for jobid, userid in ((1, 500), (2, 600)):
         submit(rig, jobid, userid, "physics", slots=4)
     rig.client.userid, rig.client.rolemask = 600, 2
-    _, answer = rig.ask("sched.shares")
+    answer = rig.answer("shares")
     assert [(one["bank"], one["user"]) for one in answer["shares"]] == [
         ("physics", None),
         ("physics", "600"),

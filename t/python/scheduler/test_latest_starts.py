@@ -239,18 +239,18 @@ def test_questions_know_ranks_and_latest_starts():
     rig.settle()
     rig.alloc(3, whole(1, 5000))
     rig.wait(2)
-    _, answer = rig.ask("sched.explain", {"id": 2})
+    answer = rig.answer("explain", id=2)
     job = answer["jobs"][0]
     assert job["t_latest"] == begin + HOUR
     assert job["expected_run"] == 50
     assert -2 < job["rank"] < -1
     assert job["reason"].startswith("insufficient resources")
-    _, answer = rig.ask("sched.explain", {"id": 3})
+    answer = rig.answer("explain", id=3)
     why = "it would keep another job from its latest start"
     assert answer["jobs"][0]["reason"] == why
-    _, answer = rig.ask("sched.when", {"jobspec": whole(4, 50)})
+    answer = rig.answer("when", jobspec=whole(4, 50))
     assert answer["t_latest"] == pytest.approx(begin + HOUR + 5050, abs=5)
-    _, answer = rig.ask("sched.stats", {})
+    answer = rig.answer("stats")
     assert answer["stats"]["latest_starts"] == {
         "made": 3,
         "restored": 0,

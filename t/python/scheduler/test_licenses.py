@@ -24,7 +24,7 @@ def wants(count, slots=1, name="matlab", **keys):
 
 
 def used(rig):
-    _, answer = rig.ask("sched.limits")
+    answer = rig.answer("limits")
     return {one["name"]: one["used"] for one in answer["licenses"] if one["used"]}
 
 
@@ -125,17 +125,17 @@ def test_answers():
     rig = load(Backfill, (), matlab={"total": 3, "reserved": 1}, ansys=0)
     rig.alloc(1, wants(2))
     rig.alloc(2, wants(1))
-    _, answer = rig.ask("sched.limits")
+    answer = rig.answer("limits")
     assert answer["licenses"] == [
         {"name": "ansys", "total": 0, "reserved": 0, "plan": False, "used": 0, "waiting": 0},
         {"name": "matlab", "total": 3, "reserved": 1, "plan": False, "used": 2, "waiting": 1},
     ]
-    _, stats = rig.ask("sched.stats")
+    stats = rig.answer("stats")
     assert stats["licenses"] == [
         {"name": "ansys", "total": 0, "used": 0},
         {"name": "matlab", "total": 3, "used": 2},
     ]
-    _, answer = rig.ask("sched.explain", {"id": 2})
+    answer = rig.answer("explain", id=2)
     (job,) = answer["jobs"]
     assert job["rules"] == [
         {"rule": "licenses", "reason": "licenses: matlab 2 of 3 in use, 1 reserved; needs 1"}
@@ -144,7 +144,7 @@ def test_answers():
         (wants(1), "later", "matlab 2 of 3"),
         (wants(1, name="ansys"), "never", "there are 0"),
     ):
-        _, answer = rig.ask("sched.when", {"jobspec": asked})
+        answer = rig.answer("when", jobspec=asked)
         assert answer["verdict"] == verdict and text in answer["reason"]
 
 
@@ -188,7 +188,7 @@ def matlab(path, **keys):
 
 
 def listed(rig):
-    return rig.ask("sched.limits")[1]["licenses"][0]
+    return rig.answer("limits")["licenses"][0]
 
 
 @POLICIES
@@ -222,11 +222,8 @@ def test_the_last_number_holds_and_its_age_is_told(policy, args, tmp_path):
     rig.wait(100)
     found = listed(rig)
     assert found["stale"] and found["elsewhere"] == 3 and found["age"] >= 160
-    assert rig.ask("sched.stats")[1]["licenses"][0]["stale"]
-    assert (
-        "3 elsewhere (2m ago); needs 2"
-        in rig.ask("sched.explain", {"id": 1})[1]["jobs"][0]["reason"]
-    )
+    assert rig.answer("stats")["licenses"][0]["stale"]
+    assert "3 elsewhere (2m ago); needs 2" in rig.answer("explain", id=1)["jobs"][0]["reason"]
     warned = [text for _, text in rig.instance.log if "the last numbers hold" in text]
     assert len(warned) == 1 and "No such file" in warned[0]
     write(path, "matlab 0\n", rig)
@@ -263,7 +260,7 @@ def test_a_new_table_keeps_what_was_read_and_reads_one_file_once(tmp_path):
     rig.reconfigure(
         {"licenses": {"matlab": {"total": 9, **elsewhere}, "ansys": {"total": 2, **elsewhere}}}
     )
-    assert {one["name"]: one["elsewhere"] for one in rig.ask("sched.limits")[1]["licenses"]} == {
+    assert {one["name"]: one["elsewhere"] for one in rig.answer("limits")["licenses"]} == {
         "matlab": 2,
         "ansys": 1,
     }

@@ -481,9 +481,7 @@ def test_what_explain_says(policy, args):
     rig.alloc(2, nodes(1, duration=300, queue="batch"), userid=7)
     rig.settle()
     rig.alloc(3, nodes(2, duration=10, queue="batch"), userid=7)
-    errnum, answer = rig.ask("sched.explain", {"id": 3})
-    assert errnum == 0
-    (job,) = answer["jobs"]
+    (job,) = rig.answer("explain", id=3)["jobs"]
     assert job["reason"] == "limit one: ann has 2 of 2 nodes in batch; needs 2"
     assert job["limit"] == {
         "name": "one",
@@ -508,9 +506,7 @@ def test_what_is_in_use_for_the_owner_and_for_a_guest():
     for jobid, userid in ((1, 7), (2, 8), (3, 7)):
         rig.alloc(jobid, nodes(1, bank=f"b{userid}"), userid=userid)
     rig.alloc(4, nodes(1, bank="b7"), userid=7)
-    errnum, answer = rig.ask("sched.limits")
-    assert errnum == 0
-    rows = {(one["limit"], one["whose"]): one for one in answer["limits"]}
+    rows = {(one["limit"], one["whose"]): one for one in rig.answer("limits")["limits"]}
     assert set(rows) == {
         ("user", "ann"),
         ("user", "bob"),
@@ -529,14 +525,13 @@ def test_what_is_in_use_for_the_owner_and_for_a_guest():
         "waiting": 1,
     }
     rig.client.userid, rig.client.rolemask = 8, 2
-    errnum, answer = rig.ask("sched.limits")
-    assert {(one["limit"], one["whose"]) for one in answer["limits"]} == {
+    assert {(one["limit"], one["whose"]) for one in rig.answer("limits")["limits"]} == {
         ("user", "bob"),
         ("bank", "bank b8"),
         ("all", ""),
     }
     rig.client.userid, rig.client.rolemask = 0, 1
-    _, stats = rig.ask("sched.stats")
+    stats = rig.answer("stats")
     assert {one["name"]: one["waiting"] for one in stats["limits"]} == {
         "user": 1,
         "bank": 1,

@@ -179,27 +179,21 @@ def busy(policy=Fifo, *args, shares=(50.0,) * 8, userid=7, **keys):
     return rig
 
 
-def asked(rig, question, **keys):
-    errnum, answer = rig.ask(f"sched.{question}", keys)
-    assert errnum == 0, answer
-    return answer
-
-
 def explained(rig, jobid):
-    return asked(rig, "explain", id=jobid)["jobs"][0]
+    return rig.answer("explain", id=jobid)["jobs"][0]
 
 
 @pytest.mark.parametrize("policy", ["sched-fifo", "sched-simple", "sched-backfill"])
 def test_when_says_the_likely_start_beside_the_latest(policy):
     rig = busy(policy)
     rig.alloc(2, SPEC, userid=7)
-    answer = asked(rig, "when", jobspec=SPEC)
+    answer = rig.answer("when", jobspec=SPEC)
     assert answer["start"] == answer["t_p90"] == rig.begun + 200  # no miss is known yet
     assert answer["t_likely"] == rig.begun + 100
     # One that starts at once is certain to.
     rig.cancel(2)
     rig.free(1)
-    answer = asked(rig, "when", jobspec=SPEC)
+    answer = rig.answer("when", jobspec=SPEC)
     assert answer["verdict"] == "now"
     assert answer["t_likely"] == answer["t_p90"] == answer["start"]
 
@@ -210,7 +204,7 @@ def test_behind_a_job_without_a_limit_a_start_may_be_likely():
         rig.sched.odds.shares.learn(0, math.inf, 40.0)
     rig.alloc(1, jobspec(4))
     begun = rig.success(1)["R"]["execution"]["starttime"]
-    answer = asked(rig, "when", jobspec=jobspec(1, duration=10))
+    answer = rig.answer("when", jobspec=jobspec(1, duration=10))
     assert (answer["verdict"], answer["start"]) == ("unknown", None)
     assert answer["t_likely"] == begun + 40
     assert answer["t_p90"] == begun + 40 + UNKNOWN_MISS * LEAST_WIDTH_S
@@ -219,11 +213,11 @@ def test_behind_a_job_without_a_limit_a_start_may_be_likely():
 def test_explain_says_what_was_played_and_what_it_was_corrected_by():
     rig = busy()
     rig.alloc(2, SPEC, userid=7)
-    line = asked(rig, "explain", all=True)["jobs"][0]
+    line = rig.answer("explain", all=True)["jobs"][0]
     assert line["t_likely"] is line["t_p90"] is None  # nobody has asked about it
     likely = rig.begun + 50
     odds = {"t_likely": likely, "t_p90": likely, "t_limits": rig.begun + 100, "misses": 0}
-    for seen in (explained(rig, 2), asked(rig, "explain", all=True)["jobs"][0]):
+    for seen in (explained(rig, 2), rig.answer("explain", all=True)["jobs"][0]):
         assert (seen["t_likely"], seen["t_p90"]) == (likely, rig.begun + 100)
         assert seen.get("odds", odds) == odds
 
@@ -283,7 +277,7 @@ def test_where_time_is_virtual_they_are_told_only_if_that_was_asked_for(args):
 def test_off_nothing_is_learnt_kept_or_answered():
     rig = busy("sched-fifo", "odds-depth=0")
     rig.alloc(2, SPEC, userid=7)
-    answer = asked(rig, "when", jobspec=SPEC)
+    answer = rig.answer("when", jobspec=SPEC)
     assert answer["start"] == rig.begun + 200 and answer["t_likely"] is answer["t_p90"] is None
     assert "odds" not in explained(rig, 2)
     before = rig.sched.odds.shares.stored()
@@ -361,7 +355,7 @@ def test_a_question_costs_so_many_plays_and_the_same_again_none(plays, outdate):
     assert question == ("estimates", True) and len(answer["plays"]) == PLAYS
     before = len(plays)
     explained(rig, 2)
-    asked(rig, "explain", all=True)
+    rig.answer("explain", all=True)
     assert len(plays) == before
     outdate(rig)
     before = plays.count(("estimates", True))
@@ -383,7 +377,7 @@ def test_a_play_makes_so_many_steps_at_most(monkeypatch, plays):
     rig = busy(estimates=False)
     for jobid in range(2, 300):
         rig.alloc(jobid, SPEC, userid=7)
-    answer = asked(rig, "when", jobspec=SPEC)
+    answer = rig.answer("when", jobspec=SPEC)
     assert answer["start"] is not None and answer["t_likely"] is answer["t_p90"] is None
     # The job does not start in any: three are enough to know that there are no odds.
     assert plays[-1]["plays"] == [[]] * 3
@@ -396,5 +390,5 @@ def test_a_question_makes_fewer_plays_when_time_is_short(monkeypatch, plays):
     rig.settle()
     for seconds, made in ((0.0, LEAST_PLAYS), (1e9, PLAYS)):
         monkeypatch.setattr(fork, "ODDS_SECONDS", seconds)
-        answer = asked(rig, "when", jobspec=SPEC)
+        answer = rig.answer("when", jobspec=SPEC)
         assert len(plays[-1]["plays"]) == made and answer["t_likely"] == rig.begun + 100

@@ -55,16 +55,16 @@ def test_questions_know_the_order(module):
     rig.wait(2)
 
     def when(queue):
-        answer = rig.ask("sched.when", {"jobspec": whole(2, queue, 60)})[1]
+        answer = rig.answer("when", jobspec=whole(2, queue, 60))
         return answer["verdict"], answer["start"]
 
     assert when("b") == ("now", rig.now)
     assert when("a") == ("unknown", None)
     assert when(None) == ("later", begin + 1000)  # on what job 2 leaves, when that has started
-    (kind,) = rig.ask("sched.windows", {"horizon": 3600})[1]["kinds"]
+    (kind,) = rig.answer("windows", horizon=3600)["kinds"]
     assert kind["steps"] == [[4, rig.now + 3600]] and kind["total"] == 8
     rig.alloc(3, whole(8, "ab", 10))
-    (kind,) = rig.ask("sched.windows", {"horizon": 3600})[1]["kinds"]
+    (kind,) = rig.answer("windows", horizon=3600)["kinds"]
     assert kind["steps"] == []
     assert begin < rig.now
 

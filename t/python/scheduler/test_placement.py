@@ -84,9 +84,9 @@ def test_what_can_never_be_is_denied_with_numbers(policy, args):
     assert text in rig.ask("feasibility.check", {"jobspec": spec(5, required())})[1]
     assert rig.ask("feasibility.check", {"jobspec": spec(4, required())})[0] == 0
     assert rig.ask("feasibility.check", {"jobspec": spec(5, preferred())})[0] == 0
-    found = rig.ask("sched.when", {"jobspec": spec(5, required())})[1]
+    found = rig.answer("when", jobspec=spec(5, required()))
     assert (found["verdict"], found["reason"]) == ("never", text)
-    assert rig.ask("sched.when", {"jobspec": spec(4, required())})[1]["verdict"] == "now"
+    assert rig.answer("when", jobspec=spec(4, required()))["verdict"] == "now"
     rig.alloc(2, spec(6, required(segment=3)))
     rig.alloc(3, spec(20, required(segment=4)))
     rig.alloc(4, spec(15, required(segment=3)))
@@ -163,10 +163,10 @@ def test_the_groups_are_annotated_and_r_is_unchanged(policy, args):
 def test_when_and_explain_say_why():
     rig = load()
     occupy(rig)
-    found = rig.ask("sched.when", {"jobspec": spec(4, required())})[1]
+    found = rig.answer("when", jobspec=spec(4, required()))
     assert found["verdict"] == "later" and found["ranks"] == "0-3"
     rig.alloc(5, spec(4, required(), duration=500))
-    (line,) = rig.ask("sched.explain", {"id": 5})[1]["jobs"]
+    (line,) = rig.answer("explain", id=5)["jobs"]
     text = "placement: needs 4 nodes in one rack: 12 free, at most 3 in one rack"
     assert line["reason"] == text
     assert line["placement"] == {
@@ -345,8 +345,8 @@ def test_stats_and_windows_have_idle_groups_and_who_waits_for_them():
     rig = load(topology={**RACKS, **blocks})
 
     def told():
-        levels = rig.ask("sched.windows", {})[1]["levels"]
-        assert rig.ask("sched.stats", {})[1]["topology"] == levels
+        levels = rig.answer("windows")["levels"]
+        assert rig.answer("stats")["topology"] == levels
         return {one.pop("level"): one for one in levels}
 
     whole = {"groups": 4, "idle_groups": 4, "nodes": 16, "idle_nodes": 4, "waiting": 0}
@@ -378,11 +378,11 @@ def test_stats_and_windows_have_idle_groups_and_who_waits_for_them():
 
 def test_a_guest_is_not_told_how_many_wait_in_private_mode():
     rig = load(access={"private-mode": True})
-    assert rig.ask("sched.windows", {})[1]["levels"][0]["waiting"] == 0
+    assert rig.answer("windows")["levels"][0]["waiting"] == 0
     rig.client.userid, rig.client.rolemask = 1001, 2
-    (level,) = rig.ask("sched.windows", {})[1]["levels"]
+    (level,) = rig.answer("windows")["levels"]
     assert level["idle_groups"] == 4 and "waiting" not in level
-    assert load(topology={}).ask("sched.windows", {})[1]["levels"] == []
+    assert load(topology={}).answer("windows")["levels"] == []
 
 
 def chosen(rig):

@@ -41,12 +41,6 @@ def full(policy=Fifo, nodes=2, *args):
     return rig
 
 
-def when(rig, **keys):
-    errnum, answer = rig.ask("sched.when", keys)
-    assert errnum == 0, answer
-    return answer
-
-
 def small(duration=10, **keys):
     return jobspec(1, duration=duration, **keys)
 
@@ -78,7 +72,7 @@ def test_a_rule_of_a_site_is_asked_as_time_goes_on():
     rig.alloc(1, small())
     rig.wait(2)
     assert rig.shown(1)["t_estimate"] == opens
-    answer = when(rig, jobspec=small())
+    answer = rig.answer("when", jobspec=small())
     assert (answer["verdict"], answer["start"]) == ("later", opens)
     assert answer["reason"] == "the shop opens late"
 
@@ -92,7 +86,7 @@ def test_what_happens_in_the_copy_is_not_seen_outside(monkeypatch):
     before = len(rig.received), dict(rig.kvs.values), len(rig.instance.log)
     events = rig.sched._passes.events
     for _ in range(3):
-        when(rig, jobspec=small())
+        rig.answer("when", jobspec=small())
     assert (len(rig.received) - 3, dict(rig.kvs.values), len(rig.instance.log)) == before
     assert rig.sched._passes.events == events and rig.started() == [1]
     rig.sched.resources.check()
@@ -105,7 +99,7 @@ def test_what_happens_in_the_copy_is_not_seen_outside(monkeypatch):
 def test_behind_a_job_without_a_limit_nothing_is_known():
     rig = Rig(R(1, 4), Fifo)
     rig.alloc(1, jobspec(4))
-    answer = when(rig, jobspec=small())
+    answer = rig.answer("when", jobspec=small())
     assert (answer["verdict"], answer["start"]) == ("unknown", None)
     assert answer["reason"] == "a job without a time limit is in the way"
 
@@ -114,11 +108,11 @@ def test_a_newcomer_has_the_default_urgency_unless_priorities_are_no_urgencies()
     rig = full()
     rig.alloc(2, jobspec(8, duration=1000), priority=10)
     begun = rig.success(1)["R"]["execution"]["starttime"]
-    assert when(rig, jobspec=small())["start"] == begun + 100
-    assert when(rig, jobspec=small(), priority=9)["start"] == begun + 1100
+    assert rig.answer("when", jobspec=small())["start"] == begun + 100
+    assert rig.answer("when", jobspec=small(), priority=9)["start"] == begun + 1100
     rig.prioritize((2, 50000))
-    assert when(rig, jobspec=small())["start"] == begun + 1100
-    assert when(rig, jobspec=small(), priority=50001)["start"] == begun + 100
+    assert rig.answer("when", jobspec=small())["start"] == begun + 1100
+    assert rig.answer("when", jobspec=small(), priority=50001)["start"] == begun + 100
     errnum, answer = rig.ask("sched.when", {"jobspec": small(), "priority": -1})
     assert errnum and answer == "priority=-1 is invalid: expected 0 to 4294967295"
 
@@ -128,7 +122,7 @@ def test_a_play_ends_when_there_is_no_time_left(monkeypatch):
     rig = Rig(R(1, 4), Fifo, "queue-depth=unlimited", estimates=False)
     for jobid in range(1, 300):
         rig.alloc(jobid, jobspec(4, duration=10))
-    answer = when(rig, jobspec=small())
+    answer = rig.answer("when", jobspec=small())
     assert answer["verdict"] == "unknown" and 0 < answer["unplanned"] < 298
     assert answer["reason"] == "it does not start in the time that was played"
 
@@ -304,7 +298,7 @@ def test_where_no_process_can_be_forked_the_answer_says_so(monkeypatch):
 
     rig = full()
     monkeypatch.setattr(os, "fork", refuse)
-    answer = when(rig, jobspec=small())
+    answer = rig.answer("when", jobspec=small())
     assert answer["verdict"] == "unknown"
     assert answer["reason"] == "cannot fork: Resource temporarily unavailable"
 

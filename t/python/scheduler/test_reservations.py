@@ -20,9 +20,7 @@ def make(module, nodes=8, args=("queue-depth=unlimited",), **keys):
 
 
 def listed(rig):
-    errnum, answer = rig.ask("sched.reservations", {})
-    assert errnum == 0, "\n".join([answer, *rig.logged()])
-    return {one["name"]: one for one in answer["reservations"]}
+    return {one["name"]: one for one in rig.answer("reservations")["reservations"]}
 
 
 def held_by_jobs(rig):
@@ -90,7 +88,7 @@ def test_hosts_and_constraints_bind_at_once(module):
         rig.wait(seconds)
         assert listed(rig)["hosts"]["ranks"] == "0-1"
         assert listed(rig)["kind"]["ranks"] == "4-7"
-        windows = rig.ask("sched.plan")[1]["reserved"]
+        windows = rig.answer("plan")["reserved"]
         assert {one["name"]: one["ranks"] for one in windows} == {"hosts": "0-1", "kind": "4-7"}
     assert rig.started() == [1]
 
@@ -126,8 +124,7 @@ def test_conflicts_are_told_not_cut(module):
     rig.alloc(1, whole(6, 500))
     rig.alloc(2, whole(1))
     entry = {"name": "dat", "start": rig.now + 100, "duration": 1000, "nodes": 4, "zone": "UTC"}
-    errnum, dry = rig.ask("sched.reserve", {"reservation": entry, "dry_run": True})
-    assert errnum == 0
+    dry = rig.answer("reserve", reservation=entry, dry_run=True)
     assert listed(rig) == {}
     answer = rig.reserve("dat", 100, 1000, nodes=4)
     assert answer["conflicts"] == dry["conflicts"]
@@ -341,11 +338,9 @@ def test_what_is_reserved_is_nobodys_allocation(module):
     rig.reserve("dat", 0, 1000, nodes=6, users=[0])
     rig.alloc(1, whole(1, 10))
     rig.alloc(2, whole(1, 10, reservation="dat"))
-    errnum, status = rig.ask("sched.resource-status", {})
-    assert errnum == 0
-    (entry,) = status["allocated"]["execution"]["R_lite"]
+    (entry,) = rig.answer("resource-status")["allocated"]["execution"]["R_lite"]
     assert set(IDset(entry["rank"])) == rig.ranks(1) | rig.ranks(2)
-    assert rig.ask("sched.quiescent", {})[1]["alloc_current"] == 2
+    assert rig.answer("quiescent")["alloc_current"] == 2
 
 
 def test_configured_reservations():
@@ -381,12 +376,11 @@ def test_a_table_that_cannot_be_read_is_named_with_its_key(table, text):
     rig.task.aux["conf"] = {}
     good = {"start": rig.now + 50, "duration": "1m", "nodes": 8, "zone": "UTC"}
     config = {"reservations": {"bad": table, "good": good}}
-    errnum, answer = rig.ask("sched.check-config", {"config": config})
+    answer = rig.answer("check-config", config=config)
     assert answer["changes"]["reservations"]["new"] == ["good"] and not listed(rig)
     (line,) = answer["faults"]
     assert line.startswith("configuration: [reservations.bad] ") and text in line
-    errnum, _ = rig.ask("sched-fifo.config-reload", config)
-    assert errnum == 0
+    assert rig.ask("sched-fifo.config-reload", config)[0] == 0
     (line,) = rig.logged(3)
     assert line.startswith("configuration: [reservations.bad] ") and text in line
     assert list(listed(rig)) == ["good"]
@@ -398,16 +392,15 @@ def test_a_queue_that_is_not_configured_is_doubted():
     rig.ask("sched-fifo.config-reload", {"queues": {"debug": {}}})
     entry = {"start": rig.now + 50, "duration": "1m", "nodes": 8, "queues": ["debgu"]}
     text = "there is no queue 'debgu': is 'debug' meant?"
-    asked = {"reservation": {"name": "dat", **entry}, "dry_run": True}
-    errnum, answer = rig.ask("sched.reserve", asked)
+    answer = rig.answer("reserve", reservation={"name": "dat", **entry}, dry_run=True)
     assert answer["warnings"] == [text]
     config = {"queues": {"debug": {}}, "reservations": {"dat": entry}, "reservation": {}}
-    errnum, _ = rig.ask("sched-fifo.config-reload", config)
+    rig.ask("sched-fifo.config-reload", config)
     assert rig.logged(4)[-2:] == [
         "configuration: [reservation] is not a known table: is [reservations] meant?",
         f"configuration: [reservations.dat] {text}",
     ]
-    assert rig.ask("sched.check-config", {"config": config})[1]["doubts"] == rig.logged(4)[-2:]
+    assert rig.answer("check-config", config=config)["doubts"] == rig.logged(4)[-2:]
 
 
 def test_a_window_that_lasts_is_not_disturbed_by_another_reload():
@@ -493,15 +486,15 @@ def test_what_the_group_gives_back_is_not_counted_on(module, exclusive):
     begin = rig.now
     rig.alloc(3, jobspec(1, nodes=1, duration=10))
     assert rig.started() == [1, 2]
-    (job,) = rig.ask("sched.explain", {"id": 3})[1]["jobs"]
+    (job,) = rig.answer("explain", id=3)["jobs"]
     assert job["reason"].startswith("4 of 4 nodes are reserved for dat until ")
     assert job["t_estimate"] == pytest.approx(begin + 1000, abs=1)
-    running_ends = {one["name"]: one["end"] for one in rig.ask("sched.plan")[1]["running"]}
+    running_ends = {one["name"]: one["end"] for one in rig.answer("plan")["running"]}
     assert running_ends == {"ƒ2": begin + 100, "ƒ3": begin + 200}
     rig.expire(2, begin + 300)
-    running_ends = {one["name"]: one["end"] for one in rig.ask("sched.plan")[1]["running"]}
+    running_ends = {one["name"]: one["end"] for one in rig.answer("plan")["running"]}
     assert running_ends["ƒ3"] == begin + 300
-    (job,) = rig.ask("sched.explain", {"id": 3})[1]["jobs"]
+    (job,) = rig.answer("explain", id=3)["jobs"]
     assert job["t_estimate"] == pytest.approx(begin + 1000, abs=1)
     # Given up: they are ordinary jobs, and the estimate knows their ends.
     assert rig.ask("sched.unreserve", {"name": "dat"})[0] == 0

@@ -134,7 +134,7 @@ def test_claims_outlive_a_partial_free_and_a_reload(policy, args):
     rig = load(policy, args, USER, rig=Rig(R(2, 4)))
     rig.alloc(1, spec(1, nodes=2), userid=7)
     rig.free(1, part_of(rig.success(1)["R"], "0"), final=False)
-    assert [one["nodes"] for one in rig.ask("sched.stats")[1]["claims"]] == [1]
+    assert [one["nodes"] for one in rig.answer("stats")["claims"]] == [1]
     rig.unload()
     rig.will_be_found(1, userid=7, free="0")
     load(policy, args, USER, rig=rig)
@@ -207,7 +207,7 @@ def test_the_top_view_has_claimed_cores_that_are_idle(tree):
     rig = load(Backfill, (), USER, rig=Rig(machine(tree, 2)))
     rig.alloc(1, spec(1), userid=0)
     rig.alloc(2, spec(3), userid=99999)
-    claims = rig.ask("sched.stats")[1]["claims"]
+    claims = rig.answer("stats")["claims"]
     assert claims == [
         {"mode": "user", "whose": "root", "nodes": 1, "idle_cores": 3},
         {"mode": "user", "whose": "99999", "nodes": 1, "idle_cores": 1},
@@ -237,8 +237,8 @@ def test_of_a_job_that_is_not_submitted_whole_nodes_are_asked_for_as_well(policy
     rig = load(policy, args, table, nodes=2, queues={"ci": {}, "all": {}})
     for jobid, rank in ((1, "0"), (2, "1")):
         rig.alloc(jobid, spec(1, queue="all", constraints={"ranks": [rank]}))
-    beside = rig.ask("sched.when", {"jobspec": spec(2, queue="all")})[1]
-    apart = rig.ask("sched.when", {"jobspec": spec(2, queue="ci")})[1]
+    beside = rig.answer("when", jobspec=spec(2, queue="all"))
+    apart = rig.answer("when", jobspec=spec(2, queue="ci"))
     assert (beside["verdict"], apart["verdict"]) == ("now", "later")
     assert apart["start"] == rig.now + 100
     rig.alloc(3, spec(2, queue="ci"))

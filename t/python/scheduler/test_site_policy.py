@@ -21,9 +21,7 @@ def loaded():
 
 def checked(rig, **tables):
     """What `flux sched check-config` would say of these tables."""
-    errnum, answer = rig.ask("sched.check-config", {"config": tables})
-    assert errnum == 0
-    return answer
+    return rig.answer("check-config", config=tables)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +88,7 @@ def test_a_configuration_is_checked_before_it_is_loaded():
         "limits": {"b": {"per": "user", "max": {"jobs": 3}}, "c": {"per": "uesr"}},
         "licenses": {"matlab": 4},
     }
-    answer = rig.ask("sched.check-config", {"config": config})[1]
+    answer = rig.answer("check-config", config=config)
     (fault,) = answer["faults"]
     assert fault.startswith("configuration: [limits.c] per='uesr': expected 'user' or ")
     assert answer == {
@@ -103,7 +101,7 @@ def test_a_configuration_is_checked_before_it_is_loaded():
         "over": [],
     }
     # Nothing has changed.
-    assert rig.ask("sched.check-config", {"config": config})[1] == answer
+    assert rig.answer("check-config", config=config) == answer
     errnum, text = rig.ask("sched.check-config", {"config": 5})
     assert errnum and text == "config: expected an object"
 
@@ -144,7 +142,7 @@ def test_jobs_that_would_be_over_a_new_limit_are_named():
         ("new", "pending", ["ƒ6"], "limit new: needs 3 nodes, at most 2 are allowed")
     ]
     # Nothing has changed: what is free goes to the next in the queue.
-    assert rig.ask("sched.limits")[1]["limits"] == []
+    assert rig.answer("limits")["limits"] == []
     rig.free(2)
     assert rig.started() == [1, 2, 3, 4]
     assert not rig.logged(3)
@@ -190,7 +188,7 @@ def test_jobs_that_would_be_over_new_licences_or_budgets_are_named():
         "budget one: 2.0 are taken of 1.5 node-hours of this day",
     )
     # Nothing has changed.
-    assert rig.ask("sched.limits")[1]["licenses"][0]["used"] == 5
+    assert rig.answer("limits")["licenses"][0]["used"] == 5
     rig.free(1)
     assert rig.started() == [1, 2, 3]
     assert not rig.logged(3)
@@ -279,7 +277,7 @@ def curfew(tmp_path):
 
 def waits(rig, jobid):
     """The reason why a job waits, and the rule."""
-    (job,) = rig.ask("sched.explain", {"id": jobid})[1]["jobs"]
+    (job,) = rig.answer("explain", id=jobid)["jobs"]
     return job["reason"], [one["rule"] for one in job["rules"]]
 
 
@@ -290,7 +288,7 @@ def test_a_rule_of_a_sites_own_comes_and_goes_with_the_configuration(policy, arg
         rig.alloc(jobid, jobspec(1, duration=100))
     assert rig.started() == [1]
     assert waits(rig, 2) == ("curfew: it is late", ["curfew"])
-    _, stats = rig.ask("sched.stats")
+    stats = rig.answer("stats")
     assert {"name": "curfew", "source": f"{curfew}:Curfew"} in stats["rules"]
     assert {"name": "reservation", "source": None} in stats["rules"]
     rig.reconfigure({"queues": {"a": {"parent": "b"}, "b": {}}})
@@ -320,13 +318,13 @@ def test_one_with_a_table_is_switched_on_by_it_and_listed(policy, args, curfew):
     rig.reconfigure({"rules": rules, "beds": {"all": 1}})
     rig.alloc(2, jobspec(1, duration=100))
     assert waits(rig, 2) == ("beds: it is late", ["beds"])
-    assert rig.ask("sched.limits")[1]["beds"] == [{"bed": "all", "used": 1}]
+    assert rig.answer("limits")["beds"] == [{"bed": "all", "used": 1}]
     config = {"rules": rules, "beds": {"all": "x"}}
-    assert rig.ask("sched.check-config", {"config": config})[1]["faults"] == [
+    assert rig.answer("check-config", config=config)["faults"] == [
         "configuration: [beds.all] 'x': expected a number"
     ]
     rig.client.userid, rig.client.rolemask = 500, 2
-    assert "beds" not in rig.ask("sched.limits")[1], "a guest is told what the table names"
+    assert "beds" not in rig.answer("limits"), "a guest is told what the table names"
     rig.client = type(rig.client)()
     rig.reconfigure({})
     assert rig.started() == [1, 2]
@@ -392,7 +390,7 @@ def test_looking_at_a_configuration_runs_no_file(curfew, tmp_path):
     curfew.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{CURFEW}")
     rig = load(*TABLE["fifo"])
     config = {"rules": {"curfew": f"{curfew}:Curfew"}, "rule": {}}
-    assert rig.ask("sched.check-config", {"config": config})[1] == {
+    assert rig.answer("check-config", config=config) == {
         "faults": [],
         "doubts": ["configuration: [rule] is not a known table: is [rules] meant?"],
         "changes": {"rules": {"new": ["curfew"], "changed": [], "gone": []}},
@@ -417,7 +415,7 @@ def test_one_that_raises_keeps_no_other_table_from_its_force(method, curfew):
     rig.reconfigure({"rules": rules, "wrong": {"all": 1}, "limits": {"all": limit}})
     rig.alloc(3, jobspec(1, duration=100))
     assert rig.started() == [1, 2]
-    _, answer = rig.ask("sched.limits")
+    answer = rig.answer("limits")
     assert answer["limits"][0]["used"]["jobs"] == 2
     (line,) = rig.logged(3)
     assert f"a bug in {method}" in line

@@ -203,8 +203,7 @@ def test_explain_says_when_it_is_given_up():
     rig = load(Backfill)
     rig.alloc(1, whole(4))
     rig.alloc(2, whole(4, max_wait=50))
-    errnum, answer = rig.ask("sched.explain", {"id": 2})
-    assert errnum == 0
+    answer = rig.answer("explain", id=2)
     assert answer["jobs"][0]["latest_start"] == pytest.approx(rig.now + 50, abs=1)
     rig.alloc(3, whole(4, max_wait=0))
     assert rig.ask("sched.explain", {"id": 1})[0] == errno.EINVAL
