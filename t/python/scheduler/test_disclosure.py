@@ -82,12 +82,12 @@ class Machine:
             yield f"sched.{question}", ask(question)
 
 
-@pytest.fixture(params=[False, True], ids=["guest", "private"])
+@pytest.fixture(params=[False, True], ids=["guest", "private"], scope="module")
 def private(request):
     return request.param
 
 
-@pytest.fixture(params=["sched-backfill", "sched-fifo"])
+@pytest.fixture(params=["sched-backfill", "sched-fifo"], scope="module")
 def machine(request, private):
     return Machine(request.param, private)
 
