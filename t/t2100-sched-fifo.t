@@ -24,6 +24,14 @@ stat() {
 test_expect_success 'all nodes are up' '
 	test_wait_until "test \$(flux resource list -s free -no {nnodes}) -eq 4"
 '
+test_expect_success 'sched-simple, which tests load: bit 1 of its debug word denies every request' '
+	flux module list | grep "^sched-simple.*feasib" &&
+	flux module debug --setbit 0x1 sched-simple &&
+	id=$(flux submit hostname) &&
+	flux job wait-event -t 20 -f json $id exception | jq -e ".context.note == \"DEBUG_FAIL_ALLOC\"" &&
+	flux module debug --clearbit 0x1 sched-simple &&
+	flux run hostname
+'
 test_expect_success 'a bad argument fails the load, and the reason is in the log' '
 	flux module remove sched-simple &&
 	flux dmesg -C &&

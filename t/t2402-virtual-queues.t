@@ -63,17 +63,6 @@ test_expect_success 'flux sched when gives a jobspec what the parent gives' '
 	done && cat when && grep "^now" when &&
 	test_must_fail flux sched when -q quick -N3 2>err && grep "never: " err
 '
-test_expect_success 'a reservation for the parent takes jobs of the child, not the other way round' '
-	flux sched reserve parents --start=now --duration=10m --nodes=1 --requires=batch --queues=batch &&
-	flux sched reserve childs --start=now --duration=10m --nodes=1 --requires=batch --queues=quick &&
-	id=$(flux submit -q quick -t 1m --setattr=system.reservation=parents true) &&
-	flux job wait-event -t 20 $id clean &&
-	test "$(flux jobs -no {result} $id)" = COMPLETED &&
-	id=$(flux submit -q batch -t 1m --setattr=system.reservation=childs true) &&
-	flux job wait-event -t 20 $id clean &&
-	test "$(flux jobs -no {result} $id)" = FAILED &&
-	flux sched unreserve parents && flux sched unreserve childs
-'
 test_expect_success 'it is removed' '
 	flux module remove sched-backfill
 '

