@@ -71,19 +71,6 @@ def test_a_running_job_that_is_given_more_time_makes_promises_void(rig):
     assert stats(rig)["kept"] == 2 and stats(rig)["violated"] == 0
 
 
-def test_a_job_that_outlives_its_limit_makes_a_promise_void():
-    rig = rig_with("within=0")
-    rig.alloc(1, whole(4, 100))
-    rig.settle()
-    rig.alloc(2, whole(1, 100))
-    rig.wait(150)
-    assert rig.started() == [1]
-    assert stats(rig)["void"] == {"late": 1}
-    rig.free(1)
-    assert rig.started() == [1, 2]
-    assert stats(rig)["violated"] == 0
-
-
 def test_what_starts_late_makes_those_behind_it_late_who_are_told_at_once():
     rig = rig_with("within=0")
     begin = rig.now
