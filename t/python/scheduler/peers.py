@@ -415,8 +415,8 @@ class Rig:
 
 
 class Simulation(Rig):
-    """A rig whose jobs end by themselves: at their limits, or after the run times that a test
-    gives.
+    """A rig whose jobs end by themselves: at their limits, after the run times that a test gives,
+    or when the scheduler ends them.
 
     Without `estimates`, which cost a process for each change: most simulations have many jobs.
     """
@@ -425,8 +425,24 @@ class Simulation(Rig):
         super().__init__(*args, estimates=estimates, **kwargs)
         self.runtime = {}
         self.begun = {}
+        self.given = {}
         self.ended = {}
         self.client.tell = self.told
+        self.manager = self.instance.job_manager
+        self.look_up = self.manager.methods["getattr"]
+        self.manager.methods.update({"getattr": self.answer_lookup, "raise": self.take_exception})
+
+    def answer_lookup(self, msg):
+        if msg.payload["attrs"] == ["eventlog"] and msg.payload["id"] not in self.ended:
+            self.manager.respond(msg, {"eventlog": ""})
+        else:
+            self.look_up(msg)
+
+    def take_exception(self, msg):
+        self.manager.respond(msg)
+        jobid = msg.payload["id"]
+        if msg.payload["severity"] == 0 and jobid not in self.ended:
+            self.end(jobid, self.given[jobid])
 
     def submit(self, jobid, spec, runtime=None, **keys):
         """A request for a job that runs for `runtime` seconds; default: its duration."""
@@ -439,10 +455,11 @@ class Simulation(Rig):
         jobid = payload["id"]
         if payload["type"] == 0:
             self.begun[jobid] = self.now
-            R = payload["R"]
+            R = self.given[jobid] = payload["R"]
             if self.runtime.get(jobid):
                 self.reactor.call_later(self.runtime[jobid], lambda: self.end(jobid, R))
 
     def end(self, jobid, R):
-        self.ended[jobid] = self.now
-        self.free(jobid, R)
+        if jobid not in self.ended:
+            self.ended[jobid] = self.now
+            self.free(jobid, R)

@@ -6,7 +6,7 @@ import json
 import signal
 
 import pytest
-from peers import machine
+from peers import jobspec, machine
 
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.testing import FakeInstance
@@ -399,6 +399,20 @@ def test_a_victim_is_spared_if_others_make_room_in_the_grace(policy, tree):
     assert stored(instance) == []
     assert stats(instance)["standby"]["victims"] == 1
     check(instance)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_when_knows_of_preemptions_to_come(policy):
+    """The victim starts before the newcomer, and is ended for it."""
+    instance = make(*policy)
+    batch(instance, 4, 300)
+    standby(instance, 4)
+    spec = jobspec(1, nodes=4, duration=100, exclusive=True, queue="batch")
+    told = instance.request("sched.when", {"jobspec": spec})["start"]
+    assert told < instance.now() + 300 + 120 + 10
+    newcomer = instance.submit(jobspec=spec)
+    instance.advance(1000)
+    assert newcomer.t_start == pytest.approx(told, abs=1.5)
 
 
 @pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])

@@ -67,19 +67,22 @@ class VirtualTimer:
 class VirtualFuture:
     """The future of a request that is answered at once."""
 
-    def __init__(self, time: VirtualTime, error: int = 0) -> None:
+    def __init__(
+        self, time: VirtualTime, error: int = 0, answer: dict[str, Any] | None = None
+    ) -> None:
         self._time = time
         self._error = error  # an errno; 0 for success
+        self._answer = answer or {}
 
     def then(self, callback: Callable[..., Any], *args: Any) -> VirtualFuture:
         self._time.call_at(self._time.now, lambda: callback(self, *args))
         return self
 
     def get(self) -> dict[str, Any]:
-        """Return an empty answer. Raises OSError if the request failed."""
+        """Return the answer. Raises OSError if the request failed."""
         if self._error:
             raise OSError(self._error, os.strerror(self._error))
-        return {}
+        return self._answer
 
     def wait_for(self, seconds: float) -> VirtualFuture:
         return self
@@ -149,4 +152,6 @@ class VirtualHandle:
             return VirtualFuture(self.time, errno.ENOSYS)
         if topic == "job-manager.raise" and payload["severity"] == 0:
             self.observer.end_job(payload["id"])
+        if topic == "job-manager.getattr":  # no job has ended without a message
+            return VirtualFuture(self.time, answer={"eventlog": ""})
         return VirtualFuture(self.time)
