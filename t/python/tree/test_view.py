@@ -85,6 +85,17 @@ def test_R_of_a_job_whose_topology_has_other_rank_numbers():
     assert len(view(R)[1].part.below) == 2
 
 
+def test_domains_that_R_has_nothing_of_are_left_out():
+    numas = [{"numa": [{"cores": f"{2 * i}-{2 * i + 1}"} for i in (j, j + 1)]} for j in (0, 2, 4)]
+    text = render_text(topo_R((1, "5,8-9", "", {"socket": numas})), ascii_only=True)
+    assert text.splitlines()[1:] == [
+        "|- socket 1",
+        "|  `- numa 2    core 5       .",
+        "`- socket 2",
+        "   `- numa 4    cores 8-9    ..",
+    ]
+
+
 def test_R_without_topology_or_hosts():
     R = {"version": 1, "execution": {"R_lite": [{"rank": "0-3", "children": {"core": "0-69"}}]}}
     text = render_text(R)

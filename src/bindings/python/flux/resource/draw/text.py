@@ -82,8 +82,7 @@ def _below(
             lines.append(f"{pad}{branch}{below.name}{memory}")
             lines += [f"{pad}{stem}{line}" for line in cells]
         else:
-            first = cells[0] if cells else "nothing"
-            lines.append(f"{pad}{branch}{below.name:<9} {first}{memory}")
+            lines.append(f"{pad}{branch}{below.name:<9} {cells[0]}{memory}")
             lines += [f"{pad}{stem}{'':<9} {line}" for line in cells[1:]]
         lines += _below(state, below, pad + stem, marks, ascii_only)
     return lines

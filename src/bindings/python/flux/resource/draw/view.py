@@ -50,7 +50,8 @@ class Part:
             for entry in entries:
                 number = counts[level] = counts.get(level, -1) + 1
                 part = Part(f"{level} {number}", entry, counts)
-                self.below.append(part)
+                if part.all_cores or part.all_gpus:  # R may have part of the node
+                    self.below.append(part)
                 self.cores &= ~part.all_cores
                 self.gpus &= ~part.all_gpus
 
