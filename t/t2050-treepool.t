@@ -84,7 +84,9 @@ test_expect_success 'flux sched topology shows who holds what' '
 	flux sched topology >topology &&
 	grep "^tp0 (rank 0): 8 cores, 4 GPUs; 2 cores, 0 GPUs free" topology &&
 	grep "^tp3 (rank 3): 8 cores, 4 GPUs; all free" topology &&
-	grep "socket 1 .*cores 4-7 " topology
+	grep "socket 1 .*cores 4-7 " topology &&
+	flux run -n1 flux sched topology -r3 >topology &&
+	grep "^tp3 (rank 3): 8 cores" topology
 '
 test_expect_success 'a whole socket, by name' '
 	flux cancel --all &&

@@ -561,7 +561,9 @@ def test_topology(flux_sched, tmp_path, monkeypatch):
         "job-list.list": {"jobs": [{"id": 1}]},
         "job-info.lookup": job,
     }
-    monkeypatch.setattr(topology, "get_key_direct", lambda handle, key: {"resource.R": R}[key])
+    monkeypatch.setattr(
+        topology, "get_key_direct", lambda handle, key, namespace: {"resource.R": R}[key]
+    )
     out = flux_sched(["topology"], **answers)
     assert out.splitlines()[0] == "n0 (rank 0): 4 cores; down"
     assert "n1 (rank 1): 4 cores; 3 cores free\n  cores 0-3    .a..\n\na ƒ2: 1 core\n" in out

@@ -60,7 +60,8 @@ class Topology(Subcommand):
 def _of_instance(handle: Any) -> dict[str, Any]:
     """Return R of the instance, with its topology; by name of job, the R of each with resources; the
     ranks that are down."""
-    R = get_key_direct(handle, "resource.R")
+    # A job's environment names another namespace.
+    R = get_key_direct(handle, "resource.R", namespace="primary")
     status = handle.rpc("resource.status").get()
     down = IDset()
     for ranks in (status.get("offline", ""), status.get("exclude", ""), *status.get("drain", {})):
