@@ -198,13 +198,19 @@ def test_12_a_priority_may_be_in_any_answer(inst, p):
     assert any("job.new: R may only be set in job.state.sched" in text for text in inst.logged())
 
 
-def test_12_a_priority_that_is_none_is_an_exception(inst, p):
+def test_12_a_priority_that_is_none_is_an_exception(inst, p, add):
     p.add_handler("job.state.priority", lambda p, topic, args: {"priority": "foo"})
     id = inst.submit()
     assert inst.state(id) == PRIORITY
     event = inst.eventlog(id)[-1]
     assert event["name"] == "exception" and event["context"]["type"] == "job.state.priority"
     assert event["context"]["severity"] == 4
+    # As in flux-core: neither another urgency nor the removal makes it go on, but any plugin's load.
+    inst.rpc("job-manager.jobtap", {"remove": "mine.py"})
+    inst.rpc("job-manager.urgency", {"id": id, "urgency": 17})
+    assert inst.state(id) == PRIORITY
+    add(name="other.py")
+    assert inst.state(id) == SCHED
 
 
 def test_13_nothing_is_left_of_a_removed_plugin(inst, p):

@@ -60,8 +60,6 @@ class Life:
             self._advance_cleanup(job)
         elif state == SCHED and name == "priority":
             self.sched.enqueue(job)
-        elif state == PRIORITY and name == "urgency":
-            self.reprioritize(job)
         if name == "exception":
             self._exception(job, event["context"])
 
