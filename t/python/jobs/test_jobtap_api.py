@@ -533,6 +533,14 @@ def test_load_list_remove(inst, write):
         ("def plugin_init(p): raise SystemExit(3)", "SystemExit: 3"),
         ("import nosuchmodule", "ModuleNotFoundError"),
         ("def plugin_init(p:", "SyntaxError"),
+        (
+            "def plugin_init(p): raise ValueError('two\\n lines')",
+            "ValueError: two lines .bad.py:1 in",
+        ),
+        (
+            "def plugin_init(p): p.handle.fd_watcher_create(0, 1, print)",
+            "wrapped C function: Name: ",
+        ),
     ],
 )
 def test_plugin_that_cannot_be_loaded(inst, write, source, text):

@@ -62,6 +62,7 @@ def describe(exc: BaseException, where: str | None = None) -> str:
         text = exc.strerror
     if isinstance(exc, (JobtapError, OSError)):
         return text
+    text = " ".join(text.split())
     text = f"{type(exc).__name__}: {text}" if text else type(exc).__name__
     frames = traceback.extract_tb(exc.__traceback__)
     own = [frame for frame in frames if frame.filename == where]
