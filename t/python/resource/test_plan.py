@@ -195,7 +195,27 @@ def test_no_end_no_shadow():
     pool.alloc(1, job(pool, 2, cores=4, duration=0.0))
     request = job(pool, 3, cores=4)
     assert pool.earliest(request) is None
-    pool.alloc(6, job(pool, 1))
+    plan = pool.plan()
+    plan.hold(5, request)
+    # Both nodes of the job without an end come together: of the two that are free one is kept.
+    with pytest.raises(InsufficientResources):
+        plan.alloc(6, job(pool, 2, cores=4))
+    plan.alloc(6, job(pool, 1, cores=4))
+    with pytest.raises(InsufficientResources):
+        plan.alloc(7, job(pool, 1))
+    pool.free(6)
+    # Of two such jobs nobody knows which ends first: what is free now is kept.
+    pool.free(1)
+    pool.alloc(1, job(pool, 1, cores=4, duration=0.0))
+    pool.alloc(2, job(pool, 1, cores=4, duration=0.0))
+    plan.hold(5, request)
+    with pytest.raises(InsufficientResources):
+        plan.alloc(6, job(pool, 1))
+    plan.cancel(5)
+    pool.free(1)
+    pool.free(2)
+    pool.alloc(1, job(pool, 2, cores=4, duration=0.0))
+    plan.alloc(6, job(pool, 1))
     pool.update_expiration(1, NOW - 100)
     assert pool.earliest(job(pool, 2, cores=4)) == NOW
     pool.mark_down("0-1")
