@@ -2,6 +2,7 @@
 """Fair share: ``[fairshare]``, and what it counts."""
 
 import json
+import math
 
 import pytest
 from each_policy import POLICIES, under
@@ -263,6 +264,25 @@ def test_what_was_used_is_there_after_a_reload():
     rig.wait(600)
     assert used(rig)["b", "600"] > after["b", "600"], "it runs on"
     assert not rig.logged(3)
+
+
+def test_what_was_used_decays_while_no_scheduler_is_there():
+    rig = load()
+    rig.list = rig.instance.services["job-list"] = JobList(rig.instance)
+    submit(rig, 1, 500, slots=8)
+    submit(rig, 2, 600, slots=8)
+    rig.wait(600)
+    rig.free(1)
+    before = used(rig)["", "500"]
+    rig.unload()
+    rig.wait(600)
+    rig.list.add(2, 1200, userid=600, cleanup=0.0, ncores=8)
+    rig.wait(HOUR - 600)
+    load(rig=rig)
+    after = used(rig)
+    assert after["", "500"] == pytest.approx(before / 2, rel=0.01)
+    exactly = 8 / math.log(2) * (1 - 0.5 ** (1200 / HOUR)) * 0.5 ** (1 - 600 / HOUR)
+    assert after["", "600"] == pytest.approx(exactly, rel=0.04)
 
 
 def test_jobs_that_ended_while_no_scheduler_was_there_count():

@@ -111,9 +111,9 @@ class FairShareRule(TableRule):
         was_in_force, self._in_force = self._in_force, bool(entries)
         if was_in_force:
             self._usage.cease(now)
-        elif entries:
-            self._usage.begin()
         self._usage.set_half_life(entries.get("half-life", HALF_LIFE_S), now)
+        if entries:
+            self._usage.begin()  # stored amounts have decayed since
         self._weights = entries.get("weights", Weights())
         self._banks = entries.get("banks", {})
         self._users = entries.get("users", {})
@@ -136,8 +136,9 @@ class FairShareRule(TableRule):
         """Count a job that ended while no scheduler was loaded."""
         weights = self._weights
         rate = job.get("nnodes", 0) * weights.nodes + job.get("ncores", 0) * weights.cores
-        association = (job.get("bank") or "", job["userid"])
-        self._usage.add(association, rate * (until - since), self.host.now())
+        association, now = (job.get("bank") or "", job["userid"]), self.host.now()
+        left = 0.5 ** ((now - until) / self._usage.half_life)
+        self._usage.add(association, rate * (until - since) * left, now)
 
     # -- jobs --------------------------------------------------------------------------------------
 
