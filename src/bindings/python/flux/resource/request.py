@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from flux.resource.pool.constraint import also_on, parse_constraint
 from flux.resource.pool.masks import quote
-from flux.resource.pool.remembered import count_kept, make_room
+from flux.resource.pool.remembered import Remembered, count_kept, make_room
 from flux.resource.pool.rv1 import load_json
 from flux.resource.ResourceCount import MAX_COUNT, ONE, CountProduct, ResourceCount, multiply
 
@@ -220,6 +220,27 @@ class Graph:
             )
         self.constraint = constraint
         return Shape.from_values(*_VALUES(self))
+
+
+#: marshalled resources, constraint and `takes_containers` -> their shape
+_known: Remembered[bytes, Shape] = Remembered()
+
+
+def _shape_of(resources: Any, constraint: Any, takes_containers: bool) -> Shape:
+    """Return the shape of a jobspec's resources, which many jobs of different durations share."""
+    try:
+        key = marshal.dumps((resources, constraint, takes_containers), 2)
+    except ValueError:
+        key = b""  # nested too deeply
+    shape = _known.get(key)
+    if shape is None:
+        if constraint is not None:
+            parse_constraint(constraint)
+        shape = Graph(resources, takes_containers).shape(constraint)
+        if key:
+            _known[key] = shape
+            count_kept(256 + len(key))
+    return shape
 
 
 def _usually(value: Any) -> Any:
@@ -581,11 +602,9 @@ class ResourceRequest:
         if not isinstance(jobspec, dict):
             raise ValueError(f"jobspec must be an object, got {quote(jobspec)}")
         duration, constraint = read_attributes(jobspec)
-        if constraint is not None:
-            parse_constraint(constraint)
-        graph = Graph(jobspec.get("resources"), cls.takes_containers)
         make_room()
-        return cls._made(graph.shape(constraint), duration, kept)
+        shape = _shape_of(jobspec.get("resources"), constraint, cls.takes_containers)
+        return cls._made(shape, duration, kept)
 
     def __repr__(self) -> str:
         shape = self.shape

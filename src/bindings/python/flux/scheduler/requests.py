@@ -603,7 +603,7 @@ class Requests:
 
     def freed(self, jobid: int, final: bool) -> None:
         """Note that a job has freed resources, if it held any; `final`: all of them."""
-        if self.is_running(jobid):
+        if jobid in self._states and self._states[jobid] == RUNNING:
             self.move(jobid, "final free" if final else "free")
 
     def open(self, scheduler: Any, msg: Any, jobid: int) -> AllocRequest:

@@ -299,7 +299,7 @@ class RoomIndex:
         self._new.clear()
         found = list(self._uncounted)
         for groups in self._kinds.values():
-            room = plan.counts.count(groups[0][2].request.shape)
+            room = plan.room(groups[0][2].request)
             if room >= groups[0][0]:
                 found += [group for _, _, group in groups[: bisect_right(groups, (room, inf))]]
         return found

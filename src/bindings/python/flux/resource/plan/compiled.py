@@ -157,11 +157,11 @@ class CompiledMoves(PromiseMoves):
         for profile in profiles:
             overdrawn_here = overdrawn and profile.maybe_overdrawn
             lib.promises_set_line(cdata, profile.number, profile.kept, overdrawn_here)
-        jobids = ffi.from_buffer("int64_t[]", row)
-        if len(self._places) < len(row):
-            self._places = ffi.new("int64_t[]", len(row))
+        jobids, length = ffi.from_buffer("int64_t[]", row), len(row)
+        if len(self._places) < length:
+            self._places = ffi.new("int64_t[]", length)
         done = lib.promises_advance(
-            cdata, jobids, len(row), now, self._places, self._moved, self._first
+            cdata, jobids, length, now, self._places, self._moved, self._first
         )
         if done < 0:
             raise MemoryError

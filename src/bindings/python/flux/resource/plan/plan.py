@@ -228,6 +228,12 @@ class Plan:
             limited = claims.beside(request, claims.closed_now(request.claimant, now, now, {}))
         return limited is not None and strategy.is_free(limited)
 
+    def room(self, request: ResourceRequest) -> float:
+        """Return the number of nodes or slots of a request with room now, regardless of promises;
+        infinity if counts do not decide placement."""
+        free = self._strategies.in_step().units_free(request)
+        return self.counts.count(request.shape) if free is None else free
+
     def too_long(self, request: ResourceRequest, limit: float = inf) -> float:
         """Return a duration, in seconds, that is too long for a request that starts now to keep all
         promises: 0 if it does not fit at all, infinity if none is known.

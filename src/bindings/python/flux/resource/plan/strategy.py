@@ -85,6 +85,11 @@ class Strategy(ABC):
     def is_free(self, request: ResourceRequest) -> bool:
         """Return whether a request could start now without promises."""
 
+    def units_free(self, request: ResourceRequest) -> int | None:
+        """Return the number of units of a request that are free now, regardless of promises; None
+        unless its promise would be counted."""
+        return None
+
     @abstractmethod
     def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
         """Return an upper bound of the time until which a request that starts now has room, beside

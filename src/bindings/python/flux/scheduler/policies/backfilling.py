@@ -45,7 +45,7 @@ class Backfilling(Decision):
 
     def begin_pass(self) -> bool:
         """Set `plan`. Return whether there is one."""
-        plan = self.policy.planning.require()
+        plan = self.policy.planning.plan or self.policy.planning.require()
         if plan is not None:
             self.plan = self.promises.plan = plan
         return plan is not None

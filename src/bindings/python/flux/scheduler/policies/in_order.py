@@ -77,9 +77,7 @@ class BackfillInOrder(Backfilling):
         return self.promises.first_since(place)
 
     def due(self) -> list[PendingJob]:
-        if self.made_anew or not self.promises:
-            return []
-        return self.promises.due(self.policy.now())
+        return [] if self.made_anew else self.promises.due(self.policy.now())
 
     def groups_with_room(self) -> list[JobGroup] | None:
         # A rule that defers jobs that do not fit must be asked about each.
@@ -136,7 +134,7 @@ class BackfillInOrder(Backfilling):
             if not self.try_to_start(job) and not self.take_precedence(job):
                 self.wait(job)
             return
-        open_ones = self.open_promises_after(job)
+        open_ones = self.open_promises_after(job) if self.promises.open_ids else []
         for other in open_ones:
             self.plan.cancel(other.jobid)
         has_come = self.has_come(job)
@@ -306,8 +304,6 @@ class BackfillInOrder(Backfilling):
 
     def open_promises_after(self, job: PendingJob) -> list[PendingJob]:
         """Return those of `promised_after` with open promises."""
-        if not self.promises.open_ids:
-            return []
         return [one for one in self.promised_after(job) if self.promises.when(one) is None]
 
     def restore_open(self, jobs: list[PendingJob]) -> None:

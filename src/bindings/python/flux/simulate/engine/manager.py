@@ -242,7 +242,7 @@ class Manager(Peer):
         kind = AllocMessage if topic == "sched.alloc" else LastMessage
         msg = kind(REQUEST, topic, None, obj)
         msg.sender = self
-        self.sched.sender.post(msg)
+        self.sched.sender.inbox.append(msg)
 
     def notify(self, topic, obj):
         self.tell(topic, obj, FLAG_NORESPONSE)

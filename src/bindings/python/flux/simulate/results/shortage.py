@@ -7,11 +7,9 @@ from flux.resource.pool.masks import parse_idset, popcount
 from flux_engine.formats.jobspec import count_resources
 
 
+@lru_cache(maxsize=4096)
 def _count(text):
     return popcount(parse_idset(text))
-
-
-_count_kind = lru_cache(maxsize=4096)(_count)
 
 
 def shortage(job, R):
@@ -20,8 +18,8 @@ def shortage(job, R):
     parts = []
     for entry in R["execution"]["R_lite"]:
         have = entry["children"]
-        cores, gpus = _count_kind(have.get("core", "")), _count_kind(have.get("gpu", ""))
-        parts.append((_count(entry["rank"]), cores, gpus))
+        cores, gpus = _count(have.get("core", "")), _count(have.get("gpu", ""))
+        parts.append((popcount(parse_idset(entry["rank"])), cores, gpus))
     shape = job.shape
     if shape is None:
         asked = count_resources(job.extra["jobspec"]["resources"])
