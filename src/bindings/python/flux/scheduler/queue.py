@@ -311,7 +311,9 @@ class Backlog(PendingQueue):
 
     def remove(self, job: PendingJob) -> None:
         self._listed = None
-        if self.parked.pop(job.jobid, None) is None and job.queued:
+        if self.parked and self.parked.pop(job.jobid, None) is not None:
+            return
+        if job.queued:
             job.queued = False
             self.jobs.remove(job)
             if not job.promised:

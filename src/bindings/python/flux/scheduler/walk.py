@@ -457,7 +457,8 @@ class Walk:
         """Determine the sources of jobs."""
         backlog, promises = self.backlog, self.promises
         if self._groups is None:
-            backlog.returning_groups()  # drops those that are gone
+            if backlog.returning:
+                backlog.returning_groups()  # drops those that are gone
             groups: Iterable[JobGroup] | None = None
             if promises is not None and not self.every:
                 groups = promises.groups_with_room()
@@ -477,7 +478,8 @@ class Walk:
         if promises is not None:
             sources.append((promises, None))
             sources += [(jobs, ranks) for ranks, jobs in backlog.by_ranks.items()]
-            sources += [(group, group.ranks) for group in backlog.returning]
+            if backlog.returning:
+                sources += [(group, group.ranks) for group in backlog.returning]
             self._unpromised.clear()
         for source, ranks in sources:
             if ranks is None and source is not promises and not self._refused:

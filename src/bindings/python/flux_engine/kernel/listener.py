@@ -89,8 +89,11 @@ class Listener(Endpoint):
         try:
             function(*args)
         except SystemExit as exc:
-            # A callback cannot end the process; the real bindings print this and go on too.
-            print(f"{self.name}: SystemExit {exc.code} in a callback ignored", file=sys.stderr)
+            self.ignore(exc)
+
+    def ignore(self, exc):
+        """Report a SystemExit of a callback, which cannot end the process: as the real bindings do."""
+        print(f"{self.name}: SystemExit {exc.code} in a callback ignored", file=sys.stderr)
 
     def _dispatch_request(self, msg):
         watchers = self._matching(msg)

@@ -48,7 +48,9 @@ class CountTimeline:
 
     def add(self, start: float, end: float, delta: int) -> None:
         """Add ``delta`` from ``start`` (at the earliest the first step) to before ``end``."""
-        first = self._step_from(start)
+        if end <= max(start, self.starts[0]):
+            return
+        first = self._step_from(max(start, self.starts[0]))
         last = self._step_from(end) if end < inf else len(self.starts)
         for place in range(first, last):
             self.values[place] += delta

@@ -186,9 +186,7 @@ class CountedProfile:
             self.free -= count
             if end != inf:
                 self.jobs[jobid] = (end, count)
-            start = max(now, self.line.begin)
-            if start < end:
-                self.line.add(start, end, -count)
+            self.line.add(now, end, -count)
         return True
 
     def follow(
@@ -246,10 +244,7 @@ class CountedProfile:
     def enter(self, start: float, end: float, count: int) -> None:
         """Count a promise, even one that can no longer be kept."""
         self.promises += 1
-        # After a recount, a promise may have begun or even be over: its job is late.
-        start = max(start, self.line.begin)
-        if start < end:
-            self.line.add(start, end, -count)
+        self.line.add(start, end, -count)  # less the part that is over, if its job is late
 
     def remove(self, start: float, end: float, count: int, now: float) -> None:
         """Remove a promise from the count."""

@@ -51,8 +51,8 @@ class CountedStrategy(Strategy):
         self._moves = self._new_moves()
         # None if not countable
         self._demands: Remembered[Shape, CountedDemand | None] = Remembered()
-        # the profile and units of accepted requests
-        self._found: Remembered[Shape, tuple[CountedProfile, CountedDemand]] = Remembered()
+        #: the profile and units of accepted requests
+        self.found: Remembered[Shape, tuple[CountedProfile, CountedDemand]] = Remembered()
         self._inventory: Inventory | None = None  # the pool's, when last seen
         self._up = 0  # mask of the ranks up then
 
@@ -63,7 +63,7 @@ class CountedStrategy(Strategy):
             promises={jobid: one.copy() for jobid, one in self.promises.items()},
             _profiles={},
             _demands=self._demands.copy(),
-            _found=Remembered(),
+            found=Remembered(),
         )
         new._moves = new._new_moves()
         for kind, profile in self._profiles.items():
@@ -100,12 +100,12 @@ class CountedStrategy(Strategy):
     def _count_anew(self) -> bool:
         """Make all profiles anew; return False if a promise cannot be counted."""
         self._profiles = {}
-        self._found.clear()
+        self.found.clear()
         self._moves = self._new_moves()
         for jobid, promise in self.promises.items():
             if not self.accepts(promise.request):
                 return False
-            _, demand = self._found[promise.request.shape]
+            _, demand = self.found[promise.request.shape]
             promise = CountedPromise(
                 promise.start, promise.end, promise.request, demand, promise.is_open
             )
@@ -128,7 +128,7 @@ class CountedStrategy(Strategy):
         """Stop counting; return the promises, now the caller's."""
         promises, self.promises = self.promises, {}
         self._profiles = {}
-        self._found.clear()
+        self.found.clear()
         self._moves = self._new_moves()
         return promises
 
@@ -136,15 +136,13 @@ class CountedStrategy(Strategy):
 
     def accepts(self, request: ResourceRequest) -> bool:
         shape = request.shape
-        if shape in self._found:
-            return True
         try:
             demand = self._demands[shape]
         except KeyError:
             demand = self._demands[shape] = CountedDemand.from_request(self._pool, request)
         if demand is None or not (demand.kind in self._profiles or self._count(demand.kind)):
             return False
-        self._found[shape] = self._profiles[demand.kind], demand
+        self.found[shape] = self._profiles[demand.kind], demand
         return True
 
     def _count(self, kind: UnitKind) -> bool:
@@ -156,7 +154,7 @@ class CountedStrategy(Strategy):
                     return False
                 self._moves.drop_line(other.number)
                 del self._profiles[which]
-                self._found.clear()
+                self.found.clear()
         profile = CountedProfile.from_pool(self._pool, kind, self._pool.clock(), self._moves)
         if profile is None:
             return False
@@ -168,13 +166,13 @@ class CountedStrategy(Strategy):
     def earliest(
         self, request: ResourceRequest, start: float, now: float, until: float = inf
     ) -> float:
-        profile, demand = self._found[request.shape]
+        profile, demand = self.found[request.shape]
         return profile.line.first(demand.count + profile.kept, length_of(request), start)
 
     def fits_without(
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
-        profile, demand = self._found[request.shape]
+        profile, demand = self.found[request.shape]
         count = demand.count
         if profile.free < count:
             return False
@@ -202,18 +200,18 @@ class CountedStrategy(Strategy):
         return end <= own.end or profile.room(own.end, end) >= count
 
     def is_free(self, request: ResourceRequest) -> bool:
-        profile, demand = self._found[request.shape]
+        profile, demand = self.found[request.shape]
         return profile.free >= demand.count
 
     def units_free(self, request: ResourceRequest) -> int | None:
-        found = self._found.get(request.shape)
+        found = self.found.get(request.shape)
         return None if found is None else found[0].free
 
     # The check of free units, regardless of promises, is the quick check, too.
     may_start = is_free
 
     def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
-        profile, demand = self._found[request.shape]
+        profile, demand = self.found[request.shape]
         return (
             now
             if profile.free < demand.count
@@ -221,10 +219,10 @@ class CountedStrategy(Strategy):
         )
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
-        return self._found[request.shape][0].room(start, end)
+        return self.found[request.shape][0].room(start, end)
 
     def next_change(self, request: ResourceRequest, time: float) -> float:
-        return self._found[request.shape][0].next_change(time)
+        return self.found[request.shape][0].next_change(time)
 
     def stale(self, now: float) -> list[int]:
         lines: dict[UnitKind, CountTimeline] = {}
@@ -251,14 +249,14 @@ class CountedStrategy(Strategy):
     # -- promises -----------------------------------------------------------
 
     def reserve(self, jobid: int, request: ResourceRequest, start: float, end: float) -> bool:
-        profile, demand = self._found[request.shape]
+        profile, demand = self.found[request.shape]
         if profile.room(start, end) < demand.count:
             return False
         self.restore(jobid, CountedPromise(start, end, request, demand))
         return True
 
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
-        profile, demand = self._found[request.shape]
+        profile, demand = self.found[request.shape]
         if demand.count > profile.total:
             return False
         self.restore(jobid, CountedPromise(now, inf, request, demand, is_open=True))
@@ -327,7 +325,7 @@ class CountedStrategy(Strategy):
     def place(
         self, request: ResourceRequest, now: float, end: float, overdue: bool = False
     ) -> tuple[Selection, int] | None:
-        profile, demand = self._found[request.shape]
+        profile, demand = self.found[request.shape]
         if overdue:
             profile.maybe_overdrawn = True
         room = profile.room(now, end)

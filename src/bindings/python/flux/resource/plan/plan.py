@@ -575,7 +575,7 @@ class Plan:
         strategy = self._strategy_for(request)
         if not strategy.may_start(request):
             _refuse(self._pool, request)
-        before = strategy.withdraw(jobid)
+        before = strategy.withdraw(jobid) if jobid in strategy.promises else None
         try:
             now = self._pool.clock()
             end = now + length_of(request)

@@ -71,8 +71,11 @@ class Strategies:
         strategy = self.current
         if strategy.seen != self._pool.generation:
             strategy = self.in_step()
-        if is_claimed and strategy is self._counted:
-            return self._bind_all()
+        if strategy is self._counted:
+            if is_claimed:
+                return self._bind_all()
+            if request.shape in self._counted.found:
+                return strategy
         return strategy if strategy.accepts(request) else self._bind_all()
 
     def put_back(self, jobid: int, promise: Promise | None) -> None:

@@ -116,7 +116,7 @@ def parse_idset(text: Any, limit: int = RANK_LIMIT) -> int:
     Raises:
         ValueError: it is not an idset, or an id is out of range.
     """
-    if type(text) is str and len(text) < KEPT_TEXT:
+    if type(text) is str and not text[KEPT_TEXT:]:
         return _parse_short(text, limit)
     return _parse(text, limit)
 

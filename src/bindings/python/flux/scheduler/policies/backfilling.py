@@ -161,7 +161,7 @@ class PromiseBook:
 
     def __init__(self, changed: Callable[[PendingJob, bool], None] | None = None) -> None:
         self._changed = changed
-        self._jobs: list[PendingJob] = []  # in queue order
+        self.jobs: list[PendingJob] = []  # in queue order; not to be changed by others
         self._ids = array("q")  # of these
         self._by_id: dict[int, PendingJob] = {}
         # mask of ranks -> jobs that could use them, in order; None: not computed
@@ -172,10 +172,10 @@ class PromiseBook:
         self._first = math.inf
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self.jobs)
 
     def __iter__(self) -> Iterator[PendingJob]:
-        return iter(self._jobs)
+        return iter(self.jobs)
 
     def __contains__(self, job: PendingJob) -> bool:
         return job.jobid in self._by_id
@@ -187,25 +187,26 @@ class PromiseBook:
 
     def after(self, job: PendingJob) -> list[PendingJob]:
         """Return the promised jobs behind `job` in the queue."""
-        jobs = self._jobs
+        jobs = self.jobs
         if not jobs or not job < jobs[-1]:
             return []
         return [other for other in jobs[bisect_left(jobs, job) :] if other is not job]
 
     def first_since(self, place: tuple[Any, int] | None) -> PendingJob | None:
         """Return the first job from a place in the queue, ``(order, job id)``, on, or None."""
-        jobs, low = self._jobs, 0
-        if place is not None and jobs:
-            order, jobid = place
-            high = len(jobs)
-            while low < high:  # bisect_left() takes no key before Python 3.10
-                middle = (low + high) // 2
-                job = jobs[middle]
-                if job.order < order or (job.order == order and job.jobid < jobid):
-                    low = middle + 1
-                else:
-                    high = middle
-        return jobs[low] if low < len(jobs) else None
+        jobs, low = self.jobs, 0
+        if not jobs or place is None:
+            return jobs[0] if jobs else None
+        order, jobid = place
+        high = end = len(jobs)
+        while low < high:  # bisect_left() takes no key before Python 3.10
+            middle = (low + high) // 2
+            job = jobs[middle]
+            if job.order < order or (job.order == order and job.jobid < jobid):
+                low = middle + 1
+            else:
+                high = middle
+        return jobs[low] if low < end else None
 
     def make(self, job: PendingJob, when: float | None) -> None:
         """Promise a job the time `when`; None makes an open promise. Replaces a previous promise.
@@ -220,8 +221,8 @@ class PromiseBook:
         if job not in self:
             if self._changed is not None:
                 self._changed(job, True)
-            place = bisect_left(self._jobs, job)
-            self._jobs.insert(place, job)
+            place = bisect_left(self.jobs, job)
+            self.jobs.insert(place, job)
             self._ids.insert(place, job.jobid)
             self._by_id[job.jobid] = job
             self._by_ranks = None
@@ -255,21 +256,21 @@ class PromiseBook:
             seconds since the epoch, or infinity. If that time has come, it is the start of the last
             job of both lists.
         """
-        first = bisect_left(self._jobs, job) + 1
-        last = len(self._jobs) if stop is None else bisect_left(self._jobs, stop, first)
+        first = bisect_left(self.jobs, job) + 1
+        last = len(self.jobs) if stop is None else bisect_left(self.jobs, stop, first)
         last = min(last, first + self.plan.moves_per_turn)
         count, places, when = self.plan.advance_in_turn(self._ids[first:last])
         self._first = min(self._first, when)
-        looked = self._jobs[first : first + count]
+        looked = self.jobs[first : first + count]
         return looked, [looked[place] for place in places], when
 
     def drop(self, job: PendingJob) -> None:
         """Remove a job's promise: it has started, or the promise is revoked."""
-        if job in self:
+        if job.jobid in self._by_id:
             del self._by_id[job.jobid]
             self.open_ids.discard(job.jobid)
-            place = bisect_left(self._jobs, job)
-            del self._jobs[place], self._ids[place]
+            place = bisect_left(self.jobs, job)
+            del self.jobs[place], self._ids[place]
             self._by_ranks = None
             if self._changed is not None:
                 self._changed(job, False)
@@ -277,8 +278,8 @@ class PromiseBook:
 
     def reorder(self) -> None:
         """Sort the jobs again after their order changed."""
-        self._jobs.sort()
-        self._ids = array("q", [job.jobid for job in self._jobs])
+        self.jobs.sort()
+        self._ids = array("q", [job.jobid for job in self.jobs])
         self._by_ranks = None
 
     def ranks_changed(self) -> None:
@@ -295,16 +296,17 @@ class PromiseBook:
         Args:
             ranks_of: returns the mask of ranks that a job could use
         """
-        if not self._jobs or not self._jobs[0] < job:
+        if not self.jobs:
             return 0
         if self._by_ranks is None:
             self._by_ranks = {}
-            for other in self._jobs:
+            for other in self.jobs:
                 self._by_ranks.setdefault(ranks_of(other), []).append(other)
-        ranks = ranks_of(job)
-        return sum(
-            [bisect_left(jobs, job) for mask, jobs in self._by_ranks.items() if mask & ranks]
-        )
+        ranks, found = ranks_of(job), 0
+        for mask in self._by_ranks:
+            if mask & ranks:
+                found += bisect_left(self._by_ranks[mask], job)
+        return found
 
     def next_after(self, now: float) -> float | None:
         """Return a time after `now` before which no promise comes due, or None if there is none.
@@ -314,7 +316,7 @@ class PromiseBook:
 
     def has_due(self, now: float) -> bool:
         """Whether a job's promised time has come.  O(promises)."""
-        return bool(self._jobs) and any(id in self._by_id for id in self.plan.due(now)[0])
+        return bool(self.jobs) and any(id in self._by_id for id in self.plan.due(now)[0])
 
     def due(self, now: float) -> list[PendingJob]:
         """Return the jobs whose promised times have come, if one has since the last call, and those

@@ -182,7 +182,7 @@ class BackfillInOrder(Backfilling):
         examination: its time has come, or its promise may be broken.
         """
         promises, backlog, admission = self.promises, self.backlog, self.policy.admission
-        if promises.open_ids or len(promises) < MIN_IN_A_ROW or backlog.has_returning:
+        if promises.open_ids or len(promises.jobs) < MIN_IN_A_ROW or backlog.has_returning:
             return
         if admission.engaged and admission.pins is not None:
             return  # each is checked at its turn
@@ -356,7 +356,7 @@ class BackfillInOrder(Backfilling):
     def wake_when_due(self) -> None:
         """Request a pass for the next promise that comes due.  O(promises), when it may be
         needed."""
-        if self.promises and self.may_come_due_alone():
+        if self.promises.jobs and self.may_come_due_alone():
             self.wake_at(self.promises.next_after(self.policy.now()))
 
     def may_come_due_alone(self) -> bool:
@@ -395,7 +395,7 @@ class BackfillInOrder(Backfilling):
 
     def ahead_of(self, job: PendingJob) -> PendingJob | None:
         """Return the first job ahead whose promise this one could delay, or None."""
-        for other in self.promises:
+        for other in self.promises.jobs:
             if not other < job:
                 return None
             if self.policy.queue_order.share_ranks(job, other):

@@ -144,7 +144,10 @@ class Scheduler(ModuleTask):
     def interrupt(self, function, *args):
         if self._listening:  # its inbox is empty
             self._listening = False
-            self.guard(function, *args)
+            try:
+                function(*args)
+            except SystemExit as exc:
+                self.ignore(exc)
             self._listening = True
         else:
             super().interrupt(function, *args)
@@ -156,10 +159,13 @@ class Scheduler(ModuleTask):
         except (AttributeError, KeyError, ValueError):  # a function, or other watchers
             super().dispatch(item)
             return
-        if item.type == message.REQUEST and not self._globs:
-            self.guard(watcher.callback, watcher.handle, watcher, item, watcher.args)
-        else:
+        if item.type != message.REQUEST or self._globs:
             super().dispatch(item)
+            return
+        try:
+            watcher.callback(watcher.handle, watcher, item, watcher.args)
+        except SystemExit as exc:
+            self.ignore(exc)
 
     def _listen(self):
         self._listening = True

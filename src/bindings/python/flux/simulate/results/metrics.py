@@ -144,8 +144,8 @@ def count_out_of_order(outcome):
             continue
         job = jobs[index]
         table = latest.setdefault(job.queue, {})
-        for urgency, when in table.items():
-            if urgency >= job.urgency and when > start:
+        for urgency in table:
+            if urgency >= job.urgency and table[urgency] > start:
                 found += 1
                 break
         if job.urgency not in table or start > table[job.urgency]:
