@@ -91,7 +91,7 @@ class Allocations:
         if not entries:
             raise ValueError("execution.R_lite: empty")
         hosts = R["execution"].get("nodelist")
-        if not isinstance(hosts, list) or not hosts or set(map(type, hosts)) != {str}:
+        if type(hosts) is not list or not hosts or set(map(type, hosts)) != {str}:
             raise ValueError("execution.nodelist: expected an array of hostlists")
         if now > self._since:
             self._down = self._going_down

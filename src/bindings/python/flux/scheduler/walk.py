@@ -498,7 +498,9 @@ class Walk:
     def _next(self) -> PendingJob | None:
         """Return the first newcomer or job of a source that must be examined, or None."""
         backlog, promises, sources = self.backlog, self.promises, self._sources
-        newcomer = self._first_newcomer() if backlog.fresh else None
+        newcomer = None
+        if backlog.fresh:
+            newcomer = self._first_newcomer() if self._refused else backlog.first_newcomer()
         place, refused = self._place, self._refused
         job: PendingJob | None
         while sources:

@@ -311,8 +311,9 @@ class Sched:
         """The final response is in."""
         del self.pending[job.id]
         job.alloc_pending = False
-        self._reprioritized.pop(job.id, None)
-        self._canceling.discard(job.id)
+        if self._reprioritized or self._canceling:
+            self._reprioritized.pop(job.id, None)
+            self._canceling.discard(job.id)
         if self._waiting:
             self.events.schedule()
 

@@ -131,7 +131,8 @@ class CompiledMoves(PromiseMoves):
             self._told.pop(jobid, None)
 
     def due(self, now: float) -> tuple[list[int], float]:
-        self._tell_all()
+        if not self._is_told:
+            self._tell_all()
         jobids = ffi.new("int64_t[]", len(self._told) + 1)
         count = lib.promises_due(self._cdata, now, jobids, self._first)
         return ffi.unpack(jobids, count) if count else [], self._first[0]
@@ -151,7 +152,8 @@ class CompiledMoves(PromiseMoves):
         Args:
             overdrawn (bool): whether to check that promises add up to no more than there is
         """
-        self._tell_all()
+        if not self._is_told:
+            self._tell_all()
         cdata = self._cdata
         profiles = self._profiles.values()
         for profile in profiles:
@@ -171,10 +173,9 @@ class CompiledMoves(PromiseMoves):
         return done, ffi.unpack(self._places, count), self._first[0]
 
     def _tell_all(self) -> None:
-        if not self._is_told:
-            self._is_told = True
-            for jobid, promise in self._promises.items():
-                self._tell(jobid, promise)
+        self._is_told = True
+        for jobid, promise in self._promises.items():
+            self._tell(jobid, promise)
 
     def _tell(self, jobid: int, promise: CountedPromise) -> None:
         if promise.is_open:

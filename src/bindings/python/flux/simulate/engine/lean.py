@@ -61,7 +61,7 @@ class LeanEngine:
         self.epoch = epoch
         self.grain = grain
         self.forecast = forecast
-        self.observer = observer
+        self.observer, self.annotated = observer, observer.annotated
         #: set to end the run at the next instant
         self.interrupted = False
         #: whether to report a scheduler that does not return to its reactor
@@ -366,7 +366,3 @@ class LeanEngine:
             self.observer.rejected(active, note)
         if self._followers:
             self._follow(active.index)
-
-    def annotated(self, active):
-        if active.index >= 0:
-            self.observer.annotated(active)

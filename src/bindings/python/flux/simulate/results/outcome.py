@@ -216,7 +216,7 @@ class _RankUnits:
 
     def allocated(self, R):
         entries = R["execution"]["R_lite"]
-        if len(entries) == 1:
+        if not entries[1:]:
             return entries[0]["rank"].replace(",", " ")
         bounds = []
         for entry in entries:
