@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import json
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from flux.resource.pool.masks import quote
@@ -31,15 +31,12 @@ class Answer(NamedTuple):
     expected: str  # description, for the log
     #: whether a value is valid; may raise TypeError or ValueError for an invalid one
     right: Callable[[Any], Any]
-    #: returns the replacement of an invalid answer, from the arguments; without it the job is denied
-    instead: Callable[..., Any] | None = None
-    parts: bool = False  # whether the answer is a sequence of such values, to be checked one by one
+    #: returns the replacement of an invalid answer; without it the job is denied
+    instead: Callable[[], Any] | None = None
 
 
 def _is_deferral(value: Any) -> bool:
-    if value is None:
-        return True
-    return (
+    return value is None or (
         isinstance(value, Deferral)
         and hash(value.key) is not None
         and isinstance(value.reason, str)
@@ -47,51 +44,42 @@ def _is_deferral(value: Any) -> bool:
     )
 
 
-def _is_json(kind: type) -> Callable[[Any], bool]:
-    def right(value: Any) -> bool:
-        json.dumps(value, allow_nan=False)
-        return isinstance(value, kind)
-
-    return right
+def _is_json(value: Any, kind: type) -> bool:
+    json.dumps(value, allow_nan=False)
+    return isinstance(value, kind)
 
 
-_DEFERRAL = "a Deferral, whose key can be hashed and whose `until` is a number or None, or None"
-_FLAG = Answer("True or False", lambda value: isinstance(value, bool), lambda *args: False)
-
-#: Methods of a rule whose result does not matter.
-EVENTS = (
-    *("taken_back", "cancel", "hello", "free", "extended"),
-    *("ready", "config_changed", "ranks_changed"),
+_DEFERRAL = Answer(
+    "a Deferral, whose key can be hashed and whose `until` is a number or None, or None",
+    _is_deferral,
 )
+_NOTHING = Answer("nothing", lambda value: True, lambda: None)
 
 #: Methods of a rule -> valid answers. Not included: `alloc`, which answers by raising.
 ANSWERS: dict[str, Answer] = {
     "as_queued": Answer("a request", lambda one: hasattr(one, "duration")),
     "signature": Answer("something that can be hashed", lambda value: hash(value) or True),
-    "check": Answer(_DEFERRAL, _is_deferral),
+    "check": _DEFERRAL,
     "allocate": Answer(
         "what the pool has allocated, or None",
         lambda one: isinstance(one, (ResourcePool, ResourcePoolImplementation, type(None))),
     ),
-    "second_look": Answer(_DEFERRAL, _is_deferral),
-    "keeps_promise": _FLAG,
-    "why": Answer(
-        "text or None", lambda one: isinstance(one, (str, type(None))), lambda *args: None
-    ),
+    "second_look": _DEFERRAL,
+    "keeps_promise": Answer("True or False", lambda one: isinstance(one, bool), lambda: False),
+    "why": Answer("text or None", lambda one: isinstance(one, (str, type(None))), lambda: None),
     "start": Answer(
         "a dict that JSON can have, or None",
-        lambda one: one is None or _is_json(dict)(one),
-        lambda *args: None,
+        lambda one: one is None or _is_json(one, dict),
+        lambda: None,
     ),
-    **dict.fromkeys(EVENTS, Answer("nothing", lambda value: True, lambda *args: None)),
-    "facts": Answer("a dict that JSON can have", _is_json(dict), lambda *args: {}),
-    "stats": Answer("a dict of lists", lambda value: isinstance(value, dict), lambda *args: {}),
+    **dict.fromkeys(("taken_back", "cancel", "hello", "free", "extended"), _NOTHING),
+    **dict.fromkeys(("ready", "config_changed", "ranks_changed"), _NOTHING),
+    "facts": Answer("a dict that JSON can have", lambda one: _is_json(one, dict), dict),
+    "stats": Answer("a dict of lists", lambda one: isinstance(one, dict), dict),
     # of a TableRule
-    "needs": Answer("names", _is_json(tuple), lambda *args: ()),
-    "further_entries": Answer("a dict", lambda value: isinstance(value, dict), lambda *args: {}),
-    "report": Answer(
-        "dicts that JSON can have, or None", _is_json(object), lambda *args: (), parts=True
-    ),
+    "needs": Answer("names", lambda one: _is_json(one, tuple), tuple),
+    "further_entries": Answer("a dict", lambda one: isinstance(one, dict), dict),
+    "report": Answer("dicts that JSON can have, or None", lambda one: _is_json(one, list), list),
 }
 
 
@@ -102,9 +90,8 @@ def check_answers(rule: AdmissionRule, errors: ErrorReporter) -> None:
         return
     check_begun(rule, "host")
     for name, value in vars(rule).items():
-        if isinstance(getattr(AdmissionRule, name, None), types.FunctionType) and not callable(
-            value
-        ):
+        is_method = isinstance(getattr(AdmissionRule, name, None), types.FunctionType)
+        if is_method and not callable(value):
             errors.report(
                 f"admission rule {rule.name}: self.{name}={quote(value)} takes the place of the method {name}(): "
                 "give it another name"
@@ -117,18 +104,10 @@ def check_answers(rule: AdmissionRule, errors: ErrorReporter) -> None:
         )
         rule.attributes = (rule.attributes,)
     for name, answer in ANSWERS.items():
-        method = getattr(rule, name, None)
-        if method is not None and _is_sites(type(rule), name):
-            setattr(
-                rule, name, _checked(f"admission rule {rule.name}: {name}", method, answer, errors)
-            )
-
-
-def _is_sites(kind: type, name: str) -> bool:
-    for base in kind.__mro__:
-        if name in vars(base):
-            return not is_ours(base)
-    return False
+        defining = next((base for base in type(rule).__mro__ if name in vars(base)), None)
+        if defining is not None and not is_ours(defining):
+            what = f"admission rule {rule.name}: {name}()"
+            setattr(rule, name, _checked(what, getattr(rule, name), answer, errors))
 
 
 def _checked(
@@ -136,41 +115,26 @@ def _checked(
 ) -> Callable[..., Any]:
     told = False
 
-    def wrong(error: Exception | None, text: str) -> None:
-        nonlocal told
-        if not told:
-            told = True
-            errors.report(f"{what}{text}", error)
-
-    def parts_of(values: Iterator[Any], *args: Any) -> Iterator[Any]:
-        try:
-            for value in values:
-                _expect(answer, value)
-                yield value
-        except Exception as exc:
-            wrong(None if isinstance(exc, WrongAnswer) else exc, _text_of(exc))
-
     @functools.wraps(method)
     def checked(*args: Any) -> Any:
-        if answer.instead is None:
-            value = method(*args)
-            try:
-                _expect(answer, value)
-            except WrongAnswer as exc:
-                errors.report(f"{what}() {exc}")
-                raise
-            return value
+        nonlocal told
         try:
             value = method(*args)
-            if answer.parts:
-                if not isinstance(value, Iterable):
-                    raise WrongAnswer(answer, value)
-                return parts_of(iter(value))
-            _expect(answer, value)
+            if isinstance(value, Iterator):
+                value = list(value)
+            if not _is_right(answer, value):
+                raise WrongAnswer(f"returned {quote(value)}: expected {answer.expected}")
             return value
         except Exception as exc:
-            wrong(None if isinstance(exc, WrongAnswer) else exc, _text_of(exc))
-            return answer.instead(*args)
+            is_wrong = isinstance(exc, WrongAnswer)
+            if answer.instead is None:
+                if is_wrong:
+                    errors.report(f"{what} {exc}")
+                raise
+            if not told:
+                told = True
+                errors.report(f"{what} {exc}" if is_wrong else what, None if is_wrong else exc)
+            return answer.instead()
 
     return checked
 
@@ -178,19 +142,9 @@ def _checked(
 class WrongAnswer(ValueError):
     """An invalid answer; it was logged."""
 
-    def __init__(self, answer: Answer, value: Any) -> None:
-        super().__init__(f"returned {quote(value)}: expected {answer.expected}")
 
-
-def _expect(answer: Answer, value: Any) -> None:
-    """Raise WrongAnswer unless a value is a valid answer."""
+def _is_right(answer: Answer, value: Any) -> Any:
     try:
-        right = answer.right(value)
+        return answer.right(value)
     except (TypeError, ValueError, RecursionError):
-        right = False
-    if not right:
-        raise WrongAnswer(answer, value)
-
-
-def _text_of(error: Exception) -> str:
-    return f"() {error}" if isinstance(error, WrongAnswer) else "()"
+        return False
