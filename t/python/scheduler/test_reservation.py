@@ -8,7 +8,7 @@ from peers import R
 
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.reservations.reservation import Asker, Reservation, whole_nodes
-from flux.scheduler.site_policy.queue_names import QueueNames
+from flux.scheduler.site_policy.tables import QueueNames
 
 NOW = 1795600000.0
 LEAST = {"name": "dat", "start": "+1h", "duration": "4h", "nodes": 4, "zone": "UTC"}

@@ -54,7 +54,7 @@ from flux.scheduler.site_policy.fairshare import FairShareRule
 from flux.scheduler.site_policy.holdings import Holdings
 from flux.scheduler.site_policy.in_force import RulesInForce
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
-from flux.scheduler.site_policy.queue_names import QueueNames
+from flux.scheduler.site_policy.tables import QueueNames
 from flux.scheduler.wait_limits import WaitLimits
 
 if TYPE_CHECKING:

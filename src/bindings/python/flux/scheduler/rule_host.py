@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flux.scheduler.passes import Passes
     from flux.scheduler.requests import PendingJob, Requests, RunningJob
     from flux.scheduler.site_policy.holdings import Holdings
-    from flux.scheduler.site_policy.queue_names import QueueNames
+    from flux.scheduler.site_policy.tables import QueueNames
 
 
 def signature_of(request: Any, marks: Any) -> Any:

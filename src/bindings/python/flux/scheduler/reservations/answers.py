@@ -11,8 +11,13 @@ from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import name_of
-from flux.scheduler.reservations.reservation import Reservation, Window
-from flux.scheduler.reservations.state import GroupJobs, ReservationPart, ReservationState
+from flux.scheduler.reservations.reservation import (
+    GroupJobs,
+    Reservation,
+    ReservationPart,
+    ReservationState,
+    Window,
+)
 from flux.scheduler.reservations.windows import ActiveWindows
 from flux.scheduler.times import iso_time
 

@@ -45,8 +45,13 @@ from flux.scheduler.checkpoint import read_stored
 from flux.scheduler.host import counted, name_of
 from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
 from flux.scheduler.reservations.answers import ReservationAnswers
-from flux.scheduler.reservations.reservation import Asker, Reservation
-from flux.scheduler.reservations.state import GroupJobs, NodeSelector, ReservationState
+from flux.scheduler.reservations.reservation import (
+    Asker,
+    GroupJobs,
+    NodeSelector,
+    Reservation,
+    ReservationState,
+)
 from flux.scheduler.reservations.windows import ActiveWindows, FutureWindows
 from flux.scheduler.site_policy.tables import PolicyTables, queues_missing
 from flux.scheduler.times import duration_text, iso_time

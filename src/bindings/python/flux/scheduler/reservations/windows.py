@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import idset_text, popcount, take
-from flux.scheduler.reservations.reservation import Reservation, Window
-from flux.scheduler.reservations.state import Planned, ReservationPart, ReservationState
+from flux.scheduler.reservations.reservation import (
+    Planned,
+    Reservation,
+    ReservationPart,
+    ReservationState,
+    Window,
+)
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan

@@ -6,7 +6,8 @@ table. Without the table it is not among a scheduler's rules, and costs nothing.
 
 - `table_rule`: the base class of these rules;
 - `in_force`: the rules with tables, updated when the configuration is reloaded;
-- `tables`: the single reader of tables; `fields`: helpers to read a table's keys;
+- `tables`: the single reader of tables, and queue names, of which a parent includes its virtual
+  queues; `fields`: helpers to read a table's keys;
 - `counting`: counts what the jobs of a user, a bank or a queue hold; with it `limits`: limits on
   resources held at a time; and `budgets`: limits on resources used in a period;
 - `holdings`: the resources held by jobs, including ranks that have left the instance, and by none;
@@ -14,7 +15,6 @@ table. Without the table it is not among a scheduler's rules, and costs nothing.
 - `licenses`: counted resources that are on no node;
 - `sharing`: jobs that may share a node;
 - `placement`: jobs in one rack, or in the minimum number of racks;
-- `queue_names`: resolution of queue names: a parent includes its virtual queues;
 - `preemption`: ends running jobs of a low class for waiting ones;
 - `fairshare`: orders jobs of equal priority by their users' past use, counted by `usage`.
 """

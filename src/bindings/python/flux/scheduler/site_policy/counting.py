@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.fields import Fields
-    from flux.scheduler.site_policy.queue_names import QueueNames
+    from flux.scheduler.site_policy.tables import QueueNames
 
 N = TypeVar("N", int, float)
 

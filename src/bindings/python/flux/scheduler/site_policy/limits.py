@@ -545,21 +545,18 @@ class LimitRule(CountingRule):
     def _next_room(self, use: LimitUse, at: int, least: Amount) -> tuple[float | None, int | None]:
         """Return when enough jobs of a key will have ended to make room for another, and the last
         of these.  O(running jobs counted)."""
-        pool = self.host.resources
-        ends = []
-        for jobid, known in self.jobs.items():
-            if not known.waits and use in known.uses:
-                try:
-                    end = pool.job_end(jobid)
-                except KeyError:
-                    continue
-                ends.append((end or float("inf"), jobid))
+        running = self.host.running
+        ends = sorted(
+            (running[jobid].end, jobid)
+            for jobid, known in self.jobs.items()
+            if not known.waits and use in known.uses
+        )
         most = use.entry.most[at]
         assert most is not None
         missing = use.used[at] + least[at] - most
-        ranks = [self.jobs[jobid].holds.ranks for _, jobid in sorted(ends)] if at == 0 else []
-        for number, (end, jobid) in enumerate(sorted(ends)):
-            if end == float("inf"):
+        ranks = [self.jobs[jobid].holds.ranks for _, jobid in ends] if at == 0 else []
+        for number, (end, jobid) in enumerate(ends):
+            if end == inf:
                 break
             if at == 0:
                 still = 0

@@ -14,7 +14,7 @@ from flux.scheduler.times import seconds_of
 
 if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.site_policy.queue_names import QueueNames
+    from flux.scheduler.site_policy.tables import QueueNames
 
 #: System attribute with which a job consents to preemption: seconds of run time after which it may
 #: be preempted (RFC 14).
