@@ -274,7 +274,8 @@ class BudgetRule(CountingRule):
     def check(self, job: PendingJob) -> Deferral | None:
         known = self.jobs.get(job.jobid)
         if known is not None:
-            self._now()
+            if self.host.now() >= self._next_end:
+                self._now()
             for account, at, most in known.rooms:  # this runs for each examined job
                 if account.taken[at] > most:
                     return self._look(job, known, known.least)

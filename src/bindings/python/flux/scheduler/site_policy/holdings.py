@@ -37,10 +37,6 @@ class Holding(NamedTuple):
         """Return the sum of two holdings without common ranks."""
         return Holding(*[one + two for one, two in zip(self, other)])
 
-    def minus(self, part: Holding) -> Holding:
-        """Return the rest without a part of it, of which it has all ranks."""
-        return Holding(*[one - two for one, two in zip(self, part)])
-
     def left_of(self, R: Any) -> Holding:
         """Return the remainder after the ranks in `R` (an object, or a ResourcePool) are freed.
         Ranks that it does not hold are ignored."""
@@ -104,7 +100,7 @@ class Holdings:
 
     def __init__(self, scheduler: PolicyView) -> None:
         self._scheduler = scheduler
-        #: job id -> holding on ranks that have left
+        #: job id -> holding, of jobs with ranks that have left
         self.departed: dict[int, Holding] = {}
         #: last query: job id, generation of the pool, holding
         self._last: tuple[int, int, Holding] = (0, -1, NOTHING)
@@ -116,41 +112,37 @@ class Holdings:
         pool = self._scheduler.resources
         if where is not None and where is not pool:
             return holding_of(where, jobid)
+        if jobid in self.departed:
+            return self.departed[jobid]
         last, generation, held = self._last
         if last != jobid or generation != pool.generation:
             held = holding_of(pool, jobid)
             self._last = (jobid, pool.generation, held)
-        departed = self.departed.get(jobid)
-        return held if departed is None else held.plus(departed)
+        return held
 
     @contextmanager
     def noting_departures(self, jobids: Iterable[int]) -> Iterator[None]:
         """A context in which ranks leave the pool: keeps these jobs' holdings on them.  O(jobs)."""
-        pool = self._scheduler.resources
-        before = {jobid: holding_of(pool, jobid) for jobid in jobids}
+        before = {jobid: self.held_by(jobid) for jobid in jobids}
         yield
         for jobid, held in before.items():
-            left = holding_of(pool, jobid)
-            if left != held:
-                self._add(jobid, held.minus(left))
+            if holding_of(self._scheduler.resources, jobid) != held:
+                self.departed[jobid] = held
 
     def found_departed(self, jobid: int, R: dict[str, Any]) -> None:
         """Add `R`, held by a job found running on ranks that had left by then."""
         kinds = [
             (popcount(cores), popcount(gpus), mask) for mask, cores, gpus in read_lite(object_of(R))
         ]
-        self._add(jobid, _together(kinds))
-
-    def _add(self, jobid: int, departed: Holding) -> None:
-        self.departed[jobid] = self.departed.get(jobid, NOTHING).plus(departed)
+        self.departed[jobid] = self.held_by(jobid).plus(_together(kinds))
 
     def freed(self, jobid: int, R: Any, final: bool) -> None:
-        """Remove `R`, freed by a job; if `final`, all of its resources."""
-        departed = NOTHING if final else self.departed[jobid].left_of(R)
-        if departed.ranks:
-            self.departed[jobid] = departed
-        else:
+        """Remove `R`, freed by a job with ranks that have left; if `final`, all of its
+        resources."""
+        if final:
             del self.departed[jobid]
+        else:
+            self.departed[jobid] = self.departed[jobid].left_of(R)
 
 
 #: First id of placeholders and of promises to no job, downwards from here.
