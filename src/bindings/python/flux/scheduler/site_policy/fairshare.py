@@ -120,14 +120,11 @@ class FairShareRule(TableRule):
         self._pending.clear()
         self._running.clear()
         self._levels.clear()
-        if entries:
-            self.host.order_by_share(self._level_of_job)
-        elif was_in_force:
+        if was_in_force and not entries:
             self.host.order_by_share(None)
 
     def ready(self) -> None:
-        if self._pending:
-            self.host.order_by_share(self._level_of_job)
+        self.host.order_by_share(self._level_of_job)
 
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
         return ("jobspec",)

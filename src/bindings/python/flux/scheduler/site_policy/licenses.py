@@ -189,7 +189,7 @@ class LicenseRule(TableRule):
         self._read: dict[str, Reading | None] = {}
         #: path -> why the last reading failed, or None
         self._failed: dict[str, str | None] = {}
-        self._timers: list[Timer] = []
+        self._timers: dict[str, Timer] = {}  # path -> timer of the next reading
 
     # -- the table ---------------------------------------------------------------------------------
 
@@ -212,27 +212,24 @@ class LicenseRule(TableRule):
             planning.tokens = TokenPlan(self._planned, self._running, self._end_of)
         # The plan is made again, with the present tokens.
         planning.renew()
-        for timer in self._timers:
+        for timer in self._timers.values():
             timer.cancel()
-        self._timers = []
+        self._timers.clear()
         paths: dict[str, float] = {}
         for one in entries.values():
             if one.elsewhere is not None and self.host.reads_files:
                 paths[one.elsewhere] = min(one.every, paths.get(one.elsewhere, inf))
         self._read = {path: self._read.get(path) for path in paths}
         self._failed = {path: self._failed.get(path) for path in paths}
-        for number, (path, every) in enumerate(sorted(paths.items())):
-            self._timers.append(self.host.call_at(self.host.now(), lambda: None))
-            self._look(number, path, every)
+        for path, every in sorted(paths.items()):
+            self._look(path, every)
 
     # -- licences used elsewhere -------------------------------------------------------------------
 
-    def _look(self, number: int, path: str, every: float) -> None:
+    def _look(self, path: str, every: float) -> None:
         """Read a file now, and every `every` seconds."""
-        self._timers[number].cancel()
-        self._timers[number] = self.host.call_at(
-            self.host.now() + every, lambda: self._look(number, path, every)
-        )
+        when = self.host.now() + every
+        self._timers[path] = self.host.call_at(when, lambda: self._look(path, every))
         try:
             found = read_file(path)
         except (OSError, ValueError) as exc:
