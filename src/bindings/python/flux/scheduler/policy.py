@@ -353,7 +353,6 @@ class PolicyScheduler(Scheduler):
     def _pool_made(self) -> None:
         self._parser.as_queued = self.admission.as_queued
         self._site_policy.load(self._config.get())
-        self._reservations.service.load()
         # Before hello: the job manager sends no frees between hello and ready.
         self._run_times.load()
         self.odds.load()

@@ -53,7 +53,7 @@ from flux.scheduler.reservations.reservation import (
     ReservationState,
 )
 from flux.scheduler.reservations.windows import ActiveWindows, FutureWindows
-from flux.scheduler.site_policy.tables import PolicyTables, queues_missing
+from flux.scheduler.site_policy.tables import queues_missing
 from flux.scheduler.times import duration_text, iso_time
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class ReservationRule(AdmissionRule):
         self._open = False
         self._errors = errors
         self._timer: Timer | None = None
-        self.service = ReservationService(host, self, errors)
+        self.service = ReservationService(host, self)
 
     def _engage(self) -> None:
         """Update `engaged` after the reservations, or the pending jobs that name one, have
@@ -341,9 +341,6 @@ class ReservationRule(AdmissionRule):
         self.tick()
         self._arm()
 
-    def config_changed(self, config: dict[str, Any]) -> None:
-        self.service.configure(config)
-
     def ranks_changed(self, lost: bool) -> None:
         if self.entries:
             for entry in self.entries.values():
@@ -371,22 +368,19 @@ class ReservationService:
 
     table = "reservations"  # the table of the configuration
 
-    def __init__(self, host: RuleHost, rule: ReservationRule, errors: ErrorReporter) -> None:
+    def __init__(self, host: RuleHost, rule: ReservationRule) -> None:
         self._host, self._rule = host, rule
-        self.tables = PolicyTables(errors)
-        self.tables.add(self.table, self.read_table)
 
     # -- the start ---------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read the reservations from the KVS, then from the configuration. Raises ValueError if the
-        stored text is unreadable; to ignore it would let jobs start on reserved nodes."""
+        """Read the reservations from the KVS. Raises ValueError if the stored text is unreadable;
+        to ignore it would let jobs start on reserved nodes."""
         for reservation in read_stored(self._host.handle, KEY, self._parse) or ():
             if reservation.window_at(self._host.now()) is None:
                 self._host.log.info(f"reservation {reservation.name} is over")
                 continue
             self._add(reservation, configured=False)
-        self.configure(self._host.configuration())
 
     def _parse(self, stored: Any) -> list[Reservation]:
         if stored["version"] != VERSION:
@@ -404,13 +398,10 @@ class ReservationService:
             where = "configuration: " if configured else ""
             self._host.log.warning(f"{where}{exc}")
 
-    def configure(self, config: dict[str, Any]) -> None:
-        """Replace the reservations of the configuration by those in its tables, except unchanged
+    def configure(self, entries: dict[str, Reservation]) -> None:
+        """Replace the reservations of the configuration by those in its table, except unchanged
         ones."""
-        self.tables.read(config)
-        for text in self.tables.doubts(config):
-            self._host.log.warning(text)
-        wanted = dict(self.tables.entries(self.table))
+        wanted = dict(entries)
         for name, entry in list(self._rule.entries.items()):
             if entry.configured:
                 if wanted.get(name) == entry.reservation:

@@ -68,7 +68,7 @@ class RulesInForce:
         own: dict[str, str],
     ) -> None:
         self._host = host
-        self._reservations = reservations
+        self._reservations, self._service = reservations, reservations.service
         self._errors = errors
         self.rules: list[AdmissionRule] = [rule(host, errors) for rule in rules]
         #: name -> site rule
@@ -88,6 +88,7 @@ class RulesInForce:
         for rule in self.rules:
             if isinstance(rule, TableRule):
                 tables.add(rule.table, rule.parse, rule.further_entries)
+        tables.add(self._service.table, self._service.read_table)
         return tables
 
     # -- rules of the site's own -------------------------------------------------------------------
@@ -182,6 +183,8 @@ class RulesInForce:
                 self._errors.guard(f"rule {rule.name}", self._configure, rule)
             if isinstance(rule, TableRule):
                 rule.loaded = True
+        self._service.load()
+        self._service.configure(self.tables.entries(self._service.table))
 
     def reload(self, config: dict[str, Any]) -> None:
         """Read the tables after a reload of the configuration."""
@@ -201,6 +204,8 @@ class RulesInForce:
         ]
         if self._changing:
             self._errors.guard("tables of the configuration", self._change)
+        reservations = self.tables.entries(self._service.table)
+        self._errors.guard("reservations", self._service.configure, reservations)
 
     def _warn(self, config: dict[str, Any]) -> None:
         for text in self.tables.doubts(config):
@@ -221,11 +226,10 @@ class RulesInForce:
         if not isinstance(config, dict):
             raise ValueError("config: expected an object")
         findings = Findings()
-        tables, reservations = self._reader(findings), self._reservations.service
-        tables.add(reservations.table, reservations.read_table)
+        tables = self._reader(findings)
         tables.read(config)
         yield
-        changes = {**self.tables.changes_to(tables), **reservations.tables.changes_to(tables)}
+        changes = self.tables.changes_to(tables)
         over = yield from self._over(tables, changes)
         return {
             "faults": findings.faults,
