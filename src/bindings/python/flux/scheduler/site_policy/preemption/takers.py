@@ -47,51 +47,26 @@ def in_order(candidates: Iterable[Victim], now: float) -> list[Victim]:
 def choose(candidates: Iterable[Victim], trial: Trial, now: float) -> list[Victim] | None:
     """Return the jobs that must end, in the order in which they were added.
 
-    Assumes that ending fewer jobs never leaves more room: the last job to add is found by
-    bisection. Costs a sort of the candidates, and about one trial per added job.
+    Assumes that ending fewer jobs never leaves more room: twice as many are added each time, and
+    those added too many are among the first to be spared. Costs a sort of the candidates, and some
+    two trials per chosen job.
 
     Return None if the job would not fit even without all of them; the trial is then unchanged,
     otherwise without the chosen jobs.
     """
     ordered = in_order(candidates, now)
     out = 0
-
-    def take_out(number: int) -> None:
-        """Leave the first `number` jobs out of the trial, and no others."""
-        nonlocal out
-        for one in ordered[out:number]:
-            trial.take_out(one.jobid)
-        for one in reversed(ordered[number:out]):
-            trial.put_back(one.jobid)
-        out = number
-
-    # It does not fit without the first `low` (0: tried before). `high` is doubled until it fits
-    # without the first `high`: so the cost grows with the number of needed jobs.
-    low, high = 0, min(1, len(ordered))
-    take_out(high)
-    while not trial.fits():
-        if high == len(ordered):
-            take_out(0)
+    while not out or not trial.fits():  # it was tried without any
+        if out == len(ordered):
+            for one in reversed(ordered):
+                trial.put_back(one.jobid)
             return None
-        low, high = high, min(2 * high, len(ordered))
-        take_out(high)
-    while high - low > 1:
-        middle = (low + high) // 2
-        take_out(middle)
-        if trial.fits():
-            high = middle
-        else:
-            low = middle
-    take_out(high)
-    jobids = [one.jobid for one in ordered[:high]]
-    left = needed(jobids, trial)
-    if len(left) < high and not trial.fits():
-        # A trial may move promises to other ranks, so that a job that was spared is in the way now.
-        for jobid in jobids:
-            if jobid not in left:
-                trial.take_out(jobid)
-        left = set(jobids)
-    return [one for one in ordered[:high] if one.jobid in left]
+        more = ordered[out : max(1, 2 * out)]
+        for one in more:
+            trial.take_out(one.jobid)
+        out += len(more)
+    left = needed([one.jobid for one in ordered[:out]], trial)
+    return [one for one in ordered[:out] if one.jobid in left]
 
 
 def needed(jobids: Sequence[int], trial: Trial) -> set[int]:
