@@ -399,7 +399,7 @@ class LimitRule(CountingRule):
                     left[at] = rest if before is None else min(before, rest)
             if use.entry.most[0] is not None:
                 own &= use.ranks.ranks
-        fewer = _no_more(request, left)
+        fewer = _no_more(request, known.least_now, left)
         if fewer is not None:
             yield fewer
         if own > 0 and not shape.exclusive and left[0] is not None:
@@ -607,32 +607,21 @@ class LimitRule(CountingRule):
         return None
 
 
-def _no_more(request: Any, left: list[int | None]) -> Any:
+def _no_more(request: Any, least: Amount, left: list[int | None]) -> Any:
     """Return a range request reduced to the remaining nodes, cores and GPUs; None if it is not a
-    range, or its minimum is too much."""
+    range, or its minimum, `least`, is too much."""
     shape = request.shape
-    counts = {"node_count": shape.node_count, "slot_count": shape.slot_count}
-    ranges = {key: count for key, count in counts.items() if count is not None and not count.fixed}
-    if not ranges:
-        return None
-    nodes, cores, gpus = left
-    # need for one of each count, with the other at its minimum
-    least_nodes = 1 if shape.node_count is None else shape.node_count.min
-    least_slots = shape.slot_count.min
-    changes = {}
-    for key, count in ranges.items():
-        most = None
-        per = least_slots if key == "node_count" else least_nodes
-        for rest, size in ((cores, shape.slot_size), (gpus, shape.gpu_per_slot)):
-            if rest is not None and size:
-                most = min(rest // (size * per), rest if most is None else most)
-        if key == "node_count" and nodes is not None:
-            most = nodes if most is None else min(most, nodes)
-        chosen = count.floor(most) if most is not None else count.min
+    changes: dict[str, Any] = {}
+    for first, key in enumerate(("node_count", "slot_count")):
+        count = getattr(shape, key)
+        if count is None or count.fixed:
+            continue
+        # Slots take no certain number of nodes.
+        amounts = zip(left[first:], least[first:])
+        rooms = [rest * count.min // each for rest, each in amounts if rest is not None and each]
+        # With two ranges the slots keep their minimum: this is certain to be within the limit.
+        chosen = count.floor(min(rooms)) if rooms and not changes else count.min
         if chosen is None:
             return None
-        # With two ranges the slots keep their minimum: this is certain to be within the limit.
-        if len(ranges) == 2 and key == "slot_count":
-            chosen = count.min
         changes[key] = ResourceCount.parse(chosen)
-    return request.with_shape(shape.replace(**changes))
+    return request.with_shape(shape.replace(**changes)) if changes else None
