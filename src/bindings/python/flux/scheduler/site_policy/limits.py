@@ -27,6 +27,7 @@ from flux.scheduler.disclosure import Owned, Reason, behind
 from flux.scheduler.host import counted, name_of
 from flux.scheduler.site_policy.counting import Counted, CountingRule, Scope, Use, read_scope
 from flux.scheduler.site_policy.fields import Fields
+from flux.scheduler.site_policy.holdings import NOTHING
 
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
@@ -528,7 +529,7 @@ class LimitRule(CountingRule):
             at = use.over(known.least)
             if at is None or use.entry.soft:
                 continue
-            when, jobid = self._next_room(use, at, known.least)
+            when, jobid = self._next_room(use, known.least)
             found = {
                 "name": use.entry.name,
                 "whose": use.whose,
@@ -542,33 +543,19 @@ class LimitRule(CountingRule):
             return {"limit": Owned(found, use.userid)}
         return {"limit": None}
 
-    def _next_room(self, use: LimitUse, at: int, least: Amount) -> tuple[float | None, int | None]:
+    def _next_room(self, use: LimitUse, least: Amount) -> tuple[float | None, int | None]:
         """Return when enough jobs of a key will have ended to make room for another, and the last
         of these.  O(running jobs counted)."""
-        running = self.host.running
         ends = sorted(
-            (running[jobid].end, jobid)
+            (self.host.running[jobid].end, jobid)
             for jobid, known in self.jobs.items()
             if not known.waits and use in known.uses
         )
-        most = use.entry.most[at]
-        assert most is not None
-        missing = use.used[at] + least[at] - most
-        ranks = [self.jobs[jobid].holds.ranks for _, jobid in ends] if at == 0 else []
-        for number, (end, jobid) in enumerate(ends):
-            if end == inf:
-                break
-            if at == 0:
-                still = 0
-                for mask in ranks[number + 1 :]:
-                    still |= mask
-                freed = use.used[0] - popcount(still)
-            else:
-                holds = self.jobs[jobid].holds
-                missing -= (0, holds.cores, holds.gpus, 1)[at]
-                freed = 0
-            if freed >= missing:
-                return end, jobid
+        left = LimitUse(use.entry, use.key)
+        for end, jobid in reversed(ends):
+            left.change(NOTHING, self.jobs[jobid].holds, 1)
+            if left.over(least) is not None:
+                return (None, None) if end == inf else (end, jobid)
         return None, None
 
     def figures(self, use: LimitUse) -> dict[str, Any]:
