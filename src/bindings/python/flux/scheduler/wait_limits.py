@@ -27,7 +27,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.scheduler.admission import AdmissionRule
-from flux.scheduler.times import LATEST, duration_text, seconds_of
+from flux.scheduler.site_policy.fields import Fields
+from flux.scheduler.times import LATEST, duration_text
 
 if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes
@@ -66,23 +67,18 @@ class _Waiting:
 def read_wanted(attributes: SystemAttributes, duration: float) -> Wanted:
     """Parse a job's limits on its start. Raises ValueError if a value is invalid, or they conflict;
     the text is for the user."""
-    max_wait = attributes.get("max-wait")
-    if max_wait is not None and seconds_of(max_wait) is None:
-        raise ValueError(
-            f"max-wait={max_wait!r} is invalid: expected seconds, or a length of time such as 90m or 4h"
-        )
+    given = {name: attributes.get(name) for name in ("max-wait", "early")}
+    table = Fields({name: value for name, value in given.items() if value is not None})
+    max_wait, early = table.seconds("max-wait"), table.flag("early")
     deadline = attributes.get("deadline")
     if deadline is not None:
         if type(deadline) not in (int, float) or not 0 < deadline <= LATEST:
             raise ValueError(f"deadline={deadline!r} is invalid: expected seconds since the epoch")
         if not duration:
             raise ValueError("deadline: the job needs a time limit, to know when it has to start")
-    early = attributes.get("early", False)
-    if not isinstance(early, bool):
-        raise ValueError(f"early={early!r} is invalid: expected true or false")
     if early and max_wait is None and deadline is None:
         raise ValueError("early: there is neither a max-wait nor a deadline")
-    return Wanted(seconds_of(max_wait), None if deadline is None else float(deadline), early)
+    return Wanted(max_wait, None if deadline is None else float(deadline), early)
 
 
 class WaitLimits(AdmissionRule):

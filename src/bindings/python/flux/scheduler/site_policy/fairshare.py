@@ -283,18 +283,17 @@ class FairShareRule(TableRule):
         of_banks = {bank: self._banks.get(bank, 1.0) for bank in banks}
         for bank in banks:
             inside = [one for one in known if one[0] == bank]
-            amounts = {one: used.get(one, 0.0) for one in inside}
             of_users = {one: self._users.get(one[1], 1.0) for one in inside}
             part = _part(of_banks[bank], sum(of_banks.values()))
-            rows: list[tuple[Any, float, float, float, list[Association]]] = [
-                (None, of_banks[bank], part, sum(amounts.values()), inside)
+            rows: list[tuple[Any, float, float, list[Association]]] = [
+                (None, of_banks[bank], part, inside)
             ]
-            for one in inside:
-                own = part * _part(of_users[one], sum(of_users.values()))
-                rows.append((one[1], of_users[one], own, amounts[one], [one]))
-            for at, (userid, share, part_of_all, amount, counted) in enumerate(rows):
+            for one, share in of_users.items():
+                rows.append((one[1], share, part * _part(share, sum(of_users.values())), [one]))
+            for at, (userid, share, part_of_all, counted) in enumerate(rows):
                 if at and not caller.may_see(userid):
                     continue
+                amount = sum(used.get(one, 0.0) for one in counted)
                 entry = {
                     "bank": bank,
                     "user": user_name(userid) if at else None,
