@@ -127,9 +127,9 @@ class Timers:
         self._watcher = handle.timer_watcher_create(0.0, self._fired)
 
     def move(self) -> None:
-        """Continue with another reactor, of the same handle."""
+        """Continue with another reactor, of the same handle, in virtual time."""
         self._watcher = self._handle.timer_watcher_create(0.0, self._fired)
-        self._armed_for = math.inf
+        self._armed_for = self._longest = math.inf
         self._arm()
 
     def call_at(self, when: float, function: Callable[[], Any]) -> Timer:
