@@ -144,8 +144,8 @@ class AdmissionRule:
     #: with it regardless of `signature`. Not for a rule whose `check` must see every job.
     only_takes_away = False
 
-    #: Whether `allocate` may have resources to give at present. While false for all rules, jobs
-    #: without room in the pool are not examined.
+    #: Whether `allocate` may have resources to give at present. While false it is not called; while
+    #: false for all rules, jobs without room in the pool are not examined.
     adds = True
 
     def __init__(self, host: AdmissionHost) -> None:

@@ -318,7 +318,7 @@ class AdmissionControl:
         alloc, giver = None, None
         if plan is not None:
             for rule, allocate in self._giving:
-                alloc = allocate(job, plan)
+                alloc = allocate(job, plan) if rule.adds else None
                 if alloc is not None:
                     giver = rule
                     break
