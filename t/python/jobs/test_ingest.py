@@ -258,9 +258,14 @@ def test_limits(inst):
         },
     }
     inst.rpc("config.load", config)
-    refused(inst, errno.EINVAL, "requested ncores (5) exceeds policy limit of 4", cores=5)
-    refused(inst, errno.EINVAL, "requested nnodes (3) exceeds policy limit of 2", nodes=3)
-    refused(inst, errno.EINVAL, "requested duration (1h) exceeds policy limit of 1h", duration=3601)
+    refused(
+        inst, errno.EINVAL, "requested ncores (5) exceeds policy limit of 4 for queue a", cores=5
+    )
+    refused(
+        inst, errno.EINVAL, "requested nnodes (3) exceeds policy limit of 2 for queue a", nodes=3
+    )
+    text = "requested duration (1h) exceeds policy limit of 1h for queue a"
+    refused(inst, errno.EINVAL, text, duration=3601)
     assert inst.submit(cores=8, queue="b", duration=7000)
     text = "requested ncores (9) exceeds policy limit of 8 for queue b"
     refused(inst, errno.EINVAL, text, cores=9, queue="b")
@@ -271,7 +276,7 @@ def test_limits(inst):
     refused(inst, errno.EINVAL, text, queue="short", duration=120)
     text = "requested ncores (9) exceeds policy limit of 8 for queue short"
     refused(inst, errno.EINVAL, text, queue="short", duration=60, cores=9)
-    text = "requested nnodes (3) exceeds policy limit of 2"
+    text = "requested nnodes (3) exceeds policy limit of 2 for queue short"
     refused(inst, errno.EINVAL, text, queue="short", duration=60, nodes=3)
     text = "requested duration (3h) exceeds policy limit of 2h for queue wide"
     refused(inst, errno.EINVAL, text, queue="wide", duration=10800)

@@ -67,7 +67,7 @@ def test_a_parent_that_there_is_not_is_refused():
         submitted({"queues": {"a": {"parent": "b"}}}, "a")
 
 
-def limits(duration=None, **sizes):
+def limits(duration, **sizes):
     return {"policy": {"limits": {"duration": duration, "job-size": sizes}}}
 
 
@@ -96,6 +96,7 @@ LIMITED = {
         (2, 1, "debug", 7200.0, "requested duration (2h) exceeds policy limit of 1h30m for queue debug"),
         (2, 1, "express", 7200.0, "requested duration (2h) exceeds policy limit of 10m for queue express"),
         (3, 1, "express", 60.0, "requested nnodes (3) exceeds policy limit of 2 for queue express"),
+        (1, 65, "debug", 60.0, "requested ncores (65) exceeds policy limit of 64 for queue debug"),
         (99, 9, "large", None, None),
         (None, 1, "large", None, None),
         (3, 1, "large", None, "requested nnodes (3) is under policy limit of 4 for queue large"),

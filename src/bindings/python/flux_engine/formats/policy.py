@@ -86,16 +86,15 @@ def tables_of(config, queue):
     """The tables whose ``policy`` applies to jobs of a queue, in ascending order of precedence.
 
     Returns:
-        list of (dict, str or None): the configuration itself, with None, then the table of the parent, if there is one, and the queue's
-        own, both with the name of the queue: inherited values count as the queue's
+        list of dict: the configuration itself, then the table of the parent, if there is one, and the queue's own
     """
     queues = config.get("queues", {})
     entry = queues.get(queue)
-    tables = [(config, None)]
+    tables = [config]
     if entry is not None:
         if "parent" in entry:
-            tables.append((queues[entry["parent"]], queue))
-        tables.append((entry, queue))
+            tables.append(queues[entry["parent"]])
+        tables.append(entry)
     return tables
 
 

@@ -41,7 +41,7 @@ class Completion:
                 raise OSError(errno.EPERM, "no queue specified")
             if queue not in self._queues:
                 raise OSError(errno.EPERM, f"Invalid queue '{queue}' specified")
-            for table, _ in policy.tables_of(self._config, queue)[1:]:
+            for table in policy.tables_of(self._config, queue)[1:]:
                 defaults.update(_defaults(table))
         requires = policy.requires_of(self._queues, queue) if queue in self._queues else ()
         if defaults["duration"]:

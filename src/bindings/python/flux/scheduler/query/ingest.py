@@ -78,23 +78,20 @@ def over_policy(jobspec: dict[str, Any], config: dict[str, Any]) -> str | None:
     queue = _table(config, "queues", name or "")
     places = [queue, _table(config, "queues", queue.get("parent", "")), config]
 
-    def limit(*keys: str) -> tuple[Any, str]:
-        for place in places:
-            value = _table(place, "policy", "limits", *keys[:-1]).get(keys[-1])
-            if value is not None:
-                return value, "" if place is config else f" for queue {name}"
-        return None, ""
+    def limit(*keys: str) -> Any:
+        tables = (_table(place, "policy", "limits", *keys[:-1]) for place in places)
+        return next((table[keys[-1]] for table in tables if keys[-1] in table), None)
 
+    where = "" if name is None else f" for queue {name}"
     counts: Counter[str] = Counter()
     _count(jobspec["resources"], 1, counts)
     for kind in ("node", "core", "gpu"):
         for bound, verb in (("max", "exceeds"), ("min", "is under")):
-            most, where = limit("job-size", bound, f"n{kind}s")
+            most = limit("job-size", bound, f"n{kind}s")
             over = counts[kind] - most if isinstance(most, int) and most != -1 else 0
             if over > 0 if bound == "max" else over < 0 and (kind != "node" or counts[kind]):
                 return f"requested n{kind}s ({counts[kind]}) {verb} policy limit of {most}{where}"
-    text, where = limit("duration")
-    most, asked = seconds_of(text), system.get("duration") or 0.0
+    most, asked = seconds_of(limit("duration")), system.get("duration") or 0.0
     if most and not 0 < asked <= most:  # "0" and "inf" are no limit
         requested = duration_text(asked) if asked else "unlimited"
         return (

@@ -14,12 +14,12 @@ UNLIMITED = -1
 
 
 def policy_of(conf, queue, path):
-    """(value, queue name or None) of a limit, by its dotted path, for jobs of `queue`: its own, else its parent's, else the global one, else None."""
-    for source, name in reversed(policy.tables_of(conf, queue)):
+    """The value of a limit, by its dotted path, for jobs of `queue`: its own, else its parent's, else the global one, else None."""
+    for source in reversed(policy.tables_of(conf, queue)):
         value = lookup_path(source, f"policy.limits.{path}")
         if value is not None:
-            return value, name
-    return None, None
+            return value
+    return None
 
 
 def _for_queue(name):
@@ -55,13 +55,13 @@ def job_size_validate(p, args):
         ("ngpus", asked["gpu"]),
     ):
         for bound, what in (("max", "exceeds"), ("min", "is under")):
-            limit, name = policy_of(p.conf, queue, f"job-size.{bound}.{kind}")
+            limit = policy_of(p.conf, queue, f"job-size.{bound}.{kind}")
             if limit in (None, UNLIMITED):
                 continue
             # A request without nodes leaves their number open, so it cannot be below a minimum.
             if value > limit if bound == "max" else value < limit and (kind != "nnodes" or value):
                 p.reject_job(
-                    f"requested {kind} ({value}) {what} policy limit of {limit}{_for_queue(name)}"
+                    f"requested {kind} ({value}) {what} policy limit of {limit}{_for_queue(queue)}"
                 )
 
 
@@ -73,14 +73,15 @@ job_size_init = _init("job-size", job_size_validate)
 
 def duration_validate(p, args):
     system = args["jobspec"]["attributes"]["system"]
-    text, name = policy_of(p.conf, system.get("queue"), "duration")
+    queue = system.get("queue")
+    text = policy_of(p.conf, queue, "duration")
     limit = fsd.parse(text) if text is not None else 0
     if limit == 0 or limit == float("inf"):
         return
     duration = system.get("duration", 0)
     if duration == 0 or duration > limit:
         requested = fsd.encode(duration) if duration else "unlimited"
-        most = f"{fsd.encode(limit)}{_for_queue(name)}"
+        most = f"{fsd.encode(limit)}{_for_queue(queue)}"
         p.reject_job(f"requested duration ({requested}) exceeds policy limit of {most}")
 
 
