@@ -403,6 +403,30 @@ def test_a_queue_that_is_not_configured_is_doubted():
     assert rig.answer("check-config", config=config)["doubts"] == rig.logged(4)[-2:]
 
 
+def test_what_cannot_be_reserved_is_doubted():
+    rig = make("sched-fifo")
+    rig.task.aux["conf"] = {}
+    entry = {"start": rig.now + 50, "duration": "1m", "zone": "UTC"}
+    tables = {
+        "good": {**entry, "nodes": 8},
+        "large": {**entry, "nodes": 9},
+        "elsewhere": {**entry, "hosts": "n[6-9]"},
+        "past": {**entry, "nodes": 1, "start": rig.now - 500},
+    }
+    answer = rig.answer("check-config", config={"reservations": tables})
+    assert not answer["faults"]
+    for text, line in zip(
+        (
+            "large: unsatisfiable request: need 9 ",
+            "elsewhere: hosts=n[8-9]: ",
+            "past: its last window ",
+        ),
+        answer["doubts"],
+    ):
+        assert line.startswith(f"configuration: reservation {text}")
+    assert len(answer["doubts"]) == 3
+
+
 def test_a_window_that_lasts_is_not_disturbed_by_another_reload():
     rig = make("sched-fifo")
     rig.task.aux["conf"] = {}

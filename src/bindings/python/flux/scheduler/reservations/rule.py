@@ -36,7 +36,7 @@ survive reloads of the scheduler and restarts of the instance. Those in the conf
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest
@@ -424,6 +424,16 @@ class ReservationService:
             # each reload would move it
             raise ValueError(f"start={table['start']!r} depends on when it is read: give a date")
         return reservation
+
+    def doubts(self, entries: dict[str, Reservation]) -> Iterator[str]:
+        """Yield why valid entries of the table could not be reserved by ``sched.reserve``."""
+        for name, reservation in entries.items():
+            try:
+                if name not in self._rule.entries:
+                    self._rule.check_new(reservation)
+                self._rule.check_nodes(reservation)
+            except ValueError as exc:
+                yield f"configuration: {exc}"
 
     # -- requests ----------------------------------------------------------------------------------
 

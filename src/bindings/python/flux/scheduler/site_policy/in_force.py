@@ -233,7 +233,10 @@ class RulesInForce:
         over = yield from self._over(tables, changes)
         return {
             "faults": findings.faults,
-            "doubts": list(tables.doubts(config)),
+            "doubts": [
+                *tables.doubts(config),
+                *self._service.doubts(tables.entries(self._service.table)),
+            ],
             "changes": changes,
             "over": over,
         }
