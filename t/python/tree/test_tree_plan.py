@@ -65,6 +65,23 @@ def first_time(pool, request):
     return None
 
 
+def test_windows_count_containers():
+    pool = make_pool()
+    pool.alloc(1, parse(pool, "slot=5/numa{x}", 50))
+    assert pool.held_ranks(1) == 0b11
+    plan = pool.plan()
+    requests = [
+        parse(pool, shape)
+        for shape in ("slot=9/numa{x}", "slot/socket{x}", "node/slot/socket{x}", "slot/numa=3{x}")
+    ]
+    now = pool.clock()
+    found = [[count for count, _ in one["steps"]] for one in plan.windows(requests, 10)]
+    assert found == [[7], [3], [2], [2]]
+    plan.reserve(2, parse(pool, "node=3/slot/socket{x}", 10), now + 50)
+    found = [one["steps"] for one in plan.windows(requests[:2], 100)]
+    assert found == [[(7, now + 50)], [(3, now + 50)]]
+
+
 @pytest.mark.parametrize("seed", seeds(4, 12))
 def test_earliest_is_when_it_fits(seed):
     pool = filled(seed)

@@ -25,6 +25,7 @@ from flux.resource.plan.strategy import Strategy
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import members, popcount, take
 from flux.resource.pool.rank_index import unused
+from flux.resource.ResourceCount import ResourceCount
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -236,11 +237,30 @@ class BoundStrategy(Strategy):
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         shape = request.shape
+        if shape.container_level is not None:
+            return self._count_of_containers(request, start, end)
         demand = self._ranks.demand(shape)._replace(count=ALL_UNITS)
         units, ranks = self._ranks.room.room(demand, start, end)
         if shape.within is not None and shape.node_count is not None:
             return shape.within.best([(1, ranks)], units)
         return units
+
+    def _count_of_containers(self, request: ResourceRequest, start: float, end: float) -> int:
+        """Count by bisection: only a placement knows which containers are free."""
+        shape = request.shape
+        by_rank = self._pool.slots_by_rank(shape)
+        key, most = "slot_count", sum(slots * popcount(ranks) for slots, ranks in by_rank)
+        if shape.node_count is not None:
+            key, most = "node_count", sum(popcount(ranks) for _, ranks in by_rank)
+        least = 0
+        while least < most:
+            middle = (least + most + 1) // 2
+            some = request.with_shape(shape.replace(**{key: ResourceCount.parse(middle)}))
+            if self.fits_without(None, some, start, end):
+                least = middle
+            else:
+                most = middle - 1
+        return least
 
     def next_change(self, request: ResourceRequest, time: float) -> float:
         return min([p.start for p in self.promises.values() if p.start > time], default=inf)
