@@ -194,7 +194,8 @@ class AdmissionRule:
         return None
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        """Allocate to `job` resources that this rule keeps for it.
+        """Allocate to `job` resources that this rule keeps for it, if all rules let it start there
+        (``host.admission.second_look``): it may not be told that the job starts.
 
         Args:
             job (PendingJob): a job that may start now
@@ -216,10 +217,6 @@ class AdmissionRule:
             jobid (int): the id of the allocation in the pool
         """
         return None
-
-    def taken_back(self, jobid: int) -> None:
-        """Called when this rule's allocation for a job (`allocate`) was freed, since another rule
-        does not let the job start."""
 
     def keeps_promise(self, job: PendingJob) -> bool:
         """Whether this rule is certain to let `job` start at its promised time. If not, the time is

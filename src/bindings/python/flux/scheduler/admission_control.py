@@ -315,12 +315,11 @@ class AdmissionControl:
             InsufficientResources, InfeasibleRequest, ValueError: from ``ResourcePool.alloc()``
         """
         source: Plan | ResourcePool = pool if plan is None else plan
-        alloc, giver = None, None
+        alloc = None
         if plan is not None:
             for rule, allocate in self._giving:
                 alloc = allocate(job, plan) if rule.adds else None
                 if alloc is not None:
-                    giver = rule
                     break
         if alloc is None:
             try:
@@ -332,17 +331,15 @@ class AdmissionControl:
         refused = self.second_look(job, pool, job.jobid)
         if refused is None:
             return alloc
-        self._take_back(job, giver, pool)
-        # The generally free resources may be on other ranks than those kept by a rule.
-        own = [] if giver is None else [job.resource_request]
-        for request in [*own, *refused.deferral.instead]:
+        pool.free(job.jobid)
+        for request in refused.deferral.instead:
             try:
                 alloc = source.alloc(job.jobid, request)
             except (OSError, ValueError):
                 continue  # no room; and not the user's own request
             if self.second_look(job, pool, job.jobid) is None:
                 return alloc
-            self._take_back(job, None, pool)
+            pool.free(job.jobid)
         raise refused
 
     def defer_without_room(self, job: PendingJob) -> None:
@@ -359,12 +356,6 @@ class AdmissionControl:
             if deferral is not None:
                 return JobDeferred(rule, deferral)
         return None
-
-    def _take_back(self, job: PendingJob, giver: AdmissionRule | None, pool: ResourcePool) -> None:
-        """Free a tentative allocation on which the job does not start."""
-        pool.free(job.jobid)
-        if giver is not None:
-            giver.taken_back(job.jobid)
 
     def keeps_promise(self, job: PendingJob) -> bool:
         """Whether all rules are certain to let a job start at its promised time."""

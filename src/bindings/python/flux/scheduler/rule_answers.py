@@ -72,7 +72,7 @@ ANSWERS: dict[str, Answer] = {
         lambda one: one is None or _is_json(one, dict),
         lambda: None,
     ),
-    **dict.fromkeys(("taken_back", "cancel", "hello", "free", "extended"), _NOTHING),
+    **dict.fromkeys(("cancel", "hello", "free", "extended"), _NOTHING),
     **dict.fromkeys(("ready", "config_changed", "ranks_changed"), _NOTHING),
     "facts": Answer("a dict that JSON can have", lambda one: _is_json(one, dict), dict),
     "stats": Answer("a dict of lists", lambda one: isinstance(one, dict), dict),

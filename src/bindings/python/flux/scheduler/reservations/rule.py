@@ -285,10 +285,6 @@ class ReservationRule(AdmissionRule):
             return None  # it is placed inside the active window only
         return self.active.allocate(entry, job, plan)
 
-    def taken_back(self, jobid: int) -> None:
-        self.active.ended(jobid)
-        self.refill()
-
     def why(self, job: PendingJob) -> str | None:
         return self.answers.blame(job)[0]
 

@@ -163,6 +163,10 @@ class BorrowedTime(Part):
             )
         except InsufficientResources:
             return None
+        refused = self._host.admission.second_look(job, pool, job.jobid)
+        if refused is not None:
+            pool.free(job.jobid)
+            raise refused
         pool.update_expiration(job.jobid, start)
         nodes = popcount(pool.held_ranks(job.jobid))
         victim = Victim(job.jobid, cls.name, nodes, now, job.userid)
@@ -203,13 +207,6 @@ class BorrowedTime(Part):
         if borrower.rest is not None and plan is not None:
             plan.cancel(borrower.rest)
         borrower.rest = None
-
-    def taken_back(self, jobid: int) -> None:
-        """Forget a job that does not start on its tentative allocation."""
-        borrower = self.borrowers.pop(jobid, None)
-        if borrower is not None:
-            self._drop_rest(borrower)
-            self.engage()
 
     def started(self, jobid: int) -> None:
         """Note the start of a job, which may be a borrower, or the job whose promised time was

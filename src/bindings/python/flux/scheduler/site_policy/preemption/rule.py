@@ -175,12 +175,6 @@ class PreemptionRule(TableRule):
     def adds(self) -> bool:  # type: ignore[override]
         return bool(self._lends or self._record.active or self.borrowed.active)
 
-    def taken_back(self, jobid: int) -> None:
-        self.borrowed.taken_back(jobid)
-        preemption = self._record.active.get(jobid)
-        if preemption is not None:
-            self._under_way.keep(preemption)
-
     def why(self, job: PendingJob) -> str | None:
         preemption = self._record.active.get(job.jobid)
         return None if preemption is None else preemption.reason()

@@ -409,13 +409,19 @@ class PreemptionsUnderWay(Part):
         self._placeholders.free(preemption.placeholders)
         others_too = preemption.state != ENDING and (looks_past_heads or not self._out_of_turn)
         alloc = self._alloc(job, plan, preemption.ranks, others_too)
+        pool, refused = self._host.resources, None
         if alloc is not None:
-            preemption.withheld += withheld
-            return alloc
+            refused = self._host.admission.second_look(job, pool, job.jobid)
+            if refused is None:
+                preemption.withheld += withheld
+                return alloc
+            pool.free(job.jobid)
         self.keep(preemption)
         if withheld:
             self._placeholders.free(withheld)
             self._keep_again(preemption)
+        if refused is not None:
+            raise refused
         deferral = self._deferral(preemption)
         if looks_past_heads:
             raise JobDeferred(self._rule, deferral)
