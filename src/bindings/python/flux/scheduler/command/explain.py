@@ -12,6 +12,7 @@ import argparse
 import errno
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 from flux.job import JobID, JobInfo
@@ -72,7 +73,8 @@ class Explain(Subcommand):
         state = state_or_result(job)
         if state not in ("DEPEND", "PRIORITY", "SCHED"):
             raise CommandError(f"{name} is not a pending job: its state is {state}")
-        reason = reason_in_job_manager(job)
+        now = time.time()
+        reason = reason_in_job_manager(job, lambda when: context.time(when, now))
         if reason is None:
             try:
                 return context.ask("explain", {"id": jobid})
@@ -85,7 +87,6 @@ class Explain(Subcommand):
             except OSError as exc:
                 text = f"{name} has not been sent to the scheduler: {exc.strerror}"
                 raise CommandError(text, exc.errno) from None
-        now = time.time()
         found = {
             "id": jobid,
             "name": name,
@@ -226,12 +227,21 @@ def state_or_result(job: dict[str, Any]) -> str:
     return status
 
 
-def reason_in_job_manager(job: dict[str, Any]) -> str | None:
+def _with_time(dependency: str, text_of: Callable[[float], str]) -> str:
+    name, _, value = dependency.partition("=")
+    try:
+        return f"{name}={text_of(float(value))}" if name == "begin-time" else dependency
+    except ValueError:
+        return dependency
+
+
+def reason_in_job_manager(job: dict[str, Any], text_of: Callable[[float], str]) -> str | None:
     """Return why the job manager does not send a job to the scheduler, or None if the job itself
     does not show it."""
     state = state_or_result(job)
     if state == "DEPEND":
         dependencies = job.get("dependencies") or ()
+        dependencies = [_with_time(one, text_of) for one in dependencies]
         return f"dependencies: {', '.join(dependencies) or 'not known yet'}"
     if job.get("urgency") == 0:
         return "held: its urgency is 0"
