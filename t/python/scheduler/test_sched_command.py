@@ -223,7 +223,6 @@ def listed(state, **job):
     [
         (listed(2, dependencies=["after-start=ƒ7", "x"]), "dependencies: after-start=ƒ7, x"),
         (listed(2, dependencies=["begin-time=1.5"]), "dependencies: begin-time=1970-01-01 00:00"),
-        (listed(2, dependencies=["begin-time=x"]), "dependencies: begin-time=x"),
         (listed(4, urgency=16), "a plugin of the job manager has not given it a priority"),
         (listed(8, urgency=0), "held: its urgency is 0"),
         (

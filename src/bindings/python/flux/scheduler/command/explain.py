@@ -229,10 +229,7 @@ def state_or_result(job: dict[str, Any]) -> str:
 
 def _with_time(dependency: str, text_of: Callable[[float], str]) -> str:
     name, _, value = dependency.partition("=")
-    try:
-        return f"{name}={text_of(float(value))}" if name == "begin-time" else dependency
-    except ValueError:
-        return dependency
+    return f"{name}={text_of(float(value))}" if name == "begin-time" else dependency
 
 
 def reason_in_job_manager(job: dict[str, Any], text_of: Callable[[float], str]) -> str | None:
