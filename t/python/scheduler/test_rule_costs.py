@@ -78,11 +78,11 @@ def test_an_end_costs_the_same_however_many_jobs_wait(module, case):
 @pytest.mark.parametrize(
     "case, asks, most",
     [
-        ("all", WHOLE_NODES, 1.15),
-        ("sharing", PARTS_OF_NODES, 1.2),
+        ("all", WHOLE_NODES, 1.2),
+        ("sharing", PARTS_OF_NODES, 1.3),
         ("limits", MANY_SHAPES, 1.25),
         ("licences", MANY_SHAPES, 1.1),
-        ("all", MANY_SHAPES, 1.3),
+        ("all", MANY_SHAPES, 1.4),
     ],
 )
 def test_rules_of_which_none_is_reached_add_little_to_an_end_under_backfill(case, asks, most):
