@@ -133,6 +133,25 @@ class DeferredJobs:
             assert state == "deferred", f"{jobid}: deferred, and {state}"
 
 
+#: Older names of rules' methods, from before they were named after a policy's methods.
+OLDER_NAMES = {
+    "queued": "alloc",
+    "started": "start",
+    "freed": "free",
+    "found_running": "hello",
+    "forget": "cancel",
+}
+
+
+def use_older_names(rule: AdmissionRule) -> None:
+    """Use a rule's methods that have older names, with a warning for each."""
+    for older, name in OLDER_NAMES.items():
+        method = getattr(rule, older, None)
+        if callable(method) and getattr(type(rule), name) is getattr(AdmissionRule, name):
+            setattr(rule, name, method)
+            rule.host.log.warning(f"rule {rule.name}: {older}() is called {name}() now")
+
+
 def has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:
     """Whether a rule overrides a method of `AdmissionRule`."""
     return getattr(getattr(rule, method.__name__), "__func__", None) is not method
@@ -194,6 +213,7 @@ class AdmissionControl:
 
         `tell_of_pending` then tells it of the pending jobs.
         """
+        use_older_names(rule)
         ahead = [at for at, one in enumerate(self.rules) if after is None or one in after]
         self.rules.insert(1 + max(ahead, default=-1), rule)
         self.update()
