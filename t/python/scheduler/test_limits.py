@@ -8,6 +8,7 @@ from peers import R, Rig, jobspec, part_of
 from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.site_policy import fields
 from flux.scheduler.site_policy.limits import read_limit
+from flux.scheduler.testing import FakeInstance
 
 
 @pytest.fixture(autouse=True)
@@ -272,6 +273,29 @@ def test_a_start_that_a_limit_may_prevent_is_planned(jobs, kind):
 
 
 # -- reservations, reload --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
+def test_jobs_over_a_limit_keep_no_others_from_the_scheduler(module):
+    limits = {"limits": {"one": {"per": "user", "max": {"jobs": 1}}}}
+
+    def started_of_user_8(*args, config):
+        instance = FakeInstance(4, 4, config=config)
+        instance.load(module, *args)
+        if not config:
+            instance.request(f"{module}.config-reload", limits)
+        for _ in range(12):
+            instance.submit(duration=100, userid=7)
+        job = instance.submit(duration=100, userid=8)
+        instance.advance(5)
+        return job.state == "running", [
+            text for _, text in instance.log if text.startswith("queue-depth=8: ")
+        ]
+
+    assert started_of_user_8(config=limits) == (True, [])
+    running, (line,) = started_of_user_8(config={})
+    assert not running and "queue-depth=8: jobs that wait because of a table may keep" in line
+    assert not started_of_user_8("queue-depth=8", config=limits)[0]
 
 
 def test_a_deferred_job_has_no_estimate_where_none_is_made():

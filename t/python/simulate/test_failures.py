@@ -63,6 +63,19 @@ def test_a_job_that_its_user_holds_is_no_failure(tmp_path, engine):
     assert "sched-backfill: 1 job never started" in done.stdout
 
 
+def test_jobs_that_a_limit_keeps_waiting(tmp_path):
+    """Those behind them start, also under sched-fifo, which is sent eight jobs at a time otherwise."""
+    rows = [f"{number},0,5,9,{3 if number < 10 else 1},7" for number in range(1, 12)]
+    (tmp_path / "jobs.csv").write_text("id,submit,run,limit,nodes,user\n" + "\n".join(rows) + "\n")
+    (tmp_path / "site.toml").write_text('[limits.u]\nper = "user"\nmax = {nodes = 2}\n')
+    call = (tmp_path / "jobs.csv", f"--conf={tmp_path / 'site.toml'}", "--scheduler=sched-fifo")
+    done = flux(*call, code=1)
+    assert "9 of 11 jobs never started: job 1, 2, 3, ..." in done.stderr
+    assert "deny = true refuses jobs over a limit" in done.stderr
+    (tmp_path / "site.toml").write_text('[limits.u]\nper="user"\nmax={nodes=2}\ndeny=true\n')
+    assert "9 jobs were refused" in flux(*call).stdout
+
+
 def test_jobs_that_ask_for_gpus_of_a_machine_without(tmp_path):
     (tmp_path / "jobs.csv").write_text("submit,run,limit,cores,gpus\n0,5,9,2,1\n")
     done = flux(tmp_path / "jobs.csv")

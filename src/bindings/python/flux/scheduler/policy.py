@@ -353,6 +353,9 @@ class PolicyScheduler(Scheduler):
     def _pool_made(self) -> None:
         self._parser.as_queued = self.admission.as_queued
         self._site_policy.load(self._config.get())
+        if self._site_policy.tables.has_entries and "queue_depth" not in self.__dict__:
+            # Jobs that a table sets aside would keep others from being sent.
+            self.queue_depth = "unlimited"
         # Before hello: the job manager sends no frees between hello and ready.
         self._run_times.load()
         self.odds.load()
@@ -644,7 +647,15 @@ class PolicyScheduler(Scheduler):
     def _handle_config_reload(self, msg: Any) -> None:
         def serve() -> None:
             self._config.replace(payload_of(msg))
+            tables = self._site_policy.tables
+            had_entries = tables.has_entries
             self._site_policy.reload(self._config.get())
+            if tables.has_entries and not had_entries and self.queue_depth != "unlimited":
+                self.log.warning(
+                    f"queue-depth={self.queue_depth}: jobs that wait because of a table may keep "
+                    "others from being sent; queue-depth=unlimited, the default where there is a "
+                    "table at the start, prevents that"
+                )
             self.admission.tell(AdmissionRule.config_changed, self._config.get())
             self.handle.respond(msg, None)
 

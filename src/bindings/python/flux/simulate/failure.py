@@ -80,7 +80,7 @@ def traceback_of(exc, path):
     return "".join(lines).rstrip()
 
 
-def reason_of(outcome, lines, path, is_excused, ended_at, refused):
+def reason_of(outcome, lines, path, is_excused, ended_at, refused, has_limits=False):
     """Return why a completed run counts as failed, or None.
 
     Args:
@@ -89,6 +89,7 @@ def reason_of(outcome, lines, path, is_excused, ended_at, refused):
             nodes, or only starts were asked for
         ended_at (float or None): time at which the scheduler ended with work left
         refused (list of int): indices of jobs refused although they fit the machine
+        has_limits (bool): whether a table of the site may keep jobs from ever starting
     """
     found = []
     jobs = outcome.workload.jobs
@@ -119,6 +120,10 @@ def reason_of(outcome, lines, path, is_excused, ended_at, refused):
         more = ", ..." if len(stranded) > 3 else ""
         count = f"{len(stranded):,} of {len(jobs):,} jobs"
         found.append(f"{count} never started: job {ids}{more}")
+        if has_limits:
+            found.append(
+                "a limit or budget may keep them waiting; deny = true refuses jobs over a limit"
+            )
     return "\n".join(found) or None
 
 

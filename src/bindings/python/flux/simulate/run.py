@@ -30,6 +30,7 @@ from flux.simulate.results.outcome import REJECTED, Outcome
 from flux.simulate.results.picture import picture_data
 from flux.simulate.script import Script
 from flux.simulate.signals import ending
+from flux.simulate.site_check import tables_of
 from flux.simulate.trace import Case
 from flux.simulate.workload.record import OptionError
 from flux.simulate.workload.text import digest
@@ -167,8 +168,9 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
     is_excused = engine.interrupted or bool(settings.script or settings.failures or settings.live)
     refused = [] if is_excused else refusals.refused(outcome, settings)
     failed = failed or failure.reason_of(
-        outcome, engine.log.lines, policy.path, is_excused, engine.ended_at, refused
-    )
+        outcome, engine.log.lines, policy.path, is_excused, engine.ended_at, refused,
+        bool(tables_of(settings.config)),
+    )  # fmt: skip
     figures = metrics.figures(outcome)
     summary = {
         "policy": policy.name,
