@@ -186,22 +186,31 @@ def _queue(engine, words):
     engine.manager.set_queue(name[0] if name else None, verb == "start")
 
 
+def _count(key, text, least=1, most=None):
+    """Parse a whole number. Raises ValueError if it is none, or out of range."""
+    number = int(text) if text.isascii() and text.isdigit() else -1
+    if number < least or (most is not None and number > most):
+        bound = f"{least} or more" if most is None else f"{least} to {most}"
+        raise ValueError(f"{key}={text}: expected {bound}")
+    return number
+
+
 def _submit(engine, words):
     values = dict(word.partition("=")[::2] for word in words)
     unknown = set(values) - {"id", "nodes", "cores", "run", "limit", "urgency", "queue"}
     if unknown:
         raise ValueError(f"unknown key {min(unknown)!r}")
     if "nodes" in values:
-        nodes = int(values["nodes"])
-        cores = int(values.get("cores", engine.machine.cores_per_node))
+        nodes = _count("nodes", values["nodes"])
+        cores = _count("cores", values.get("cores", str(engine.machine.cores_per_node)))
         shape, size = Shape(nodes, 1, cores), nodes
     else:
-        size = int(values.get("cores", 1))
+        size = _count("cores", values.get("cores", "1"))
         shape = Shape(0, size)
     run = _duration(values.get("run", "60"))
     limit = _duration(values["limit"]) if "limit" in values else 0
     job = Job(values.get("id"), engine.now, run, limit, shape, size, None, values.get("queue"))
-    job.urgency = int(values.get("urgency", 16))
+    job.urgency = _count("urgency", values.get("urgency", "16"), 0, states.URGENCY_MAX)
     engine.submit_extra(job)
 
 
@@ -216,9 +225,7 @@ def _reload(engine, words):
 
 
 def _priority(engine, words):
-    urgency = int(words[1])
-    if not 0 <= urgency <= states.URGENCY_MAX:
-        raise ValueError(f"urgency {urgency}: 0 to {states.URGENCY_MAX} is possible")
+    urgency = _count("urgency", words[1], 0, states.URGENCY_MAX)
     engine.manager.set_urgency(_job(engine, words[0]), urgency)
 
 
