@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Limits, licences and sharing in simulated schedules, and the rules of ``flux simulate check``."""
 
+import csv
 import random
 from datetime import timezone
 from types import SimpleNamespace
@@ -46,6 +47,62 @@ def test_the_command_checks_them(tmp_path):
     assert '"jobs": 6' in text
     provenance.write_text(text.replace('"jobs": 6', '"jobs": 2'))
     assert "limit all: all: 3 of 2 jobs when job" in flux_here("check", out, code=1).stdout
+
+
+QUEUES = """
+[queues.a]
+requires = ["a"]
+[queues.b]
+requires = ["b"]
+[[resource.config]]
+hosts = "n[0-1]"
+cores = "0"
+[[resource.config]]
+hosts = "n0"
+properties = ["a"]
+[[resource.config]]
+hosts = "n1"
+properties = ["b"]
+"""
+SHARES = """
+[fairshare]
+period = "1s"
+[[resource.config]]
+hosts = "n0"
+cores = "0"
+"""
+
+
+@pytest.mark.parametrize(
+    "columns, values, conf, scheduler, starts",
+    [
+        ("urgency", (16, 10, 20), None, "sched-fifo", (0, 20, 10)),
+        ("queue", ("a", "a", "b"), QUEUES, "sched-fifo order=queue", (0, 10, 2)),
+        ("user", ("ann", "ann", "bob"), SHARES, "sched-fifo", (0, 20, 10)),
+        ("user", ("ann", "ann", "bob"), None, "sched-fifo", None),
+    ],
+)
+def test_jobs_may_start_in_another_order(tmp_path, columns, values, conf, scheduler, starts):
+    rows = [f"{n},{n},10,10,1,{value}" for n, value in enumerate(values)]
+    (tmp_path / "jobs.csv").write_text("\n".join([f"id,submit,run,limit,nodes,{columns}", *rows]))
+    (tmp_path / "conf.toml").write_text(conf or "")
+    options = ["--conf=conf.toml"] if conf else []
+    flux("jobs.csv", *options, "-q", "-o", "out", "--scheduler", scheduler, cwd=tmp_path)
+    (jobs,) = (tmp_path / "out").rglob("jobs.csv")
+    if starts is None:  # one is moved ahead
+        text = jobs.read_text()
+        assert ",10,10,20,9,19,1.9," in text and ",20,10,30,18,28,2.8," in text
+        jobs.write_text(
+            text.replace(",10,10,20,9,19,1.9,", "#")
+            .replace(",20,10,30,18,28,2.8,", ",10,10,20,8,18,1.8,")
+            .replace("#", ",20,10,30,19,29,2.9,")
+        )
+        assert "ahead of job" in flux_here("check", tmp_path / "out", code=1).stdout
+        return
+    with jobs.open() as stream:
+        found = [float(row["starting_time"]) for row in csv.DictReader(stream)]
+    assert found == pytest.approx(starts, abs=2)
+    assert "no rule broken" in flux_here("check", tmp_path / "out").stdout
 
 
 def job(id, start, end, units, user="7", queue=None, bank="", licenses=None, limit=None):

@@ -236,8 +236,10 @@ class Schedule:
                 yield f"job {row.id} started at {row.start:g} s on units {idset.encode(bad[-1])}, which could not be used then"
 
     def order(self):
-        """A scheduler without backfill starts jobs in order."""
-        if self.result.name.split()[0] not in ORDERLY or not self.calm:
+        """A scheduler without backfill starts jobs in order, if it is that of submission."""
+        name, *args = self.result.name.split()
+        is_other = any(map(self.result.provenance.get, ("tables", "reordered")))
+        if name not in ORDERLY or "order=queue" in args or is_other or not self.calm:
             return
         before = None
         for row in sorted(self.rows, key=lambda row: row.submit):

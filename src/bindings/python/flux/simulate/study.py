@@ -19,6 +19,9 @@ from flux.simulate.workload.record import OptionError
 from flux.simulate.workload.text import digest
 from flux_engine.formats import states
 
+#: Tables beside the checked ones by which jobs start in another order than that of submission.
+SET_ASIDE = ("fairshare", "reservations", "topology", "preemption", "rules")
+
 #: Final states in the tables.
 STATES = {
     states.COMPLETED: "completed",
@@ -74,6 +77,11 @@ def provenance(case, settings, files=(), options=None, command=None):
     tables = tables_of(settings.config)
     if tables:
         record["tables"] = {**tables, "epoch": workload.epoch or EPOCH}
+    set_aside = (
+        settings.config.get(f"sched-{name}", settings.config.get(name)) for name in SET_ASIDE
+    )
+    if len({job.urgency for job in workload.jobs}) > 1 or any(set_aside):
+        record["reordered"] = True
     topology = groups_of(settings.config, machine.R)
     if topology:
         record["topology"] = topology
