@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.promise import Promise
     from flux.resource.pool.inventory import Selection
     from flux.resource.pool.view import PoolWithView
-    from flux.resource.request import ResourceRequest, Shape
+    from flux.resource.request import ResourceRequest
 
 #: Promises examined per turn, each by a count of the resources free now.
 LOOKS_PER_TURN = 128
@@ -193,12 +193,13 @@ class BoundStrategy(Strategy):
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
         own = self.promises.get(jobid) if jobid is not None else None
-        number, shape, room = None if own is None else own.number, request.shape, self._ranks.room
-        if self._ranks.areas(shape):
-            until = self._enough_until(shape, now)
+        number = None if own is None else own.number
+        room, may_move = self._ranks.room, not self.frozen
+        areas = self._ranks.areas(request.shape)
+        if areas:
+            until = self._enough_until(areas, now)
             if until < end and (own is None or own.start > until):
                 return False
-            areas, may_move = self._ranks.free_areas(shape), not self.frozen
             return any(room.can_start(number, area, now, end, may_move) for area in areas)
         if number is not None:
             room.leave(number)
@@ -212,14 +213,8 @@ class BoundStrategy(Strategy):
         pool = self._pool
         return pool.place_request(request, pool.index, pool.eligible_ranks(request)) is not None
 
-    def may_start(self, request: ResourceRequest) -> bool:
-        shape, ranks = request.shape, self._ranks
-        return bool(ranks.free_areas(shape)) or not ranks.areas(shape)
-
     def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
-        if not self.may_start(request):
-            return now
-        until = self._enough_until(request.shape, now)
+        until = self._enough_until(self._ranks.areas(request.shape), now)
         if end == inf or until < end:
             return until
         if self.fits_without(None, request, now, end):
@@ -227,10 +222,9 @@ class BoundStrategy(Strategy):
         # Only a use that begins takes room: shorter spans have none, down to the last start.
         return max([p.start for p in self.promises.values() if now < p.start < end], default=end)
 
-    def _enough_until(self, shape: Shape, now: float) -> float:
-        """Return an upper bound of the time until which all ranks together have enough for a
-        shape."""
-        areas = self._ranks.areas(shape)
+    def _enough_until(self, areas: list[Demand], now: float) -> float:
+        """Return an upper bound of the time until which all ranks together have enough for one of
+        some demands."""
         if not areas or not self._sound or self._overdrawing:
             return inf  # a shortage on all ranks together proves nothing
         return self._ranks.room.enough_until(areas[0], now)
@@ -453,7 +447,7 @@ class BoundStrategy(Strategy):
     def advance(self, jobid: int, now: float) -> float:
         promise = self.promises[jobid]
         request, start, end, length = promise.request, promise.start, promise.end, promise.length
-        if self.may_start(request) and self.fits_without(jobid, request, now, now + length):
+        if self.fits_without(jobid, request, now, now + length):
             promise.start, promise.end = now, now + length
             if not self._bind_again(promise, not self.frozen):
                 promise.start, promise.end = start, end
@@ -517,10 +511,10 @@ class BoundStrategy(Strategy):
         self, request: ResourceRequest, now: float, end: float
     ) -> tuple[Selection, int] | None:
         pool, shape, room = self._pool, request.shape, self._ranks.room
-        areas = self._ranks.free_areas(shape)
-        if not self._ranks.areas(shape):
+        areas = self._ranks.areas(shape)
+        if not areas:
             return self._ranks.place_at(request, pool.index, now, end)
-        if self.promises and self._enough_until(shape, now) < end:
+        if self.promises and self._enough_until(areas, now) < end:
             return None
         clear = 0  # ranks of areas with enough clear room
         for demand in areas:

@@ -207,16 +207,9 @@ class CountedStrategy(Strategy):
         found = self.found.get(request.shape)
         return None if found is None else found[0].free
 
-    # The check of free units, regardless of promises, is the quick check, too.
-    may_start = is_free
-
     def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
         profile, demand = self.found[request.shape]
-        return (
-            now
-            if profile.free < demand.count
-            else profile.line.below(demand.count + profile.kept, now)
-        )
+        return profile.line.below(demand.count + profile.kept, now)
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         return self.found[request.shape][0].room(start, end)

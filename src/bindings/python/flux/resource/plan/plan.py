@@ -70,7 +70,7 @@ class Plan:
 
     def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
-        #: counts of the free resources, for the jobs in line
+        #: counts of the free resources
         self.counts = RoomCounts(pool)
         self._strategies = Strategies(pool)
         #: tokens that requests may need beside resources; None: no such tokens
@@ -231,8 +231,15 @@ class Plan:
     def room(self, request: ResourceRequest) -> float:
         """Return the number of nodes or slots of a request with room now, regardless of promises;
         infinity if counts do not decide placement."""
-        free = self._strategies.in_step().units_free(request)
+        return self._room(self._strategies.in_step(), request)
+
+    def _room(self, strategy: Strategy, request: ResourceRequest) -> float:
+        free = strategy.units_free(request)
         return self.counts.count(request.shape) if free is None else free
+
+    def _may_start(self, strategy: Strategy, request: ResourceRequest) -> bool:
+        """Return False if counts of the free resources show that a request cannot start."""
+        return self._room(strategy, request) >= request.shape.least_count
 
     def too_long(self, request: ResourceRequest, limit: float = inf) -> float:
         """Return a duration, in seconds, that is too long for a request that starts now to keep all
@@ -247,6 +254,8 @@ class Plan:
         """
         claimed = self.claims is not None and request.claimant is not None
         strategy = self._strategies.accepting(request, claimed)
+        if not self._may_start(strategy, request):
+            return 0.0
         now = self._pool.clock()
         until = now + limit
         end = strategy.room_ends(request, now, inf if claimed else until)
@@ -425,7 +434,7 @@ class Plan:
         if needs_more and promise.start > now and not self.is_counted:
             # Promises on ranks move only to now, when their jobs start.
             end = now + length_of(request)
-            if strategy.may_start(request) and self.has_tokens(jobid, request, end):
+            if self._may_start(strategy, request) and self.has_tokens(jobid, request, end):
                 if self.fits(request, jobid=jobid):
                     return now
         if promise.end <= now or not strategy.keeps(jobid, now):
@@ -536,7 +545,8 @@ class Plan:
                 _refuse(self._pool, request)
         if self.claims is None or request.claimant is None:
             return self._alloc(jobid, request)
-        if self._strategies.current.promises and not self._strategy_for(request).may_start(request):
+        strategy = self._strategy_for(request)
+        if strategy.promises and not self._may_start(strategy, request):
             _refuse(self._pool, request)
         ranks = ~self.closed_now(jobid, request)
         # Checking this first costs less than a request for these ranks.
@@ -573,7 +583,7 @@ class Plan:
             self.note_started(jobid)
             return answer
         strategy = self._strategy_for(request)
-        if not strategy.may_start(request):
+        if not self._may_start(strategy, request):
             _refuse(self._pool, request)
         before = strategy.withdraw(jobid) if jobid in strategy.promises else None
         try:
@@ -623,7 +633,7 @@ class Plan:
             limited = request.on_ranks(matching)
         before = strategy.withdraw(jobid)
         placed = None
-        if strategy.may_start(limited):
+        if self._may_start(strategy, limited):
             placed = strategy.place(limited, now, promise.start)
         held = [self._pool.held(one) for one in beside]
         if placed is None or not strategy.contains(taker, [placed[0], *held]):

@@ -72,10 +72,6 @@ class RoomOnRanks:
             totals.update(dict.fromkeys(members(mask), amounts))
         self.room = _availability(totals, self.up)
         self._areas: Remembered[Shape, list[Demand]] = Remembered()
-        # By shape, results of `free_areas` in a generation of the pool: a pass examines many
-        # promised jobs of one shape.
-        self._free_areas: Remembered[Shape, list[Demand]] = Remembered()
-        self._free_since: int | None = None
         # By job id, its record, and the number of its use.
         self._jobs: dict[int, tuple[object, int]] = {}
         pool.changes_since(pool.generation)  # notes changes from now on
@@ -148,21 +144,6 @@ class RoomOnRanks:
             if self._pool.countable(shape.replace(within=None)):
                 return within.groups.masks
         return ()
-
-    def free_areas(self, shape: Shape) -> list[Demand]:
-        """Return the demands of `areas` that running jobs, late ones too, leave room for now, on
-        ranks with room; not to be changed."""
-        if self._free_since != self._pool.generation:
-            self._free_since = self._pool.generation
-            self._free_areas.clear()
-        areas = self._free_areas.get(shape)
-        if areas is None:
-            areas = self._free_areas[shape] = []
-            for demand in self.areas(shape):
-                units, ranks = self.room.room(demand, -inf, -inf)  # before any promise
-                if units >= demand.count:
-                    areas.append(demand.on(ranks))
-        return areas
 
     # -- what is free -------------------------------------------------------
 

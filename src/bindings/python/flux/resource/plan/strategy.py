@@ -173,10 +173,6 @@ class Strategy(ABC):
     # -- starting now -------------------------------------------------------
 
     @abstractmethod
-    def may_start(self, request: ResourceRequest) -> bool:
-        """Return False if a quick check of the free resources shows that a request cannot start."""
-
-    @abstractmethod
     def place(
         self, request: ResourceRequest, now: float, end: float, overdue: bool = False
     ) -> tuple[Selection, int] | None:
