@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.draw.view import NodeState, Part, contents, view
-from flux.resource.pool.masks import idset_text, members
+from flux.resource.pool.masks import idset_text, members, popcount
 
 if TYPE_CHECKING:
     from flux.resource.draw.view import Jobs
@@ -110,16 +110,16 @@ def _row(state: NodeState, mask: int, noun: str, gpu: bool, marks: dict[Any, str
 
 def _legend(states: list[NodeState], marks: dict[Any, str]) -> list[str]:
     """Return a line per job: letter, name, units on the nodes shown."""
+    held = {job: [0, 0, 0] for job in marks}
+    for state in states:
+        count = popcount(state.ranks)
+        for job, cores, gpus in state.held:
+            sums = held[job]
+            sums[0] += count
+            sums[1] += count * popcount(cores)
+            sums[2] += count * popcount(gpus)
     lines = []
-    for job, mark in marks.items():
-        cores = gpus = nodes = 0
-        for state in states:
-            count = len(members(state.ranks))
-            for one, some_cores, some_gpus in state.held:
-                if one == job:
-                    nodes += count
-                    cores += count * len(members(some_cores))
-                    gpus += count * len(members(some_gpus))
+    for job, (nodes, cores, gpus) in held.items():
         where = f" on {nodes} nodes" if nodes > 1 else ""
-        lines.append(f"{mark} {job}: {contents(cores, gpus)}{where}")
+        lines.append(f"{marks[job]} {job}: {contents(cores, gpus)}{where}")
     return lines
