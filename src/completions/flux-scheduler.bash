@@ -5,9 +5,10 @@
 
 _flux_scheduler_words() {
     case $1 in
-    sched) echo "explain when windows plan top stats reserve unreserve reservations limits shares check-config preempt preemptions --version --help" ;;
+    sched) echo "explain when windows plan top stats reserve unreserve reservations limits shares topology check-config preempt preemptions --version --help" ;;
     "sched explain") echo "--all --json --utc --help" ;;
-    "sched when") echo "--json --utc --ntasks --nodes --cores-per-task --gpus-per-task --exclusive --time-limit --queue --bank --requires --setattr --match --help" ;;
+    "sched when") echo "--json --utc --ntasks --nodes --cores --cores-per-task --gpus-per-node --gpus-per-task --tasks-per-core --tasks-per-node --exclusive --time-limit --queue --bank --requires --setattr --match --help" ;;
+    "sched topology") echo "--ranks --output --ascii --json --utc --help" ;;
     "sched windows") echo "--horizon --json --utc --help" ;;
     "sched plan") echo "--horizon --output --json --utc --help" ;;
     "sched top") echo "--delay --once --json --utc --help" ;;
