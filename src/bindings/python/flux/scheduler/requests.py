@@ -158,7 +158,7 @@ class AllocRequest:
         """
         if self.state != OPEN and self.table is not None and not self.table.is_running(self.jobid):
             self.table.will_not_run(self.jobid)
-        if hasattr(R, "to_dict"):
+        if type(R) is not dict and hasattr(R, "to_dict"):
             R = self._with_times(R.to_dict())
         self._answer("success")
         if clear and self._shown:

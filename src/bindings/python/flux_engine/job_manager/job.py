@@ -173,7 +173,6 @@ class Job(SchedulableJob):
     From events, in addition to those of a `SchedulableJob`:
 
     Attributes:
-        t_clean (float): seconds since the epoch
         end_event (dict): the event that led to CLEANUP; of an exception, its context
         posted (int): bit mask of the events posted so far, see `event_bit`
         perilogs (int): prologs and epilogs that have not finished
@@ -192,7 +191,7 @@ class Job(SchedulableJob):
     """
 
     __slots__ = (
-        "t_clean", "end_event", "posted", "perilogs", "has_resources", "released", "memo", "queue", "busy",
+        "end_event", "posted", "perilogs", "has_resources", "released", "memo", "queue", "busy",
         "hold", "start_pending", "aux", "eventlog", "frozen",
     )  # fmt: skip
 
@@ -200,7 +199,6 @@ class Job(SchedulableJob):
         super().__init__(id, userid, jobspec, flags, t_submit)
         self.urgency = urgency
         self.state = states.NEW
-        self.t_clean = 0.0
         self.end_event = None
         self.posted = event_bit("submit")
         self.perilogs = 0
@@ -278,10 +276,6 @@ def _memo(job, context, event):
     job.memo = memo
 
 
-def _clean(job, context, event):
-    job.t_clean = event["timestamp"]
-
-
 _EFFECTS = {
     **EFFECTS,
     "set-flags": _set_flags,
@@ -292,7 +286,6 @@ _EFFECTS = {
     "epilog-start": _perilog_start,
     "epilog-finish": _perilog_finish,
     "memo": _memo,
-    "clean": _clean,
 }
 
 

@@ -443,11 +443,12 @@ class Sched:
 def merge_annotations(old, new):
     """Return the annotations `old` with `new` merged in (RFC 27): a null removes a key, and an object that this leaves empty."""
     merged = dict(old)
-    for key, value in new.items():
+    for key in new:
+        value = new[key]
         if value is None:
             merged.pop(key, None)
-        elif isinstance(value, dict):
-            before = merged[key] if key in merged and isinstance(merged[key], dict) else {}
+        elif type(value) is dict:
+            before = merged[key] if key in merged and type(merged[key]) is dict else {}
             inner = merge_annotations(before, value)
             # An empty object that was sent on purpose is kept; one emptied by nulls is not.
             if inner or not value:

@@ -206,7 +206,6 @@ class CountedProfile:
         """
         line, jobs = self.line, self.jobs
         line.forget(now)
-        begin = max(now, line.begin)
         come = []
         for jobid, record in changes.items():
             known = jobs.get(jobid)
@@ -222,9 +221,9 @@ class CountedProfile:
                 come.append((end, jobid))
             del jobs[jobid]
             self.free += count
-            if until > begin:
-                line.add(begin, until, count)
-                self._moves.opened(self.number, begin, until, count)
+            if until > now:
+                line.add(now, until, count)
+                self._moves.opened(self.number, now, until, count)
         for end, jobid in come:
             self.maybe_overdrawn = True
             if not self.started(pool, jobid, now, end):
@@ -249,7 +248,7 @@ class CountedProfile:
     def remove(self, start: float, end: float, count: int, now: float) -> None:
         """Remove a promise from the count."""
         self.promises -= 1
-        start = max(start, self.line.begin, now)
+        start = max(start, now)
         if start < end:
             self.line.add(start, end, count)
             self._moves.opened(self.number, start, end, count)
@@ -262,7 +261,6 @@ class CountedProfile:
             to, until (float): its new span, which begins earlier, but not before now
         """
         line = self.line
-        to = max(to, line.begin)  # later, if the clock was set back
         if until < start:
             line.add(to, until, -count)
             line.add(start, end, count)

@@ -154,7 +154,7 @@ class Outcome(Observer):
         index = active.index
         if index >= 0 and self.promise[index] != self.promise[index]:
             sched = active.annotations.get("sched")
-            if not isinstance(sched, dict) or not ("t_latest" in sched or "t_estimate" in sched):
+            if type(sched) is not dict or not ("t_latest" in sched or "t_estimate" in sched):
                 return
             when = sched.get("t_latest")
             # only "promised" estimates are promises
