@@ -26,7 +26,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterator
-from itertools import count
+from itertools import count, repeat
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
@@ -469,7 +469,7 @@ class Walk:
         if self._is_stale:
             self._is_stale = False
             self._sources = []
-            sources += [(group, None) for group in self._groups]
+            sources += zip(self._groups, repeat(None))
         else:  # a promise was dropped, which matters to jobs that may be promised a start
             self._sources = [
                 one for one in self._sources if one[4] is None and one[3] is not promises
@@ -477,7 +477,7 @@ class Walk:
         self.is_dropped = False
         if promises is not None:
             sources.append((promises, None))
-            sources += [(jobs, ranks) for ranks, jobs in backlog.by_ranks.items()]
+            sources += zip(backlog.by_ranks.values(), backlog.by_ranks)
             if backlog.returning:
                 sources += [(group, group.ranks) for group in backlog.returning]
             self._unpromised.clear()

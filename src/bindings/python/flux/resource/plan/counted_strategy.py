@@ -275,6 +275,8 @@ class CountedStrategy(Strategy):
     def keeps(self, jobid: int, now: float) -> bool:
         promise = self.promises[jobid]
         profile = self._profiles[promise.demand.kind]
+        if not (profile.maybe_overdrawn or profile.kept):
+            return True
         return not profile.overdrawn(max(promise.start, now), promise.end)
 
     def advance(self, jobid: int, now: float) -> float:

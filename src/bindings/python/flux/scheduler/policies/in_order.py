@@ -202,8 +202,8 @@ class BackfillInOrder(Backfilling):
             for other in looked:
                 self.show_promise(other, promises.when(other))
 
-    def try_to_start(self, job: PendingJob) -> bool:
-        left = super().try_to_start(job)
+    def handle_refusal(self, job: PendingJob, why: Exception) -> bool:
+        left = super().handle_refusal(job, why)
         if not left:
             self.use_current_plan()
         return left
