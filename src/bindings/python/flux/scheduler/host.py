@@ -489,6 +489,8 @@ class Host:
         self.has_virtual_time = hasattr(kind, "stopwatch")  # whether the host has its own stopwatch
         #: whether estimates and reasons have a reader; false in a simulation of starts
         self.wants_forecast = getattr(kind, "wants_forecast", True) is not False
+        #: whether anyone may ask when a job is likely to start
+        self.wants_odds = getattr(kind, "wants_odds", True) is not False
         #: whether the job manager is in this process and takes R as an object, so that R need not
         #: be in a KVS
         self.takes_objects = getattr(kind, "takes_objects", False) is True

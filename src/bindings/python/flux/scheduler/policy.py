@@ -210,7 +210,8 @@ class PolicyScheduler(Scheduler):
                 given[name] = parse_count(name, text)
         self.reason_depth = given.get("reason-depth", self.reason_depth)
         self.estimate_depth = given.get("estimate-depth", self.estimate_depth)
-        self.odds.depth = self.odds_depth = given.get("odds-depth", self.odds_depth)
+        usual = self.odds_depth if self._host.wants_odds else 0
+        self.odds.depth = self.odds_depth = given.get("odds-depth", usual)
         # In virtual time a scheduler waits for its projections, and pauses between them have no
         # effect.
         self.odds.tells = given.get("odds-depth", 0) > 0 or not self._host.has_virtual_time

@@ -68,7 +68,7 @@ class Sched:
         queued (int): jobs waiting to be sent
     """
 
-    #: The check of the form of an R, and the part of it that jobs keep; subclasses may replace both.
+    #: The check of the form of an R (None: that of `Allocations` suffices), and the part of it that jobs keep; subclasses may replace both.
     is_sound = staticmethod(rset.is_sound)
     kept = staticmethod(rset.redacted)
 
@@ -304,7 +304,7 @@ class Sched:
         wrong = None
         if job is not None and self._allocations is not None:
             wrong = self._allocations.take(job.id, R, self.service.kernel.time)
-        if not self.is_sound(R):
+        if self.is_sound is not None and not self.is_sound(R):
             raise ValueError("R: expected hosts and children for each rank")
         return wrong
 

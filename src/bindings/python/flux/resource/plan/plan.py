@@ -578,7 +578,7 @@ class Plan:
 
     def _alloc(self, jobid: int, request: ResourceRequest) -> Any:
         """Allocate without claims; as ``alloc()``."""
-        if self.keeps_nothing_from(jobid):
+        if not self._strategies.current.promises or self.keeps_nothing_from(jobid):
             answer = self._pool.alloc(jobid, request)
             self.note_started(jobid)
             return answer

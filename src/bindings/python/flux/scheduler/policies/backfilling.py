@@ -238,7 +238,8 @@ class PromiseBook:
         if job.jobid in self.open_ids:
             return None
         when = self.plan.advance(job.jobid)
-        self._first = min(self._first, when)
+        if when < self._first:
+            self._first = when
         return when
 
     def advance_following(

@@ -13,7 +13,7 @@ import os
 import sys
 
 from flux.simulate.engine import peers
-from flux.simulate.engine.loop import Loop, Scheduler
+from flux.simulate.engine.loop import DirectHandle, ForecastHandle, Loop, OddsHandle, Scheduler
 from flux.simulate.engine.manager import Manager
 from flux.simulate.job import followers, userids
 from flux_engine.formats import idset, rset, states
@@ -128,7 +128,9 @@ class LeanEngine:
         """Run until all jobs have ended, or no event is left. Raises what the module raises."""
         while True:
             module = self.name, self.path, self.args
-            self.task = Scheduler(self.kernel, *module, self.forecast, self.entry)
+            handle = OddsHandle if self.submitted is not None else DirectHandle
+            handle = ForecastHandle if self.forecast else handle
+            self.task = Scheduler(self.kernel, *module, handle, self.entry)
             watchdog = Watchdog(self._place_of_scheduler, self._stuck)
             with watchdog if self.is_watched else contextlib.nullcontext():
                 self.task.run()

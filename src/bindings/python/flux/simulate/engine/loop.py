@@ -102,30 +102,35 @@ class Loop(direct.DirectReactor):
 
 
 class Handle(Flux):
-    """A handle whose host asks for no estimates and reasons."""
+    """A handle whose host asks for no estimates, reasons and odds."""
 
-    #: See `flux.scheduler.host.wants_forecast`.
-    wants_forecast = False
+    #: See `flux.scheduler.host.Host`.
+    wants_forecast = wants_odds = False
 
 
 class DirectHandle(Handle):
     """A handle whose job manager is in the same process and accepts objects."""
 
-    #: See `flux.scheduler.host.takes_objects`.
     takes_objects = True
 
 
-class ForecastHandle(DirectHandle):
-    """A `DirectHandle` whose host asks for estimates and reasons."""
+class OddsHandle(DirectHandle):
+    """A `DirectHandle` whose host asks for odds."""
+
+    wants_odds = True
+
+
+class ForecastHandle(OddsHandle):
+    """A `DirectHandle` whose host asks for estimates and reasons too."""
 
     wants_forecast = True
 
 
 class Scheduler(ModuleTask):
-    """The scheduler's module, on the caller's stack; `forecast` and `entry` as for `LeanEngine`."""
+    """The scheduler's module, on the caller's stack, with a class of handles; `entry` as for `LeanEngine`."""
 
-    def __init__(self, kernel, name, path, args, forecast=False, entry=None):
-        kernel.module_handle = ForecastHandle if forecast else DirectHandle
+    def __init__(self, kernel, name, path, args, handle, entry):
+        kernel.module_handle = handle
         super().__init__(kernel, name, path, args)
         self.entry = entry
         kernel.task = self

@@ -247,7 +247,8 @@ def classes(outcome):
     wait, _, slowdown = outcome.columns
     for index in outcome.started():
         job = outcome.workload.jobs[index]
-        keys = [" x ".join(class_of(outcome.size[index], job.seconds))]
+        size, length = class_of(outcome.size[index], job.seconds)
+        keys = [f"{size} x {length}"]
         if job.queue is not None:
             keys.append(f"queue {job.queue}")
         for key in keys:
