@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from flux.resource.plan.count_timeline import CountTimeline
     from flux.resource.plan.promise import Promise
+    from flux.resource.plan.room_counts import RoomCounts
     from flux.resource.pool.inventory import Inventory, Selection
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import ResourceRequest, Shape
@@ -203,9 +204,9 @@ class CountedStrategy(Strategy):
         profile, demand = self.found[request.shape]
         return profile.free >= demand.count
 
-    def units_free(self, request: ResourceRequest) -> int | None:
-        found = self.found.get(request.shape)
-        return None if found is None else found[0].free
+    def room(self, request: ResourceRequest, counts: RoomCounts) -> float:
+        shape = request.shape
+        return self.found[shape][0].free if shape in self.found else counts.count(shape)
 
     def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
         profile, demand = self.found[request.shape]

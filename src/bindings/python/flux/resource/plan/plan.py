@@ -231,15 +231,11 @@ class Plan:
     def room(self, request: ResourceRequest) -> float:
         """Return the number of nodes or slots of a request with room now, regardless of promises;
         infinity if counts do not decide placement."""
-        return self._room(self._strategies.in_step(), request)
-
-    def _room(self, strategy: Strategy, request: ResourceRequest) -> float:
-        free = strategy.units_free(request)
-        return self.counts.count(request.shape) if free is None else free
+        return self._strategies.in_step().room(request, self.counts)
 
     def _may_start(self, strategy: Strategy, request: ResourceRequest) -> bool:
         """Return False if counts of the free resources show that a request cannot start."""
-        return self._room(strategy, request) >= request.shape.least_count
+        return strategy.room(request, self.counts) >= request.shape.least_count
 
     def too_long(self, request: ResourceRequest, limit: float = inf) -> float:
         """Return a duration, in seconds, that is too long for a request that starts now to keep all
@@ -254,7 +250,7 @@ class Plan:
         """
         claimed = self.claims is not None and request.claimant is not None
         strategy = self._strategies.accepting(request, claimed)
-        if not self._may_start(strategy, request):
+        if strategy.room(request, self.counts) < request.shape.least_count:
             return 0.0
         now = self._pool.clock()
         until = now + limit
@@ -583,7 +579,7 @@ class Plan:
             self.note_started(jobid)
             return answer
         strategy = self._strategy_for(request)
-        if not self._may_start(strategy, request):
+        if strategy.room(request, self.counts) < request.shape.least_count:
             _refuse(self._pool, request)
         before = strategy.withdraw(jobid) if jobid in strategy.promises else None
         try:

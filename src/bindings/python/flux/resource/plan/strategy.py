@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.plan.promise import Promise
+    from flux.resource.plan.room_counts import RoomCounts
     from flux.resource.pool.inventory import Selection
     from flux.resource.request import ResourceRequest
 
@@ -85,10 +86,10 @@ class Strategy(ABC):
     def is_free(self, request: ResourceRequest) -> bool:
         """Return whether a request could start now without promises."""
 
-    def units_free(self, request: ResourceRequest) -> int | None:
-        """Return the number of units of a request that are free now, regardless of promises; None
-        unless its promise would be counted."""
-        return None
+    def room(self, request: ResourceRequest, counts: RoomCounts) -> float:
+        """Return the number of nodes or slots of a request with room now, as `Plan.room`; `counts`
+        are those of the plan."""
+        return counts.count(request.shape)
 
     @abstractmethod
     def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
