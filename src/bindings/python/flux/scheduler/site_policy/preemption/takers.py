@@ -9,9 +9,9 @@ The choice is deterministic:
 2. then, from the last added to the first, each is spared if the waiting job still fits.
 
 No chosen job can be left out, so the choice is *minimal*, unless trials have moved promises to
-others so that it does not fit without a spared one; then none is spared. It need not have the minimum number of
-jobs or the minimum loss: finding that is as hard as set cover. Whether the job fits is determined
-by the pool's own allocation on a copy.
+others so that it does not fit with the spared ones; some of these are added again then. It need not
+have the minimum number of jobs or the minimum loss: finding that is as hard as set cover. Whether
+the job fits is determined by the pool's own allocation on a copy.
 """
 
 from __future__ import annotations
@@ -66,6 +66,11 @@ def choose(candidates: Iterable[Victim], trial: Trial, now: float) -> list[Victi
             trial.take_out(one.jobid)
         out += len(more)
     left = needed([one.jobid for one in ordered[:out]], trial)
+    spared = [one.jobid for one in ordered[:out] if one.jobid not in left]
+    while spared and not trial.fits():
+        # Trials may move promises to other ranks, where a spared job is in the way now.
+        left.add(spared[0])
+        trial.take_out(spared.pop(0))
     return [one for one in ordered[:out] if one.jobid in left]
 
 
