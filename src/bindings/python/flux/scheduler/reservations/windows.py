@@ -410,18 +410,15 @@ class ActiveWindows(ReservationPart):
             ranks &= ~claims.apart_from(request.claimant)
         busy = pool.held_ranks(entry.filler[0]) if entry.filler else 0
         self._dismiss_placeholder(entry)
-        refused = None
         try:
             alloc = pool.alloc_on(job.jobid, request, ranks)
-            refused = self._host.admission.second_look(job, pool, job.jobid)
-            if refused is not None:
+            if self._host.admission.second_look(job, pool, job.jobid) is not None:
                 pool.free(job.jobid)
+                return None  # the ranks outside may be others
         except InsufficientResources:
             return None
         finally:
             self._placeholder(entry, busy)
-        if refused is not None:
-            raise refused
         self._note_inside(job.jobid, entry.name, end, window)
         plan.note_started(job.jobid)
         return alloc
