@@ -234,6 +234,7 @@ unlimited parts limits sharing no-limit: 40000
 unlimited parts tree planned racks priorities: 60001
 candidates nodes tree limits planned reservation: 60002
 all parts tree sharing max-wait no-limit: 90000
+easy parts tree sharing max-wait constraints: 120000 120001
 """
 
 

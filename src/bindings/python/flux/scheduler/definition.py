@@ -128,7 +128,8 @@ class State:
             late = [j for j in self.pending if j.latest <= now and (self.is_done or j.submit < now)]
             self.pending = [job for job in self.pending if job not in late]
             for job in late:
-                self.freed |= self.drop(job)
+                self.drop(job)
+                self.freed = True  # others may start, or be promised a start in its turn
             if self.is_done and not late:
                 self.ran = set(self.running)
                 return [job for job in self.running if job not in before]

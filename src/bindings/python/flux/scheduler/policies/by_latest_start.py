@@ -582,11 +582,9 @@ class BackfillByLatestStart(BackfillByRank):
 
     def leaves(self, job: PendingJob) -> None:
         # Its request is withdrawn: it was canceled, or its queue was stopped and it returns.
-        known, was_promised = self._known, job in self.latest
-        when = self.latest.when(job) if was_promised else known.get(job.jobid)
+        known = self._known
+        when = self.latest.when(job) if job in self.latest else known.get(job.jobid)
         super().leaves(job)
-        if was_promised:
-            self.released()  # its resources may be promised to others
         if when is not None:
             known[job.jobid] = when
             if len(known) > WITHDRAWN_MAX:

@@ -280,6 +280,7 @@ class BackfillByRank(Backfilling):
 
     def leaves(self, job: PendingJob) -> None:
         self.forget(job)
+        self.released()  # others may be promised a start
 
     def moves(self, job: PendingJob) -> None:
         self.forget(job)

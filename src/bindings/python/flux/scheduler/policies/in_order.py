@@ -324,9 +324,8 @@ class BackfillInOrder(Backfilling):
         super().before_deferral(job)
 
     def leaves(self, job: PendingJob) -> None:
-        if job in self.promises:
-            self.revoke(job)
-            self.released()  # its resources may let others start
+        self.revoke(job)
+        self.released()  # others may start, or be promised a start in its turn
 
     moves = leaves
 
