@@ -311,9 +311,9 @@ class Backlog(PendingQueue):
 
     def remove(self, job: PendingJob) -> None:
         self._listed = None
-        if self.parked and self.parked.pop(job.jobid, None) is not None:
-            return
-        if job.queued:
+        if job.jobid in self.parked:
+            del self.parked[job.jobid]
+        elif job.queued:
             job.queued = False
             self.jobs.remove(job)
             if not job.promised:

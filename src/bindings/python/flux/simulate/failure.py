@@ -8,11 +8,10 @@ others only if every job that could start did.
 import contextlib
 import io
 import sys
-import traceback
 
 from flux.simulate.engine.manager import COMPLAINT
 from flux_engine.formats.levels import LOG_ERR
-from flux_engine.modules.pymodule import LoaderExit
+from flux_engine.modules.pymodule import LoaderExit, traceback_of
 
 #: First line of a traceback, also in a log.
 TRACEBACK = "Traceback (most recent call last):"
@@ -62,22 +61,13 @@ def run(engine, path):
     except (ValueError, OSError) as exc:
         reason = getattr(exc, "strerror", None) or str(exc)
     except Exception as exc:
-        reason = traceback_of(exc, path)
+        reason = traceback_of(exc, path).rstrip()
     finally:
         printed.finish()
     if printed.lines and TRACEBACK not in (reason or ""):
         trace = "\n".join(printed.lines)
         reason = trace if reason is None else f"{reason}\n{trace}"
     return reason
-
-
-def traceback_of(exc, path):
-    """Return the traceback of an exception, from the first line in the module's file."""
-    trace = exc.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename != path:
-        trace = trace.tb_next
-    lines = traceback.format_exception(type(exc), exc, trace or exc.__traceback__)
-    return "".join(lines).rstrip()
 
 
 def reason_of(outcome, lines, path, is_excused, ended_at, refused, has_limits=False):

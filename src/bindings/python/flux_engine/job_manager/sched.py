@@ -161,8 +161,7 @@ class Sched:
         if job.priority > 0 and self.queues.is_started(job):
             cell = [job]
             job.alloc_entry = cell
-            place = -job.priority, job.t_submit, job.id
-            heapq.heappush(self._waiting, (*place, next(self._serial), cell))
+            heapq.heappush(self._waiting, (*_place(job), next(self._serial), cell))
             self.queued += 1
             self.events.schedule()
 

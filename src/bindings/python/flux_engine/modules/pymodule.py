@@ -140,15 +140,18 @@ def _load_entry(path):
         raise LoaderExit(1) from None
 
 
-def print_traceback(exc, path=None):
-    """Print the traceback of an exception from module code, from the module's file on."""
+def traceback_of(exc, path=None):
+    """Return the text of the traceback of an exception from module code, from the module's file on."""
     tb = exc.__traceback__
     while tb is not None and tb.tb_frame.f_code.co_filename != path:
         tb = tb.tb_next
-    traceback.print_exception(
-        type(exc), exc, tb or (None if isinstance(exc, SyntaxError) else exc.__traceback__)
-    )
-    sys.stderr.flush()
+    tb = tb or (None if isinstance(exc, SyntaxError) else exc.__traceback__)
+    return "".join(traceback.format_exception(type(exc), exc, tb))
+
+
+def print_traceback(exc, path=None):
+    """Print what `traceback_of` returns."""
+    print(traceback_of(exc, path), end="", file=sys.stderr, flush=True)
 
 
 def failure_of(exc, path):

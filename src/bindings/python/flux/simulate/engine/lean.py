@@ -128,8 +128,8 @@ class LeanEngine:
         """Run until all jobs have ended, or no event is left. Raises what the module raises."""
         while True:
             module = self.name, self.path, self.args
-            handle = OddsHandle if self.submitted is not None else DirectHandle
-            handle = ForecastHandle if self.forecast else handle
+            asked = OddsHandle if self.submitted else DirectHandle
+            handle = ForecastHandle if self.forecast else asked
             self.task = Scheduler(self.kernel, *module, handle, self.entry)
             watchdog = Watchdog(self._place_of_scheduler, self._stuck)
             with watchdog if self.is_watched else contextlib.nullcontext():

@@ -236,8 +236,7 @@ def sweep_of(outcome):
 
 def class_of(size, run):
     """Return the class of a job: names of (size, run time)."""
-    place = bisect.bisect_left(SIZE_BOUNDS, size)
-    return SIZES[place], RUNS[bisect.bisect_right(RUN_BOUNDS, run)]
+    return SIZES[bisect.bisect_left(SIZE_BOUNDS, size)], RUNS[bisect.bisect_right(RUN_BOUNDS, run)]
 
 
 def classes(outcome):

@@ -171,8 +171,7 @@ class Outcome(Observer):
 
     def started(self):
         """Return the indices of jobs that started, in order of submission."""
-        start = self.start
-        return array("q", compress(range(len(start)), map(eq, start, start)))
+        return array("q", compress(range(len(self.start)), map(eq, self.start, self.start)))
 
     def unstarted(self):
         """Return the indices of jobs that were neither started nor refused or cancelled."""
