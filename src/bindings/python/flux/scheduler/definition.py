@@ -191,7 +191,6 @@ class State:
         job.is_aside = job.is_aside or not job.is_possible
         own = self.promises.get(job)
         if not self.is_set_aside(job) and (own.start == -inf if own else self.is_in_turn(job)):
-            self.drop(job)
             when = self.earliest(job, self.now)
             self.promise(job, when)
             self.is_done &= not own or when == inf  # its resources are no longer kept from now on
