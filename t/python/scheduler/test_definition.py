@@ -236,6 +236,7 @@ candidates nodes tree limits planned reservation: 60002
 all parts tree sharing max-wait no-limit: 90000
 easy parts tree sharing max-wait constraints: 120000 120001
 easy nodes limits licenses constraints no-limit: 120001
+fifo parts limits constraints priorities: 120002
 """
 
 

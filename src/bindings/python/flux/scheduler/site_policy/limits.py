@@ -478,7 +478,8 @@ class LimitRule(CountingRule):
             if not most:
                 del self._offers[key]
                 continue
-            if room is not None:
+            # A node may have room for several jobs that share it.
+            if room is not None and (shape.node_count is None or shape.exclusive):
                 most = int(min(most, room.count(shape) // shape.least_count))
             self.host.let_in(self, key, most)
 
