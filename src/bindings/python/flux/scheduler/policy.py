@@ -26,6 +26,7 @@ from syslog import LOG_DEBUG
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.brokermod import request_handler
+from flux.constants import FLUX_RPC_NORESPONSE
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import AdmissionRule, JobDeferred
 from flux.scheduler.admission_control import AdmissionControl
@@ -331,6 +332,11 @@ class PolicyScheduler(Scheduler):
 
                 deferred.due.add(due)
                 self.call_at(until, readmit)
+        if self.queue_depth != "unlimited" and "queue_depth" not in self.__dict__:
+            # Deferred jobs would keep others from being sent. The job manager takes a new depth.
+            self.queue_depth = "unlimited"
+            topic, depth = "job-manager.sched-ready", {"mode": self.queue_depth}
+            self.handle.rpc(topic, depth, flags=FLUX_RPC_NORESPONSE)
         if self.decision.deferred(job):
             self._request_schedule()  # the current pass may not reach it
         self._passes.forecast()  # there may be no job left for a pass
@@ -354,9 +360,6 @@ class PolicyScheduler(Scheduler):
     def _pool_made(self) -> None:
         self._parser.as_queued = self.admission.as_queued
         self._site_policy.load(self._config.get())
-        if self._site_policy.tables.has_entries and "queue_depth" not in self.__dict__:
-            # Jobs that a table sets aside would keep others from being sent.
-            self.queue_depth = "unlimited"
         # Before hello: the job manager sends no frees between hello and ready.
         self._run_times.load()
         self.odds.load()
@@ -648,15 +651,7 @@ class PolicyScheduler(Scheduler):
     def _handle_config_reload(self, msg: Any) -> None:
         def serve() -> None:
             self._config.replace(payload_of(msg))
-            tables = self._site_policy.tables
-            had_entries = tables.has_entries
             self._site_policy.reload(self._config.get())
-            if tables.has_entries and not had_entries and self.queue_depth != "unlimited":
-                self.log.warning(
-                    f"queue-depth={self.queue_depth}: jobs that wait because of a table may keep "
-                    "others from being sent; queue-depth=unlimited, the default where there is a "
-                    "table at the start, prevents that"
-                )
             self.admission.tell(AdmissionRule.config_changed, self._config.get())
             self.handle.respond(msg, None)
 

@@ -106,11 +106,6 @@ class PolicyTables:
         """Return the entries of a table in force, by key."""
         return self._entries[table]
 
-    @property
-    def has_entries(self) -> bool:
-        """Whether any table has an entry in force."""
-        return any(self._entries.values())
-
     def read(self, config: dict[str, Any], *tables: str) -> set[str]:
         """Read some tables, by default all. Return the names of those with changed entries.
 
