@@ -8,6 +8,8 @@ import pytest
 from each_policy import TABLE, under
 from peers import R, Rig, jobspec
 
+from flux.scheduler.testing import FakeInstance
+
 POLICIES = under("fifo", "fifo-by-queue", "simple", "easy", "promise-all")
 
 
@@ -253,6 +255,18 @@ class Width(TableRule):
     def check(self, job):
         return Deferral(f"more than {self.entries['all']}", key="w") if job.size > self.entries["all"] else None
 
+class Projects(TableRule):
+    table = "projects"
+
+    def configure(self, entries):
+        self.found = []
+
+    def hello(self, job):
+        self.found.append(job.attributes.get("project"))
+
+    def stats(self):
+        return {"found": self.found}
+
 class Thief(Beds):
     table = "limits"
 
@@ -340,6 +354,22 @@ def test_one_with_a_table_needs_no_more_than_its_name(curfew):
     rig.reconfigure({"rules": rules})
     assert rig.started() == [2, 1]
     assert not rig.logged(3)
+
+
+def test_one_with_a_table_is_told_the_attributes_of_running_jobs(curfew):
+    rules = {"rules": {"projects": f"{curfew}:Projects"}}
+    instance = FakeInstance(nodes=1, cores=1, config=rules)
+    instance.load("sched-fifo")
+    instance.submit(duration=100, project="fusion")
+    instance.advance(1)
+    instance.config = {**rules, "projects": {"fusion": 1}}
+    instance.request("sched-fifo.config-reload", instance.config)
+    instance.advance(1)
+    assert instance.request("sched.stats", {})["found"] == ["fusion"]
+    instance.unload()
+    instance.load("sched-fifo")
+    instance.advance(1)
+    assert instance.request("sched.stats", {})["found"] == ["fusion"]
 
 
 def test_an_argument_adds_one_as_well(curfew):

@@ -126,9 +126,6 @@ class FairShareRule(TableRule):
     def ready(self) -> None:
         self.host.order_by_share(self._level_of_job)
 
-    def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
-        return ("jobspec",)
-
     def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
         """Count a job that ended while no scheduler was loaded."""
         weights = self._weights

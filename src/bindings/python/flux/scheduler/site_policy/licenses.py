@@ -260,9 +260,6 @@ class LicenseRule(TableRule):
         age = None if found is None else max(0.0, self.host.now() - found.changed)
         return age, age is None or age > self.entries[name].max_age
 
-    def needs(self, entries: dict[str, License]) -> tuple[str, ...]:
-        return ("jobspec",)
-
     # -- pending jobs ------------------------------------------------------------------------------
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:

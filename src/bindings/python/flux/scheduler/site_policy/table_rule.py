@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.scheduler.admission import AdmissionRule
+from flux.scheduler.admission_control import has_own
 
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
@@ -78,8 +79,9 @@ class TableRule(AdmissionRule):
 
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
         """Return the data of running jobs to look up for `hello`, among ``jobspec`` and
-        ``eventlog``; by default none. `entries`: the entries in force, or about to be."""
-        return ()
+        ``eventlog``; by default the jobspec, if there is a `hello`. `entries`: the entries in
+        force, or about to be."""
+        return ("jobspec",) if has_own(self, AdmissionRule.hello) else ()
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         """Yield the present use, an object per line, of which `caller` sees the fields in
