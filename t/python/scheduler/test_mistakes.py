@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """What the author of a policy gets wrong is said: what there is to it besides the table of test_mistakes_everywhere.py."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,63 @@ def test_a_misspelled_override(name, meant):
     else:
         with pytest.raises(SchedulerErrors, match=rf"Misspelled\.{name}\(\).*is {meant}\(\) meant"):
             instance.load(policy)
+
+
+@pytest.mark.parametrize(
+    "name, meant",
+    [("queue_dept", "queue_depth"), ("keep_attribute", "keep_attributes"), ("predicts", None), ("mine", None)],
+)  # fmt: skip
+def test_a_misspelled_attribute(name, meant):
+    instance = FakeInstance()
+    policy = type("Misspelled", (Backfill,), {name: ("bank",)})
+    if meant is None:
+        instance.load(policy)
+    else:
+        with pytest.raises(
+            SchedulerErrors, match=rf"Misspelled\.{name} is never used: is {meant} meant"
+        ):
+            instance.load(policy)
+
+
+RULES_MISTAKES = {
+    "attribute = ('bank',)": r"Mine.attribute is never used: is attributes meant",
+    "only_take_away = True": r"Mine.only_take_away is never used: is only_takes_away meant",
+    "attributes = ('system.bank',)": r"attributes=\('system.bank',\): expected names below system, without dots",
+    "attributes = (7,)": r"attributes=\(7,\): expected names",
+    "def alloc(self, job, attributes): return False": r"alloc\(\) returned False: expected nothing, or a ValueError",
+    "def check(self, job): return Deferral('late', 3600)": r"check\(\) returned until=3600, a past time",
+    "def second_look(self, job, pool, jobid): return Deferral('late', instead=7)": r"expected a Deferral.* whose `instead` is a list",
+    "def stats(self): return {'seen': 7}": r"stats\(\) returned \{'seen': 7\}: expected a dict of lists",
+    "def stats(self): return {'seen': (one for one in [{7}])}": r"stats\(\) returned .* expected a dict of lists",
+    "def free(self, jobid, R, final): self.host.readmit('late')": r"TypeError: readmit\('late'\): expected the rule itself",
+    "def taken_back(self, jobid): pass": r"taken_back\(\) is not called any more: allocate\(\) asks host.admission.second_look",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("member", RULES_MISTAKES)
+def test_a_mistake_in_a_rule(member, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from flux.scheduler.admission import AdmissionRule, Deferral\n"
+        f"class Mine(AdmissionRule):\n    {member}\n"
+    )
+    instance = FakeInstance(check_errors=False)
+    instance.load("sched-fifo", f"rule={path}:Mine")
+    instance.submit(duration=10)
+    instance.advance(20)
+    instance.request("sched.stats", {})
+    assert re.search(RULES_MISTAKES[member], "\n".join(text for _, text in instance.log))
+
+
+def test_a_list_of_statistics_may_be_a_generator(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from flux.scheduler.admission import AdmissionRule\n"
+        "class Mine(AdmissionRule):\n    def stats(self): return {'seen': (one for one in [7])}\n"
+    )
+    instance = FakeInstance()
+    instance.load("sched-fifo", f"rule={path}:Mine")
+    assert instance.request("sched.stats", {})["seen"] == [7]
 
 
 def test_a_method_that_is_called_is_not_misspelled():

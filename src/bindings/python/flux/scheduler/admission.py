@@ -195,7 +195,8 @@ class AdmissionRule:
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         """Allocate to `job` resources that this rule keeps for it, if all rules let it start there
-        (``host.admission.second_look``): it may not be told that the job starts.
+        (``host.admission.second_look``); otherwise it frees them,
+        and raises the result of that.
 
         Args:
             job (PendingJob): a job that may start now
@@ -240,7 +241,7 @@ class AdmissionRule:
     def hello(self, job: RunningJob) -> None:
         """Called for each job that was running when the scheduler was loaded (RFC 27 hello), once
         all of them are in the pool, before the first request. Their system attributes are looked
-        up, which costs a request for each, unless a `TableRule` does not need them.
+        up, which costs a request for each, unless `TableRule.needs` leaves them out.
 
         A rule that comes into force when the configuration is reloaded is told of the jobs running
         then.

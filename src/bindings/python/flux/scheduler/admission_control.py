@@ -150,6 +150,10 @@ def use_older_names(rule: AdmissionRule) -> None:
         if callable(method) and getattr(type(rule), name) is getattr(AdmissionRule, name):
             setattr(rule, name, method)
             rule.host.log.warning(f"rule {rule.name}: {older}() is called {name}() now")
+    if hasattr(rule, "taken_back"):
+        rule.host.log.warning(
+            f"rule {rule.name}: taken_back() is not called any more: allocate() asks host.admission.second_look()"
+        )
 
 
 def has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:

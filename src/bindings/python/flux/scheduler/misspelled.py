@@ -103,9 +103,9 @@ def _dropped(function: types.FunctionType, names: set[str]) -> Iterator[str]:
 
 
 def misspelled(kind: type) -> Iterator[str]:
-    """Yield a line for each method of a policy's, a rule's or a pool's class that looks like a
-    misspelled override of one of the library's, or drops a generator of it. Methods that the class
-    calls itself are its own, as are those whose name extends another's (``allocate``)."""
+    """Yield a line for each method or attribute of a policy's, a rule's or a pool's class that looks
+    like a misspelled override of one of the library's, or drops a generator of it. Names that the
+    class uses itself are its own, as are those that extend another (``allocate``)."""
     theirs = [base for base in kind.__mro__ if not is_ours(base)]
     if not theirs:
         return
@@ -116,6 +116,12 @@ def misspelled(kind: type) -> Iterator[str]:
         for name, value in vars(base).items()
         if isinstance(value, types.FunctionType) and (name in HOOKS or not name.startswith("_"))
     }
+    attributes = {
+        name
+        for base in kind.__mro__
+        if base not in theirs and base is not object
+        for name in _attributes(base)
+    }
     generators = {name for name, value in known.items() if inspect.isgeneratorfunction(value)}
     for base in theirs:
         functions = {
@@ -123,7 +129,7 @@ def misspelled(kind: type) -> Iterator[str]:
             for name, value in vars(base).items()
             if isinstance(value, types.FunctionType)
         }
-        used = {name for one in functions.values() for name in one.__code__.co_names}
+        used = {name for one in functions.values() for name in _names(one.__code__)}
         for name, function in functions.items():
             for dropped in _dropped(function, generators):
                 yield (
@@ -134,6 +140,27 @@ def misspelled(kind: type) -> Iterator[str]:
             meant = _nearest(name, [one for one in known if (one[0] == "_") == (name[0] == "_")])
             if meant is not None:
                 yield f"{base.__name__}.{name}() is never called: is {meant}() meant?"
+        for name in sorted(_attributes(base) - attributes - used):
+            meant = _nearest(name, attributes)
+            if meant is not None:
+                yield f"{base.__name__}.{name} is never used: is {meant} meant?"
+
+
+def _attributes(base: type) -> set[str]:
+    """Return the public attributes of a class that are data."""
+    return {
+        name
+        for name, value in vars(base).items()
+        if not name.startswith("_") and not callable(value) and not hasattr(value, "__get__")
+    }
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    """Yield the names that a function uses, with those of its comprehensions and lambdas."""
+    yield from code.co_names
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            yield from _names(one)
 
 
 def is_ours(base: type) -> bool:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from flux.brokermod import request_handler
 from flux.constants import FLUX_RPC_NORESPONSE
 from flux.resource.errors import InsufficientResources
+from flux.resource.pool.masks import quote
 from flux.scheduler.admission import AdmissionRule, JobDeferred
 from flux.scheduler.admission_control import AdmissionControl
 from flux.scheduler.base import Scheduler
@@ -302,6 +303,8 @@ class PolicyScheduler(Scheduler):
         """Queue jobs deferred by a rule again, since they may be able to start, and request a pass:
         those deferred with a key (`Deferral.key`; None: all), at most `most`, the first in queue
         order; the others stay deferred until the next call."""
+        if not isinstance(rule, AdmissionRule):
+            raise TypeError(f"readmit({quote(rule)}): expected the rule itself, then the key")
         jobs = self.admission.deferred.readmit(
             rule, key, most if self.decision.asks_in_order else None
         )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import json
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from flux.resource.pool.masks import quote
@@ -41,6 +41,7 @@ def _is_deferral(value: Any) -> bool:
         and hash(value.key) is not None
         and isinstance(value.reason, str)
         and (value.until is None or type(value.until) in (int, float))
+        and isinstance(value.instead, Iterable)
     )
 
 
@@ -50,13 +51,14 @@ def _is_json(value: Any, kind: type) -> bool:
 
 
 _DEFERRAL = Answer(
-    "a Deferral, whose key can be hashed and whose `until` is a number or None, or None",
+    "a Deferral, whose key can be hashed, whose `until` is a number or None, and whose `instead` is a list, or None",
     _is_deferral,
 )
 _NOTHING = Answer("nothing", lambda value: True, lambda: None)
 
-#: Methods of a rule -> valid answers. Not included: `alloc`, which answers by raising.
+#: Methods of a rule -> valid answers.
 ANSWERS: dict[str, Answer] = {
+    "alloc": Answer("nothing, or a ValueError to deny the job", lambda one: one is None),
     "as_queued": Answer("a request", lambda one: hasattr(one, "duration")),
     "signature": Answer("something that can be hashed", lambda value: hash(value) or True),
     "check": _DEFERRAL,
@@ -75,7 +77,13 @@ ANSWERS: dict[str, Answer] = {
     **dict.fromkeys(("cancel", "hello", "free", "extended"), _NOTHING),
     **dict.fromkeys(("ready", "config_changed", "ranks_changed"), _NOTHING),
     "facts": Answer("a dict that JSON can have", lambda one: _is_json(one, dict), dict),
-    "stats": Answer("a dict of lists", lambda one: isinstance(one, dict), dict),
+    "stats": Answer(
+        "a dict of lists that JSON can have",
+        lambda one: (
+            _is_json(one, dict) and all(isinstance(of, (list, tuple)) for of in one.values())
+        ),
+        dict,
+    ),
     # of a TableRule
     "needs": Answer("names", lambda one: _is_json(one, tuple), tuple),
     "further_entries": Answer("a dict", lambda one: isinstance(one, dict), dict),
@@ -97,6 +105,10 @@ def check_answers(rule: AdmissionRule, errors: ErrorReporter) -> None:
                 "give it another name"
             )
     rule.__dict__["answers_checked"] = True
+    if any(not isinstance(one, str) or "." in one for one in rule.attributes or ()):
+        errors.report(
+            f"admission rule {rule.name}: attributes={rule.attributes!r}: expected names below system, without dots"
+        )
     if isinstance(rule.attributes, str):
         errors.report(
             f"admission rule {rule.name}: attributes={rule.attributes!r}: expected names in a tuple: "
@@ -106,13 +118,14 @@ def check_answers(rule: AdmissionRule, errors: ErrorReporter) -> None:
     for name, answer in ANSWERS.items():
         defining = next((base for base in type(rule).__mro__ if name in vars(base)), None)
         if defining is not None and not is_ours(defining):
-            what = f"admission rule {rule.name}: {name}()"
-            setattr(rule, name, _checked(what, getattr(rule, name), answer, errors))
+            setattr(rule, name, _checked(rule, name, answer, errors))
 
 
 def _checked(
-    what: str, method: Callable[..., Any], answer: Answer, errors: ErrorReporter
+    rule: AdmissionRule, name: str, answer: Answer, errors: ErrorReporter
 ) -> Callable[..., Any]:
+    what = f"admission rule {rule.name}: {name}()"
+    method: Callable[..., Any] = getattr(rule, name)
     told = False
 
     @functools.wraps(method)
@@ -122,8 +135,20 @@ def _checked(
             value = method(*args)
             if isinstance(value, Iterator):
                 value = list(value)
+            elif name == "stats" and isinstance(value, dict):
+                value = {
+                    title: list(of) if isinstance(of, Iterator) else of
+                    for title, of in value.items()
+                }
             if not _is_right(answer, value):
                 raise WrongAnswer(f"returned {quote(value)}: expected {answer.expected}")
+            until = value.until if isinstance(value, Deferral) else None
+            if until is not None and until <= rule.host.now() and not told:
+                told = True
+                errors.log.warning(
+                    f"{what} returned until={until}, a past time, in seconds since the epoch:"
+                    " such jobs wait for readmit()"
+                )
             return value
         except Exception as exc:
             is_wrong = isinstance(exc, WrongAnswer)
