@@ -115,6 +115,29 @@ def test_state_that_cannot_be_loaded_costs_itself(stored):
     assert len([line for line in instance.errors if "checkpoint.sched-mine" in line]) == 1
 
 
+@pytest.mark.parametrize("tells", [True, False])
+def test_state_that_changes_without_a_word_is_told(tells):
+    class Mine(Backfill):
+        def __init__(self, h, *args):
+            super().__init__(h, *args)
+            self.seen = []
+            self.stored = self.checkpoint("mine", lambda: self.seen, self.seen.extend)
+
+        def ended(self, job, run, result):
+            self.seen.append(run)
+            if tells:
+                self.stored.changed()
+
+    instance = FakeInstance(check_errors=False)
+    for _ in range(2):
+        policy = instance.load(Mine)
+        instance.submit(duration=10)
+        instance.advance(20)
+        instance.unload()
+    told = ["checkpoint.sched-mine is not stored: call changed() after a change"]
+    assert (policy.seen, instance.errors) == (([10, 10], []) if tells else ([10], told * 2))
+
+
 def test_a_policy_may_import_a_file_beside_it(tmp_path):
     (tmp_path / "helper.py").write_text(
         "from __future__ import annotations\nfrom dataclasses import dataclass\n"

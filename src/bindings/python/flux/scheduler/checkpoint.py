@@ -75,6 +75,7 @@ class Checkpoint:
         self._interval = interval
         self._text = text
         self._changed = False
+        self._unchanged: str | None = None  # the text at first, until `changed` is called
         self._written_at = -interval
         self._timer: Timer | None = None  # the next write, or the next part of one
 
@@ -98,6 +99,7 @@ class Checkpoint:
 
     def changed(self) -> None:
         """Note that the value has changed since it was stored."""
+        self._unchanged = None
         if not self._host.commits.stores:
             return
         self._changed = True
@@ -126,6 +128,13 @@ class Checkpoint:
         if self._timer is not None:
             self._timer.cancel()
             self._host.commits.put_now(self.key, "".join(self._text()))
+        elif self._unchanged is not None and self._unchanged != "".join(self._text()):
+            self._host.errors.report(f"{self.key} is not stored: call changed() after a change")
+
+    def load(self, load: Callable[[Any], Any]) -> None:
+        """Pass the stored value, if any, to `load`."""
+        self.read(load)
+        self._unchanged = "".join(self._text())
 
 
 class Checkpoints:
@@ -151,7 +160,7 @@ class Checkpoints:
     def load(self) -> None:
         for one, load in self._all:
             if load is not None:
-                self._host.errors.guard(one.key, one.read, load)
+                self._host.errors.guard(one.key, one.load, load)
 
     def finish(self) -> None:
         for one, _ in self._all:
