@@ -325,6 +325,17 @@ def test_statistics():
     assert answer["stats"]["pending_jobs"] == 1
 
 
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("first", [6, 8])
+def test_statistics_count_the_reasons_of_explain(module, first):
+    """Two jobs wait; the second fits beside the first running one, or not even that."""
+    rig = rig_with(module, (first, 100), (4, 50), (2, 10000))
+    reasons = [job["reason"] for job in rig.answer("explain", all=True)["jobs"]]
+    assert "insufficient" in reasons[0]
+    kinds = {one["kind"]: one["count"] for one in rig.answer("stats")["reasons"]}
+    assert kinds.get("order", 0) == sum(text.startswith("behind") for text in reasons)
+
+
 def running_ends(rig, jobid):
     answer = rig.answer("explain", id=jobid)["jobs"][0]
     return [(one["name"], one["end"]) for one in answer["behind"]], answer["behind_more"]
