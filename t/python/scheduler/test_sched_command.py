@@ -561,6 +561,7 @@ def test_topology(flux_sched, tmp_path, monkeypatch):
         "resource.status": {"offline": "", "drain": {"0": {}}},
         "job-list.list": {"jobs": [{"id": 1}]},
         "job-info.lookup": job,
+        "job-manager.stats-get": {"housekeeping": {"running": {}}},
     }
     monkeypatch.setattr(
         topology, "get_key_direct", lambda handle, key, namespace: {"resource.R": R}[key]
@@ -569,6 +570,14 @@ def test_topology(flux_sched, tmp_path, monkeypatch):
     assert out.splitlines()[0] == "n0 (rank 0): 4 cores; down"
     assert "n1 (rank 1): 4 cores; 3 cores free\n  cores 0-3    .a..\n\na ƒ2: 1 core\n" in out
     assert json.loads(flux_sched(["topology", "--json"], **answers))["down"] == "0"
+    visits = {"ƒ2": {"allocated": "1", "t_start": NOW}}
+    tidied = {**answers, "job-list.list": {"jobs": []}}
+    tidied["job-manager.stats-get"] = {"housekeeping": {"running": visits}}
+    lite = [{"rank": rank, "children": {"core": "0-3"}} for rank in "01"]  # n0 is free again
+    tidied["job-info.lookup"] = {"R": json.dumps({**R, "execution": {"R_lite": lite}})}
+    out = flux_sched(["topology"], **{**tidied, "resource.status": {}})
+    assert "n0 (rank 0): 4 cores; all free" in out
+    assert "n1 (rank 1): 4 cores; 0 cores free" in out and "a ƒ2 (housekeeping): 4 cores" in out
     ended = {**answers, "job-info.lookup": OSError(errno.ENOENT, "No such file or directory")}
     assert "a ƒ2" not in flux_sched(["topology", "-r1", "--ascii"], **ended)
     file, picture = tmp_path / "R", tmp_path / "R.svg"

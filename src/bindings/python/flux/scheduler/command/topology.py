@@ -67,13 +67,22 @@ def _of_instance(handle: Any) -> dict[str, Any]:
     for ranks in (status.get("offline", ""), status.get("exclude", ""), *status.get("drain", {})):
         down.add(ranks)
     listing = {"max_entries": 0, "attrs": [], "constraint": {"states": ["running"]}}
-    ids = [job["id"] for job in handle.rpc("job-list.list", listing).get()["jobs"]]
-    lookups = [{"id": id, "keys": ["R"], "flags": CURRENT} for id in sorted(ids)]
+    names = {job["id"]: "" for job in handle.rpc("job-list.list", listing).get()["jobs"]}
+    housekeeping = handle.rpc("job-manager.stats-get").get()["housekeeping"]["running"]
+    held = {int(JobID(name)): IDset(job["allocated"]) for name, job in housekeeping.items()}
+    names.update(dict.fromkeys(held, " (housekeeping)"))
+    lookups = [{"id": id, "keys": ["R"], "flags": CURRENT} for id in sorted(names)]
     futures = [(one["id"], handle.rpc("job-info.lookup", one)) for one in lookups]
     jobs = {}
     for id, future in futures:
         try:
-            jobs[JobID(id).f58] = json.loads(future.get()["R"])
+            job = json.loads(future.get()["R"])
         except OSError:
-            pass  # it ended before it had any
+            continue  # it ended before it had any
+        if id in held:  # a part of its nodes may be free
+            lite = job["execution"]["R_lite"]
+            for entry in lite:
+                entry["rank"] = IDset(entry["rank"]).intersect(held[id]).encode()
+            job["execution"]["R_lite"] = [entry for entry in lite if entry["rank"]]
+        jobs[JobID(id).f58 + names[id]] = job
     return {"R": R, "jobs": jobs, "down": down.encode()}
