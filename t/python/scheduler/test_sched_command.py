@@ -332,6 +332,8 @@ def test_when(flux_sched):
     # The answer is made a little after the question.
     soon = dict(answer, verdict="now", start=NOW + 0.04, made=NOW + 0.04)
     assert flux_sched(["when"], when=soon) == "now\n"
+    assert flux_sched(["when", "-N2", "sleep", "-N4"], when=soon) == "now\n"
+    assert flux_sched.asked[0][1]["jobspec"]["resources"][0]["count"] == 2
     unknown = dict(answer, start=None, reason="waits for a job without a time limit")
     assert flux_sched(["when"], when=unknown).startswith("unknown: waits for")
     odds = {"t_likely": NOW + 30, "t_p90": NOW + 60}

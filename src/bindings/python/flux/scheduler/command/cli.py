@@ -40,6 +40,8 @@ class When(Subcommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         jobspec_options.add_options(parser)
         parser.add_argument("--match", action="store_true", help="list the ranks it would get")
+        text = "command of the job, ignored"
+        parser.add_argument("job", nargs=argparse.REMAINDER, metavar="COMMAND", help=text)
 
     def payload(self, options: argparse.Namespace) -> dict[str, Any]:
         return {"jobspec": jobspec_options.jobspec_from_options(options)}
