@@ -122,6 +122,14 @@ def test_a_bad_attribute_is_denied_with_a_clear_note(placement, text):
     rig.check()
 
 
+def test_hosts_that_are_not_there_are_doubted():
+    rig = load(topology={})
+    rack = {"groups": {"left": "n[0-7]", "right": "n[12-17],m3"}}
+    assert rig.answer("check-config", config={"topology": {"rack": rack}})["doubts"] == [
+        "configuration: [topology.rack] groups.right='n[12-17],m3': n[16-17],m3 not in this instance"
+    ]
+
+
 def test_slots_without_nodes():
     rig = load()
     rig.alloc(1, jobspec(16, duration=9, placement=required()))

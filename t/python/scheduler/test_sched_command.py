@@ -499,6 +499,8 @@ def test_check_config(flux_sched, tmp_path):
         == "nothing would change\n"
     )
     assert flux_sched.code == 0
+    flux_sched(["check-config", str(path)])
+    assert flux_sched.err.endswith(f"; without one: flux start flux sched check-config {path}\n")
     (path / "a.toml").write_text("[limits.a\n")
     flux_sched(["check-config", str(path)], **{"check-config": nothing})
     assert flux_sched.code == 1 and "a.toml: " in flux_sched.err

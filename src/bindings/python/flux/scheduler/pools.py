@@ -10,6 +10,8 @@ import marshal
 import re
 from typing import Any, Callable
 
+from flux.hostlist import Hostlist
+from flux.resource.pool.masks import popcount
 from flux.resource.pool.remembered import Remembered, count_kept, make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
@@ -312,6 +314,15 @@ class RequestParser:
             raise ValueError("jobspec is nested too deeply") from None
         except Exception as exc:  # a jobspec comes from a user: an exception must not propagate
             raise PoolBug(f"{type(exc).__name__}: {exc}") from exc
+
+
+def missing_hosts(pool: ResourcePool, hosts: str) -> str:
+    """Return the hosts of a hostlist (RFC 29) that are not in the pool, as a hostlist."""
+    names = Hostlist(hosts)
+    if popcount(pool.ranks_matching({"hostlist": [hosts]})) == len(set(names)):
+        return ""
+    missing = [name for name in names if not pool.ranks_matching({"hostlist": [name]})]
+    return str(Hostlist(missing).encode()) if missing else ""
 
 
 class RequestFacts:

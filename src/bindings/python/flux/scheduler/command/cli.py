@@ -8,6 +8,7 @@ A new subcommand is a class derived from `Subcommand`, and a line in `COMMANDS`.
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -321,7 +322,13 @@ class CheckConfig(Subcommand):
         from flux.scheduler.command.module_arguments import faults
 
         request = self.payload(context.options)
-        answer = context.ask(self.topic, request)
+        try:
+            answer = context.ask(self.topic, request)
+        except CommandError as exc:
+            if exc.errno not in (None, errno.ENOSYS):
+                raise
+            way_out = f"flux start flux sched check-config {context.options.file}"
+            raise CommandError(f"{exc}; without one: {way_out}") from None
         answer["faults"] = [*faults(request["config"], os.environ), *answer["faults"]]
         return answer
 

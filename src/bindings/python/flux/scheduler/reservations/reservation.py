@@ -337,17 +337,6 @@ class NodeSelector:
             return reservation.nodes
         return max(popcount(self.ranks(reservation)), reservation.named or 0)
 
-    def missing_hosts(self, reservation: Reservation) -> str:
-        """Return the hosts named by a reservation that are not in the instance (RFC 29)."""
-        if reservation.hosts is None:
-            return ""
-        pool = self._host.resources
-        names = Hostlist(reservation.hosts)
-        if popcount(pool.ranks_matching(_on(reservation.hosts))) == len(set(names)):
-            return ""
-        missing = [name for name in names if not pool.ranks_matching(_on(name))]
-        return str(Hostlist(missing).encode()) if missing else ""
-
     def ranks(self, reservation: Reservation) -> int:
         """Return the mask of ranks that a reservation could use, up or down."""
         return self._host.resources.ranks_matching(reservation.constraint or {})
@@ -364,11 +353,6 @@ class NodeSelector:
         if reservation.for_nobody:
             short -= popcount(self.ranks(reservation) & ~self.ranks_up(reservation))
         return max(0, short)
-
-
-def _on(hosts: str) -> dict[str, Any]:
-    """Return the constraint to these hosts (RFC 31)."""
-    return {"hostlist": [hosts]}
 
 
 class ReservationPart:

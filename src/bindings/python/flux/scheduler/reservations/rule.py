@@ -43,6 +43,7 @@ from flux.resource.errors import InfeasibleRequest
 from flux.scheduler.admission import NO_ROOM, AdmissionRule, Deferral
 from flux.scheduler.checkpoint import read_stored
 from flux.scheduler.host import counted, name_of
+from flux.scheduler.pools import missing_hosts
 from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
 from flux.scheduler.reservations.answers import ReservationAnswers
 from flux.scheduler.reservations.reservation import (
@@ -152,7 +153,7 @@ class ReservationRule(AdmissionRule):
     def check_nodes(self, reservation: Reservation) -> None:
         """Raise ValueError if the instance lacks nodes of a reservation."""
         name = reservation.name
-        missing = self._selector.missing_hosts(reservation)
+        missing = missing_hosts(self.host.resources, reservation.hosts or "")
         if missing:
             raise ValueError(f"reservation {name}: hosts={missing}: not in this instance")
         nodes = self._selector.nodes(reservation)

@@ -235,6 +235,12 @@ class RulesInForce:
             "faults": findings.faults,
             "doubts": [
                 *tables.doubts(config),
+                *(
+                    text
+                    for rule in self.rules
+                    if isinstance(rule, TableRule)
+                    for text in rule.doubts(tables.entries(rule.table))
+                ),
                 *self._service.doubts(tables.entries(self._service.table)),
             ],
             "changes": changes,

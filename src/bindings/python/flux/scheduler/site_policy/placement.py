@@ -27,10 +27,13 @@ from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.groups import GroupBinding, Groups
 from flux.resource.pool.masks import popcount
 from flux.scheduler.host import counted
+from flux.scheduler.pools import missing_hosts
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.table_rule import TableRule
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import ErrorReporter, Timer
@@ -177,6 +180,14 @@ class PlacementRule(TableRule):
             if mask:  # part of a cluster, such as a job's instance, has only some of the groups
                 found[name] = mask
         return found
+
+    def doubts(self, entries: dict[str, Level]) -> Iterator[str]:
+        can_find = self.host.planning.pool_can("ranks_matching")
+        for key, level in entries.items() if can_find else ():
+            for name, hosts in level.groups:
+                if missing := missing_hosts(self.host.resources, hosts):
+                    where = f"[topology.{key}] groups.{name}={hosts!r}"
+                    yield f"configuration: {where}: {missing} not in this instance"
 
     def configure(self, entries: dict[str, Level]) -> None:
         for jobid, placed in self._jobs.items():

@@ -70,6 +70,10 @@ class TableRule(AdmissionRule):
         of that place in errors."""
         return {}
 
+    def doubts(self, entries: dict[str, Any]) -> Iterator[str]:
+        """Yield probable mistakes in valid entries that are not in force."""
+        return iter(())
+
     def configure(self, entries: dict[str, Any]) -> None:
         """Set the entries of the table, which have changed or are new, and forget all jobs.
 
