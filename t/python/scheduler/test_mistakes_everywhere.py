@@ -154,6 +154,10 @@ MISTAKES = {
         defines("class Coldest(ResourcePool):", "    def _sort_candidate(self, candidates): pass", "pool_class = Coldest"),
         r"Coldest._sort_candidate\(\) is never called: is _sort_candidates\(\) meant",
     ),
+    "a hook of a pool without its underscore": (
+        defines("class Coldest(ResourcePool):", "    def sort_candidates(self, candidates): pass", "pool_class = Coldest"),
+        r"Coldest.sort_candidates\(\) is never called: is _sort_candidates\(\) meant",
+    ),
     "a name of the library": (defines("def pending(self): pass"), r"Mine.pending takes the place of \w+.pending"),
     "NaN for an order": (defines("def order(self, job): return float('nan')"), "order.. returned nan, which cannot be sorted"),
     "None for an order": (defines("def order(self, job): pass"), "order.. returned None, which cannot be sorted"),

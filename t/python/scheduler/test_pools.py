@@ -10,7 +10,9 @@ from peers import Guide, R, Rig, jobspec
 
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.pools import RequestParser
+from flux.scheduler.testing import FakeInstance
 
 ERR = 3
 
@@ -72,6 +74,35 @@ def test_equal_jobspecs_are_parsed_once():
 def test_a_request_without_its_jobspec_has_no_attributes(request_):
     job = types.SimpleNamespace(resource_request=request_)
     assert SystemAttributes.of_job(job).queue is None
+
+
+def test_a_pool_that_forgets_to_return_the_request_costs_its_job():
+    class Forgetful(ResourcePool):
+        def parse_resource_request(self, jobspec):
+            super().parse_resource_request(jobspec)
+
+    class Policy(Backfill):
+        pool_class = Forgetful
+
+    instance = FakeInstance(check_errors=False)
+    instance.load(Policy)
+    jobs = [instance.submit(duration=10) for _ in range(2)]
+    instance.advance(1)
+    assert all("parse_resource_request() returned None" in job.note for job in jobs)
+
+
+def test_a_pool_that_does_not_call_super_is_told():
+    class Bare(ResourcePool):
+        def __init__(self, R, **options):
+            self.near = 1
+
+    class Policy(Fifo):
+        pool_class = Bare
+
+    with pytest.raises(
+        RuntimeError, match=r"Bare.__init__\(\) does not call super\(\).__init__\(\)"
+    ):
+        FakeInstance().load(Policy)
 
 
 def test_a_bug_of_the_pool_in_parsing_is_counted_and_traced():

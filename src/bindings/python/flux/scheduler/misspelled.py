@@ -137,7 +137,7 @@ def misspelled(kind: type) -> Iterator[str]:
                     f" `yield from self.{dropped}()`"
                 )
         for name in sorted(functions.keys() - known.keys() - used):
-            meant = _nearest(name, [one for one in known if (one[0] == "_") == (name[0] == "_")])
+            meant = _nearest(name, [one for one in known if name[0] != "_" or one[0] == "_"])
             if meant is not None:
                 yield f"{base.__name__}.{name}() is never called: is {meant}() meant?"
         for name in sorted(_attributes(base) - attributes - used):

@@ -154,7 +154,8 @@ def make_pool(scheduler: Any, R: dict[str, Any]) -> ResourcePool:
             )
     options.update(scheduler.pool_options)
     made = cls(R, log=scheduler.log, **options)
-    if isinstance(made, Rv1Pool):
+    bare = isinstance(made, ResourcePool) and type(made).mark_down is ResourcePool.mark_down
+    if bare or isinstance(made, Rv1Pool):
         check_begun(made, "scheduling")
     pool = made if isinstance(made, ResourcePool) else ResourcePool(made)
     pool.clock = scheduler.now
@@ -305,7 +306,7 @@ class RequestParser:
 
     def _parse(self, jobspec: dict[str, Any]) -> Any:
         try:
-            return self.pool.parse_resource_request(jobspec)
+            request = self.pool.parse_resource_request(jobspec)
         except ValueError:
             raise
         except KeyError as exc:
@@ -314,6 +315,9 @@ class RequestParser:
             raise ValueError("jobspec is nested too deeply") from None
         except Exception as exc:  # a jobspec comes from a user: an exception must not propagate
             raise PoolBug(f"{type(exc).__name__}: {exc}") from exc
+        if request is None:
+            raise PoolBug("parse_resource_request() returned None")
+        return request
 
 
 def missing_hosts(pool: ResourcePool, hosts: str) -> str:
