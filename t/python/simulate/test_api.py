@@ -181,6 +181,14 @@ def test_wrong_options(make, said):
         make()
 
 
+def test_an_error_in_a_table_names_the_table_and_the_row():
+    rows = [{"submit": 0, "run": 5, "nodes": 1}, {"submit": "x", "run": 5, "nodes": 1}]
+    with pytest.raises(ValueError, match="^list, row 1: 'x' is no time"):
+        Trace(rows).workload()
+    with pytest.raises(ValueError, match="^list: none of the formats known"):
+        Trace([{"a": 1}]).workload()
+
+
 def test_the_example():
     done = subprocess.run(
         [TOP / "src" / "cmd" / "flux", "python", TOP / "doc" / "examples" / "comparing.py"],

@@ -78,10 +78,10 @@ def test_swf_takes_what_was_asked_for_else_what_was_given(tmp_path):
 @pytest.mark.parametrize(
     "job, said",
     [
-        (row(run=-1), "1 jobs left out: no run time (first: line 6)"),
-        (row(run=-1, status=5), "1 jobs left out: no run time (cancelled before they ran)"),
-        (row(size=-1), "1 jobs left out: no size"),
-        (row(status=2), "1 lines about parts of preempted jobs left out"),
+        (row(run=-1), "1 job left out: no run time (first: line 6)"),
+        (row(run=-1, status=5), "1 job left out: no run time (cancelled before they ran)"),
+        (row(size=-1), "1 job left out: no size"),
+        (row(status=2), "1 line about parts of preempted jobs left out"),
     ],
 )
 def test_swf_says_what_it_leaves_out(tmp_path, job, said):
@@ -159,7 +159,7 @@ def test_what_is_no_trace_at_all(tmp_path, form):
 def test_a_limit_beyond_reason_is_none(tmp_path):
     ((record,), source) = read(write(tmp_path, swf(row(limit="1e308"))))
     assert record.limit is None
-    assert "1 jobs have a limit of more than a thousand years" in "\n".join(source.notes.lines())
+    assert "1 job has a limit of more than a thousand years" in "\n".join(source.notes.lines())
 
 
 # -- tables ---------------------------------------------------------------------------------------------------
@@ -186,11 +186,11 @@ def test_sacct(tmp_path):
     assert (second.id, second.limit) == ("12", None)
     said = "\n".join(source.notes.lines())
     for part in (
-        "1 jobs could not have started",
-        "1 lines about job steps",
+        "1 job could not have started",
+        "1 line about job steps",
         "rest of a job array",
         "cancelled before they ran",
-        "1 jobs have no limit of their own",
+        "1 job has no limit of their own",
     ):
         assert part in said
 
@@ -271,7 +271,7 @@ def test_mixed_kinds_of_traces(tmp_path):
 def test_sizes_that_are_not_whole(tmp_path):
     records, source = read(write(tmp_path, PLAIN + "1,0,5,9,1.5\n2,0,5,9,2.0\n", "jobs.csv"))
     assert [record.nodes for record in records] == [2, 2]
-    assert "1 jobs have a size that is not whole: rounded up" in "\n".join(source.notes.lines())
+    assert "1 job has a size that is not whole: rounded up" in "\n".join(source.notes.lines())
     _, source = read(write(tmp_path, swf(row(size=1.5))))
     assert "not whole: rounded up" in "\n".join(source.notes.lines())
 
@@ -452,7 +452,7 @@ def test_order_and_numbers(tmp_path):
     assert work.epoch == 1e9 + 20
     said = "\n".join(work.notes.lines())
     assert (
-        "1 jobs come before the one above" in said and "2 jobs have the number of another" in said
+        "1 job comes before the one above" in said and "2 jobs have the number of another" in said
     )
 
 
@@ -464,7 +464,7 @@ def test_machine_and_unit(tmp_path):
     (job,) = workload(tmp_path, text, unit="node").jobs
     assert job.size == 2 and fields(job.shape, "nodes exclusive") == [2, True]
     work = workload(tmp_path, text, nodes=2, cores_per_node=1)
-    assert "1 jobs ask for more than the machine has" in "\n".join(work.notes.lines())
+    assert "1 job asks for more than the machine has" in "\n".join(work.notes.lines())
     work = workload(tmp_path, swf(row(size=3), header=""))
     assert work.machine.nodes == 3
     assert "the trace does not say" in "\n".join(work.notes.lines())

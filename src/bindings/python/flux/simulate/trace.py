@@ -9,7 +9,7 @@ from typing import Optional
 from flux.resource.pool.amount_kinds import read_amount
 from flux.simulate.machine import Machine
 from flux.simulate.workload.build import Options, Workload, build
-from flux.simulate.workload.record import OptionError
+from flux.simulate.workload.record import OptionError, TraceError
 from flux_engine.formats.config import load_path
 from flux_engine.resource import sources
 
@@ -139,6 +139,7 @@ class Trace:
     ):
         if bool(files) == bool(model):
             raise OptionError("give files of a trace, or a model")
+        self._tables = {}  # path of a table's file -> type of the table
         self.files = [self._file(one) for one in files]
         self.config = load_path(config) if isinstance(config, str) else config or {}
         if memory_per_node is not None:
@@ -183,7 +184,9 @@ class Trace:
         if not isinstance(one, (str, os.PathLike)):
             from flux.simulate.workload.table import file_of
 
-            return file_of(one, self)
+            path = file_of(one, self)
+            self._tables[path] = type(one).__name__
+            return path
         return sample_path() if one == SAMPLE and not os.path.exists(one) else os.fspath(one)
 
     @property
@@ -214,7 +217,15 @@ class Trace:
         shake = self.shake if shake is None else shake
         options = {**self._options, **own, **variant, "machine": self.machine}
         options["seed"] = self.seed if seed is None else seed
-        workload = build(Options(shake=shake or 0.0, **options))
+        try:
+            workload = build(Options(shake=shake or 0.0, **options))
+        except TraceError as exc:
+            if exc.path not in self._tables:
+                raise
+            where = self._tables[exc.path] + (
+                f", row {exc.line - 2}" if (exc.line or 0) > 1 else ""
+            )
+            raise TraceError(where, None, exc.reason) from None
         if shake:
             workload.shaken = 0.0 if self.is_model else shake
             workload.notes.fact(f"submissions are shaken by up to {shake:g} s")

@@ -16,6 +16,7 @@ class TraceError(ValueError):
     def __init__(self, path, line, reason):
         where = f"{path}:{line}" if line else str(path)
         super().__init__(f"{where}: {printable(reason)}")
+        self.path, self.line, self.reason = path, line, reason
 
 
 class Record(NamedTuple):
@@ -40,6 +41,19 @@ class Record(NamedTuple):
     group: Optional[str] = None
     after: Optional[tuple] = None
     wait: Optional[float] = None
+
+
+#: Beginnings of counted events, and those for one.
+_SINGULAR = (
+    ("jobs have", "job has"),
+    ("jobs were", "job was"),
+    ("jobs come", "job comes"),
+    ("jobs ask", "job asks"),
+    ("jobs", "job"),
+    ("lines have", "line has"),
+    ("lines", "line"),
+    ("entries", "entry"),
+)
 
 
 class Notes:
@@ -84,6 +98,9 @@ class Notes:
         found += self.facts
         for what, (number, line) in self._counts.items():
             where = f" (first: line {line})" if line else ""
+            if number == 1:
+                many, one = next((two for two in _SINGULAR if what.startswith(two[0])), ("", ""))
+                what = one + what[len(many) :]
             found.append(f"{number:,} {what}{where}")
         return [printable(line) for line in found]
 
