@@ -148,6 +148,20 @@ MISTAKES = {
     "a generator that is dropped": (
         defines("def schedule(self): self.start_in_order()"), r"does nothing by start_in_order\(\), a generator: return it",
     ),
+    "a schedule() that drops the library's": (
+        defines("def schedule(self): super().schedule()"), r"does nothing by schedule\(\), a generator: return it",
+    ),
+    "a start() without super()": (
+        defines("def start(self, job, alloc, **told): pass"), r"Mine.start\(\) does not call super\(\).start\(\): no job is told",
+    ),
+    "a free() without super()": (
+        defines("def free(self, jobid, R, final): self.seen = jobid"), r"Mine.free\(\) does not call super\(\).free\(\): resources stay",
+    ),
+    "a name instead of names": (defines("keep_attributes = 'bank'"), r"Mine.keep_attributes='bank': expected names in a tuple: \('bank',\)"),
+    "the class of a rule": (
+        defines("def __init__(self, h, *args):", "    super().__init__(h, *args)", "    self.add_rule(AdmissionRule)"),
+        r"add_rule\(\): expected an AdmissionRule, got <class",
+    ),
     "a misspelled hook": (defines("def resource_updatd(self): pass"), r"is resource_update\(\) meant"),
     "a misspelled method of a rule": (with_rule("def chek(self, job): pass"), r"is check\(\) meant"),
     "a misspelled hook of a pool": (
@@ -172,7 +186,7 @@ MISTAKES = {
     "a rule that raises": (with_rule("def check(self, job): return job.nothing"), "no attribute 'nothing'"),
     "a rule that returns a number": (with_rule("def check(self, job): return 7"), "check.. returned 7: expected a Deferral"),
     "a free() that raises": (
-        defines("def free(self, jobid, R, final=False): raise KeyError('my own mistake')"), "KeyError: 'my own mistake'",
+        defines("def free(self, jobid, R, final=False): super().free(jobid, R, final); raise KeyError('my own mistake')"), "KeyError: 'my own mistake'",
     ),
     "an alloc() that raises": (defines("def alloc(self, *args): raise KeyError('my own mistake')"), "KeyError: 'my own mistake'"),
     "an alloc() with other arguments": (defines("def alloc(self, request): pass"), "takes 2 positional arguments but 7 were"),

@@ -22,12 +22,19 @@ OVERRIDABLE = frozenset({
 
 #: Methods of the library's pools for a site to override, beside the public ones (doc/guide/pools.rst).
 HOOKS = frozenset({"_sort_candidates", "_select_resources", "_check_feasibility"})
+#: Methods of a policy that have to call the library's -> the consequence if they do not.
+NEEDED = {
+    "start": "no job is told that it starts",
+    "free": "resources stay allocated",
+    "hello": "the resources of running jobs count as free",
+}
 #: Value of an attribute that the library's methods assign to ``self``.
 ATTRIBUTE = object()
 
 
 def overridden(kind: type) -> Iterator[str]:
-    """Yield a line for each public name of the library that a policy's class defines but must not.
+    """Yield a line for each public name of the library that a policy's class defines but must not,
+    and for each method that has to call the library's (`NEEDED`) and does nothing in its place.
 
     Checked are the names in the class, and the attributes that its methods assign to ``self`` if
     the library has a method or property of that name, or assigns that attribute itself.
@@ -35,6 +42,9 @@ def overridden(kind: type) -> Iterator[str]:
     theirs = [base for base in kind.__mro__ if not is_ours(base)]
     if not theirs:
         return  # a policy of the library: reading its 129 methods takes 16 ms
+    kept = getattr(kind, "keep_attributes", ())
+    if isinstance(kept, str):
+        yield (f"{kind.__name__}.keep_attributes={kept!r}: expected names in a tuple: ({kept!r},)")
     known: dict[str, tuple[type, object]] = {}
     for base in kind.__mro__:
         if base not in theirs and base is not object:
@@ -49,6 +59,12 @@ def overridden(kind: type) -> Iterator[str]:
         for one in vars(base).values():
             if isinstance(one, types.FunctionType):
                 found.update(dict.fromkeys(_assigned(one)))
+        for name, consequence in NEEDED.items():
+            method = vars(base).get(name)
+            if isinstance(method, types.FunctionType) and not {
+                name, "resources", "request"
+            } & {*_names(method.__code__)}:  # fmt: skip
+                yield f"{base.__name__}.{name}() does not call super().{name}(): {consequence}"
         for name in found:
             if name.startswith("_") or name in OVERRIDABLE or name not in known:
                 continue
@@ -122,7 +138,13 @@ def misspelled(kind: type) -> Iterator[str]:
         if base not in theirs and base is not object
         for name in _attributes(base)
     }
-    generators = {name for name, value in known.items() if inspect.isgeneratorfunction(value)}
+    generators = {
+        name
+        for base in kind.__mro__
+        if base not in theirs
+        for name, value in vars(base).items()
+        if name in known and isinstance(value, types.FunctionType) and _is_generator(value)
+    }
     for base in theirs:
         functions = {
             name: value
@@ -144,6 +166,12 @@ def misspelled(kind: type) -> Iterator[str]:
             meant = _nearest(name, attributes)
             if meant is not None:
                 yield f"{base.__name__}.{name} is never used: is {meant} meant?"
+
+
+def _is_generator(function: types.FunctionType) -> bool:
+    """Whether a function is a generator, or returns one of another function."""
+    returns = str(function.__annotations__.get("return"))
+    return inspect.isgeneratorfunction(function) or returns.startswith(("Iterator", "Iterable"))
 
 
 def _attributes(base: type) -> set[str]:

@@ -294,6 +294,8 @@ class PolicyScheduler(Scheduler):
     def add_rule(self, rule: AdmissionRule) -> None:
         """Append an admission rule. Call this from ``__init__``: a rule must be told of every
         job."""
+        if not isinstance(rule, AdmissionRule):
+            raise TypeError(f"add_rule(): expected an AdmissionRule, got {quote(rule)}")
         for text in misspelled(type(rule)):
             self.log.error(text)
         check_answers(rule, self._errors)
