@@ -273,6 +273,25 @@ class Thief(Beds):
 class Double(Beds):
     table, lists = "double", "licenses"
 
+class Listed(Beds):
+    table = ["listed"]
+
+class Dotted(Beds):
+    table = "site.beds"
+
+class Lists(Beds):
+    table, lists = "other", True
+
+class Forgetful(TableRule):
+    table, lists = "forgetful", "forgetful"
+
+    def parse(self, key, value):
+        if key == "one":
+            return value
+
+    def report(self, caller):
+        yield from self.entries
+
 class Broken(AdmissionRule):
     def __init__(self, host):
         raise RuntimeError("out of order")
@@ -372,6 +391,18 @@ def test_one_with_a_table_is_told_the_attributes_of_running_jobs(curfew):
     assert instance.request("sched.stats", {})["found"] == ["fusion"]
 
 
+def test_what_one_with_a_table_answers_wrongly_is_told(curfew):
+    rules = {"rules": {"forgetful": f"{curfew}:Forgetful"}}
+    rig = load(*TABLE["fifo"], {**rules, "forgetful": {"one": 1, "two": 2}})
+    assert rig.answer("limits")["forgetful"] == []
+    assert [
+        line
+        for line in rig.logged(3)
+        if "configuration: [forgetful.two] returned None: expected the entry" in line
+    ]
+    assert [line for line in rig.logged(3) if "report() returned ['one']: expected dicts" in line]
+
+
 def test_an_argument_adds_one_as_well(curfew):
     rig = Rig(R(4, 4), "sched-fifo", f"rule={curfew}:Curfew")
     for jobid in (1, 2):
@@ -391,6 +422,9 @@ FAULTS = [
     ("{path}:Thief", "the table [limits] is read by another rule"),
     ("{path}:Double", "lists='licenses' is another rule's"),
     ("{path}:TableRule", "it does not say which table is its own"),
+    ("{path}:Listed", "table=['listed']: expected a name without dots"),
+    ("{path}:Dotted", "table='site.beds': expected a name without dots"),
+    ("{path}:Lists", "lists=True: expected a name without dots"),
 ]
 
 

@@ -122,6 +122,12 @@ class RulesInForce:
         if isinstance(rule, TableRule):
             if not rule.table:
                 raise ValueError(f"{option}={text!r}: it does not say which table is its own")
+            for name in ("table", "lists"):
+                value: Any = getattr(rule, name)
+                if value is not None and (not isinstance(value, str) or "." in value):
+                    raise ValueError(
+                        f"{option}={text!r}: {name}={value!r}: expected a name without dots"
+                    )
             if rule.table in (OWN_TABLE, *(one.table for one in others)):
                 raise ValueError(
                     f"{option}={text!r}: the table [{rule.table}] is read by another rule"
