@@ -242,6 +242,9 @@ def test_a_pool_without_a_view_says_what_it_lacks():
     with pytest.raises(NotImplementedError, match="^BarePool[.]index$"):
         assert pool.idle_ranks
     assert Ledger(R_of(ROWS)).can("plan")
+    assert type(ResourcePool(impl)).__name__ == "Bare"
+    for one in (impl, pool):
+        one.check_feasibility(object())  # it is refused by alloc() if at all
 
 
 def test_the_pool_and_the_embedded_instance_write_job_ids_alike():

@@ -373,6 +373,10 @@ def test_a_pool_that_cannot_explain_costs_reasons_only(name, monkeypatch):
     assert rig.shown(3).keys() == {"t_estimate"}
     assert rig.logged(ERR) == []
     assert len(rig.logged(WARNING)) == 1
+    rig.alloc(4, jobspec(3, duration=60))
+    (second,) = rig.answer("explain", id=3)["jobs"]
+    assert (second["verdict"], second["reason"]) == ("waits", "insufficient resources")
+    assert "behind" in rig.answer("explain", id=4)["jobs"][0]["reason"]
 
 
 def test_backfill_ends_in_order_with_a_pool_that_cannot_plan(monkeypatch):

@@ -128,5 +128,7 @@ def _implemented(cls: type, impl_class: type) -> type:
         made = cls._classes = {}  # type: ignore[attr-defined]
     if impl_class not in made:
         members = {"__module__": cls.__module__, "__doc__": cls.__doc__}
-        made[impl_class] = type(cls.__name__, (cls, *_bases(impl_class)), members)
+        adopts = cls is ResourcePool and impl_class is not Rv1Pool
+        name = impl_class.__name__ if adopts else cls.__name__
+        made[impl_class] = type(name, (cls, *_bases(impl_class)), members)
     return made[impl_class]

@@ -266,7 +266,7 @@ class ResourcePoolImplementation(PoolContract):
     def check_feasibility(self, request: Any) -> None:
         """Raise an exception if a request could not be satisfied with all ranks up and free.
 
-        O(kinds of rank) for a new shape, then O(1).
+        O(kinds of rank) for a new shape, then O(1). A pool without a view leaves that to ``alloc()``.
 
         Raises:
             InfeasibleRequest: the text names the scarce resource.
@@ -275,7 +275,7 @@ class ResourcePoolImplementation(PoolContract):
 
     def _check_feasibility(self, request: Any) -> None:
         """Hook behind `check_feasibility()`."""
-        reason = self.verdict(request.shape)
+        reason = self.verdict(request.shape) if self.has_view else None
         if reason is not None:
             raise InfeasibleRequest(reason)
 

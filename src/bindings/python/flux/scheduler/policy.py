@@ -645,6 +645,8 @@ class PolicyScheduler(Scheduler):
         cause = self.admission.why(job)
         if cause is not None:
             return cause.reason
+        if not facts and not self.planning.pool_can("explain"):
+            return "insufficient resources"
         facts = facts or self.facts.explain(job.resource_request)
         if head is not None and not facts["reason"]:
             return behind(head.name, head.userid)
