@@ -345,6 +345,10 @@ def test_jobspec_update_limits(inst, p):
     ):  # fmt: skip
         with pytest.raises(OSError):
             p.jobspec_update_id(pending, updates)
+    with pytest.raises(
+        OSError, match="update of system.x not supported: expected attributes.system.KEY"
+    ):
+        p.jobspec_update_id(pending, {"system.x": 1})
     assert inst.events(pending).count("jobspec-update") == 0
     inst.cancel(pending)
     with raises(errno.EINVAL):

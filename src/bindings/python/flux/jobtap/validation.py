@@ -193,7 +193,7 @@ def _check_update(path: str, new: Any) -> None:
             raise _invalid("update of resources: each must have a type and a count")
         return
     if len(parts) < 2 or parts[0] != "attributes" or "" in parts:
-        raise _invalid(f"update of {path} not supported")
+        raise _invalid(f"update of {path} not supported: expected attributes.system.KEY")
     if len(parts) == 2 and type(new) is not dict:
         raise _invalid(f"update of {path}: expected an object")
     if parts[1] == "system":
