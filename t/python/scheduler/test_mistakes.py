@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flux.scheduler import Scheduler
-from flux.scheduler.misspelled import OVERRIDABLE
+from flux.scheduler.misspelled import OVERRIDABLE, overridden
 from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.testing import FakeInstance, SchedulerErrors
 from flux_engine.kernel import watchdog
@@ -134,6 +134,14 @@ def test_a_name_of_the_library_that_is_assigned_to(name):
     Mine.seen = namespace["seen"]
     with pytest.raises(SchedulerErrors, match=rf"Mine\.{name} takes the place of \w+\.{name}"):
         FakeInstance().load(Mine)
+
+
+def test_a_helper_of_a_name_that_its_base_lacks_is_no_mistake():
+    class Mine(Scheduler):  # which has no start()
+        def start(self):
+            pass
+
+    assert list(overridden(Mine)) == []
 
 
 def test_what_may_be_overridden_is_there_and_documented():

@@ -61,9 +61,9 @@ def overridden(kind: type) -> Iterator[str]:
                 found.update(dict.fromkeys(_assigned(one)))
         for name, consequence in NEEDED.items():
             method = vars(base).get(name)
-            if isinstance(method, types.FunctionType) and not {
-                name, "resources", "request"
-            } & {*_names(method.__code__)}:  # fmt: skip
+            if not isinstance(method, types.FunctionType) or name not in known:
+                continue
+            if not {name, "resources", "request"} & {*_names(method.__code__)}:
                 yield f"{base.__name__}.{name}() does not call super().{name}(): {consequence}"
         for name in found:
             if name.startswith("_") or name in OVERRIDABLE or name not in known:
