@@ -177,22 +177,27 @@ def test_when(module):
     assert never["verdict"] == "never" and "only 8 eligible" in never["reason"]
 
 
-def test_when_the_instance_ends_before_the_job_would():
-    """flux-core refuses such a job when it is submitted."""
+@pytest.mark.parametrize(
+    "limit, fits, why",
+    [
+        (
+            lambda rig: rig.resource.update(expiration=rig.now + 600),
+            500,
+            "job duration (1h) exceeds remaining instance lifetime (10m)",
+        ),
+        (
+            lambda rig: rig.reconfigure({"policy": {"limits": {"duration": "10m"}}}),
+            600,
+            "requested duration (1h) exceeds policy limit of 10m",
+        ),
+    ],
+    ids=["the instance's end", "policy.limits"],
+)
+def test_when_flux_core_refuses_such_a_job_at_submission(limit, fits, why):
     rig = rig_with("sched-fifo")
-    rig.resource.update(expiration=rig.now + 600)
-    assert rig.answer("when", jobspec=whole(1, 500))["verdict"] == "now"
+    limit(rig)
+    assert rig.answer("when", jobspec=whole(1, fits))["verdict"] == "now"
     answer = rig.answer("when", jobspec=whole(1, 3600))
-    why = "job duration (1h) exceeds remaining instance lifetime (10m)"
-    assert (answer["verdict"], answer["reason"]) == ("never", why)
-
-
-def test_when_a_job_is_outside_of_policy_limits():
-    rig = rig_with("sched-fifo")
-    rig.reconfigure({"policy": {"limits": {"duration": "10m"}}})
-    assert rig.answer("when", jobspec=whole(1, 600))["verdict"] == "now"
-    answer = rig.answer("when", jobspec=whole(1, 3600))
-    why = "requested duration (1h) exceeds policy limit of 10m"
     assert (answer["verdict"], answer["reason"]) == ("never", why)
 
 

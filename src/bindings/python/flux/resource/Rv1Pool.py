@@ -89,6 +89,7 @@ class Rv1Pool(Hooks):
     version = 1
     name = "Rv1Pool"
     request_class = ResourceRequest
+    has_view = True
     #: Class of its index; a policy that needs more than counts of free units has a subclass.
     index_class = RankIndex
 

@@ -123,25 +123,19 @@ def misspelled(kind: type) -> Iterator[str]:
     like a misspelled override of one of the library's, or drops a generator of it. Names that the
     class uses itself are its own, as are those that extend another (``allocate``)."""
     theirs = [base for base in kind.__mro__ if not is_ours(base)]
+    ours = [base for base in kind.__mro__ if is_ours(base)]
     if not theirs:
         return
     known = {
         name: value
-        for base in kind.__mro__
-        if base not in theirs
+        for base in ours
         for name, value in vars(base).items()
         if isinstance(value, types.FunctionType) and (name in HOOKS or not name.startswith("_"))
     }
-    attributes = {
-        name
-        for base in kind.__mro__
-        if base not in theirs and base is not object
-        for name in _attributes(base)
-    }
+    attributes = {name for base in ours for name in _attributes(base)}
     generators = {
         name
-        for base in kind.__mro__
-        if base not in theirs
+        for base in ours
         for name, value in vars(base).items()
         if name in known and isinstance(value, types.FunctionType) and _is_generator(value)
     }

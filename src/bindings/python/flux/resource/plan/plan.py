@@ -233,10 +233,6 @@ class Plan:
         infinity if counts do not decide placement."""
         return self._strategies.in_step().room(request, self.counts)
 
-    def _may_start(self, strategy: Strategy, request: ResourceRequest) -> bool:
-        """Return False if counts of the free resources show that a request cannot start."""
-        return strategy.room(request, self.counts) >= request.shape.least_count
-
     def too_long(self, request: ResourceRequest, limit: float = inf) -> float:
         """Return a duration, in seconds, that is too long for a request that starts now to keep all
         promises: 0 if it does not fit at all, infinity if none is known.
@@ -250,7 +246,7 @@ class Plan:
         """
         claimed = self.claims is not None and request.claimant is not None
         strategy = self._strategies.accepting(request, claimed)
-        if strategy.room(request, self.counts) < request.shape.least_count:
+        if not strategy.may_start(request, self.counts):
             return 0.0
         now = self._pool.clock()
         until = now + limit
@@ -430,7 +426,7 @@ class Plan:
         if needs_more and promise.start > now and not self.is_counted:
             # Promises on ranks move only to now, when their jobs start.
             end = now + length_of(request)
-            if self._may_start(strategy, request) and self.has_tokens(jobid, request, end):
+            if strategy.may_start(request, self.counts) and self.has_tokens(jobid, request, end):
                 if self.fits(request, jobid=jobid):
                     return now
         if promise.end <= now or not strategy.keeps(jobid, now):
@@ -542,7 +538,7 @@ class Plan:
         if self.claims is None or request.claimant is None:
             return self._alloc(jobid, request)
         strategy = self._strategy_for(request)
-        if strategy.promises and not self._may_start(strategy, request):
+        if strategy.promises and not strategy.may_start(request, self.counts):
             _refuse(self._pool, request)
         ranks = ~self.closed_now(jobid, request)
         # Checking this first costs less than a request for these ranks.
@@ -579,7 +575,7 @@ class Plan:
             self.note_started(jobid)
             return answer
         strategy = self._strategy_for(request)
-        if strategy.room(request, self.counts) < request.shape.least_count:
+        if not strategy.may_start(request, self.counts):
             _refuse(self._pool, request)
         before = strategy.withdraw(jobid) if jobid in strategy.promises else None
         try:
@@ -629,7 +625,7 @@ class Plan:
             limited = request.on_ranks(matching)
         before = strategy.withdraw(jobid)
         placed = None
-        if self._may_start(strategy, limited):
+        if strategy.may_start(limited, self.counts):
             placed = strategy.place(limited, now, promise.start)
         held = [self._pool.held(one) for one in beside]
         if placed is None or not strategy.contains(taker, [placed[0], *held]):

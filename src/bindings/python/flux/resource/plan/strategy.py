@@ -91,6 +91,11 @@ class Strategy(ABC):
         are those of the plan."""
         return counts.count(request.shape)
 
+    def may_start(self, request: ResourceRequest, counts: RoomCounts) -> bool:
+        """Return False if counts of the free resources show that a request cannot start; `counts`
+        are those of the plan."""
+        return self.room(request, counts) >= request.shape.least_count
+
     @abstractmethod
     def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
         """Return an upper bound of the time until which a request that starts now has room, beside

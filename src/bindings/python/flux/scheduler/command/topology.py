@@ -13,9 +13,7 @@ from flux.idset import IDset
 from flux.job import JobID
 from flux.kvs import get_key_direct
 from flux.scheduler.command.subcommand import CommandError, Context, Subcommand, write_file
-
-#: Flag of job-info.lookup: with the updates applied.
-CURRENT = 2
+from flux.scheduler.hello import LOOKUP_CURRENT
 
 
 class Topology(Subcommand):
@@ -71,7 +69,7 @@ def _of_instance(handle: Any) -> dict[str, Any]:
     housekeeping = handle.rpc("job-manager.stats-get").get()["housekeeping"]["running"]
     held = {int(JobID(name)): IDset(job["allocated"]) for name, job in housekeeping.items()}
     names.update(dict.fromkeys(held, " (housekeeping)"))
-    lookups = [{"id": id, "keys": ["R"], "flags": CURRENT} for id in sorted(names)]
+    lookups = [{"id": id, "keys": ["R"], "flags": LOOKUP_CURRENT} for id in sorted(names)]
     futures = [(one["id"], handle.rpc("job-info.lookup", one)) for one in lookups]
     jobs = {}
     for id, future in futures:

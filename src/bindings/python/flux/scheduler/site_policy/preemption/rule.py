@@ -70,9 +70,8 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
-    from flux.scheduler.site_policy.preemption.borrowed_time import BorrowedTime
-    from flux.scheduler.site_policy.preemption.state import PreemptionState, Victim
-    from flux.scheduler.site_policy.preemption.takers import Choice, Takers
+    from flux.scheduler.site_policy.preemption.state import Victim
+    from flux.scheduler.site_policy.preemption.takers import Choice
 
 
 #: Seconds after the start within which a recorded job must come back.

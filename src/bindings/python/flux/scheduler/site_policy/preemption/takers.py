@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flux.scheduler.admission import JobDeferred
     from flux.scheduler.host import Timer
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass
-    from flux.scheduler.site_policy.preemption.state import PreemptionState, Victim, Waiting
+    from flux.scheduler.site_policy.preemption.state import PreemptionState, Waiting
 
 
 def in_order(candidates: Iterable[Victim], now: float) -> list[Victim]:
