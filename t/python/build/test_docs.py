@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the documents name exists."""
+"""What the documents name exists, and what planted patches change."""
 
 import re
+import shutil
+import subprocess
 
 import pytest
 
@@ -93,3 +95,13 @@ def test_the_tables_of_tests_have_every_module_and_every_test(srcdir):
         and not covered & {bindings / path, *(bindings / path).parents}
     ]
     assert unnamed == []
+
+
+def test_every_planted_patch_applies(srcdir):
+    if shutil.which("patch") is None:
+        pytest.skip("no patch")
+    command = ["patch", "--dry-run", "-f", "-p1", "-i"]
+    for patch in sorted(srcdir.glob("t/planted/*/*.patch")):
+        assert subprocess.run([*command, patch], cwd=srcdir).returncode == 0, patch
+        tests = re.search("^Tests: (.*)$", patch.read_text(), re.M).group(1)
+        assert [one for one in tests.split() if not (srcdir / one).exists()] == [], patch
