@@ -151,6 +151,16 @@ MISTAKES = {
     "a schedule() that drops the library's": (
         defines("def schedule(self): super().schedule()"), r"does nothing by schedule\(\), a generator: return it",
     ),
+    "reasons that are dropped": (
+        defines("def forecast(self): self.reasons()"), r"does nothing by reasons\(\), a generator: return it",
+    ),
+    "a pause that blocks": (schedule("time.sleep(0)"), r"Mine.schedule\(\): during time.sleep\(\) no message is answered: `yield` seconds"),
+    "an answer that is waited for": (
+        with_rule("def ready(self): self.h.rpc('any', dict(a=1)).get()"), r"Odd.ready\(\): during rpc\(\).get\(\) no message is answered: use",
+    ),
+    "a call in the place of a function": (
+        defines("def schedule(self): self.call_at(9, self.look_again())"), r"call_at\(\): expected a function, got None \(are there parentheses",
+    ),
     "a start() without super()": (
         defines("def start(self, job, alloc, **told): pass"), r"Mine.start\(\) does not call super\(\).start\(\): no job is told",
     ),
@@ -171,6 +181,10 @@ MISTAKES = {
     "a hook of a pool without its underscore": (
         defines("class Coldest(ResourcePool):", "    def sort_candidates(self, candidates): pass", "pool_class = Coldest"),
         r"Coldest.sort_candidates\(\) is never called: is _sort_candidates\(\) meant",
+    ),
+    "feasibility as a value": (
+        defines("class Odd(ResourcePool):", "    def _check_feasibility(self, request): return False", "pool_class = Odd"),
+        r"_check_feasibility\(\) returned False: expected nothing, or an InfeasibleRequest that is raised",
     ),
     "a name of the library": (defines("def pending(self): pass"), r"Mine.pending takes the place of \w+.pending"),
     "NaN for an order": (defines("def order(self, job): return float('nan')"), "order.. returned nan, which cannot be sorted"),

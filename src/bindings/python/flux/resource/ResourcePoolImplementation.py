@@ -15,7 +15,7 @@ from flux.resource.pool.contract import JobRecord, PoolContract
 from flux.resource.pool.groups import Groups, Rooms, choose_nodes, packed
 from flux.resource.pool.inventory import Selection, pairs, select, selected_ranks
 from flux.resource.pool.jobid import job_text
-from flux.resource.pool.masks import idset_text, members, popcount
+from flux.resource.pool.masks import idset_text, members, popcount, quote
 from flux.resource.pool.placement import WORST_FIT, Placement, slots_on, with_amounts
 from flux.resource.pool.rank_index import RankIndex, enough, unused
 from flux.resource.request import ResourceRequest, Shape
@@ -270,8 +270,14 @@ class ResourcePoolImplementation(PoolContract):
 
         Raises:
             InfeasibleRequest: the text names the scarce resource.
+            ValueError: the pool's own check returned something.
         """
-        self._check_feasibility(request)
+        answer = self._check_feasibility(request)  # type: ignore[func-returns-value]
+        if answer is not None:
+            raise ValueError(
+                f"{type(self)._check_feasibility.__qualname__}() returned {quote(answer)}:"
+                " expected nothing, or an InfeasibleRequest that is raised"
+            )
 
     def _check_feasibility(self, request: Any) -> None:
         """Hook behind `check_feasibility()`."""

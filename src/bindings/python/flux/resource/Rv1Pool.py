@@ -223,16 +223,6 @@ class Rv1Pool(Hooks):
             )
         return request
 
-    def place_request(
-        self, request: ResourceRequest, index: RankIndex, eligible: int
-    ) -> tuple[Selection, int] | None:
-        """Find resources with ``place_shape()``, or with the hooks if the class overrides one."""
-        if self.hooked:
-            if request.shape.within is not None:
-                eligible = self.in_groups(index, request.shape, eligible)
-            return self.place_by_hooks(request, index, eligible)
-        return self.place_shape(index, request.shape, eligible)
-
     # -- allocations --------------------------------------------------------
 
     def alloc(self, jobid: int, request: ResourceRequest) -> Rv1Pool:
@@ -253,7 +243,7 @@ class Rv1Pool(Hooks):
             placed = self.place_request(request, state.index, state.eligible(shape.match))
             if placed is not None:
                 return self.grant(jobid, request, *placed)
-        self._check_feasibility(request)
+        self.check_feasibility(request)
         if not self.hooked:
             state.blocked[shape] = True
         raise InsufficientResources(lambda: self.why_not(request))

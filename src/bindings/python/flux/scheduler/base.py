@@ -46,7 +46,7 @@ from flux.scheduler import hello, host, messages
 from flux.scheduler.attributes import printable
 from flux.scheduler.checkpoint import Checkpoint, Checkpoints
 from flux.scheduler.messages import Responder, served_by
-from flux.scheduler.misspelled import check_begun, misspelled, overridden
+from flux.scheduler.misspelled import check_begun, overridden, tell_mistakes
 from flux.scheduler.options import checking_arguments, parse_depth, take_options
 from flux.scheduler.passes import Pace, Passes, Quiescence
 from flux.scheduler.pools import (
@@ -62,6 +62,9 @@ from flux.scheduler.requests import AllocRequest, PendingJob, Requests, RunningJ
 #: Collections of Python's middle generation between two full ones. A full one visits every pending
 #: job, 100 ms for about ten thousand, and frees nothing: jobs leave no cycles.
 FULL_COLLECTIONS = 10000
+
+#: Default of `Scheduler.call_at`. None would hide a call in the place of a function.
+BEGIN_PASS = object()
 
 
 def _event(
@@ -224,11 +227,13 @@ class Scheduler(BrokerModule):
         lambda self: self._backlog.settle(), lambda self, jobs: self._backlog.replace(jobs)
     )
 
-    def call_at(self, when: float, function: Callable[[], Any] | None = None) -> host.Timer:
-        """Call a function without arguments, or (None) begin a pass, at a given time in seconds
-        since the epoch; a past time means at once. Exceptions are logged. ``cancel()`` of the
-        result undoes this."""
-        return self._host.call_at(when, function or self._request_schedule)
+    def call_at(self, when: float, function: Any = BEGIN_PASS) -> host.Timer:
+        """Call a function without arguments, by default the begin of a pass, at a given time in
+        seconds since the epoch; a past time means at once. Exceptions are logged. ``cancel()`` of
+        the result undoes this."""
+        return self._host.call_at(
+            when, self._request_schedule if function is BEGIN_PASS else function
+        )
 
     # -- override points ---------------------------------------------------------------------------
 
@@ -538,7 +543,9 @@ class Scheduler(BrokerModule):
             job.R_object = None  # the pool has its allocation
         acquisition.then(self._resources_changed)
         policy = type(self)
-        for text in (*misspelled(policy), *misspelled(type(pool)), *overridden(policy)):
+        tell_mistakes(policy, self.log)
+        tell_mistakes(type(pool), self.log)
+        for text in overridden(policy):
             self.log.error(text)
         if gc.isenabled():
             gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Mistakes in the classes of a site: misspelled overrides, accidental ones, a forgotten ``super()``, a
-generator that is not iterated."""
+generator that is not iterated, calls that block the reactor."""
 
 from __future__ import annotations
 
 import dis
 import inspect
+import re
 import types
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from difflib import SequenceMatcher
+from typing import Any
 
 #: Names of the library's policies that a policy may override (doc/guide/overriding.rst).
 OVERRIDABLE = frozenset({
@@ -27,6 +30,12 @@ NEEDED = {
     "start": "no job is told that it starts",
     "free": "resources stay allocated",
     "hello": "the resources of running jobs count as free",
+}
+#: Calls in the text of a method that block the reactor.
+BLOCKING = re.compile(r"\btime\.(sleep)\(|\.(rpc)\((?:[^()]|\([^()]*\))*\)\.get\(")
+INSTEAD = {
+    "sleep": "time.sleep() no message is answered: `yield` seconds in schedule(), or use call_at()",
+    "rpc": "rpc().get() no message is answered: use rpc().then()",
 }
 #: Value of an attribute that the library's methods assign to ``self``.
 ATTRIBUTE = object()
@@ -118,6 +127,30 @@ def _dropped(function: types.FunctionType, names: set[str]) -> Iterator[str]:
         before = one.opname
 
 
+def tell_mistakes(kind: type, log: Any) -> None:
+    """Log the mistakes in the class of a policy, a rule or a pool."""
+    for text in misspelled(kind):
+        log.error(text)
+    for text in _blocking(kind):
+        log.warning(text)
+
+
+def _blocking(kind: type) -> Iterator[str]:
+    """Yield a line for each kind of call that blocks the reactor, in each method of a class that the
+    library calls."""
+    ours = {name for base in kind.__mro__ if is_ours(base) for name in vars(base)} - {"__init__"}
+    for base in kind.__mro__:
+        for name in sorted(vars(base).keys() & ours) if not is_ours(base) else ():
+            function = vars(base)[name]
+            if not isinstance(function, types.FunctionType) or not (
+                {"sleep", "rpc"} & {*_names(function.__code__)}
+            ):
+                continue
+            with suppress(OSError):  # there is no source
+                for sleep, rpc in {*BLOCKING.findall(inspect.getsource(function))}:
+                    yield f"{base.__name__}.{name}(): during {INSTEAD[sleep or rpc]}"
+
+
 def misspelled(kind: type) -> Iterator[str]:
     """Yield a line for each method or attribute of a policy's, a rule's or a pool's class that looks
     like a misspelled override of one of the library's, or drops a generator of it. Names that the
@@ -133,7 +166,7 @@ def misspelled(kind: type) -> Iterator[str]:
         if isinstance(value, types.FunctionType) and (name in HOOKS or not name.startswith("_"))
     }
     attributes = {name for base in ours for name in _attributes(base)}
-    generators = {
+    generators = {"reasons"} | {
         name
         for base in ours
         for name, value in vars(base).items()

@@ -38,7 +38,7 @@ from flux.scheduler.forecasts import Forecasts
 from flux.scheduler.history import RunTimes, RunTimeService
 from flux.scheduler.host import job_attributes
 from flux.scheduler.messages import served_by
-from flux.scheduler.misspelled import misspelled
+from flux.scheduler.misspelled import tell_mistakes
 from flux.scheduler.odds_service import OddsService
 from flux.scheduler.options import parse_count
 from flux.scheduler.pools import RequestFacts
@@ -296,8 +296,7 @@ class PolicyScheduler(Scheduler):
         job."""
         if not isinstance(rule, AdmissionRule):
             raise TypeError(f"add_rule(): expected an AdmissionRule, got {quote(rule)}")
-        for text in misspelled(type(rule)):
-            self.log.error(text)
+        tell_mistakes(type(rule), self.log)
         check_answers(rule, self._errors)
         self.admission.add(rule)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, TypeVar
 from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.admission_control import has_own
 from flux.scheduler.host import ask_job_attributes
-from flux.scheduler.misspelled import misspelled
+from flux.scheduler.misspelled import tell_mistakes
 from flux.scheduler.options import name_in_file, read_code
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.rule_answers import check_answers
@@ -116,8 +116,7 @@ class RulesInForce:
         except Exception as exc:
             raise ValueError(f"{option}={text!r}: {type(exc).__name__}: {exc}") from exc
         rule.source = text
-        for line in misspelled(kind):
-            self._errors.log.error(line)
+        tell_mistakes(kind, self._errors.log)
         others = [one for one in self.rules if isinstance(one, TableRule)]
         if isinstance(rule, TableRule):
             if not rule.table:
