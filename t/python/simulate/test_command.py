@@ -578,6 +578,28 @@ def test_script(tmp_path):
     assert re.search(r"broken: .* on units .*, which could not be used then", said)
 
 
+def test_units_that_are_away_are_no_capacity(tmp_path):
+    """Drained units count while a job holds them; excluded ones never."""
+    trace = ["id,submit,run,nodes", "1,0,100,4", "2,10,100,4", "3,150,50,1", "4,1000,10,1"]
+    (tmp_path / "t.csv").write_text("\n".join(trace))
+    (tmp_path / "script").write_text(
+        "50 drain 4-7\n60 drain 0-3\n200 undrain 4-7\n500 undrain 0-3\n"
+    )
+    exclude = '[resource]\nexclude = "8-9"\n[[resource.config]]\nhosts = "n[0-9]"\ncores = "0"\n'
+    (tmp_path / "conf.toml").write_text(exclude)
+
+    def figures(options):
+        call = f"t.csv --conf=conf.toml --scheduler=sched-fifo -q --json {options}"
+        return json.loads(flux(call, cwd=tmp_path).stdout)[0]["figures"]
+
+    for engine in ("lean", "instance"):
+        assert figures(f"--engine={engine}")["utilization"] == pytest.approx(850 / 8000)
+    found = figures("--script=script")
+    # 0-3 are away from the end of the first job on, 4-7 from that of the second
+    assert found["utilization"] == pytest.approx(850 / (8000 - 4 * 400 - 4 * 90))
+    assert found["wait_max"] == 50 and found["loss_of_capacity"] == 0
+
+
 @pytest.mark.parametrize(
     "line, said",
     [

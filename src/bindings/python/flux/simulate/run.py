@@ -171,6 +171,7 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
         outcome, engine.log.lines, policy.path, is_excused, engine.ended_at, refused,
         bool(tables_of(settings.config)),
     )  # fmt: skip
+    outcome.history = [(round(when - outcome.epoch, 6), up) for when, up in engine.history]
     figures = metrics.figures(outcome)
     summary = {
         "policy": policy.name,
@@ -198,9 +199,8 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
         )
     if outcome.preempted_for:
         summary["unit"] = workload.unit
-    resource = getattr(engine, "resource", None)
-    if resource is not None and len(resource.history) > 1:
-        summary["available"] = outcome.available(resource.history)
+    if len(outcome.history) > 1:
+        summary["available"] = outcome.available()
     if sampler is not None:
         summary["odds"] = sampler.figures(outcome)
     if outcome.others:

@@ -24,6 +24,8 @@ from flux_engine.kernel.clock import VirtualClock
 from flux_engine.kernel.handle import RPC_STREAMING
 from flux_engine.kernel.kernel import Kernel
 from flux_engine.kernel.message import OWNER
+from flux_engine.resource.inventory import Inventory
+from flux_engine.resource.state import ResourceState
 
 #: Seconds from the start of the instance to the start of the workload.
 LEAD = 3600.0
@@ -136,6 +138,10 @@ class InstanceEngine:
         self._done = 0
         self.instance = None
         self.kernel = None
+        state = ResourceState(0)
+        state.define(Inventory(machine.R), config)
+        #: as in `LeanEngine`
+        self.history = [(epoch, state.up)]
 
     @property
     def now(self):

@@ -116,6 +116,11 @@ class LeanEngine:
         """Seconds since the start of the workload."""
         return self.kernel.time - self.epoch
 
+    @property
+    def history(self):
+        """[(seconds since the epoch, bounds of the ranks available from then on)]"""
+        return self.resource.history
+
     def _place_of_scheduler(self):
         return self.kernel.steps, len(self.task.inbox)
 

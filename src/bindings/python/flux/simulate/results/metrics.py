@@ -75,7 +75,6 @@ def figures(outcome):
     jobs = workload.jobs
     started = outcome.started()
     how = outcome.how
-    capacity = workload.units * jobs[-1].submit if jobs else 0.0
     sweep = sweep_of(outcome)
     wait, run, slowdown = outcome.columns
     size = outcome.size
@@ -97,8 +96,8 @@ def figures(outcome):
         **_spread("bsld", slowdowns),
         "response_weighted": _ratio(weighted, area),
         "wait_weighted": _ratio(waited, area),
-        "utilization": _ratio(sweep.used, capacity),
-        "loss_of_capacity": _ratio(sweep.lost, capacity),
+        "utilization": _ratio(sweep.used, sweep.capacity),
+        "loss_of_capacity": _ratio(sweep.lost, sweep.capacity),
         "makespan": outcome.last,
         "out_of_order": _ratio(count_out_of_order(outcome), len(started)),
         "promised": len(promised),
@@ -157,6 +156,7 @@ class Sweep:
     """The machine over time, up to the last submission.
 
     Attributes:
+        capacity (float): unit seconds, but for those of units that are idle and not available
         used (float): unit seconds in use
         lost (float): unit seconds idle while a waiting job was no larger than the idle part
         times, busy, queued, waiting (list): thinned steps over the whole run: units in use, queued
@@ -169,6 +169,18 @@ class Sweep:
         self.used = self.lost = 0.0
         horizon = jobs[-1].submit if jobs else 0.0
         times = outcome.end, outcome.end, outcome.submit, outcome.start
+        events = outcome.events
+        changes = [(when, more, 0) for when, more in outcome.changes]
+        absences = outcome.absences()
+        away = math.fsum(more * (horizon - when) for when, more in absences if when < horizon)
+        self.capacity = units * horizon - away
+        if absences:
+            added = range(~len(changes), ~len(changes) - len(absences), -1)
+            changes += [(when, 0, more) for when, more in absences]
+            events = sorted(
+                [*events, *added],
+                key=lambda event: changes[~event][0] if event < 0 else times[event & 3][event >> 2],
+            )
         step = max([outcome.last, horizon, *(when for when, _ in outcome.changes)]) / STEPS or 1.0
         self.times, self.busy, self.queued, self.waiting = [], [], [], []
         gone = bytearray(how == REJECTED for how in outcome.how)
@@ -176,10 +188,10 @@ class Sweep:
         busy = area = length = 0
         busy_area = queue_area = length_area = 0.0
         before = bucket = 0.0
-        for event in outcome.events:
+        for event in events:
             kind, index = event & 3, event >> 2
             if event < 0:
-                when, more = outcome.changes[~event]
+                when, more, fewer = changes[~event]
             elif outcome.how[index] == REJECTED:
                 continue
             else:
@@ -202,6 +214,7 @@ class Sweep:
                     bucket, busy_area, queue_area, length_area = when, 0.0, 0.0, 0.0
             if event < 0:
                 busy += more
+                units -= fewer
             elif kind == END:
                 busy -= size
             else:

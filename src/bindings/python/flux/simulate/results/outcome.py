@@ -3,10 +3,11 @@
 megabytes."""
 
 from array import array
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import compress
-from operator import eq, sub
+from operator import eq, or_, sub
 
+from flux.resource.pool.masks import parse_idset, popcount
 from flux.simulate.engine.observer import Observer
 from flux.simulate.results.shortage import shortage
 from flux_engine.formats import idset, states
@@ -58,6 +59,7 @@ class Outcome(Observer):
         last (float): time of the last start or end of a job of the trace
         events (array): in order of time: 4 * index + kind; a number below 0 is ~place in `changes`
         changes (list): (time, units in use more than before) when jobs of no trace start and end
+        history (list): (time, bounds of the ranks available from then on)
         sweep (Sweep or None): of `metrics.sweep_of`
     """
 
@@ -82,6 +84,7 @@ class Outcome(Observer):
         self.last = 0.0
         self.events = array("q")
         self.changes = []
+        self.history = []
         self.sweep = None
         self._unit = _RankUnits() if workload.unit == "node" else _CoreUnits(workload.machine.R)
 
@@ -163,9 +166,39 @@ class Outcome(Observer):
             if isinstance(when, (int, float)) and when:
                 self.promise[index] = when - self.epoch
 
-    def available(self, history):
-        """Convert a history of available ranks to units: [[seconds, interval set]], by time."""
-        return [[round(when - self.epoch, 6), self._unit.on(bounds)] for when, bounds in history]
+    def available(self):
+        """Return the available units over time: [[seconds, interval set]]."""
+        return [[when, self._unit.on(bounds)] for when, bounds in self.history]
+
+    def absences(self):
+        """Return [(time, units more than before that are neither available nor in use)], by time."""
+        every = (1 << self.workload.units) - 1
+        history = [(when, -1, every & ~_mask(units)) for when, units in self.available()]
+        if not any(down for _, _, down in history):
+            return []
+        held = [(self.start[i], self.end[i], self.allocated[i]) for i in self.started()]
+        held += [
+            (start, NEVER if end is None else end, units)
+            for start, end, units in self.others.values()
+        ]
+        steps = [
+            (when, number, _mask(units))
+            for number, (*times, units) in enumerate(held)
+            for when in times
+            if when == when
+        ]
+        found = []
+        running = {}
+        down = away = 0
+        for when, number, mask in sorted(history + steps):
+            if number < 0:
+                down = mask
+            elif running.pop(number, None) is None:
+                running[number] = mask
+            before, away = away, popcount(down & ~reduce(or_, running.values(), 0))
+            if away != before:
+                found.append((max(when, 0.0), away - before))
+        return found
 
     # -- queries ----------------------------------------------------------------------------
 
@@ -193,6 +226,10 @@ def bounded_slowdown(wait, run):
     """Return max(1, (wait + run) / max(run, TAU))."""
     slowdown = (wait + run) / (run if run > TAU else TAU)
     return slowdown if slowdown > 1.0 else 1.0
+
+
+def _mask(units):
+    return parse_idset(units.replace(" ", ","))
 
 
 def units_of(text):
