@@ -588,9 +588,12 @@ def test_units_that_are_away_are_no_capacity(tmp_path):
     exclude = '[resource]\nexclude = "8-9"\n[[resource.config]]\nhosts = "n[0-9]"\ncores = "0"\n'
     (tmp_path / "conf.toml").write_text(exclude)
 
+    call = "t.csv --conf=conf.toml --scheduler=sched-fifo "
+    # 860 unit seconds, over 1,000 s, on 8 nodes
+    assert "offered load 0.11" in flux(call, cwd=tmp_path).stdout
+
     def figures(options):
-        call = f"t.csv --conf=conf.toml --scheduler=sched-fifo -q --json {options}"
-        return json.loads(flux(call, cwd=tmp_path).stdout)[0]["figures"]
+        return json.loads(flux(call + options, "-q", "--json", cwd=tmp_path).stdout)[0]["figures"]
 
     for engine in ("lean", "instance"):
         assert figures(f"--engine={engine}")["utilization"] == pytest.approx(850 / 8000)

@@ -177,6 +177,7 @@ class Trace:
             "dependencies": dependencies,
             "status": tuple(status),
             "memory": "memory" in self.config.get("amounts", {}),
+            "exclude": self.config.get("resource", {}).get("exclude"),
             **{key: value for key, value in swept.items() if key not in self._swept},
         }
 

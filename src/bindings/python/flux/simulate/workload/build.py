@@ -17,6 +17,8 @@ from flux.simulate.workload.estimates import estimator
 from flux.simulate.workload.formats import reader
 from flux.simulate.workload.record import Notes, OptionError, Record, Source
 from flux.simulate.workload.text import is_number
+from flux_engine.resource.inventory import Inventory
+from flux_engine.resource.state import targets
 
 #: Default number of jobs of a model.
 MODEL_JOBS = 2000
@@ -57,6 +59,7 @@ class Options:
     dependencies: bool = False
     status: tuple = ()
     memory: bool = False  # whether it is counted
+    exclude: Optional[str] = None  # ranks or hosts that no job gets
 
 
 @dataclass(eq=False)
@@ -66,6 +69,7 @@ class Workload:
     Attributes:
         jobs (list of Job): by submission, ties in the order of the trace
         unit (str): unit of sizes, "node" or "core"
+        usable (Machine): the machine without its excluded nodes
         epoch (float): first submission, seconds since the epoch
         shaken (float): maximum shift of submissions in seconds; 0 for a model
         running (list): jobs that run from the beginning, see `LeanEngine`
@@ -80,6 +84,7 @@ class Workload:
     epoch: float
     notes: Notes
     name: str
+    usable: Optional[Machine] = None
     shaken: float = 0.0
     running: Sequence = ()
     down: str = ""
@@ -103,7 +108,8 @@ class Workload:
             return 0.0
         span = self.jobs[-1].submit - self.jobs[0].submit
         area = sum(job.size * job.seconds for job in self.jobs)
-        return area / (self.units * span) if span > 0 else math.inf
+        units = (self.usable or self.machine).units(self.unit)
+        return area / (units * span) if span > 0 else math.inf
 
 
 def build(options):
@@ -307,6 +313,19 @@ def _guess(records, source, options, by_nodes):
     return uniform(math.ceil(cores / per_node), per_node, options.gpus_per_node, origin)
 
 
+def _usable(machine, options, notes):
+    """Return the machine without the nodes that the configuration excludes."""
+    if options.exclude is None:
+        return machine
+    inventory = Inventory(machine.R)
+    rest = inventory.without(targets(options.exclude, inventory, "resource.exclude: "))
+    if not rest.ranks:
+        raise ValueError(f"resource.exclude: {options.exclude} is all nodes of the machine")
+    usable = Machine(rest.R, machine.source)
+    notes.fact(f"without the nodes of resource.exclude: {usable}")
+    return usable
+
+
 def _assemble(records, machine, unit, options, notes, name):
     limit_of = _limits(options, notes)
     rng = random.Random(options.seed)
@@ -318,7 +337,8 @@ def _assemble(records, machine, unit, options, notes, name):
         raise OptionError(f"scale-arrivals {scale}: expected a number above 0")
     if scale != 1:
         notes.fact(f"times between submissions are multiplied by {scale:g}")
-    total = machine.units(unit)
+    usable = _usable(machine, options, notes)
+    total = usable.units(unit)
     shapes, jobs, after = {}, [], {}
     # Each record is dropped when its job is built: memory would not hold a million of both.
     records.reverse()
@@ -334,9 +354,9 @@ def _assemble(records, machine, unit, options, notes, name):
         limit = _same(limit_of(record, rng))
         if limit and record.run > limit:
             notes.count("jobs ran longer than their limit: they end at it")
-        if size > total or record.gpus > machine.gpus:
+        if size > total or record.gpus > usable.gpus:
             notes.count("jobs ask for more than the machine has: the scheduler will refuse them")
-        if record.gpus and not machine.gpus:
+        if record.gpus and not usable.gpus:
             notes.warn(
                 "jobs ask for GPUs, and the machine has none: the scheduler will refuse them. Give its size with"
                 " --nodes, --cores-per-node and --gpus-per-node"
@@ -359,7 +379,7 @@ def _assemble(records, machine, unit, options, notes, name):
     _follow(jobs, after, options, notes)
     _look_at_users(jobs, notes)
     _warn_of_limits(jobs, notes)
-    workload = Workload(jobs, machine, unit, epoch if epoch > 1e6 else 0.0, notes, name)
+    workload = Workload(jobs, machine, unit, epoch if epoch > 1e6 else 0.0, notes, name, usable)
     _warn_of_cuts(jobs, notes)
     _warn_of_load(workload, notes)
     return workload
