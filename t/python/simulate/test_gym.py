@@ -1,6 +1,7 @@
 """`flux.simulate.gym`: what Gymnasium's checker says of it, and that its engine is that of a simulation."""
 
 import importlib.util
+import pickle
 
 import pytest
 from command_runner import TOP
@@ -54,13 +55,55 @@ def test_observations_are_of_the_first_jobs():
     env.close()
 
 
-def test_what_cannot_be_an_environment():
-    with pytest.raises(ValueError, match="2000 jobs, of which"):
-        SchedulingEnv("sample", jobs=1500, part=(0.5, 1.0))
-    with pytest.raises(ValueError, match="k=0: expected 1 or more"):
-        SchedulingEnv("sample", k=0)
-    with pytest.raises(ValueError, match="reward 'speed'"):
-        SchedulingEnv("sample", reward="speed")
+JOB = {"submit": 0, "run": 10, "nodes": 3}
+TABLES = {"resource": {"config": [{"hosts": "n[0-3]", "cores": "0"}]}}
+
+
+@pytest.mark.parametrize(
+    "trace, options, said",
+    [
+        ("sample", {"jobs": 1500, "part": (0.5, 1.0)}, "2000 jobs, of which"),
+        ("sample", {"part": (0, 2)}, r"part=\(0, 2\): expected fractions"),
+        ("sample", {"part": (-1, 1)}, r"part=\(-1, 1\): expected fractions"),
+        ("sample", {"k": 0}, "k=0: expected 1 or more"),
+        ("sample", {"reward": "speed"}, "reward 'speed'"),
+        (Trace([JOB], nodes=2), {"jobs": 1}, "job 2 asks for 3 of 2 nodes"),
+        (Trace([JOB], nodes=[4, 8]), {"jobs": 1}, "nodes: expected one value"),
+        (
+            Trace([JOB], config={**TABLES, "sched-limits": {"user": {}}}),
+            {"jobs": 1},
+            r"\[sched-limits\] of the configuration: expected resource.config only",
+        ),
+        (
+            Trace([JOB], config={"resource": {**TABLES["resource"], "exclude": "0"}}),
+            {"jobs": 1},
+            "resource.exclude of the configuration",
+        ),
+    ],
+)
+def test_what_cannot_be_an_environment(trace, options, said):
+    with pytest.raises(ValueError, match=said):
+        SchedulingEnv(trace, **options)
+
+
+@pytest.mark.parametrize("action", [-1, 5, 0.5, "1", None])
+def test_other_actions_are_errors(action):
+    env = SchedulingEnv("sample", jobs=8, k=4)
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match="action .*: expected an integer from 0 to 4"):
+        env.step(action)
+    env.step(np.int64(4))
+
+
+def test_a_reward_that_is_no_number():
+    env = SchedulingEnv("sample", jobs=8, reward=lambda wait, run, size: float("nan"))
+    with pytest.raises(ValueError, match="the reward of wait=0, run=[0-9.]*, size=[0-9]*: nan"):
+        episode(env, first_that_fits)
+
+
+def test_an_environment_can_be_sent_to_a_process():
+    env = SchedulingEnv("sample", jobs=8, reward="slowdown")
+    assert episode(pickle.loads(pickle.dumps(env)), first_that_fits)[0] < 0
 
 
 @pytest.fixture

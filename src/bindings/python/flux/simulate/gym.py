@@ -25,11 +25,17 @@ from flux_engine.formats.levels import LOG_ERR
 #: Columns of an observation.
 COLUMNS = ("there", "fits", "wait", "limit", "size", "free")
 
+
+def _hours(wait, run, size):
+    return wait / 3600.0
+
+
+def _slowdown(wait, run, size):
+    return bounded_slowdown(wait, run)
+
+
 #: Costs for ``reward=``: functions of (wait, run, size) whose mean is to be minimized.
-REWARDS = {
-    "wait": lambda wait, run, size: wait / 3600.0,
-    "slowdown": lambda wait, run, size: bounded_slowdown(wait, run),
-}
+REWARDS = {"wait": _hours, "slowdown": _slowdown}
 
 #: Seconds that scale to 1 in an observation, logarithmically.
 LONG = 30 * 86400.0
@@ -78,7 +84,7 @@ class SchedulingEnv(gymnasium.Env, Observer):
       columns of `COLUMNS`: whether the job exists, whether as many units as it needs are free, its
       wait and its limit (scaled by `scaled`; 1 without a limit), its size and, in each row, the
       free units, both as fractions of the machine.
-    - Action: `Discrete(K + 1)`. Below K: start that job. K, or a job that does not exist or fit:
+    - Action: `Discrete(K + 1)`; another is a ValueError. Below K: start that job. K, or a job that does not exist or fit:
       wait for the next event. If no job runs, the first that fits starts then.
     - Reward: minus the sum of ``reward`` over the jobs started in the step, divided by the number
       of jobs; an episode sums to minus the mean over all jobs, of the wait in hours or the bounded
@@ -90,26 +96,38 @@ class SchedulingEnv(gymnasium.Env, Observer):
 
     Args:
         trace (Trace or str): the jobs and the machine, with one value per option, without
-            dependencies
+            dependencies, and without a configuration other than ``resource.config``
         k (int): K
         jobs (int or None): number of consecutive jobs in an episode, from a random position; None:
             the whole trace
         reward (str or function): ``wait``, ``slowdown``, or ``function(wait, run, size)`` of a
             started job, in seconds and units
         part ((float, float)): part of the trace to draw episodes from, as fractions of its jobs:
-        (0, 0.5) leaves half for tests
+            (0, 0.5) leaves half for tests
 
     Raises:
-        ValueError: the trace cannot be read, or is too short
+        ValueError: the trace cannot be read, is too short, or has jobs larger than the machine
     """
 
     metadata = {"render_modes": []}
 
     def __init__(self, trace="sample", k=16, jobs=256, reward="wait", part=(0.0, 1.0)):
-        self._workload = (trace if isinstance(trace, Trace) else Trace(trace)).workload()
-        if any(job.after is not None for job in self._workload.jobs):
+        trace = trace if isinstance(trace, Trace) else Trace(trace)
+        if trace.sweeps:
+            raise ValueError(f"{trace.sweeps[0]}: expected one value")
+        work = self._workload = trace.workload()
+        tables = [f"[{name}]" for name in trace.config if name != "resource"]
+        tables += ["resource.exclude"] if work.usable is not work.machine else []
+        if tables:
+            raise ValueError(f"{tables[0]} of the configuration: expected resource.config only")
+        if any(job.after is not None for job in work.jobs):
             raise ValueError("jobs that follow others cannot be cut into episodes")
-        count = len(self._workload.jobs)
+        large = next((job for job in work.jobs if job.size > work.units), None)
+        if large is not None:
+            raise ValueError(f"job {large.id} asks for {large.size} of {work.units} {work.unit}s")
+        if not 0 <= part[0] < part[1] <= 1:
+            raise ValueError(f"part={part}: expected fractions of the trace, in order")
+        count = len(work.jobs)
         self._first, last = (int(share * count) for share in part)
         self._count = last - self._first if jobs is None else jobs
         self._places = last - self._first - self._count + 1
@@ -156,7 +174,9 @@ class SchedulingEnv(gymnasium.Env, Observer):
 
     def step(self, action):
         if self._runs is None or self._runs.dead:
-            raise gymnasium.error.ResetNeeded("the episode is over: call reset()")
+            raise gymnasium.error.ResetNeeded("no episode runs: call reset()")
+        if not self.action_space.contains(action):
+            raise ValueError(f"action {action!r}: expected an integer from 0 to {self.k}")
         self._gain = 0.0
         self._continue(int(action))
         return self._observation(), self._gain, self._runs.dead, False, self._info()
@@ -202,7 +222,12 @@ class SchedulingEnv(gymnasium.Env, Observer):
     def began(self, active):
         job, wait = active.job, active.start - active.t_submit
         self._busy += job.size
-        self._gain -= self._cost(wait, job.seconds, job.size) / self._count
+        cost = self._cost(wait, job.seconds, job.size)
+        if not math.isfinite(cost):
+            raise ValueError(
+                f"the reward of wait={wait:g}, run={job.seconds:g}, size={job.size}: {cost}"
+            )
+        self._gain -= cost / self._count
 
     def ended(self, active, how):
         if active.start is not None:
