@@ -73,9 +73,10 @@ def run_history(history, scheduler, pool):
         # Estimates are made in copies of schedulers, without an effect on them: a few histories
         # check this.
         estimates = 0 if len(history) % 16 else 100
-        if histories.counts_memory(history):
+        if histories.asks_for(history, "memory"):
             args = (*args, f"pool-amounts=memory={MEMORY}G")
-        driver = Driver(name, pool == "tree", args, histories.is_preempting(history), estimates)
+        gives_way = histories.asks_for(history, "queue")
+        driver = Driver(name, pool == "tree", args, gives_way, estimates)
         driver.run(history)
     except Exception as exc:
         failure = described(exc)
@@ -210,7 +211,7 @@ def main():
                 # A scheduler makes full collections rare, as if it had a process of its own.
                 gc.collect()
             steps += len(history)
-            faults += histories.count_faults(history)
+            faults += sum(step[0] not in histories.CALM for step in history)
             if failure is not None:
                 report(seed, scheduler, pool, history, failure)
                 return 1

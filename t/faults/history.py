@@ -145,19 +145,9 @@ def make(
     return history
 
 
-def count_faults(history):
-    """The number of faults in it: all steps but submitting jobs and letting time pass."""
-    return sum(step[0] not in CALM for step in history)
-
-
-def is_preempting(history):
-    """Whether the jobs of one of its queues give way."""
-    return any(step[0] == "submit" and any("queue" in job for job in step[1]) for step in history)
-
-
-def counts_memory(history):
-    """Whether its jobs request memory."""
-    return any(step[0] == "submit" and any("memory" in job for job in step[1]) for step in history)
+def asks_for(history, key):
+    """Whether one of its jobs has a key: a ``queue``, if those of another give way, or ``memory``."""
+    return any(step[0] == "submit" and any(key in job for job in step[1]) for step in history)
 
 
 def is_calm(history):

@@ -63,12 +63,6 @@ def load_json(name):
         return json.load(stream)
 
 
-def load_jsonl(name):
-    """Return the parsed lines of a recorded JSONL file as a list."""
-    with open(data_path(name), encoding="utf-8") as stream:
-        return [json.loads(line) for line in stream if line.strip()]
-
-
 def recorded_cases(cases, values=1):
     """Cases of recorded data for ``pytest.mark.parametrize``.
 

@@ -56,11 +56,6 @@ def instance():
     instance.stop()
 
 
-def _form(service, topic):
-    form = service.forms.get(topic, ())
-    return () if form is object else form
-
-
 def methods_of(instance):
     """{topic: (streaming, keys that its handler's source mentions)}."""
     found = {}
@@ -69,7 +64,8 @@ def methods_of(instance):
         for topic, (function, _, streaming) in service.methods.items() if service else ():
             if topic in LEFT_OUT or topic.endswith((".shutdown", ".disconnect")):
                 continue
-            keys = {key.rstrip("?") for key in _form(service, topic)}
+            form = service.forms.get(topic, ())
+            keys = {key.rstrip("?") for key in (() if form is object else form)}
             keys.update(re.findall(r'"([a-z_-]+)"', inspect.getsource(function)))
             found[topic] = (streaming, sorted(keys))
     return found

@@ -200,14 +200,10 @@ def test_an_answer_that_should_not_be_is_caught(watch, wrong, said):
         wrong(watch)
 
 
-def started_at(when):
-    return {**ONE, "execution": {**ONE["execution"], "starttime": when}}
-
-
 @pytest.mark.parametrize("may_wait, waited, late", [(5, 4.9, False), (5, 5.1, True), (0, 1, False)])
 def test_a_start_after_max_wait_is_caught(watch, may_wait, waited, late):
     ask(watch, 5, max_wait=may_wait)
-    R = started_at(50.0 + waited)
+    R = {**ONE, "execution": {**ONE["execution"], "starttime": 50.0 + waited}}
     commit(watch, 5, R)
     watch.kernel.time += 30  # it took long to store R
     if not late:
@@ -374,16 +370,12 @@ def test_a_job_that_is_not_ended_before_the_time_of_another_is_found(monkeypatch
 STRAGGLER = "straggler-of-housekeeping-and-a-new-queue.json"
 
 
-def run_straggler(scheduler, pool="rv1"):
-    with open(os.path.join(os.path.dirname(faults.__file__), "cases", STRAGGLER)) as file:
-        return faults.run_history(json.load(file)["history"], scheduler, pool)
-
-
 def test_a_straggler_that_is_given_away_is_found(monkeypatch):
     """A planted defect: of a job of which one rank is back, all are taken for free."""
     ordinary = Rv1Pool.remove_ranks
     monkeypatch.setattr(Rv1Pool, "remove_ranks", lambda self, ranks: ordinary(self, "0-3"))
-    found = run_straggler("sched-backfill")
+    with open(os.path.join(os.path.dirname(faults.__file__), "cases", STRAGGLER)) as file:
+        found = faults.run_history(json.load(file)["history"], "sched-backfill", "rv1")
     assert found.startswith("Violation: ") and "is held by job" in found
 
 

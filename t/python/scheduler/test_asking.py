@@ -34,10 +34,6 @@ def as_guest(rig, userid=1001):
     rig.client.userid, rig.client.rolemask = userid, 2
 
 
-def as_admin(rig, userid=1001):
-    rig.client.userid, rig.client.rolemask = userid, 2 | 4 | 8
-
-
 @pytest.mark.parametrize(
     "topic", ["sched.explain", "sched.when", "sched.reservations", "feasibility.check"]
 )
@@ -155,7 +151,7 @@ def test_an_admin_sees_what_the_owner_sees_and_changes_nothing():
         return [{**one, "made": None, "now": None} for one in said]
 
     as_the_owner = answers()
-    as_admin(rig)
+    rig.client.userid, rig.client.rolemask = 1001, 2 | 4 | 8
     assert answers() == as_the_owner
     assert rig.answer("stats")["stats"]["pending_jobs"] == 2
     assert rig.ask(f"{BACKFILL}.stats-get")[0] == 0
