@@ -225,24 +225,3 @@ def test_exceptions_without_end(inst, p, severity):
     assert inst.state(id) == INACTIVE
     assert 100 <= inst.events(id).count("exception") <= 220
     assert any("mine.py has posted exception to job" in text for text in inst.logged())
-
-
-@pytest.mark.parametrize(
-    "name, context",
-    [
-        ("free", None),
-        ("clean", None),
-        ("start", None),
-        ("release", {"ranks": "all", "final": True}),
-        ("validate", None),
-        ("prolog-start", {"description": "x"}),
-        ("epilog-finish", {"description": "x", "status": 0}),
-        ("exception", {"type": "scheduler-restart", "severity": 0, "note": ""}),
-    ],
-)
-def test_events_by_which_resources_would_be_lost_are_refused(inst, p, name, context):
-    id = running(inst)
-    before = inst.events(id)
-    with pytest.raises(OSError) as caught:
-        p.event_post(id, name, context)
-    assert caught.value.errno == errno.EINVAL and inst.events(id) == before

@@ -122,6 +122,15 @@ def test_4_a_callback_that_fails_updates_nothing(inst, p):
         ("x", {"y": "\ud800"}, errno.EINVAL),
         ("x", {"y": "\0"}, errno.EINVAL),
         ("x", {"y": 1 << 64}, errno.EINVAL),
+        # by which resources would be lost
+        ("free", None, errno.EINVAL),
+        ("clean", None, errno.EINVAL),
+        ("start", None, errno.EINVAL),
+        ("release", {"ranks": "all", "final": True}, errno.EINVAL),
+        ("validate", None, errno.EINVAL),
+        ("prolog-start", {"description": "x"}, errno.EINVAL),
+        ("epilog-finish", {"description": "x", "status": 0}, errno.EINVAL),
+        ("exception", {"type": "scheduler-restart", "severity": 0, "note": ""}, errno.EINVAL),
     ],
 )
 def test_5_what_would_leave_a_job_in_limbo_is_refused(inst, p, name, context, number):

@@ -8,7 +8,7 @@ import importlib
 import inspect
 import marshal
 import re
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 from flux.hostlist import Hostlist
 from flux.resource.pool.masks import popcount
@@ -162,22 +162,16 @@ def make_pool(scheduler: Any, R: dict[str, Any]) -> ResourcePool:
     return pool
 
 
-def _properties(pool: ResourcePool, method: str, table: dict[str, Any]) -> None:
-    apply = getattr(pool, method)
-    for name, ranks in table.items():
-        apply(name, ranks)
-
-
-#: (key of the response, required pool method, function that applies it), in order of application:
-#: down overrides up, and shrink both.
-STEPS: tuple[tuple[str, str, Callable[[ResourcePool, Any], None]], ...] = (
-    ("property-remove", "remove_property", lambda pool, v: _properties(pool, "remove_property", v)),
-    ("property-add", "add_property", lambda pool, v: _properties(pool, "add_property", v)),
-    ("up", "mark_up", lambda pool, v: pool.mark_up(v)),
-    ("down", "mark_down", lambda pool, v: pool.mark_down(v)),
-    ("shrink", "remove_ranks", lambda pool, v: pool.remove_ranks(v)),
-    ("expiration", "set_expiration", lambda pool, v: pool.set_expiration(v)),
-)
+#: Key of the response -> the pool's method that applies it, in order of application: down overrides
+#: up, and shrink both. A table of properties takes a call for each.
+STEPS = {
+    "property-remove": "remove_property",
+    "property-add": "add_property",
+    "up": "mark_up",
+    "down": "mark_down",
+    "shrink": "remove_ranks",
+    "expiration": "set_expiration",
+}
 
 #: Keys that may let blocked jobs start.
 HELPFUL = frozenset(("property-remove", "property-add", "up", "shrink", "expiration"))
@@ -191,7 +185,7 @@ def apply_update(
     blocked job might start now, and the errors, as (key, exception)."""
     helpful = False
     errors = []
-    for key, method, step in STEPS:
+    for key, method in STEPS.items():
         value = update.get(key)
         if value is None or value == "":
             continue
@@ -200,8 +194,10 @@ def apply_update(
                 warned.add(method)
                 log.warning(f"resource update: this pool class has no {method}(): {key} is ignored")
             continue
+        apply = getattr(pool, method)
         try:
-            step(pool, value)
+            for arguments in value.items() if key.startswith("property") else [(value,)]:
+                apply(*arguments)
         except Exception as exc:
             errors.append((key, exc))
         helpful = helpful or key in HELPFUL
@@ -329,6 +325,9 @@ def missing_hosts(pool: ResourcePool, hosts: str) -> str:
     return str(Hostlist(missing).encode()) if missing else ""
 
 
+Answer = TypeVar("Answer")
+
+
 class RequestFacts:
     """The pool's answers about requests of pending jobs.
 
@@ -350,13 +349,7 @@ class RequestFacts:
 
     def ranks_of(self, request: Any) -> int:
         """Return the mask of ranks that a request could use, up and free or not."""
-        try:
-            shape = request.shape
-        except AttributeError:  # of a site's own pool
-            shape = request
-        if shape not in self._matching:
-            self._matching[shape] = self._pool().match_mask(request)
-        return self._matching[shape]
+        return self._cached(self._matching, request, "match_mask")
 
     def least_of(self, request: Any) -> tuple[int, int, int]:
         """Return the minimum numbers of nodes, cores and GPUs that a request takes, regardless of
@@ -378,12 +371,7 @@ class RequestFacts:
 
     def waits_for_down_ranks(self, request: Any) -> bool:
         """Whether the ranks that are up could not satisfy a request even if all jobs had ended."""
-        shape = getattr(request, "shape", request)
-        waits = self._down.get(shape)
-        if waits is None:
-            waits = self._pool().waits_for_ranks(request)
-            self._down[shape] = waits
-        return waits
+        return self._cached(self._down, request, "waits_for_ranks")
 
     def explain(self, request: Any) -> dict[str, Any]:
         """Return the result of ``ResourcePool.explain()``, cached until the pool changes."""
@@ -391,12 +379,13 @@ class RequestFacts:
         if generation != self._generation:
             self._generation = generation
             self._numbers.clear()
-        shape = getattr(request, "shape", request)
-        numbers = self._numbers.get(shape)
-        if numbers is None:
-            numbers = self._pool().explain(request)
-            self._numbers[shape] = numbers
-        return numbers
+        return self._cached(self._numbers, request, "explain")
+
+    def _cached(self, table: Remembered[Any, Answer], request: Any, method: str) -> Answer:
+        shape = getattr(request, "shape", request)  # a request of a site's own pool has none
+        if shape not in table:
+            table[shape] = getattr(self._pool(), method)(request)
+        return table[shape]
 
     def explained(self) -> int:
         """Return the number of shapes cached by `explain`."""
