@@ -106,6 +106,7 @@ class Intake:
             self.jobs.add(job)
             if job.state == INACTIVE:
                 self.jobs.deactivate(job)
+                job.pack()
             else:
                 loaded.append(job)
         for job in loaded:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The job manager's record of a job, from which job-list answers too."""
 
+import marshal
+
 from flux_engine.job_manager import job
 
 
@@ -12,7 +14,7 @@ class Job(job.Job):
         exception (dict): context of the first of the most severe exceptions; None without one
     """
 
-    __slots__ = ("times", "exception")
+    __slots__ = ("times", "exception", "_packed")
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -28,3 +30,14 @@ class Job(job.Job):
             if self.exception is None or context["severity"] < self.exception["severity"]:
                 self.exception = context
         return before
+
+    def pack(self):
+        """Keep jobspec and R as bytes, decoded at each access: an inactive job is seldom read, and objects take six times
+        the memory, which every fork of a projection has to map."""
+        self._packed = marshal.dumps({"jobspec": self.jobspec, "R": self.R})
+        del self.jobspec, self.R
+
+    def __getattr__(self, name):
+        if name in ("jobspec", "R"):
+            return marshal.loads(self._packed)[name]
+        raise AttributeError(name)

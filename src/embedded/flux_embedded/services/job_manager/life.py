@@ -118,6 +118,7 @@ class Life:
         self.waits.inactive(job)
         self.jobtap.forget(job)
         self.jobtap.call(job, "job.destroy")
+        job.pack()
 
     # -- within states ---------------------------------------------------------------------------
 
