@@ -9,6 +9,7 @@ from shared import seeds
 
 from flux.resource.plan.availability import Demand
 from flux.resource.plan.plain_availability import PlainAvailability
+from flux.resource.request import Claimant
 
 NOW = 1_700_000_000.0
 
@@ -25,7 +26,14 @@ def a_demand(rng, totals):
     per_node = whole or rng.random() < 0.5
     each = (rng.choice([1, 1, 2, 4]), rng.choice([0, 0, 0, 1, 2]))
     count = rng.randint(1, max(1, len(totals) // 2 if per_node else len(totals)))
-    return Demand(count, each, per_node, whole, ranks)
+    return Demand(count, each, per_node, whole, ranks, a_claim(rng, totals))
+
+
+def a_claim(rng, totals):
+    if rng.random() < 0.5:
+        return None
+    where = (rng.choice([-1, 0, rng.getrandbits(len(totals))]) for _ in range(2))
+    return Claimant((rng.randrange(3), rng.choice("ab")), tuple(where))
 
 
 def a_length(rng):
@@ -89,7 +97,7 @@ def test_both_give_the_same_answers(built, seed):
                 ranks = both.each[0].room(demand, now, now, ())[1]
             chosen = [rank for rank in totals if ranks >> rank & 1][: demand.count]
             if chosen:
-                number = both.make("create", -math.inf, now + length)
+                number = both.make("create", -math.inf, now + length, None, demand.claim)
                 for rank in chosen:
                     both.of(
                         "take", number, 1 << rank, totals[rank] if demand.whole else demand.each
@@ -140,6 +148,11 @@ def test_both_give_the_same_answers(built, seed):
         both.ask("room", demand, now + 10, now + 30)
         both.ask("room_by_rank", demand, now + 5, now + 25)
         both.ask("booked", now + 5, now + 45)
+        claim = a_claim(rng, totals)
+        if claim is not None:
+            both.ask(
+                "closed", claim, rng.choice([-math.inf, now]), rng.choice([-math.inf, now + 9])
+            )
         both.ask("enough_until", a_demand(rng, totals), now)
 
 

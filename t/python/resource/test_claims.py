@@ -3,15 +3,12 @@
 
 import cProfile
 import gc
-import math
 import pstats
 import random
 
 import pytest
-from pool_model import R_of, ask
 
-from flux.resource import ResourcePool
-from flux.resource.plan.claims import ClaimPlan, Claims
+from flux.resource.plan.claims import Claims
 from flux.resource.request import Claimant
 
 ALL = -1
@@ -72,36 +69,3 @@ def test_a_question_costs_the_same_however_many_users_have_jobs():
         return pstats.Stats(profile).total_calls
 
     assert calls(80) == calls(20)
-
-
-@pytest.mark.parametrize("others", [5, 20])
-def test_no_moment_is_searched_twice(others):
-    """Ranks of others open one after another; each search ends where more are open."""
-    now = 1000.0
-    nodes = others + 1
-    pool = ResourcePool(R_of({rank: (set(range(2)), set()) for rank in range(nodes)}))
-    pool.clock = lambda: now
-    claims = Claims()
-
-    def request(count, duration):
-        return ask(pool, cores=2, nodes=count, duration=float(duration))
-
-    for jobid in range(1, others + 1):
-        ranks = pool.alloc(jobid, request(1, 10 * jobid)).ranks
-        claims.enter(jobid, Claimant((jobid,), (ALL,)), ranks)
-    wanted = request(nodes, 50)
-    wanted.claimant = Claimant((0,), (ALL,))
-    asked = []
-
-    def find(limited, start, now, until):
-        asked.append((start, until))
-        if limited is wanted:
-            return start
-        return math.inf  # without the ranks that are closed there are never enough
-
-    plan = ClaimPlan(claims, pool.impl)
-    assert plan.earliest(wanted, now, now, {}, find) == now + 10 * others
-    # The first search is for where it would fit if nothing was claimed.
-    assert asked[0] == (now, math.inf) and len(asked) == others + 2
-    for (_, until), (start, _) in zip(asked[1:], asked[2:]):
-        assert until <= start

@@ -17,6 +17,7 @@ from flux.resource.plan.availability import Demand, Use
 from flux.resource.pool.groups import GroupBinding, Groups
 from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import members, popcount, take
+from flux.resource.request import Claimant
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.TreePool import TreePool
 from flux.scheduler.definition import RANKS, Counter, Job, State
@@ -279,7 +280,7 @@ class Player:
             )
             demand = Demand(demand.count, (1,), False, False, lines)
         if "sharing" in self.case.features:
-            demand = demand._replace(claim=arrival.userid)
+            demand = demand._replace(claim=Claimant((arrival.userid,), (-1,)))
         demands = (demand,)
         if within:
             demands = tuple(map(demand.on, self.racks.masks))

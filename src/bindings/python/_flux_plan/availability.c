@@ -39,6 +39,8 @@ struct line {
     size_t pinned;      /* uses that begin later and may not be moved */
     size_t promises, promises_room;
     struct promised *promised; /* the promises here that may be moved, by their starts */
+    size_t claims, claims_room;
+    struct claimed *claimed; /* the uses here that have a claim */
     char steps[];
 };
 
@@ -47,6 +49,20 @@ struct promised {
     int64_t number; /* of the use */
     double start, end;
     const int64_t *amounts; /* in the place of the use */
+};
+
+/* A use with a claim on a rank. */
+struct claimed {
+    int64_t number;
+    double start, end;
+};
+
+/* The keys of a job, one for each kind of claim, and the masks of the ranks that it claims. */
+struct claim {
+    size_t sharers;
+    size_t kinds, bytes; /* bytes: of a mask */
+    int64_t keys[MAX_KINDS];
+    unsigned char where[];
 };
 
 struct part {
@@ -69,6 +85,7 @@ struct demand {
     int64_t each[MAX_KINDS];
     bool per_node;
     bool whole;
+    struct claim *claim; /* or NULL */
     /* For the row with a number: the time until which all ranks together have enough. */
     uint64_t row;
     double until;
@@ -82,6 +99,7 @@ struct use {
     double start, end;
     uint64_t sequence; /* grows with each use; of one that is not there: the next unused */
     struct demand *demand; /* NULL: it stays where it is */
+    struct claim *claim;   /* or NULL */
     struct place *place;
 };
 
@@ -257,6 +275,7 @@ static void line_release (struct line *line)
     if (!line || line->sharers--)
         return;
     free (line->promised);
+    free (line->claimed);
     free (line);
 }
 
@@ -272,8 +291,10 @@ static struct line *own_line (struct availability *all, size_t rank)
         return NULL;
     copy->promises_room = line->promises;
     copy->promised = duplicate (line->promised, line->promises * sizeof (struct promised));
-    if (!copy->promised) {
-        free (copy);
+    copy->claims_room = line->claims;
+    copy->claimed = duplicate (line->claimed, line->claims * sizeof (struct claimed));
+    if (!copy->promised || !copy->claimed) {
+        line_release (copy);
         return NULL;
     }
     line_release (line);
@@ -288,12 +309,55 @@ static void place_release (struct place *place)
     free (place);
 }
 
+struct claim *claim_create (const struct availability *all,
+                            size_t kinds,
+                            const int64_t *keys,
+                            const unsigned char *where)
+{
+    size_t bytes = all->ranks / 8 + 1;
+    struct claim *claim;
+
+    if (kinds > MAX_KINDS || !(claim = calloc (1, sizeof (*claim) + kinds * bytes)))
+        return NULL;
+    claim->kinds = kinds;
+    claim->bytes = bytes;
+    memcpy (claim->keys, keys, kinds * sizeof (int64_t));
+    memcpy (claim->where, where, kinds * bytes);
+    return claim;
+}
+
+void claim_release (struct claim *claim)
+{
+    if (claim && !claim->sharers--)
+        free (claim);
+}
+
+static struct claim *claim_share (struct claim *claim)
+{
+    if (claim)
+        claim->sharers++;
+    return claim;
+}
+
+/* Whether two claims exclude each other from a rank. */
+static bool are_apart (const struct claim *a, const struct claim *b, size_t rank)
+{
+    size_t kind;
+
+    for (kind = 0; kind < a->kinds; kind++)
+        if (a->keys[kind] != b->keys[kind]
+            && (has (a->where + kind * a->bytes, rank) || has (b->where + kind * b->bytes, rank)))
+            return true;
+    return false;
+}
+
 struct demand *demand_create (const struct availability *all,
                               int64_t count,
                               const int64_t *each,
                               bool per_node,
                               bool whole,
-                              const unsigned char *ranks)
+                              const unsigned char *ranks,
+                              struct claim *claim)
 {
     size_t bytes = all->ranks / 8 + 1;
     struct demand *demand = calloc (1, sizeof (*demand) + bytes);
@@ -304,14 +368,17 @@ struct demand *demand_create (const struct availability *all,
     memcpy (demand->each, each, all->kinds * sizeof (int64_t));
     demand->per_node = per_node;
     demand->whole = whole;
+    demand->claim = claim_share (claim);
     memcpy (demand->ranks, ranks, bytes);
     return demand;
 }
 
 void demand_release (struct demand *demand)
 {
-    if (demand && !demand->sharers--)
-        free (demand);
+    if (!demand || demand->sharers--)
+        return;
+    claim_release (demand->claim);
+    free (demand);
 }
 
 /* -- heaps: the least of many, one after the other -- */
@@ -405,6 +472,7 @@ struct candidate {
 /* A part of a promise that a trial puts on its rank, or leaves out there. */
 struct laid {
     const struct part *part;
+    const struct claim *claim;
     double start, end;
     int64_t out; /* the number of the promise that is left out; -1: none */
     size_t next; /* the number of another on the rank, from 1 on; 0: none */
@@ -492,6 +560,7 @@ void availability_destroy (struct availability *all)
     for (at = 0; all->uses && at < all->count; at++) {
         place_release (all->uses[at].place);
         demand_release (all->uses[at].demand);
+        claim_release (all->uses[at].claim);
     }
     line_release (all->sum);
     free (all->lines);
@@ -527,6 +596,7 @@ struct availability *availability_copy (const struct availability *from)
             all->uses[at].place->sharers++;
         if (all->uses[at].demand)
             all->uses[at].demand->sharers++;
+        claim_share (all->uses[at].claim);
     }
     if (all->totals && all->up && all->lines && all->uses)
         return all;
@@ -539,7 +609,8 @@ struct availability *availability_copy (const struct availability *from)
 int64_t availability_use (struct availability *all,
                           double start,
                           double end,
-                          struct demand *demand)
+                          struct demand *demand,
+                          struct claim *claim)
 {
     struct use *use;
     int64_t number;
@@ -557,6 +628,7 @@ int64_t availability_use (struct availability *all,
     use->start = start;
     use->end = end;
     use->sequence = ++all->sequence;
+    use->claim = claim_share (demand ? demand->claim : claim);
     use->place = calloc (1, sizeof (struct place));
     if (!use->place) {
         availability_drop (all, number);
@@ -616,6 +688,23 @@ static bool sum_of (const struct availability *all, const struct use *use, int64
     return any;
 }
 
+/* Enter (sign 1) or take out (-1) the claim of a use on a rank. */
+static int change_claims (struct line *line, int64_t number, const struct use *use, int sign)
+{
+    size_t at = 0;
+
+    if (sign < 0) {
+        while (line->claimed[at].number != number)
+            at++;
+        line->claimed[at] = line->claimed[--line->claims];
+        return 0;
+    }
+    if (reserve (&line->claimed, &line->claims_room, line->claims + 1, sizeof (struct claimed)) < 0)
+        return -1;
+    line->claimed[line->claims++] = (struct claimed){number, use->start, use->end};
+    return 0;
+}
+
 /* Let a use count (sign 1), or count no more (-1).  `again`: until it is entered on other ranks, which leaves
  * the sum as it is unless ranks differ.
  */
@@ -637,6 +726,8 @@ static int change (struct availability *all, int64_t number, int sign, bool agai
             || line_change (all->lines + part->rank, all->kinds, use, part->amounts, sign) < 0)
             return -1;
         line = all->lines[part->rank];
+        if (use->claim && change_claims (line, number, use, sign) < 0)
+            return -1;
         if (!use->demand) {
             line->pinned += use->start > -INFINITY ? sign : 0;
             continue;
@@ -682,6 +773,7 @@ void availability_drop (struct availability *all, int64_t number)
 
     place_release (use->place);
     demand_release (use->demand);
+    claim_release (use->claim);
     *use = (struct use){.sequence = (uint64_t)all->unused};
     all->unused = number + 1;
 }
@@ -731,21 +823,55 @@ void availability_ranks_of (const struct availability *all, int64_t number, unsi
 
 /* -- questions -- */
 
+/* Whether a use excludes a claim from a rank at a time; the same uses count as in free_at(). */
+static bool is_closed (const struct availability *all,
+                       size_t rank,
+                       double time,
+                       struct order order,
+                       const struct claim *claim)
+{
+    const struct line *line = all->lines[rank];
+    size_t at;
+
+    for (at = 0; at < line->claims; at++) {
+        const struct claimed *one = line->claimed + at;
+        const struct use *use = all->uses + one->number;
+
+        if (one->start <= time && time < one->end && !use->away
+            && !(use->demand && is_behind (all, one->start, one->number, order))
+            && are_apart (claim, use->claim, rank))
+            return true;
+    }
+    for (at = all->trial ? all->trial->ranks[rank].laid : 0; at;) {
+        const struct laid *one = all->trial->laid + at - 1;
+
+        at = one->next;
+        if (one->out < 0 && one->claim && one->start <= time && time < one->end
+            && order.start > -INFINITY && are_apart (claim, one->claim, rank))
+            return true;
+    }
+    return false;
+}
+
 /* The amounts of a rank that uses leave at a step of its line, without the promises that are behind
  * a place in the order, or left out, and beside those that a trial puts there; in the buffer, unless they
- * are those of the step.
+ * are those of the step.  Less than nothing where a use excludes the claim, if any.
  */
 static const int64_t *free_at (const struct availability *all,
                                size_t rank,
                                size_t step,
                                double time,
                                struct order order,
+                               const struct claim *claim,
                                int64_t *buffer)
 {
+    static const int64_t closed[MAX_KINDS] = {-1, -1, -1, -1, -1, -1, -1, -1};
     const struct line *line = all->lines[rank];
     const int64_t *left = step_of (line, step)->free;
     size_t at, kind, kinds = all->kinds;
 
+    if (claim && is_closed (all, rank, time, order, claim))
+        return closed;
     if (order.start == -INFINITY)
         left += kinds;
     else if (step_of (line, step)->time >= order.start) /* one that is behind begins with this step, or before */
@@ -820,6 +946,7 @@ static bool has_room (const struct availability *all,
                       double start,
                       double end,
                       struct order order,
+                      const struct claim *claim,
                       const int64_t *need,
                       int64_t *least)
 {
@@ -835,7 +962,7 @@ static bool has_room (const struct availability *all,
 
         if (step > first && (time > begun || time >= end))
             break;
-        left = free_at (all, rank, step, time, order, buffer);
+        left = free_at (all, rank, step, time, order, claim, buffer);
         for (kind = 0; kind < all->kinds; kind++) {
             if (left[kind] < need[kind])
                 return false;
@@ -856,7 +983,7 @@ static int64_t units_on (const struct availability *all,
     const int64_t *each = unit_on (all, demand, rank);
     int64_t left[MAX_KINDS];
 
-    if (!each || !has_room (all, rank, start, end, order, each, left))
+    if (!each || !has_room (all, rank, start, end, order, demand->claim, each, left))
         return 0;
     return units_in (all, each, left, most_units (demand));
 }
@@ -930,7 +1057,8 @@ bool availability_overdrawn (const struct availability *all, int64_t number, dou
 
     since = use->start > since ? use->start : since;
     for (at = 0; at < use->place->count; at++)
-        if (!has_room (all, use->place->parts[at].rank, since, use->end, LAST, none, least))
+        if (!has_room (
+                all, use->place->parts[at].rank, since, use->end, LAST, use->claim, none, least))
             return true;
     return false;
 }
@@ -949,6 +1077,24 @@ void availability_booked (const struct availability *all,
             for (part = 0; part < use->place->count; part++)
                 mark (ranks, use->place->parts[part].rank);
     }
+}
+
+void availability_closed (const struct availability *all,
+                          const struct claim *claim,
+                          double start,
+                          double end,
+                          unsigned char *ranks)
+{
+    size_t rank, at;
+
+    for (rank = 0; rank < all->ranks; rank++)
+        for (at = 0; at < all->lines[rank]->claims; at++) {
+            const struct claimed *one = all->lines[rank]->claimed + at;
+
+            if ((one->start <= start ? start < one->end : one->start < end)
+                && are_apart (claim, all->uses[one->number].claim, rank))
+                mark (ranks, rank);
+        }
 }
 
 /* -- searching -- */
@@ -979,9 +1125,9 @@ static int append_changes (struct availability *all,
         order = LAST;
     for (step = first; step < line->count; step++) {
         double time = last_of (step_of (line, step)->time, after);
-        const int64_t *left = free_at (all, rank, step, time, order, buffer);
+        const int64_t *left = free_at (all, rank, step, time, order, demand->claim, buffer);
 
-        units[step] = units_in (all, each, left, most_units (demand));
+        units[step] = *left < 0 ? 0 : units_in (all, each, left, most_units (demand));
     }
     /* The span covers the steps from low to high, not included. */
     low = first;
@@ -1100,6 +1246,7 @@ static int begin_trials (struct availability *all)
 /* Put the parts of a promise on their ranks, or leave those of a promise with a number out there. */
 static int lay_parts (struct trial *trial,
                       const struct place *place,
+                      const struct claim *claim,
                       double start,
                       double end,
                       int64_t out)
@@ -1113,7 +1260,7 @@ static int lay_parts (struct trial *trial,
         const struct part *part = place->parts + at;
 
         trial->laid[trial->laid_count]
-            = (struct laid){part, start, end, out, trial->ranks[part->rank].laid};
+            = (struct laid){part, claim, start, end, out, trial->ranks[part->rank].laid};
         trial->ranks[part->rank].laid = ++trial->laid_count;
     }
     return 0;
@@ -1125,7 +1272,7 @@ static int leave_out (struct availability *all, int64_t number)
     struct use *use = all->uses + number;
 
     use->away = true;
-    return lay_parts (all->trial, use->place, use->start, use->end, number);
+    return lay_parts (all->trial, use->place, use->claim, use->start, use->end, number);
 }
 
 /* Find the sort key of a candidate; see Availability._preference(). */
@@ -1229,13 +1376,14 @@ static int find_place (struct availability *all,
 /* Put a promise on ranks, and queue the promises behind its place in the order that it takes them from. */
 static int lay (struct availability *all,
                 const struct place *place,
+                const struct claim *claim,
                 struct order order,
                 double end)
 {
     struct trial *trial = all->trial;
     size_t at, index;
 
-    if (lay_parts (trial, place, order.start, end, -1) < 0)
+    if (lay_parts (trial, place, claim, order.start, end, -1) < 0)
         return -1;
     for (at = 0; at < place->count; at++) {
         const struct part *part = place->parts + at;
@@ -1271,7 +1419,8 @@ static bool holds (const struct availability *all, const struct use *use, struct
         const struct part *part = use->place->parts + at;
 
         if (all->trial->ranks[part->rank].taken
-            && !has_room (all, part->rank, use->start, use->end, order, part->amounts, least))
+            && !has_room (
+                all, part->rank, use->start, use->end, order, use->claim, part->amounts, least))
             return false;
     }
     return true;
@@ -1301,7 +1450,7 @@ static int settle (struct availability *all, double now)
             return -1;
         placed = find_place (all, use->demand, use->start, use->end, now, order, true, place);
         order.sequence = use->sequence;
-        if (placed > 0 && lay (all, place, order, use->end) < 0)
+        if (placed > 0 && lay (all, place, use->claim, order, use->end) < 0)
             placed = -1;
         if (placed <= 0)
             return placed;
@@ -1360,11 +1509,11 @@ static int book (struct availability *all,
     may_move = may_move && all->movable;
     placed = find_place (all, demand, start, end, now, order, may_move, place);
     if (placed > 0 && may_move)
-        placed = lay (all, place, order, end) < 0 ? -1 : settle (all, now);
+        placed = lay (all, place, demand->claim, order, end) < 0 ? -1 : settle (all, now);
     if (finish (all, number && placed > 0) < 0)
         placed = -1;
     if (placed > 0 && number) {
-        *number = availability_use (all, start, end, demand);
+        *number = availability_use (all, start, end, demand, NULL);
         if (*number < 0) {
             placed = -1;
             goto done;

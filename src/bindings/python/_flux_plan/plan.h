@@ -112,6 +112,7 @@ uint64_t promises_searches (const struct promises *promises);
  * the lowest rank first.
  */
 struct availability;
+struct claim;
 struct demand;
 
 /* ranks, kinds: their numbers; totals: the amounts of each rank, one rank after the other; those of
@@ -125,16 +126,28 @@ struct availability *availability_create (size_t ranks,
 struct availability *availability_copy (const struct availability *all);
 void availability_destroy (struct availability *all);
 
-/* each: an amount of each kind.  A use shares its demand: both may be released in any order. */
+/* The claim of a job: a key of each kind, and of each the mask of the ranks that it claims.  Of two uses
+ * with different keys, each excludes the other from the ranks that either claims.
+ */
+struct claim *claim_create (const struct availability *all,
+                            size_t kinds,
+                            const int64_t *keys,
+                            const unsigned char *where);
+void claim_release (struct claim *claim);
+
+/* each: an amount of each kind; claim: or NULL.  Uses share demands and claims, which may be released in
+ * any order.
+ */
 struct demand *demand_create (const struct availability *all,
                               int64_t count,
                               const int64_t *each,
                               bool per_node,
                               bool whole,
-                              const unsigned char *ranks);
+                              const unsigned char *ranks,
+                              struct claim *claim);
 void demand_release (struct demand *demand);
 
-/* demand: NULL for a use that stays where it is.
+/* demand: NULL for a use that stays where it is; claim: its claim, or NULL.
  *
  * Functions that return the number of a use return -1 if there is no memory left, and -2 if there
  * is no room.
@@ -142,7 +155,8 @@ void demand_release (struct demand *demand);
 int64_t availability_use (struct availability *all,
                           double start,
                           double end,
-                          struct demand *demand);
+                          struct demand *demand,
+                          struct claim *claim);
 int availability_take (struct availability *all,
                        int64_t number,
                        const unsigned char *ranks,
@@ -168,6 +182,11 @@ int64_t availability_room (const struct availability *all,
                            int64_t *each);
 bool availability_overdrawn (const struct availability *all, int64_t number, double since);
 void availability_booked (const struct availability *all,
+                          double start,
+                          double end,
+                          unsigned char *ranks);
+void availability_closed (const struct availability *all,
+                          const struct claim *claim,
                           double start,
                           double end,
                           unsigned char *ranks);

@@ -17,8 +17,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 from weakref import WeakKeyDictionary
 
-from flux.resource.plan.claims import ClaimPlan
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -251,8 +249,7 @@ class Planning:
             plan = self.plan = pool.plan()
             if self.tokens is not None:
                 plan.tokens = self.tokens.copy()
-            if self.claims is not None:
-                plan.claims = ClaimPlan(self.claims, pool)
+            plan.claims = self.claims
             self._changed(plan)
         return self.plan
 

@@ -31,7 +31,6 @@ from math import inf, nextafter
 from typing import Callable, NamedTuple, Optional
 
 from flux.resource.plan.availability import (
-    ANY,
     MAX_PROMISES,
     Amounts,
     Availability,
@@ -433,8 +432,8 @@ class State:
                 use.where = where
             if found is not None:
                 self.promises[job] = promise = found[0][0]
-                if demand.claim is not None or demand.takes_all:
-                    promise.demand = None  # other ranks may be claimed, or it has all of them
+                if demand.takes_all:
+                    promise.demand = None  # it has all of its ranks
                 return True
         self.drop(job)
         return False
@@ -464,7 +463,7 @@ class State:
             if self.lines:
                 when = self.earliest(job, self.now)
             elif self.place(job, self.now + job.limit):
-                if job.demands[0].claim or any(self.counters[name].planned for name in job.takes):
+                if any(self.counters[name].planned for name in job.takes):
                     return True  # that of ranks alone moves others, even if the job cannot start
                 when = self.now
             if when < start:
@@ -482,10 +481,12 @@ class State:
         chosen."""
         room, now = self.room(job), self.now
         endless = [use for use in room.uses if use.end == inf]
-        others = mask(r for u in endless if u.claim != job.demands[0].claim for r in u.where)
+        claim = job.demands[0].claim
+        apart = (mask(u.where) & claim.apart_from(u.claim) for u in endless if claim and u.claim)
+        others = mask(rank for ranks in apart for rank in members(ranks))
 
         def usable(ranks: int) -> list[Demand]:
-            demands = [demand.on(ranks)._replace(claim=ANY) for demand in job.demands]
+            demands = [demand.on(ranks)._replace(claim=None) for demand in job.demands]
             return [d for d in demands if room.room(d, now, inf, ())[0] >= d.count]
 
         def suffices_from(demand: Demand) -> float:

@@ -16,12 +16,13 @@ that is not built, this runs (``plain_availability.py``).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, Optional
 
 from flux.resource.pool.masks import members, popcount
+from flux.resource.request import Claimant
 
 #: Amount of each resource on a rank: (cores, GPUs).
 Amounts = tuple[int, ...]
@@ -35,8 +36,6 @@ MAX_MOVED = 16
 #: Maximum number of times at which one search tries to move promises, before the first with clear
 #: room.
 MAX_TRIES = 4
-#: Instead of a claim: claims do not matter.
-ANY: Hashable = object()
 
 
 class Demand(NamedTuple):
@@ -47,7 +46,7 @@ class Demand(NamedTuple):
     per_node: bool  # at most one unit on a rank
     whole: bool  # a unit takes the whole rank, which must be idle
     ranks: int  # mask of usable ranks
-    claim: Hashable = None  # only uses of the same claim may share a rank with it
+    claim: Optional[Claimant] = None  # may keep uses with another claim off its ranks
 
     @property
     def takes_all(self) -> bool:
@@ -68,7 +67,7 @@ class Use:
     end: float
     demand: Optional[Demand] = None
     where: Where = field(default_factory=dict)
-    claim: Hashable = None
+    claim: Optional[Claimant] = None
     entered: bool = False  # for `plain_availability.py`
 
 
@@ -79,16 +78,22 @@ class Availability:
         self.totals, self.uses = totals, list(uses)
 
     def free(
-        self, rank: int, start: float, end: float, beside: Iterable[Use], claim: Hashable = ANY
+        self,
+        rank: int,
+        start: float,
+        end: float,
+        beside: Iterable[Use],
+        claim: Optional[Claimant] = None,
     ) -> Amounts:
-        """Return the amounts that some uses leave on a rank throughout a span, for a claim; at
-        `start` alone if that is its end."""
+        """Return the amounts that some uses leave on a rank throughout a span; at `start` alone if
+        that is its end. Less than nothing if one of them excludes the claim."""
         there = [use for use in beside if rank in use.where]
         least = total = self.totals[rank]
         for time in {start, *(use.start for use in there if start < use.start < end)}:
             uses = [use for use in there if use.start <= time < use.end]
-            if claim is not ANY and any(use.claim != claim for use in uses):
-                return (0,) * len(total)
+            claims = [use.claim for use in uses if use.claim]
+            if claim and any(claim.apart_from(other) >> rank & 1 for other in claims):
+                return (-1,) * len(total)
             free = [have - sum(use.where[rank][k] for use in uses) for k, have in enumerate(total)]
             least = tuple(map(min, least, free))
         return least
@@ -133,7 +138,7 @@ class Availability:
                 return time
             if tries and self.room(demand, time, end, fixed)[0] >= demand.count:
                 tries -= 1
-                if self.proof(Use(time, end, demand), now, True) is not None:
+                if self.proof(Use(time, end, demand, {}, demand.claim), now, True) is not None:
                     return time
         return inf
 

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.plan.availability import Amounts
+    from flux.resource.plan.claims import Claims
     from flux.resource.plan.promise import Promise
     from flux.resource.pool.inventory import Selection
     from flux.resource.pool.view import PoolWithView
-    from flux.resource.request import ResourceRequest
+    from flux.resource.request import Claimant, ResourceRequest
 
 #: Promises examined per turn, each by a count of the resources free now.
 LOOKS_PER_TURN = 128
@@ -44,6 +45,8 @@ LOOKS_IN_A_ROW = 24
 #: promised end. Timers are late by a millisecond, and the next promise on its ranks begins at that
 #: end.
 LATE_START_S = 1.0
+#: Later than all ends except those of endless jobs.
+LAST = 1e300
 
 
 class BoundStrategy(Strategy):
@@ -51,18 +54,19 @@ class BoundStrategy(Strategy):
 
     Args:
         pool (PoolWithView): with a view.
+        claims (Claims): the claims of running jobs on ranks, or None
     """
 
     moves_per_turn = LOOKS_PER_TURN
     promises: dict[int, BoundPromise]
 
-    def __init__(self, pool: PoolWithView) -> None:
+    def __init__(self, pool: PoolWithView, claims: Claims | None = None) -> None:
         self._pool = pool
         self.seen: int | None = pool.generation
         self.promises = {}
         #: whether promises stay on their ranks, as in a copy for looking ahead
         self.frozen = False
-        self._ranks = RoomOnRanks(pool)
+        self._ranks = RoomOnRanks(pool, claims)
         #: whether all promises can be kept: all were checked since the last change for the worse
         self._sound = True
         # Promises that may take units in use, which leaves ranks with less than nothing: open ones,
@@ -142,8 +146,8 @@ class BoundStrategy(Strategy):
 
     def _enter_on(self, promise: BoundPromise, amounts: Iterable[tuple[int, Amounts]]) -> None:
         """Bind a promise to given amounts of ranks, free or not."""
-        room = self._ranks.room
-        number = room.create(promise.start, promise.end, self._demand_of(promise))
+        room, claimant = self._ranks.room, promise.request.claimant
+        number = room.create(promise.start, promise.end, self._demand_of(promise), claimant)
         for rank, taken in amounts:
             room.take(number, 1 << rank, taken)
         room.enter(number)
@@ -151,12 +155,12 @@ class BoundStrategy(Strategy):
 
     def _demand_of(self, promise: BoundPromise) -> Demand | None:
         """Return the demand by which a promise may be moved; None if it stays where it is."""
-        shape = promise.request.shape
-        if promise.is_open or promise.pinned or not self._pool.countable(shape):
+        request = promise.request
+        if promise.is_open or promise.pinned or not self._pool.countable(request.shape):
             return None
-        return self._ranks.demand(shape)
+        return self._ranks.areas(request)[0]
 
-    def started(self, jobid: int) -> None:
+    def started(self, jobid: int, claimant: Claimant | None) -> None:
         pool = self._pool
         placed, self._placed = self._placed, None
         promised_end = self._promised_end.pop(jobid, None)
@@ -168,7 +172,7 @@ class BoundStrategy(Strategy):
             believed = promised_end
         if placed is None or selected_ranks(held) & ~placed[0] or (believed or inf) > placed[1]:
             self._sound = False
-        self._ranks.come(jobid, (end, *held), believed)
+        self._ranks.come(jobid, (end, *held), believed, claimant)
         self.seen = pool.generation
 
     # -- questions ----------------------------------------------------------
@@ -176,18 +180,16 @@ class BoundStrategy(Strategy):
     def accepts(self, request: ResourceRequest) -> bool:
         return True
 
-    def earliest(
-        self, request: ResourceRequest, start: float, now: float, until: float = inf
-    ) -> float:
-        shape, length = request.shape, length_of(request)
+    def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
+        length = length_of(request)
         # Promises move to make a new one earlier, unless there are many.
         may_move = not self.frozen and len(self.promises) <= MAX_PROMISES
-        areas = self._ranks.areas(shape)
+        areas = self._ranks.areas(request)
         if areas:
             room = self._ranks.room
             return min([room.earliest(one, length, start, now, may_move) for one in areas])
         ends = [one.end for one in self.promises.values()]
-        return self._ranks.first_placed(request, start, until, ends)
+        return self._ranks.first_placed(request, start, ends)
 
     def fits_without(
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
@@ -195,7 +197,7 @@ class BoundStrategy(Strategy):
         own = self.promises.get(jobid) if jobid is not None else None
         number = None if own is None else own.number
         room, may_move = self._ranks.room, not self.frozen
-        areas = self._ranks.areas(request.shape)
+        areas = self._ranks.areas(request)
         if areas:
             until = self._enough_until(areas, now)
             if until < end and (own is None or own.start > until):
@@ -211,10 +213,14 @@ class BoundStrategy(Strategy):
 
     def is_free(self, request: ResourceRequest) -> bool:
         pool = self._pool
-        return pool.place_request(request, pool.index, pool.eligible_ranks(request)) is not None
+        eligible = pool.eligible_ranks(request) & ~self.closed(request, -inf)
+        return pool.place_request(request, pool.index, eligible) is not None
+
+    def closed(self, request: ResourceRequest, end: float) -> int:
+        return self._ranks.closed(request.claimant, -inf, end)
 
     def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
-        until = self._enough_until(self._ranks.areas(request.shape), now)
+        until = self._enough_until(self._ranks.areas(request), now)
         if end == inf or until < end:
             return until
         if self.fits_without(None, request, now, end):
@@ -233,7 +239,7 @@ class BoundStrategy(Strategy):
         shape = request.shape
         if shape.container_level is not None:
             return self._count_of_containers(request, start, end)
-        demand = self._ranks.demand(shape)._replace(count=ALL_UNITS)
+        demand = self._ranks.demand(request)._replace(count=ALL_UNITS)
         units, ranks = self._ranks.room.room(demand, start, end)
         if shape.within is not None and shape.node_count is not None:
             return shape.within.best([(1, ranks)], units)
@@ -271,7 +277,7 @@ class BoundStrategy(Strategy):
         are any."""
         now, request = self._pool.clock(), promise.request
         promise.room, promise.number = self._ranks.room, None
-        areas = self._ranks.areas(request.shape)
+        areas = self._ranks.areas(request)
         for demand in areas:
             promise.number = self._ranks.room.book(
                 demand, promise.start, promise.end, now, may_move
@@ -305,7 +311,7 @@ class BoundStrategy(Strategy):
 
     def _add(self, jobid: int, promise: BoundPromise) -> None:
         self.promises[jobid] = promise
-        if promise.is_open or not self._ranks.areas(promise.request.shape):
+        if promise.is_open or not self._ranks.areas(promise.request):
             self._overdrawing.add(jobid)
 
     def pin(self, jobid: int, stays: bool = True) -> None:
@@ -361,22 +367,29 @@ class BoundStrategy(Strategy):
 
     def _soonest(self, request: ResourceRequest) -> list[tuple[int, Amounts]] | None:
         """Return the ``(rank, amounts)`` to keep for a job whose possible start is unknown; None if
-        it does not fit on the ranks that are up even when they are idle. Of areas, the one that
-        suffices forever from the earliest time is chosen.
+        it does not fit on the ranks that are up even when they are idle. Ranks that jobs without an
+        end keep from it by their claims come last. Of areas, the one that suffices forever from the
+        earliest time is chosen.
         """
         pool, shape, room, now = self._pool, request.shape, self._ranks.room, self._pool.clock()
-        areas = self._ranks.areas(shape)
+        areas = self._ranks.areas(request)
+        closed = self._ranks.closed(request.claimant, LAST, inf)
         if not areas:
             all_free, up = unused(self._ranks.inventory), pool.eligible(shape.match)
-            for eligible in (up & ~room.booked(-inf, inf), up):
+            for eligible in (up & ~room.booked(-inf, inf) & ~closed, up & ~closed, up):
                 placed = pool.place_request(request, all_free, eligible)
                 if placed is not None:
                     return self._ranks.all_of(selected_ranks(placed[0]))
             return None
-        if len(areas) > 1:
-            areas = sorted(areas, key=lambda area: room.earliest(area, inf, now, now, False))
-        found = (self._soonest_in(area, now) for area in areas)
-        return next((kept for kept in found if kept is not None), None)
+        for among in (~closed, -1) if closed else (-1,):
+            some = [area.on(among)._replace(claim=None) for area in areas]
+            if len(some) > 1:
+                some.sort(key=lambda area: room.earliest(area, inf, now, now, False))
+            for area in some:
+                kept = self._soonest_in(area, now)
+                if kept is not None:
+                    return kept
+        return None
 
     def _soonest_in(self, demand: Demand, now: float) -> list[tuple[int, Amounts]] | None:
         """Return the ``(rank, amounts)`` to keep in an area; None if it does not suffice even when
@@ -420,9 +433,11 @@ class BoundStrategy(Strategy):
             if self._sound and not self._overdrawing:
                 return True
             request = promise.request
-            if not self._ranks.areas(request.shape):
-                ranks = promise.ranks & self._pool.eligible(request.shape.match)
-                index = self._ranks.index_at(max(promise.start, now))
+            if not self._ranks.areas(request):
+                start, ranks = max(promise.start, now), promise.ranks
+                ranks &= self._pool.eligible(request.shape.match)
+                ranks &= ~self._ranks.closed(request.claimant, start, promise.end)
+                index = self._ranks.index_at(start)
                 return self._pool.place_request(request, index, ranks) is not None
             if not promise.ranks & ~up and not self._ranks.room.overdrawn(promise.number, now):
                 return True
@@ -511,7 +526,7 @@ class BoundStrategy(Strategy):
         self, request: ResourceRequest, now: float, end: float
     ) -> tuple[Selection, int] | None:
         pool, shape, room = self._pool, request.shape, self._ranks.room
-        areas = self._ranks.areas(shape)
+        areas = self._ranks.areas(request)
         if not areas:
             return self._ranks.place_at(request, pool.index, now, end)
         if self.promises and self._enough_until(areas, now) < end:

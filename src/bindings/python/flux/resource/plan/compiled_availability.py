@@ -10,15 +10,16 @@ from flux.resource.plan import compiled
 from flux.resource.pool.masks import mask_of, members
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from typing_extensions import Self
 
     from flux.resource.plan.availability import Amounts, Demand
+    from flux.resource.request import Claimant
 
 #: Returned in place of a use's number if there is no room.
 NO_ROOM = -2
-#: Number of demands known in C.
+#: Number of demands known in C, beside the claims of the last ones.
 MAX_TOLD = 1024
 
 
@@ -29,6 +30,7 @@ class CompiledAvailability:
         ranks = max(totals, default=-1) + 1
         self._kinds = kinds = len(next(iter(totals.values()), (0,)))
         self._bytes = ranks // 8 + 1
+        self._keys: dict[Hashable, int] = {}  # of claims: their numbers in C
         none = (0,) * kinds
         amounts = list(chain.from_iterable(totals.get(rank, none) for rank in range(ranks)))
         there = self._mask(up & mask_of(sorted(totals)))
@@ -36,12 +38,12 @@ class CompiledAvailability:
 
     def _own(self, cdata: Any) -> None:
         self._all = compiled.owned(cdata, compiled.lib.availability_destroy)
-        # By id, demands, and these in C.
-        self._told: dict[int, tuple[Demand, Any]] = {}
+        # By id, demands and claims, and these in C.
+        self._told: dict[int, tuple[Demand | Claimant, Any]] = {}
 
     def copy(self) -> Self:
         new = object.__new__(type(self))
-        new._kinds, new._bytes = self._kinds, self._bytes
+        new._kinds, new._bytes, new._keys = self._kinds, self._bytes, self._keys
         new._own(compiled.lib.availability_copy(self._all))
         return new
 
@@ -52,13 +54,28 @@ class CompiledAvailability:
         """Return a demand in C, valid until the next call with another."""
         told = self._told.get(id(demand))
         if told is None:
-            if len(self._told) == MAX_TOLD:
+            if len(self._told) >= MAX_TOLD:
                 self._told.clear()
-            made = compiled.lib.demand_create(self._all, *demand[:4], self._mask(demand.ranks))
+            claim = self._tell_claim(demand.claim)
+            made = compiled.lib.demand_create(
+                self._all, *demand[:4], self._mask(demand.ranks), claim
+            )
             told = self._told[id(demand)] = (
                 demand,
                 compiled.owned(made, compiled.lib.demand_release),
             )
+        return told[1]
+
+    def _tell_claim(self, claim: Claimant | None) -> Any:
+        """Return a claim in C; as `_tell`."""
+        if claim is None:
+            return compiled.ffi.NULL
+        told = self._told.get(id(claim))
+        if told is None:
+            keys = [self._keys.setdefault(key, len(self._keys)) for key in claim.keys]
+            where = b"".join(map(self._mask, claim.where))
+            made = compiled.lib.claim_create(self._all, len(keys), keys, where)
+            told = self._told[id(claim)] = claim, compiled.owned(made, compiled.lib.claim_release)
         return told[1]
 
     def _read(self, ranks: Any) -> int:
@@ -69,9 +86,16 @@ class CompiledAvailability:
             raise MemoryError
         return number
 
-    def create(self, start: float, end: float, demand: Demand | None = None) -> int:
+    def create(
+        self,
+        start: float,
+        end: float,
+        demand: Demand | None = None,
+        claim: Claimant | None = None,
+    ) -> int:
         made = compiled.ffi.NULL if demand is None else self._tell(demand)
-        return self._number(compiled.lib.availability_use(self._all, start, end, made))
+        claimed = self._tell_claim(claim)
+        return self._number(compiled.lib.availability_use(self._all, start, end, made, claimed))
 
     def take(self, number: int, ranks: int, amounts: Amounts) -> None:
         self._number(compiled.lib.availability_take(self._all, number, self._mask(ranks), amounts))
@@ -122,6 +146,11 @@ class CompiledAvailability:
     def booked(self, start: float, end: float) -> int:
         ranks = compiled.ffi.new("unsigned char[]", self._bytes)
         compiled.lib.availability_booked(self._all, start, end, ranks)
+        return self._read(ranks)
+
+    def closed(self, claim: Claimant, start: float, end: float) -> int:
+        ranks = compiled.ffi.new("unsigned char[]", self._bytes)
+        compiled.lib.availability_closed(self._all, self._tell_claim(claim), start, end, ranks)
         return self._read(ranks)
 
     def earliest(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.room_counts import RoomCounts
     from flux.resource.pool.inventory import Inventory, Selection
     from flux.resource.pool.view import PoolWithView
-    from flux.resource.request import ResourceRequest, Shape
+    from flux.resource.request import Claimant, ResourceRequest, Shape
 
 
 class CountedStrategy(Strategy):
@@ -114,7 +114,7 @@ class CountedStrategy(Strategy):
             self._profiles[demand.kind].maybe_overdrawn = True  # it may no longer fit
         return True
 
-    def started(self, jobid: int) -> None:
+    def started(self, jobid: int, claimant: Claimant | None) -> None:
         pool = self._pool
         generation = pool.generation
         if self.seen is None or generation != self.seen + 1:
@@ -164,9 +164,7 @@ class CountedStrategy(Strategy):
 
     # -- questions ----------------------------------------------------------
 
-    def earliest(
-        self, request: ResourceRequest, start: float, now: float, until: float = inf
-    ) -> float:
+    def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
         profile, demand = self.found[request.shape]
         return profile.line.first(demand.count + profile.kept, length_of(request), start)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.plan.availability import Amounts, Demand
+    from flux.resource.request import Claimant
 
 
 class PlainAvailability(Availability):
@@ -45,13 +46,20 @@ class PlainAvailability(Availability):
 
     # -- uses ---------------------------------------------------------------
 
-    def create(self, start: float, end: float, demand: Demand | None = None) -> int:
+    def create(
+        self,
+        start: float,
+        end: float,
+        demand: Demand | None = None,
+        claim: Claimant | None = None,
+    ) -> int:
         """Make a use without ranks, which does not count yet; return its number.
 
         Args:
             demand (Demand): of a promise that may be moved; None if it stays where it is
+            claim (Claimant): the claim of a use without a demand
         """
-        return self._add(Use(start, end, demand))
+        return self._add(Use(start, end, demand, claim=demand.claim if demand else claim))
 
     def _add(self, use: Use) -> int:
         self._next += 1
@@ -112,7 +120,7 @@ class PlainAvailability(Availability):
         Returns:
             The number of the use; None if there is no way, and nothing changed.
         """
-        promise = Use(start, end, demand)
+        promise = Use(start, end, demand, claim=demand.claim)
         found = self.proof(promise, now, may_move)
         if found is None:
             return None
@@ -126,7 +134,9 @@ class PlainAvailability(Availability):
         uses take."""
         use = self._uses[number]
         start = max(use.start, since)
-        return any(min(self.free(rank, start, use.end, self.uses)) < 0 for rank in use.where)
+        return any(
+            min(self.free(rank, start, use.end, self.uses, use.claim)) < 0 for rank in use.where
+        )
 
     def booked(self, start: float, end: float) -> int:
         """Return a mask of the ranks of promises that count at some moment of a span."""
@@ -137,6 +147,16 @@ class PlainAvailability(Availability):
             for rank in use.where
         }
         return mask_of(sorted(ranks))
+
+    def closed(self, claim: Claimant, start: float, end: float) -> int:
+        """Return a mask of the ranks from which uses that count at some moment of a span, or at
+        `start` if that is its end, exclude a claim."""
+        ranks = 0
+        for use in self.uses:
+            is_there = start < use.end if use.start <= start else use.start < end
+            if is_there and use.claim:
+                ranks |= mask_of(sorted(use.where)) & claim.apart_from(use.claim)
+        return ranks
 
     def enough_until(self, demand: Demand, since: float) -> float:
         """Return the first time, from `since` on, at which the ranks of `up` together have less
@@ -166,7 +186,7 @@ class PlainAvailability(Availability):
             self.leave(number)
         fits = self.room(demand, -inf, end)[0] >= demand.count
         if not fits and may_move:
-            fits = self.proof(Use(-inf, end, demand), now, True) is not None
+            fits = self.proof(Use(-inf, end, demand, {}, demand.claim), now, True) is not None
         if number is not None and entered:
             self.enter(number)
         return fits

@@ -28,8 +28,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
-from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.resource.plan.claims import LAST
+from flux.resource.errors import InsufficientResources
 from flux.resource.plan.promise import length_of
 from flux.resource.plan.room_counts import RoomCounts
 from flux.resource.plan.strategies import Strategies
@@ -38,7 +37,7 @@ from flux.resource.pool.jobid import job_text
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from flux.resource.plan.claims import ClaimPlan
+    from flux.resource.plan.claims import Claims
     from flux.resource.plan.strategy import Strategy
     from flux.resource.plan.tokens import TokenPlan
     from flux.resource.pool.view import PoolWithView
@@ -75,8 +74,6 @@ class Plan:
         self._strategies = Strategies(pool)
         #: tokens that requests may need beside resources; None: no such tokens
         self.tokens: TokenPlan | None = None
-        #: claims on ranks that some jobs may not share; None: all jobs may share all ranks
-        self.claims: ClaimPlan | None = None
 
     def copy(self) -> Self:
         """Return an independent plan of the same pool with the same promises, for looking ahead.
@@ -89,8 +86,6 @@ class Plan:
         new.__dict__.update(self.__dict__, _strategies=self._strategies.copy())
         if self.tokens is not None:
             new.tokens = self.tokens.copy()
-        if self.claims is not None:
-            new.claims = self.claims.copy()
         return new
 
     def on_copy(self, without: Container[int] = ()) -> Plan:
@@ -103,8 +98,7 @@ class Plan:
             without: ids of jobs whose promises are left out
         """
         new = Plan(self._pool.copy())
-        if self.claims is not None:
-            new.claims = self.claims.copy(new.pool)
+        new.claims = self.claims
         new.take_over(
             self, [jobid for jobid in self._strategies.current.promises if jobid not in without]
         )
@@ -122,8 +116,17 @@ class Plan:
 
     def _strategy_for(self, request: ResourceRequest) -> Strategy:
         """Return the strategy for a request, in step with the pool."""
-        claimed = self.claims is not None and request.claimant is not None
-        return self._strategies.accepting(request, claimed)
+        return self._strategies.accepting(request)
+
+    @property
+    def claims(self) -> Claims | None:
+        """Claims of running jobs on ranks; None: all jobs may share all ranks. To be set before the
+        first request."""
+        return self._strategies.claims
+
+    @claims.setter
+    def claims(self, claims: Claims | None) -> None:
+        self._strategies.claims = claims
 
     # -- questions ----------------------------------------------------------
 
@@ -138,30 +141,18 @@ class Plan:
         """
         now = self._pool.clock()
         start = now if after is None else max(now, after)
-        if self.claims is not None and request.claimant is not None:
-            promises = self._strategies.in_step().promises
-            found = self.claims.earliest(request, start, now, promises, self._earliest)
-        else:
-            found = self._earliest(request, start, now)
-        return None if found == inf else found
-
-    def _earliest(
-        self, request: ResourceRequest, start: float, now: float, until: float = inf
-    ) -> float:
-        """Return ``earliest()`` without claims; infinity if the request does not fit, or perhaps
-        not before ``until``."""
-        strategy = self._strategy_for(request)
-        if self.tokens is None or not request.tokens:
-            return strategy.earliest(request, start, now, until)
+        strategy, tokens = self._strategy_for(request), self.tokens
+        if tokens is None or not request.tokens:
+            found = strategy.earliest(request, start, now)
+            return None if found == inf else found
         # Resources and tokens together: search each from the time found for the other.
-        length, found = length_of(request), start
-        while True:
-            there = self.tokens.earliest(request.tokens, found, length, now)
-            if there == inf or there >= until:
-                return inf
-            found = strategy.earliest(request, there, now, until)
-            if found in (there, inf):
-                return found
+        length, found, there = length_of(request), start, -inf
+        while found != there:
+            there = tokens.earliest(request.tokens, found, length, now)
+            found = inf if there == inf else strategy.earliest(request, there, now)
+            if found == inf:
+                return None
+        return found
 
     def fits(
         self, request: ResourceRequest, duration: float | None = None, jobid: int | None = None
@@ -177,13 +168,7 @@ class Plan:
         strategy = self._strategy_for(request)
         now = self._pool.clock()
         end = now + (length_of(request) if duration is None else duration or inf)
-        limited: ResourceRequest | None = request
-        if self.claims is not None and request.claimant is not None:
-            closed = self.closed_now(jobid, request)
-            if self.keeps_nothing_from(jobid):
-                return self._pool.fits_on(request, ~closed)
-            limited = self.claims.beside(request, closed)
-        return limited is not None and strategy.fits_without(jobid, limited, now, end)
+        return strategy.fits_without(jobid, request, now, end)
 
     def has_tokens(
         self, jobid: int, request: ResourceRequest, end: float, beside_open: bool = True
@@ -202,17 +187,15 @@ class Plan:
 
     def closed_now(self, jobid: int | None, request: ResourceRequest) -> int:
         """Return a mask of the ranks on which a job may not start now: others have claimed them, or
-        are promised them while it would run. Its own promise is ignored."""
-        claims = self.claims
-        if claims is None or request.claimant is None:
+        are promised them while it would run."""
+        if request.claimant is None:
             return 0
-        promises = self._strategies.in_step().promises
-        now = self._pool.clock()
+        strategy, now = self._strategy_for(request), self._pool.clock()
         end = now + length_of(request)
-        own = None if jobid is None else promises.get(jobid)
+        own = None if jobid is None else strategy.promises.get(jobid)
         if own is not None and own.is_overdue(now):
             end = own.end  # it is late, and delays the jobs promised the time after it
-        return claims.closed_now(request.claimant, end, now, promises, jobid)
+        return strategy.closed(request, end)
 
     def has_free(self, request: ResourceRequest, for_anyone: bool = False) -> bool:
         """Return whether a request would fit now without promises. O(1) if promises are counted,
@@ -221,12 +204,9 @@ class Plan:
         Args:
             for_anyone (bool): also count ranks with claims that exclude this job
         """
-        strategy, claims = self._strategy_for(request), self.claims
-        limited: ResourceRequest | None = request
-        if claims is not None and request.claimant is not None and not for_anyone:
-            now = self._pool.clock()
-            limited = claims.beside(request, claims.closed_now(request.claimant, now, now, {}))
-        return limited is not None and strategy.is_free(limited)
+        if for_anyone and request.claimant is not None:
+            request = request.with_claimant(None)
+        return self._strategy_for(request).is_free(request)
 
     def room(self, request: ResourceRequest) -> float:
         """Return the number of nodes or slots of a request with room now, regardless of promises;
@@ -244,20 +224,18 @@ class Plan:
         Args:
             limit (float): a duration for which more than that check is made; it costs as `fits`
         """
-        claimed = self.claims is not None and request.claimant is not None
-        strategy = self._strategies.accepting(request, claimed)
+        strategy = self._strategy_for(request)
         if not strategy.may_start(request, self.counts):
             return 0.0
         now = self._pool.clock()
         until = now + limit
-        end = strategy.room_ends(request, now, inf if claimed else until)
+        end = strategy.room_ends(request, now, until)
         if end <= now:
             return 0.0
         if end == until < inf and not self.is_counted:
             return limit
         # A sum of now and a duration is rounded: a duration that ends with the room may fit.
-        found = (end - now) * (1 + ROUNDING) + now * ROUNDING
-        return limit if claimed and limit < found and not self.fits(request, limit) else found
+        return (end - now) * (1 + ROUNDING) + now * ROUNDING
 
     def windows(self, requests: Iterable[ResourceRequest], horizon: float) -> list[dict[str, Any]]:
         """Return the free windows: resources free for jobs that start now, and for how long.
@@ -328,12 +306,7 @@ class Plan:
         Returns:
             list of job ids, in the order of the promises.
         """
-        strategy, now, claims = self._strategies.in_step(), self._pool.clock(), self.claims
-        lost = strategy.stale(now)
-        if claims is None or not claims.promised:
-            return lost
-        lost += claims.broken(strategy.promises, now)
-        return [jobid for jobid in strategy.promises if jobid in lost] if lost else lost
+        return self._strategies.in_step().stale(self._pool.clock())
 
     def breaks_a_promise(self) -> bool:
         """Return whether some job's promise can no longer be kept. Ids below 0, which no job has,
@@ -356,18 +329,13 @@ class Plan:
         """
         before = self.stale()
         end_trial = self._strategies.trial(without)
-        more: list[dict[int, Any]] = [
-            kept.promised for kept in (self.tokens, self.claims) if kept is not None
-        ]
-        dropped = [
-            (one, jobid, one.pop(jobid)) for one in more for jobid in without if jobid in one
-        ]
+        promised = {} if self.tokens is None else self.tokens.promised
+        dropped = {jobid: promised.pop(jobid) for jobid in without if jobid in promised}
         change()
         broken = not set(self.stale()).issubset(before)
         undo()
         end_trial()
-        for one, jobid, promised in dropped:
-            one[jobid] = promised
+        promised.update(dropped)
         return broken
 
     # -- changes ------------------------------------------------------------
@@ -388,12 +356,7 @@ class Plan:
                 raise InsufficientResources(lambda: _no_promise(jobid))
         before = self._strategies.in_step().withdraw(jobid)
         strategy = self._strategy_for(request)
-        end = start + length_of(request)
-        if self.claims is not None and request.claimant is not None:
-            kept = self.claims.reserve(strategy, jobid, request, start, end)
-        else:
-            kept = strategy.reserve(jobid, request, start, end)
-        if not kept:
+        if not strategy.reserve(jobid, request, start, start + length_of(request)):
             self._strategies.put_back(jobid, before)
             raise InsufficientResources(lambda: _no_promise(jobid))
         if tokens is not None:
@@ -417,13 +380,9 @@ class Plan:
         if promise.is_open:
             return promise.start
         now = self._pool.clock()
-        request, tokens, claims = promise.request, self.tokens, self.claims
+        request, tokens = promise.request, self.tokens
         has_tokens = tokens is not None and jobid in tokens.promised
-        has_claim = claims is not None and jobid in claims.promised
-        if claims is not None and has_claim:
-            request = claims.promised[jobid]  # the promise itself is limited to open ranks
-        needs_more = has_tokens or has_claim
-        if needs_more and promise.start > now and not self.is_counted:
+        if has_tokens and promise.start > now and not self.is_counted:
             # Promises on ranks move only to now, when their jobs start.
             end = now + length_of(request)
             if strategy.may_start(request, self.counts) and self.has_tokens(jobid, request, end):
@@ -435,16 +394,9 @@ class Plan:
             wanted, start, end = tokens.promised[jobid]
             if not tokens.fits(wanted, max(start, now), end, now, (jobid,)):
                 raise InsufficientResources(lambda: _broken_promise(jobid))
-        if claims is not None and has_claim:
-            assert request.claimant is not None, "the others are not kept there"
-            start, on = max(promise.start, now), promise.ranks or 0
-            if on & claims.closed(
-                request.claimant, start, promise.end, strategy.promises, jobid, on
-            ):
-                raise InsufficientResources(lambda: _broken_promise(jobid))
         if promise.start <= now:
             return promise.start
-        if not needs_more:
+        if not has_tokens:
             return strategy.advance(jobid, now)
         if self.is_counted:
             self.cancel(jobid)
@@ -472,8 +424,7 @@ class Plan:
             already, or takes a search.
         """
         strategy = self._strategies.in_step()
-        tokens, claims = self.tokens, self.claims
-        if (tokens is not None and tokens.promised) or (claims is not None and claims.promised):
+        if self.tokens is not None and self.tokens.promised:
             return 0, [], inf
         return strategy.advance_in_turn(jobids, self._pool.clock())
 
@@ -491,9 +442,7 @@ class Plan:
         if other.tokens is not None:
             self.tokens = other.tokens.copy()
             self.tokens.promised.clear()
-        if other.claims is not None:
-            self.claims = other.claims.copy()
-            self.claims.promised.clear()
+        self.claims = other.claims
 
     def hold(self, jobid: int, request: ResourceRequest) -> None:
         """Make an open promise: keep resources for a job from now on, without an end.
@@ -506,19 +455,11 @@ class Plan:
                 ranks that are down. The plan is unchanged.
         """
         before = self._strategies.in_step().withdraw(jobid)
-        strategy, now, claims = self._strategy_for(request), self._pool.clock(), self.claims
-        kept = False
-        if claims is not None and request.claimant is not None:
-            # Prefer ranks without jobs that never end.
-            closed = claims.closed(request.claimant, LAST, inf, strategy.promises, jobid)
-            limited = claims.beside(request, closed)
-            kept = limited is not None and strategy.hold(jobid, limited, now)
-        if not kept and not strategy.hold(jobid, request, now):
+        strategy, now = self._strategy_for(request), self._pool.clock()
+        if not strategy.hold(jobid, request, now):
             self._strategies.put_back(jobid, before)
             raise InsufficientResources(lambda: self._pool.why_not(request))
         self._forget_more(jobid)
-        if claims is not None and request.claimant is not None:
-            claims.promised[jobid] = request
         if self.tokens is not None and request.tokens:
             self.tokens.promised[jobid] = (request.tokens, now, inf)
 
@@ -535,44 +476,21 @@ class Plan:
         if self.tokens is not None and request.tokens:
             if not self.has_tokens(jobid, request, self._pool.clock() + length_of(request)):
                 _refuse(self._pool, request)
-        if self.claims is None or request.claimant is None:
-            return self._alloc(jobid, request)
-        strategy = self._strategy_for(request)
-        if strategy.promises and not strategy.may_start(request, self.counts):
-            _refuse(self._pool, request)
-        ranks = ~self.closed_now(jobid, request)
-        # Checking this first costs less than a request for these ranks.
-        if self._pool.fits_on(request, ranks):
+        if self.claims is not None and request.claimant is not None:
             # Beside jobs of the same key, if it fits there.
-            own = ranks & self.claims.own(request.claimant)
+            own = self._pool.match_mask(request) & self.claims.own(request.claimant)
             if own and self._pool.fits_on(request, own):
                 try:
-                    return self._alloc_on(jobid, request, own)
+                    return self._alloc(jobid, request.on_ranks(own))
                 except (OSError, ValueError):
                     pass  # some of these ranks are promised to others, or missing
-            try:
-                return self._alloc_on(jobid, request, ranks)
-            except InfeasibleRequest:
-                pass  # not on the ranks open to it now
-        _refuse(self._pool, request)
-
-    def _alloc_on(self, jobid: int, request: ResourceRequest, ranks: int) -> Any:
-        """Allocate on some ranks (a mask), on which the request fits without promises; as
-        ``alloc()``."""
-        if self.keeps_nothing_from(jobid):
-            answer = self._pool.alloc_on(jobid, request, ranks)
-            self.note_started(jobid)
-            return answer
-        assert self.claims is not None
-        limited = self.claims.beside(request, ~ranks)
-        assert limited is not None, "it fits there"
-        return self._alloc(jobid, limited)
+        return self._alloc(jobid, request)
 
     def _alloc(self, jobid: int, request: ResourceRequest) -> Any:
-        """Allocate without claims; as ``alloc()``."""
-        if not self._strategies.current.promises or self.keeps_nothing_from(jobid):
+        """Allocate resources; as ``alloc()``."""
+        if request.claimant is None and self.keeps_nothing_from(jobid):
             answer = self._pool.alloc(jobid, request)
-            self.note_started(jobid)
+            self.note_started(jobid, request)
             return answer
         strategy = self._strategy_for(request)
         if not strategy.may_start(request, self.counts):
@@ -593,7 +511,7 @@ class Plan:
         except Exception:
             self._strategies.put_back(jobid, before)
             raise
-        strategy.started(jobid)
+        strategy.started(jobid, request.claimant)
         self._forget_more(jobid)
         return answer
 
@@ -613,14 +531,14 @@ class Plan:
             InsufficientResources: it does not fit.
             KeyError: ``taker`` has no promise.
         """
-        if self.claims is not None and request.claimant is not None:
+        if request.claimant is not None:
             _refuse(self._pool, request)
         strategy = self._strategy_for(request)
         promise = strategy.promises[taker]
         limited, now = request, self._pool.clock()
         if promise.ranks is not None:
             matching = self._pool.match_mask(request) & promise.ranks
-            if not matching or (self.claims is not None and taker in self.claims.promised):
+            if not matching or promise.request.claimant is not None:
                 _refuse(self._pool, request)
             limited = request.on_ranks(matching)
         before = strategy.withdraw(jobid)
@@ -654,10 +572,10 @@ class Plan:
         promises = self._strategies.current.promises
         return not promises or (len(promises) == 1 and jobid in promises)
 
-    def note_started(self, jobid: int) -> None:
+    def note_started(self, jobid: int, request: ResourceRequest) -> None:
         """Note that a job was started on the pool itself, which ends its promise."""
         self.cancel(jobid)
-        self._strategies.current.started(jobid)
+        self._strategies.current.started(jobid, request.claimant)
 
     def cancel(self, jobid: int) -> None:
         """Drop a job's promise, if any; nothing else moves."""
@@ -665,11 +583,9 @@ class Plan:
         self._forget_more(jobid)
 
     def _forget_more(self, jobid: int) -> None:
-        """Drop a job's promises beyond resources: tokens and claims."""
+        """Drop a job's promise of tokens."""
         if self.tokens is not None:
             self.tokens.promised.pop(jobid, None)
-        if self.claims is not None:
-            self.claims.promised.pop(jobid, None)
 
     def take_over(self, other: Plan, jobids: Iterable[int]) -> None:
         """Give jobs the promises that they have in another plan of the pool, as far as they fit
@@ -683,9 +599,6 @@ class Plan:
                 strategy.hold(jobid, one.request, self._pool.clock())
             else:
                 strategy.reserve(jobid, one.request, one.start, one.end)
-            if self.claims is not None and other.claims is not None:
-                if jobid in other.claims.promised and self.has(jobid):
-                    self.claims.promised[jobid] = other.claims.promised[jobid]
 
 
 def _refuse(pool: PoolWithView, request: ResourceRequest) -> NoReturn:

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.plan.availability import Amounts
+    from flux.resource.plan.claims import Claims
     from flux.resource.plan.compiled_availability import CompiledAvailability
     from flux.resource.pool.contract import JobRecord
     from flux.resource.pool.inventory import Inventory, Selection
     from flux.resource.pool.rank_index import RankIndex
     from flux.resource.pool.view import PoolWithView
-    from flux.resource.request import ResourceRequest, Shape
+    from flux.resource.request import Claimant, ResourceRequest, Shape
 
 #: More units than any pool has.
 ALL_UNITS = 1 << 40
@@ -39,6 +40,7 @@ class RoomOnRanks:
 
     Args:
         pool (PoolWithView): with a view
+        claims (Claims): the claims of running jobs on ranks, or None
 
     Attributes:
         room: the availability; `make` replaces it
@@ -49,8 +51,9 @@ class RoomOnRanks:
     room: PlainAvailability | CompiledAvailability
     inventory: Inventory
 
-    def __init__(self, pool: PoolWithView) -> None:
+    def __init__(self, pool: PoolWithView, claims: Claims | None) -> None:
         self._pool = pool
+        self._claims = claims
         self.make()
 
     def copy(self) -> Self:
@@ -71,7 +74,7 @@ class RoomOnRanks:
             amounts = inventory.counts_of(units)
             totals.update(dict.fromkeys(members(mask), amounts))
         self.room = _availability(totals, self.up)
-        self._areas: Remembered[Shape, list[Demand]] = Remembered()
+        self._areas: Remembered[tuple[Shape, Claimant | None], list[Demand]] = Remembered()
         # By job id, its record, and the number of its use.
         self._jobs: dict[int, tuple[object, int]] = {}
         pool.changes_since(pool.generation)  # notes changes from now on
@@ -79,10 +82,14 @@ class RoomOnRanks:
         for jobid, record in pool.records_now().items():
             self.come(jobid, record, ends.get(jobid, 0.0))
 
-    def come(self, jobid: int, record: JobRecord, end: float) -> None:
+    def come(
+        self, jobid: int, record: JobRecord, end: float, claimant: Claimant | None = None
+    ) -> None:
         """Enter a job that holds resources until a time; 0: unknown."""
         inventory, room = self.inventory, self.room
-        number = room.create(-inf, end or inf)
+        if self._claims is not None and jobid in self._claims.running:
+            claimant = self._claims.running[jobid][0]
+        number = room.create(-inf, end or inf, None, claimant)
         for mask, units in pairs(record[1:]):
             if units:
                 room.take(number, mask, inventory.counts_of(units))
@@ -112,28 +119,23 @@ class RoomOnRanks:
 
     # -- demands ------------------------------------------------------------
 
-    def demand(self, shape: Shape) -> Demand:
-        """Return the least demand of a shape, on the ranks that are up."""
-        return self.demand_on(shape, self._pool.eligible(shape.match))
-
-    def demand_on(self, shape: Shape, ranks: int) -> Demand:
-        """Return the least demand of a shape, on some ranks (a mask)."""
-        each = self.inventory.padded(shape.need)
+    def demand(self, request: ResourceRequest, among: int = -1) -> Demand:
+        """Return the least demand of a request, on the ranks among some (a mask) that are up."""
+        shape, claimant = request.shape, request.claimant
+        each, ranks = self.inventory.padded(shape.need), self._pool.eligible(shape.match) & among
         if shape.node_count is not None:
-            return Demand(shape.node_count.min, each, True, shape.exclusive, ranks)
-        return Demand(shape.slot_count.min, each, not any(each), False, ranks)
+            return Demand(shape.node_count.min, each, True, shape.exclusive, ranks, claimant)
+        return Demand(shape.slot_count.min, each, not any(each), False, ranks, claimant)
 
-    def areas(self, shape: Shape) -> list[Demand]:
+    def areas(self, request: ResourceRequest) -> list[Demand]:
         """Return the alternative demands, one of which must be met; none if only the pool can find a
         placement. Not to be changed."""
-        areas = self._areas.get(shape)
+        shape = request.shape
+        areas = self._areas.get((shape, request.claimant))
         if areas is None:
-            if self._pool.countable(shape):
-                areas = [self.demand(shape)]
-            else:
-                eligible = self._pool.eligible(shape.match)
-                areas = [self.demand_on(shape, mask & eligible) for mask in self._groups(shape)]
-            self._areas[shape] = areas
+            groups = [-1] if self._pool.countable(shape) else self._groups(shape)
+            areas = [self.demand(request, mask) for mask in groups]
+            self._areas[shape, request.claimant] = areas
         return areas
 
     def _groups(self, shape: Shape) -> Sequence[int]:
@@ -146,6 +148,11 @@ class RoomOnRanks:
         return ()
 
     # -- what is free -------------------------------------------------------
+
+    def closed(self, claimant: Claimant | None, start: float, end: float) -> int:
+        """Return a mask of the ranks that other jobs' claims keep from a claimant at some moment of
+        a span; from minus infinity on: also those of jobs past their ends."""
+        return 0 if claimant is None else self.room.closed(claimant, start, end)
 
     def all_of(self, ranks: int) -> list[tuple[int, Amounts]]:
         """Return ``(rank, total amounts)`` of some ranks (a mask)."""
@@ -185,8 +192,10 @@ class RoomOnRanks:
         self, request: ResourceRequest, index: RankIndex, start: float, end: float
     ) -> tuple[Selection, int] | None:
         """Return the pool's placement of a request by an index, on ranks without a promise in a
-        span."""
+        span, and open to it."""
         eligible = self._pool.eligible(request.shape.match) & ~self.room.booked(start, end)
+        since = start if start > self._pool.clock() else -inf
+        eligible &= ~self.closed(request.claimant, since, end)
         return self._pool.place_request(request, index, eligible)
 
     def index_at(self, time: float) -> RankIndex:
@@ -200,11 +209,9 @@ class RoomOnRanks:
                 index.release(pool.held(jobid))
         return index
 
-    def first_placed(
-        self, request: ResourceRequest, start: float, until: float, ends: Iterable[float]
-    ) -> float:
+    def first_placed(self, request: ResourceRequest, start: float, ends: Iterable[float]) -> float:
         """Return the first time from `start` on at which the pool finds a placement; infinity if
-        none before `until`.
+        there is none.
 
         Args:
             ends: ends of the promises, seconds since the epoch
@@ -215,15 +222,14 @@ class RoomOnRanks:
         releases += [(end, ()) for end in ends if start < end < inf]  # a promise gives nothing back
         releases.sort(key=lambda one: one[0], reverse=True)
         time = start
-        while time < until:
+        while True:
             if self.place_at(request, index, time, time + length) is not None:
                 return time
             if not releases:
-                break
+                return inf
             time = releases[-1][0]
             while releases and releases[-1][0] == time:
                 index.release(releases.pop()[1])
-        return inf
 
 
 def _availability(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from flux.resource.plan.claims import Claims
     from flux.resource.plan.promise import Promise
     from flux.resource.plan.strategy import Strategy
     from flux.resource.pool.view import PoolWithView
@@ -32,6 +33,7 @@ class Strategies:
     Attributes:
         current (Strategy): the strategy in force, as of the last call
         stays_bound (bool): whether promises that are bound to ranks stay bound
+        claims (Claims): claims of running jobs on ranks, or None
     """
 
     def __init__(self, pool: PoolWithView) -> None:
@@ -43,6 +45,7 @@ class Strategies:
         self._original: BoundStrategy | None = None  # a copy's bindings, until it makes its own
         self.current: Strategy = self._counted
         self.stays_bound = False
+        self.claims: Claims | None = None
 
     def copy(self) -> Self:
         """Return an independent copy with the same promises, which stay on their ranks."""
@@ -62,17 +65,13 @@ class Strategies:
             strategy = self.current = self._counted
         return strategy if strategy.sync() else self._bind_all()
 
-    def accepting(self, request: ResourceRequest, is_claimed: bool) -> Strategy:
-        """Return the strategy for a request, in step with the pool.
-
-        Args:
-            is_claimed (bool): whether it matters which jobs are on a rank
-        """
+    def accepting(self, request: ResourceRequest) -> Strategy:
+        """Return the strategy for a request, in step with the pool."""
         strategy = self.current
         if strategy.seen != self._pool.generation:
             strategy = self.in_step()
         if strategy is self._counted:
-            if is_claimed:
+            if request.claimant is not None:
                 return self._bind_all()
             if request.shape in self._counted.found:
                 return strategy
@@ -95,7 +94,7 @@ class Strategies:
                 self.current = strategy  # without promises, counting sufficed
             for jobid, promise in withdrawn.items():
                 if promise is not None and self.current.is_counted:
-                    self.accepting(promise.request, False)  # its units may have to be counted again
+                    self.accepting(promise.request)  # its units may have to be counted again
                 self.put_back(jobid, promise)
             take_back()
 
@@ -106,7 +105,7 @@ class Strategies:
         bound = self._bound
         if bound is None:
             original = self._original
-            bound = BoundStrategy(self._pool) if original is None else original.copy()
+            bound = original.copy() if original else BoundStrategy(self._pool, self.claims)
             bound.frozen = self._frozen
             bound.clear()
             self._bound, self._original = bound, None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.promise import Promise
     from flux.resource.plan.room_counts import RoomCounts
     from flux.resource.pool.inventory import Selection
-    from flux.resource.request import ResourceRequest
+    from flux.resource.request import Claimant, ResourceRequest
 
 
 class Strategy(ABC):
@@ -59,7 +59,7 @@ class Strategy(ABC):
         """
 
     @abstractmethod
-    def started(self, jobid: int) -> None:
+    def started(self, jobid: int, claimant: Claimant | None) -> None:
         """Count a job that the pool just started, so that the next ``sync()`` need not."""
 
     # -- questions ----------------------------------------------------------
@@ -69,11 +69,9 @@ class Strategy(ABC):
         """Return whether a request can be planned in this way, beside the present promises."""
 
     @abstractmethod
-    def earliest(
-        self, request: ResourceRequest, start: float, now: float, until: float = inf
-    ) -> float:
+    def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
         """Return the first time from ``start`` on at which a request fits for its duration, or
-        infinity. Times from ``until`` on need not be found."""
+        infinity."""
 
     @abstractmethod
     def fits_without(
@@ -85,6 +83,11 @@ class Strategy(ABC):
     @abstractmethod
     def is_free(self, request: ResourceRequest) -> bool:
         """Return whether a request could start now without promises."""
+
+    def closed(self, request: ResourceRequest, end: float) -> int:
+        """Return a mask of the ranks that other jobs' claims keep from a job that starts now, until
+        an end."""
+        return 0
 
     def room(self, request: ResourceRequest, counts: RoomCounts) -> float:
         """Return the number of nodes or slots of a request with room now, as `Plan.room`; `counts`

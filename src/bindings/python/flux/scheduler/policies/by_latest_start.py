@@ -208,7 +208,7 @@ class BackfillByLatestStart(BackfillByRank):
                 refused[job.signature] = job.limit
                 continue
             if self.keeps_promises(job) and self.try_to_start(job) and beside is not None:
-                beside.note_started(job.jobid)
+                beside.note_started(job.jobid, job.resource_request)
 
     def could_start(self) -> Generator[None, None, bool]:
         groups = yield from self.free_groups()

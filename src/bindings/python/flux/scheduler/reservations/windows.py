@@ -420,7 +420,7 @@ class ActiveWindows(ReservationPart):
         finally:
             self._placeholder(entry, busy)
         self._note_inside(job.jobid, entry.name, end, window)
-        plan.note_started(job.jobid)
+        plan.note_started(job.jobid, request)
         return alloc
 
     def held_inside(self, entry: ReservationState) -> int:

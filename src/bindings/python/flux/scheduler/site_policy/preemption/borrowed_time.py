@@ -456,7 +456,7 @@ class BorrowedTime(Part):
             alloc = pool.alloc_on(job.jobid, request, there | take(others, low))
         except InsufficientResources:
             return None
-        plan.note_started(job.jobid)
+        plan.note_started(job.jobid, request)
         return alloc
 
     # -- the promise -------------------------------------------------------------------------------

@@ -438,7 +438,7 @@ class PreemptionsUnderWay(Part):
             alloc = self._host.resources.alloc_on(
                 jobid, request, ranks & ~plan.closed_now(jobid, request)
             )
-            plan.note_started(jobid)
+            plan.note_started(jobid, request)
             return alloc
         except InsufficientResources:
             pass
