@@ -164,7 +164,7 @@ def test_job_with_own_reservation():
     pool.free(3)
     plan.alloc(1, wide)
     assert plan.promises() == {2: (NOW + 20, NOW + 30)}
-    plan.note_started(2, wide)
+    plan.note_started(2)
     assert plan.promises() == {}
 
 

@@ -116,7 +116,7 @@ def test_no_reservation_is_delayed(seed):
             if end and end <= start:
                 pool.free(running)
         pool.alloc(jobid, request)  # it starts when it was told
-        plan.note_started(jobid, request)
+        plan.note_started(jobid)
 
 
 def test_a_reserved_container_is_kept():

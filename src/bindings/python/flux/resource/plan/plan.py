@@ -572,10 +572,11 @@ class Plan:
         promises = self._strategies.current.promises
         return not promises or (len(promises) == 1 and jobid in promises)
 
-    def note_started(self, jobid: int, request: ResourceRequest) -> None:
-        """Note that a job was started on the pool itself, which ends its promise."""
+    def note_started(self, jobid: int, request: ResourceRequest | None = None) -> None:
+        """Note that a job was started on the pool itself, which ends its promise. Its request is
+        needed if it has a claimant."""
         self.cancel(jobid)
-        self._strategies.current.started(jobid, request.claimant)
+        self._strategies.current.started(jobid, request.claimant if request else None)
 
     def cancel(self, jobid: int) -> None:
         """Drop a job's promise, if any; nothing else moves."""
