@@ -2,6 +2,7 @@
 """Both engines start every job at the same time, and what an engine must bear from a module."""
 
 import csv
+import json
 import random
 import types
 
@@ -9,7 +10,8 @@ import pytest
 from command_runner import first_scheduler
 from shared import seeds
 
-from flux.simulate import checking, policy
+from flux.scheduler import testing
+from flux.simulate import Trace, checking, policy, study
 from flux.simulate.job import Job, Shape, jobspec, max_wait
 from flux.simulate.machine import uniform
 from flux.simulate.results.files import write_jobs
@@ -235,3 +237,24 @@ def test_jobtap_plugins(tmp_path):
     )
     assert list(outcome.start)[:4] == [0.0, 30.0, 10.0, 20.0]
     assert outcome.how[4] == REJECTED and "time limit is required" in outcome.notes[4]
+
+
+@pytest.mark.parametrize("engine", ["lean", "instance"])
+def test_jobs_with_jobspecs_of_their_own(tmp_path, engine):
+    """They may be given other resources than in their recorded run, and depend on nothing any more."""
+    events = ["submit", "depend", "priority", "alloc", "start", "finish"]
+    spec = testing.jobspec(
+        slots=2, duration=60, dependencies=[{"scheme": "afterany", "value": "f1"}]
+    )
+    for number, begun in ((1, 0), (2, 10)):
+        directory = tmp_path / f"{number}"
+        directory.mkdir()
+        lines = [
+            {"timestamp": begun + 50.0 * (event == "finish"), "name": event} for event in events
+        ]
+        (directory / "eventlog").write_text("\n".join(map(json.dumps, lines)) + "\n")
+        (directory / "jobspec").write_text(json.dumps(spec))
+        (directory / "R").write_text(json.dumps(testing.make_R(cores=2)))
+    trace = Trace(str(tmp_path), nodes=4, cores_per_node=2)
+    (run,) = study.simulate(trace, "sched-fifo", engine=engine)
+    assert run.failed is None and run.figures["started"] == 2

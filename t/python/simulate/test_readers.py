@@ -382,12 +382,18 @@ def test_eventlogs(tmp_path):
     packed = tmp_path / "dump.tar"
     with tarfile.open(packed, "w") as archive:
         files = [("eventlog", log()), ("jobspec", json.dumps(SPEC)), ("guest/exec/eventlog", "{}")]
-        for name, text in files:
-            member = tarfile.TarInfo(f"job/0000/0000/0000/0001/{name}")
+        for name, text in [
+            (f"job/0000/000b/{d}/0000/{n}", t) for d in ("ca00", "cb00") for n, t in files
+        ]:
+            member = tarfile.TarInfo(name)
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text.encode()))
-    ((again,), _) = read(str(packed))
-    assert again.run == record.run
+    with tarfile.open(packed) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    for path in (packed, tmp_path / "unpacked"):
+        ((again, other), _) = read(str(path))
+        assert again.run == record.run
+        assert (again.id, other.id) == ("50633637888", "50650415104")
     (tmp_path / "logs" / "job-1" / "eventlog").write_text(log() + "nonsense\n")
     assert "FILE:11: job-1/eventlog: not an event" in refusal(str(tmp_path / "logs"))
 

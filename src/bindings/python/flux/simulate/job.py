@@ -44,7 +44,7 @@ class Job:
         submit (float): submission, seconds since the start of the workload
         run (float): run time in seconds if nothing ends it
         limit (float): time limit in seconds; `NO_LIMIT`: none
-        shape (Shape): its request; None if ``extra`` has `resources`
+        shape (Shape): its request; None if ``extra`` has ``jobspec``
         size (int): its size in the workload's unit (nodes or cores)
         user, queue (str or None)
         group (str or None): its bank, unless its jobspec has one
@@ -147,7 +147,9 @@ def jobspec(job, queue: Optional[str] = None, constraints: Optional[dict] = None
     given = extra.get("jobspec")
     if given is not None:
         system = dict(system_of(job))
-        system.pop("environment", None)
+        # A job arrives when what it depended on had ended.
+        for name in ("environment", "dependencies"):
+            system.pop(name, None)
         resources, tasks = given["resources"], given.get("tasks", _TASKS)
     else:
         system = {"cwd": "/"}

@@ -368,6 +368,8 @@ def _assemble(records, machine, unit, options, notes, name):
         extra = record.extra
         if extra is not None and "memory" in extra:
             extra = _memory(extra, shape, options)
+        if extra is not None and "jobspec" in extra:
+            shape = None
         jobs.append(
             Job(
                 printable(record.id), submit, record.run, limit, shape, size, _name(record.user),

@@ -9,7 +9,7 @@ import tarfile
 
 from flux.simulate.workload.record import Record
 from flux.simulate.workload.text import read_text
-from flux_engine.formats import rset
+from flux_engine.formats import jobid, rset
 from flux_engine.formats.jobspec import count_resources
 
 #: State bits of job-list.
@@ -177,8 +177,17 @@ def _logged(source, name, texts):
     context = next(context for event, _, context in events if event == "submit")
     wait = max(0.0, times["alloc"] - submit)
     about = str(context.get("userid", "")) or None, context.get("urgency", 16), wait
-    name, run = os.path.basename(name), max(0.0, end - start)
-    return _requested(source, name, submit, run, jobspec, R, *about)
+    return _requested(source, _id_of(name), submit, max(0.0, end - start), jobspec, R, *about)
+
+
+def _id_of(directory):
+    """Return the id of a job from the name of its directory: of the KVS, four groups of digits, as
+    lists of jobs have it; else the last part."""
+    parts = directory.split(os.sep)
+    try:
+        return str(jobid.decode(".".join(parts[-4:]))) if len(parts) >= 4 else parts[-1]
+    except ValueError:
+        return parts[-1]
 
 
 def _requested(source, name, submit, run, jobspec, R, user, urgency, wait):
