@@ -174,6 +174,17 @@ def test_files_and_a_report(runs, tmp_path):
         (lambda: simulate("sample", engine="fast"), "engine 'fast'"),
         (lambda: simulate("sample", engine="lean", jobtap=["x.py"]), "need a whole instance"),
         (lambda: simulate("sample", engine="instance", grain="event-end"), "grain needs the lean"),
+        (lambda: simulate("sample", grain="pass"), "grain 'pass'"),
+        (lambda: simulate("sample", odds=0), "odds=0: expected an integer, 1 or more"),
+        (lambda: simulate("sample", seeds=-1), "seeds=-1: expected an integer, 1 or more"),
+        (lambda: simulate("sample", parallel=-1), "parallel=-1: expected an integer, 1 or more"),
+        (lambda: simulate("sample", []), "no scheduler to run"),
+        (lambda: simulate("sample", [print]), "a scheduler of type builtin_function_or_method"),
+        (lambda: Trace("sample", jobs=-1).workload(), "jobs=-1: expected an integer, 1 or more"),
+        (lambda: Trace("sample", nodes="4").workload(), "nodes='4': expected an integer"),
+        (lambda: Trace("sample", cores_per_node=0).workload(), "cores_per_node=0"),
+        (lambda: Trace("sample", unit="cpu").workload(), "unit 'cpu': expected node or core"),
+        (lambda: Trace("sample", limits=2).workload(), "limits '2': expected trace, run or xF"),
     ],
 )
 def test_wrong_options(make, said):
@@ -187,6 +198,24 @@ def test_an_error_in_a_table_names_the_table_and_the_row():
         Trace(rows).workload()
     with pytest.raises(ValueError, match="^list: none of the formats known"):
         Trace([{"a": 1}]).workload()
+
+
+def test_rows_of_a_table_are_named_and_none_is_lost():
+    """The id of a job without one is its row; # begins no comment; a row without a size is told."""
+    rows = [
+        {"user": "#1", "submit": 0, "run": 5, "nodes": 1},
+        {"user": "a\nb", "submit": 1, "run": 5},
+    ]
+    with pytest.warns(UserWarning, match="rows without a size, which are left out: 1"):
+        (run,) = simulate(Trace(rows, nodes=1), "sched-fifo")
+    assert [(job.id, job.user) for job in run.workload.jobs] == [("0", "#1")]
+    rows[1]["nodes"] = 1
+    assert [(job.id, job.user) for job in Trace(rows).workload().jobs] == [
+        ("0", "#1"),
+        ("1", "a b"),
+    ]
+    rows = [{**row, "JobID": 7 + number} for number, row in enumerate(rows)]
+    assert [job.id for job in Trace(rows).workload().jobs] == ["7", "8"]
 
 
 def test_the_example():

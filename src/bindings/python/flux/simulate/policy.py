@@ -59,10 +59,15 @@ def parse(texts):
     """Return the policies of ``--scheduler`` values: a module's name or file and its arguments, where ``name=a,b,c`` makes
     three and a backslash keeps a comma; or a class. Raises OptionError."""
     found = []
+    if not texts:
+        raise OptionError("no scheduler to run")
     for text in texts:
         if isinstance(text, type):
             found.append(of_class(text))
             continue
+        if not isinstance(text, str):
+            kind = type(text).__name__
+            raise OptionError(f"a scheduler of type {kind}: expected a name, a file or a class")
         words = shlex.split(text.replace("\\,", "\0"))
         if not words:
             raise OptionError("--scheduler: expected the name or file of a module")

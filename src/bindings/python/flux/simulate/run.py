@@ -20,7 +20,7 @@ from typing import Optional
 
 from flux.simulate import failure, refusals
 from flux.simulate.as_jobs.runs import run_as_jobs
-from flux.simulate.engine.lean import EPOCH, LeanEngine
+from flux.simulate.engine.lean import EPOCH, GRAINS, LeanEngine
 from flux.simulate.engine.manager import default_queue
 from flux.simulate.odds import OddsSampler
 from flux.simulate.outages import Outages
@@ -32,7 +32,7 @@ from flux.simulate.script import Script
 from flux.simulate.signals import ending
 from flux.simulate.site_check import tables_of
 from flux.simulate.trace import Case
-from flux.simulate.workload.record import OptionError
+from flux.simulate.workload.record import OptionError, check_count
 from flux.simulate.workload.text import digest
 from flux_engine.kernel import collector
 
@@ -79,6 +79,9 @@ class Settings:
             for one in fields(self):
                 if one.name in LEAN_ONLY and getattr(self, one.name) != one.default:
                     raise OptionError(f"{one.name} needs the lean engine")
+        if self.grain not in GRAINS:
+            raise OptionError(f"grain {self.grain!r}: expected one of {', '.join(GRAINS)}")
+        check_count("odds", self.odds)
         if self.failures is not None:
             Outages.parse(self.failures)
         for text in self.jobtap:
@@ -429,6 +432,7 @@ def run_all(tasks, at_once=None, progress=None):
     """
     if at_once == "flux" and tasks:
         return run_as_jobs(tasks, progress)
+    check_count("parallel", at_once)
     context = multiprocessing.get_context("fork")
     at_once = at_once or len(os.sched_getaffinity(0))
     results = [None] * len(tasks)

@@ -9,7 +9,7 @@ from typing import Optional
 from flux.resource.pool.amount_kinds import read_amount
 from flux.simulate.machine import Machine
 from flux.simulate.workload.build import Options, Workload, build
-from flux.simulate.workload.record import OptionError, TraceError
+from flux.simulate.workload.record import OptionError, TraceError, check_count
 from flux_engine.formats.config import load_path
 from flux_engine.resource import sources
 
@@ -227,6 +227,11 @@ class Trace:
                 f", row {exc.line - 2}" if (exc.line or 0) > 1 else ""
             )
             raise TraceError(where, None, exc.reason) from None
+        if self._tables:
+            for what in ("time of submission", "run time", "size"):
+                number = workload.notes.get(f"jobs left out: no {what}")
+                if number:
+                    workload.notes.warn(f"rows without a {what}, which are left out: {number:,}")
         if shake:
             workload.shaken = 0.0 if self.is_model else shake
             workload.notes.fact(f"submissions are shaken by up to {shake:g} s")
@@ -234,6 +239,7 @@ class Trace:
 
     def cases(self, seeds=None):
         """Return the workloads of a study, `seeds` per variant: of the model, or with submissions shaken."""
+        check_count("seeds", seeds)
         shake = self.shake
         if seeds and not self.is_model and shake is None:
             shake = SHAKE

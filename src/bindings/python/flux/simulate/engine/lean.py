@@ -49,8 +49,6 @@ class LeanEngine:
         self, machine, jobs, path, args, observer, epoch=EPOCH, grain="batch", forecast=False, config=None,
         actions=(), running=(), down="", entry=None,
     ):  # fmt: skip
-        if grain not in GRAINS:
-            raise ValueError(f"grain {grain!r}: expected one of {', '.join(GRAINS)}")
         config = config or {}
         self.machine = machine
         self.jobs = jobs

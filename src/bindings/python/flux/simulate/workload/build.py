@@ -15,7 +15,7 @@ from flux.simulate.workload import lublin
 from flux.simulate.workload.columns import moment
 from flux.simulate.workload.estimates import estimator
 from flux.simulate.workload.formats import reader
-from flux.simulate.workload.record import Notes, OptionError, Record, Source
+from flux.simulate.workload.record import Notes, OptionError, Record, Source, check_count
 from flux.simulate.workload.text import is_number
 from flux_engine.resource.inventory import Inventory
 from flux_engine.resource.state import targets
@@ -115,6 +115,12 @@ class Workload:
 def build(options):
     """Read the traces, or run the model, and build a `Workload`. Raises ValueError if an option or
     a trace is invalid; the text suggests a remedy."""
+    for name in ("nodes", "cores_per_node", "jobs"):
+        check_count(name, getattr(options, name))
+    check_count("gpus_per_node", options.gpus_per_node, 0)
+    check_count("seed", options.seed, -math.inf)
+    if options.unit not in (None, "node", "core"):
+        raise OptionError(f"unit {options.unit!r}: expected node or core")
     notes = Notes()
     if options.model:
         records, source = _modelled(options, notes)
@@ -198,7 +204,7 @@ def _in_order(records, notes):
 
 def _cut(records, options, notes):
     if options.window:
-        low, high = _window(options.window, records[0].submit)
+        low, high = _window(str(options.window), records[0].submit)
         kept = [record for record in records if low <= record.submit < high]
         if len(kept) < len(records):
             text = f"jobs left out: outside of the window {options.window}"
@@ -463,10 +469,10 @@ def _look_at_users(jobs, notes):
 
 def _limits(options, notes):
     """Return ``limit(record, rng)`` for the options."""
-    text = options.limits
+    text = str(options.limits)
     if text == "run":
         return lambda record, rng: max(record.run, 1.0)
-    if text.startswith("x"):
+    if text[:1] == "x":
         factor = float(text[1:]) if is_number(text[1:]) else 0.0
         if not 1 <= factor < 1e9:
             raise OptionError(f"limits {text!r}: expected xF with F at least 1")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Records of jobs, as returned by all readers of traces, and notes on jobs left out."""
 
+import numbers
 from typing import NamedTuple, Optional
 
 from flux.scheduler.attributes import printable
@@ -8,6 +9,12 @@ from flux.scheduler.attributes import printable
 
 class OptionError(ValueError):
     """An option is invalid, or conflicts with another."""
+
+
+def check_count(name, value, least=1):
+    """Raise OptionError if a value is neither None nor an integer of at least `least`."""
+    if value is not None and (not isinstance(value, numbers.Integral) or value < least):
+        raise OptionError(f"{name}={value!r}: expected an integer, {least} or more")
 
 
 class TraceError(ValueError):

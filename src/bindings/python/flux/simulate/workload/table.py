@@ -10,6 +10,9 @@ import weakref
 
 from flux.simulate.workload.record import OptionError
 
+#: Columns with ids of jobs.
+IDS = frozenset(("jobidraw", "jobid", "job_id", "id"))
+
 
 def file_of(data, owner):
     """Write a table (DataFrame or list of dict; missing values may be None, NaN or NaT) as CSV to a
@@ -23,11 +26,15 @@ def file_of(data, owner):
     directory = tempfile.mkdtemp(prefix="flux-simulate-")
     weakref.finalize(owner, shutil.rmtree, directory, ignore_errors=True)
     path = os.path.join(directory, "table.csv")
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    has_ids = not IDS.isdisjoint(str(name).strip().lower() for name in names)
     with open(path, "w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(dict.fromkeys(key for row in rows for key in row)))
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({key: _text(value) for key, value in row.items()})
+        # All fields are quoted: a line that begins with # is a comment.
+        writer = csv.writer(stream, quoting=csv.QUOTE_ALL)
+        writer.writerow([*([] if has_ids else ["id"]), *names])
+        for number, row in enumerate(rows):
+            own = [] if has_ids else [number]
+            writer.writerow([*own, *(_text(row.get(name)) for name in names)])
     return path
 
 
@@ -39,4 +46,4 @@ def _text(value):
         return ""  # pandas.NA is neither
     if isinstance(value, datetime.timedelta):
         return value.total_seconds()
-    return value
+    return " ".join(value.splitlines()) if isinstance(value, str) else value
