@@ -329,6 +329,7 @@ def test_no_run_outlives_the_command(signum):
         ("sample --live", "give one of TRACE"),
         ("sample --scheduler=no-such", "--scheduler=no-such: module not found"),
         ("sample --scheduler=sched-fifo --scheduler=sched-fifo", "sched-fifo is there twice"),
+        ("sample --output=", "--output: expected a value, not an empty word"),
         ("sample --diff=1,2 -o x", "--diff=1,2: expected two numbers"),
         ("sample --model lublin", "give one of"),
         ("--model=magic", "model 'magic': the one known is lublin"),

@@ -118,6 +118,9 @@ def _again(options, argv):
 
 def check_usage(options):
     """Raise OptionError if options do not go together, or would have no effect."""
+    empty = [name.replace("_", "-") for name, value in vars(options).items() if value == ""]
+    if empty:
+        raise OptionError(f"--{empty[0]}: expected a value, not an empty word")
     if bool(options.traces) + bool(options.model) + options.live != 1:
         raise OptionError("give one of TRACE..., --model and --live")
 
