@@ -38,6 +38,8 @@ def test_tables(runs):
     (one, other) = runs.differences("wait_mean")
     assert one["difference"] == runs[1].figures["wait_mean"] - runs[0].figures["wait_mean"]
     assert math.isnan(one["interval"]) and other["policy"] == "sched-backfill reservations=4"
+    page = (TOP / "doc/guide/comparing.rst").read_text()
+    assert [key for key in runs[1].figures if f"``{key}``" not in page] == []
 
 
 def test_data_frames_where_pandas_is_installed(runs, monkeypatch):

@@ -74,10 +74,12 @@ def check_main(argv):
             from flux.simulate.live import jobs_of_instance
 
             count = check_instance(*jobs_of_instance())
-            print(f"{count:,} jobs of the instance: no rule broken")
+            print(f"{count:,} {'job' if count == 1 else 'jobs'} of the instance: no rule broken")
         for result in reading.find(options.directories):
             count = check_result(result)
-            print(f"{result.directory}: {count:,} jobs: no rule broken")
+            print(
+                f"{result.directory}: {count:,} {'job' if count == 1 else 'jobs'}: no rule broken"
+            )
     except Violation as exc:
         print(f"broken: {exc}")
         return 1
