@@ -25,7 +25,7 @@ from history import CONSTRAINTS, SHAPES, matches
 
 from flux.job import JobID
 from flux.simulate.checking import Violation
-from flux_engine.job_manager.sched import merge_annotations
+from flux_engine.job_manager.job import merge_annotations
 
 #: A scheduler decides, commits R and answers; messages that reach it within this number of turns of
 #: the loop after the decision are too late to matter.

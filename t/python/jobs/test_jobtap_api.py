@@ -136,6 +136,9 @@ def test_event_post(inst, p):
     assert inst.eventlog(id)[-2]["context"] == {"a": 1}
     assert "context" not in inst.eventlog(id)[-1]
     assert inst.state(id) == SCHED
+    p.event_post(id, "memo", {"a": 1, "b": 2})
+    p.event_post(id, "memo", {"a": None})
+    assert inst.jm.jobs.active[id].annotations["user"] == {"b": 2}
     with raises(errno.EINVAL):
         p.event_post(id, "")
     inst.cancel(id)
@@ -600,3 +603,39 @@ def test_exit_callback(inst, write):
     inst.jm.jobtap.load(write("a.py", source), {"gone": gone})
     inst.rpc("job-manager.jobtap", {"remove": "a.py"})
     assert gone == [1]
+
+
+@pytest.mark.parametrize(
+    "topic, text",
+    [
+        ("job.valdate", "no callback has this topic: did you mean job.validate?"),
+        ("job.state.running", "no callback has this topic: did you mean job.state.run?"),
+        ("job.state.x*", "no callback has this topic: did you mean job.state.run?"),
+        ("config.update", "no callback has this topic: did you mean conf.update?"),
+        ("validate", "no callback has this topic: did you mean job.validate?"),
+        ("job.update.duration", "updates have no key duration: did you mean attributes.system.duration?"),
+        *((topic, None) for topic in ("job.*", "*", "job.state.[rs]*", "job.event.mine", "job.dep*", "job.update")),
+        *((topic, None) for topic in ("job.update.attributes.system.x", "job.update.attr*", "site.update", "plugin.*")),
+    ],
+)  # fmt: skip
+def test_a_topic_that_is_never_called_is_told(inst, p, topic, text):
+    p.add_handler(topic, print)
+    inst.advance(0)
+    line = f"jobtap: mine.py: add_handler: {topic}: {text}"
+    assert [one for one in inst.logged() if "add_handler" in one] == ([line] if text else [])
+
+
+def test_an_answer_with_an_unknown_key_is_a_mistake(inst, p):
+    p.add_handler("job.state.sched", lambda p, topic, args: {"anotations": {"a": 1}})
+    p.add_handler("job.validate", lambda p, topic, args: {"errmsg": "no"})
+    with pytest.raises(OSError, match="answer: 'errmsg': not one of priority, annotations, R"):
+        inst.submit()
+    p.add_handler("job.validate", None)
+    inst.submit()
+    assert any("answer: 'anotations': did you mean annotations?" in one for one in inst.logged())
+
+
+def test_a_priority_outside_of_a_dict_is_a_mistake(inst, p):
+    p.add_handler("job.state.priority", lambda p, topic, args: 77)
+    assert inst.jm.jobs.active[inst.submit()].priority == 16
+    assert any("expected {'priority': 77}, got 77" in one for one in inst.logged())

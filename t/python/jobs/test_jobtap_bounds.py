@@ -225,3 +225,27 @@ def test_exceptions_without_end(inst, p, severity):
     assert inst.state(id) == INACTIVE
     assert 100 <= inst.events(id).count("exception") <= 220
     assert any("mine.py has posted exception to job" in text for text in inst.logged())
+
+
+@pytest.mark.parametrize(
+    "topic, kind", [("job.state.run", "prolog"), ("job.state.cleanup", "epilog")]
+)
+def test_finishing_another_than_the_open_one_is_refused(inst, p, topic, kind):
+    """A job does not go on early because one of two was finished twice, or under another name."""
+
+    def start(p, topic, args):
+        getattr(p, f"{kind}_start")("one")
+        getattr(p, f"{kind}_start")("two")
+
+    p.add_handler(topic, start)
+    finish = getattr(p, f"{kind}_finish")
+    id = running(inst)
+    end(inst)
+    finish(id, "one", 0)
+    for wrong in ("one", "twoo"):
+        with pytest.raises(OSError, match=f"'{wrong}' is not open, only 'two' of job {id}"):
+            finish(id, wrong, 0)
+    assert inst.events(id)[-1] == f"{kind}-finish"
+    finish(id, "two", 0)
+    end(inst)
+    assert inst.state(id) == INACTIVE

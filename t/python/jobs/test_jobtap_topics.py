@@ -43,6 +43,19 @@ def test_whole_life_in_order(inst, record):
     ]  # fmt: skip
 
 
+def test_dependencies_come_before_job_new(inst, p, record):
+    """A job that is rejected by its dependency was never new."""
+    p.add_handler("job.dependency.yes", lambda p, topic, args: None)
+    p.add_handler("job.dependency.no", lambda p, topic, args: p.reject_job())
+    calls = record("job.validate", "job.dependency.*", "job.new")
+    inst.submit(dependencies=[{"scheme": "yes", "value": "1"}])
+    assert topics(calls) == ["job.validate", "job.dependency.yes", "job.new"]
+    calls.clear()
+    with pytest.raises(OSError):
+        inst.submit(dependencies=[{"scheme": "no", "value": "1"}])
+    assert topics(calls) == ["job.validate"]
+
+
 def test_args(inst, record):
     calls = record("job.*")
     inst.load_sched(auto=lambda body: {**make_R(), "scheduling": {"secret": 1}})

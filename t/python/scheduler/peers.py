@@ -22,7 +22,7 @@ from flux.scheduler.testing import make_R as R
 from flux.scheduler.testing.handle import ROLE_OWNER, FakeHandle
 from flux.scheduler.testing.job_manager import JobManager
 from flux.scheduler.testing.reactor import START_TIME, VirtualClock
-from flux_engine.job_manager.sched import merge_annotations
+from flux_engine.job_manager.job import merge_annotations
 
 __all__ = [
     "EXAMPLES",

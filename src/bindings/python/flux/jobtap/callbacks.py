@@ -10,7 +10,8 @@ from __future__ import annotations
 import copy
 import errno
 import fnmatch
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from flux.jobtap import validation
@@ -184,13 +185,61 @@ class Handlers:
         return any(entry[0] == pattern for entry in self._entries)
 
 
+#: Topics that the host calls. Below `OPEN_TOPICS` there are more, by names that others choose.
+TOPICS = (
+    "job.create", "job.validate", "job.new", "job.state.depend", "job.state.priority", "job.state.sched",
+    "job.state.run", "job.state.cleanup", "job.state.inactive", "job.priority.get", "job.inactive-add",
+    "job.inactive-remove", "job.destroy", "job.update", "conf.update", "plugin.query", "plugin.exit",
+)  # fmt: skip
+OPEN_TOPICS = ("job.dependency.", "job.event.", "job.update.")
+_UPDATES = ("attributes.", "resources", "tasks")
+#: Keys of the answer to a topic of the job manager.
+ANSWERS = ("priority", "annotations", "R", "validated", "feasibility", "updates")
+
+
+def why_never_called(topic: str) -> str | None:
+    """Return why a handler for `topic` is never called, or None if it may be. Topics of plugins'
+    own do not begin with ``job.``."""
+    head = topic.partition("*")[0].partition("?")[0].partition("[")[0]
+    if head != topic:
+        known = any(fnmatch.fnmatchcase(name, topic) for name in TOPICS)
+        if known or any(name.startswith(head) or head.startswith(name) for name in OPEN_TOPICS):
+            return None
+    elif topic in TOPICS:
+        return None
+    elif topic.startswith("job.update."):
+        key = topic[len("job.update.") :]
+        if key.startswith(_UPDATES):
+            return None
+        return f"updates have no key {key}{_meant('attributes.system.' + key)}"
+    elif topic.startswith(OPEN_TOPICS):
+        return None
+    near = get_close_matches(topic, TOPICS, 1, 0.6 if topic.startswith("job.") else 0.8)
+    if topic.startswith(("job.", "conf.", "plugin.")) or near:
+        return f"no callback has this topic{_meant(*near)}"
+    return None
+
+
+def _meant(name: str = "") -> str:
+    return f": did you mean {name}?" if name else ""
+
+
+def _check_keys(keys: Iterable[str]) -> None:
+    for key in keys:
+        if key not in ANSWERS:
+            near = (
+                _meant(*get_close_matches(key, ANSWERS, 1)) or f": not one of {', '.join(ANSWERS)}"
+            )
+            raise TypeError(f"answer: {key!r}{near}")
+
+
 def read_answer(answer: Any, topic: str, name: str) -> dict[str, Any] | None:
     """Return a copy of a callback's answer, a dict of JSON values; None if it returned none: None,
     True or an integer from 0.
 
     False and negative integers are a refusal without a text, which raises JobtapError, or Rejected
-    if the topic concerns a new job. Other types raise TypeError, values not representable in JSON
-    OSError (EINVAL).
+    if the topic concerns a new job. Other types, a priority outside of a dict and keys unknown to
+    the job manager raise TypeError, values not representable in JSON OSError (EINVAL).
     """
     if answer is None or answer is True:
         return None
@@ -198,11 +247,15 @@ def read_answer(answer: Any, topic: str, name: str) -> dict[str, Any] | None:
         about_job = topic.startswith(("job.create", "job.validate", "job.dependency."))
         raise (Rejected if about_job else JobtapError)(refusal(topic, name))
     if isinstance(answer, int):
+        if answer and topic in ("job.state.priority", "job.priority.get"):
+            raise TypeError(f"expected {{'priority': {answer}}}, got {answer}")
         return None
     if not isinstance(answer, dict):
         raise TypeError(f"expected None, an integer or a dict, got {type(answer).__name__}")
     if len(answer) == 1 and type(answer.get("priority")) is int:
         if -(1 << 63) <= answer["priority"] < 1 << 63:
             return dict(answer)
+    if topic.startswith("job."):
+        _check_keys(answer)
     plain: dict[str, Any] = validation.plain(answer, "answer")
     return plain

@@ -24,6 +24,9 @@ R_WITHOUT_BYPASS = (
     ' Call job_set_flag(CURRENT_JOB, "alloc-bypass") in job.validate'
 )
 
+#: The text for annotations of another type.
+BAD_ANNOTATIONS = "annotations: expected an object"
+
 #: Exceptions caught around a plugin's code: all, including those of sys.exit() and Ctrl-C, since
 #: the job manager has to go on.
 FAILURES = (BaseException,)

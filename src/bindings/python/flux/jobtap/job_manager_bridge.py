@@ -32,6 +32,7 @@ from flux.jobtap import (
 )
 from flux.jobtap.callbacks import CallbackArgs, FrozenDict, FrozenList, read_answer
 from flux.jobtap.errors import (
+    BAD_ANNOTATIONS,
     FAILURES,
     R_WITHOUT_BYPASS,
     JobtapError,
@@ -167,6 +168,9 @@ class RunningCallback:
             if len(answer) == 1:
                 _check(lib.jobtap_answer_priority(self.args, priority))
                 return
+        if not isinstance(answer.get("annotations", {}), dict):
+            self.host.report(topic, JobtapError(BAD_ANNOTATIONS))
+            del answer["annotations"]
         for key in ("validated", "feasibility"):
             if key in answer:
                 answer[key] = int(bool(answer[key]))
@@ -484,13 +488,13 @@ class PluginHost:
             start = (
                 lib.flux_jobtap_prolog_start if kind == "prolog" else lib.flux_jobtap_epilog_start
             )
-            _check(start(self.p, description.encode()), _PERILOG)
+            _check(start(self.p, description.encode()), _PERILOG[kind])
         else:
             # The C function only works on the current job. For other jobs its event is posted here.
             state = self._lookup(id, "state")
             late = state > RUN or self.job_event_posted(plugin, id, "start")
             if late if kind == "prolog" else state != CLEANUP:
-                raise OSError(errno.EINVAL, _PERILOG[errno.EINVAL])
+                raise OSError(errno.EINVAL, _PERILOG[kind][errno.EINVAL])
             self.event_post(plugin, id, f"{kind}-start", {"description": description})
         self.perilogs.started(Perilog(id, kind, description, if_removed))
 
@@ -498,6 +502,12 @@ class PluginHost:
         self, plugin: Plugin, id: int, kind: str, description: str, status: int
     ) -> None:
         id = self._id(id)
+        loaded = (host.perilogs for host in _loaded.values())
+        # one that no plugin has open may have been started before the job manager was
+        if not perilogs.is_open(loaded, id, kind, description) and not self.job_event_posted(
+            plugin, id, f"{kind}-start"
+        ):
+            raise OSError(errno.EINVAL, f"job has no open {kind}")
         self._post_finish(id, kind, description, status)
         any(host.perilogs.finished(id, kind, description) for host in _loaded.values())
 
@@ -505,7 +515,7 @@ class PluginHost:
         finish = (
             lib.flux_jobtap_prolog_finish if kind == "prolog" else lib.flux_jobtap_epilog_finish
         )
-        _check(finish(self.p, id, description.encode(), status), _PERILOG)
+        _check(finish(self.p, id, description.encode(), status), _JOB)
 
     def _finish(self, perilog: Perilog, status: int, note: str | None) -> None:
         """Finish a prolog or an epilog in the plugin's place.
@@ -645,8 +655,8 @@ _UPDATE = {
     errno.EINVAL: "the jobspec of a job in RUN state or later, or of the current job by its id, cannot be updated"
 }
 _PERILOG = {
-    **_JOB,
-    errno.EINVAL: "too late for a prolog, or too early for an epilog, which needs CLEANUP state",
+    "prolog": {**_JOB, errno.EINVAL: "it is too late for a prolog of this job"},
+    "epilog": {**_JOB, errno.EINVAL: "an epilog needs a job in CLEANUP state"},
 }
 
 

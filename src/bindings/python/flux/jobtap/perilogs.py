@@ -128,3 +128,18 @@ def check_room(open_now: int, id: int, kind: str) -> None:
             f"{kind}_start: job {id} has {open_now} prologs and epilogs open, which is all that the"
             " job manager can count",
         )
+
+
+def is_open(loaded: Iterable[Perilogs], id: int, kind: str, description: str) -> bool:
+    """Whether one of the `loaded` plugins has this prolog or epilog of a job open. Raises OSError
+    (EINVAL) if the job's open ones have other descriptions: finishing one of those in its place
+    would let the job go on too early."""
+    open_now = [
+        each.description for perilogs in loaded for each in perilogs if each[:2] == (id, kind)
+    ]
+    if open_now and description not in open_now:
+        names = ", ".join(map(repr, open_now))
+        raise OSError(
+            errno.EINVAL, f"{kind}_finish: {description!r} is not open, only {names} of job {id}"
+        )
+    return bool(open_now)

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping
+from syslog import LOG_ERR
 from threading import get_ident
 from typing import Any, NoReturn
 
 from flux.jobtap import validation
-from flux.jobtap.callbacks import CallbackArgs, Handlers
+from flux.jobtap.callbacks import CallbackArgs, Handlers, why_never_called
 from flux.jobtap.errors import JobtapError, Rejected
 from flux.jobtap.perilogs import FAILED
 from flux.jobtap.plugin_resources import WRONG_THREAD
@@ -67,17 +68,20 @@ class Plugin:
     ) -> None:
         """Register a callback.
 
-        If several handlers of a plugin match a topic, the first registered is called.
+        If several handlers of a plugin match a topic, the first registered is called. A topic that
+        the job manager never calls is logged.
 
         Args:
             topic (str): a callback topic, or a glob
             callback: ``callback(p, topic, args)``; None removes the first handler for exactly this
                 topic
         """
-        validation.word(topic, "add_handler: topic")
+        why = why_never_called(validation.word(topic, "add_handler: topic"))
         if callback is None:
             self.handlers.remove(topic)
         elif callable(callback):
+            if why is not None:
+                self.handle.log(LOG_ERR, f"jobtap: {self.name}: add_handler: {topic}: {why}")
             self.handlers.add(topic, callback)
         else:
             raise TypeError(f"add_handler: the callback for {topic!r} is not callable")

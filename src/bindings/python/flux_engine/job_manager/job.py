@@ -178,7 +178,6 @@ class Job(SchedulableJob):
         perilogs (int): prologs and epilogs that have not finished
         has_resources (bool): between ``alloc`` and ``free``
         released (set): ranks that execution has released
-        memo (dict)
 
     Not from events:
 
@@ -191,7 +190,7 @@ class Job(SchedulableJob):
     """
 
     __slots__ = (
-        "end_event", "posted", "perilogs", "has_resources", "released", "memo", "queue", "busy",
+        "end_event", "posted", "perilogs", "has_resources", "released", "queue", "busy",
         "hold", "start_pending", "aux", "eventlog", "frozen",
     )  # fmt: skip
 
@@ -204,7 +203,6 @@ class Job(SchedulableJob):
         self.perilogs = 0
         self.has_resources = False
         self.released = None
-        self.memo = None
         self.queue = []
         self.busy = False
         self.hold = False
@@ -267,13 +265,28 @@ def _perilog_finish(job, context, event):
 
 
 def _memo(job, context, event):
-    memo = dict(job.memo or {})
-    for key, value in (context or {}).items():
+    if context:
+        job.annotations = merge_annotations(job.annotations, {"user": context})
+
+
+def merge_annotations(old, new):
+    """Return the annotations `old` with `new` merged in (RFC 27): a null removes a key, and an object that this leaves empty."""
+    merged = dict(old)
+    for key in new:
+        value = new[key]
         if value is None:
-            memo.pop(key, None)
+            merged.pop(key, None)
+        elif type(value) is dict:
+            before = merged[key] if key in merged and type(merged[key]) is dict else {}
+            inner = merge_annotations(before, value)
+            # An empty object that was sent on purpose is kept; one emptied by nulls is not.
+            if inner or not value:
+                merged[key] = inner
+            else:
+                merged.pop(key, None)
         else:
-            memo[key] = value
-    job.memo = memo
+            merged[key] = value
+    return merged
 
 
 _EFFECTS = {

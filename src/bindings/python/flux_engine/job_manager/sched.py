@@ -19,6 +19,7 @@ from flux_engine.formats import idset, jobid, rset
 from flux_engine.formats.jsontext import dumps
 from flux_engine.formats.levels import LOG_ERR, LOG_INFO
 from flux_engine.formats.states import FLAG_ALLOC_BYPASS
+from flux_engine.job_manager.job import merge_annotations
 from flux_engine.kernel.form import Malformed
 
 SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
@@ -438,23 +439,3 @@ class Sched:
                 self.enqueue(job)
             elif job.is_ending:
                 self._ended(job)
-
-
-def merge_annotations(old, new):
-    """Return the annotations `old` with `new` merged in (RFC 27): a null removes a key, and an object that this leaves empty."""
-    merged = dict(old)
-    for key in new:
-        value = new[key]
-        if value is None:
-            merged.pop(key, None)
-        elif type(value) is dict:
-            before = merged[key] if key in merged and type(merged[key]) is dict else {}
-            inner = merge_annotations(before, value)
-            # An empty object that was sent on purpose is kept; one emptied by nulls is not.
-            if inner or not value:
-                merged[key] = inner
-            else:
-                merged.pop(key, None)
-        else:
-            merged[key] = value
-    return merged

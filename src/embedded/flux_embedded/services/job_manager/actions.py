@@ -98,12 +98,10 @@ class Actions:
         self.events.send(self.service.respond, msg, {"old_urgency": old})
 
     def memo(self, msg):
-        """``memo`` {id, memo: {...}}: an event, and merged into the job's ``user`` annotations; null removes a key."""
+        """``memo`` {id, memo: {...}}: an event; see `Job.apply` for its effect."""
         job = self.find(msg.body["id"])
         permit(msg, job.userid, "can only add a memo to")
-        memo = msg.body["memo"]
-        self.events.post(job, "memo", memo)
-        self.sched.annotate(job, {"user": memo})
+        self.events.post(job, "memo", msg.body["memo"])
         self.events.send(self.service.respond, msg)
 
 

@@ -326,6 +326,8 @@ class Host:
 
     def perilog_finish(self, plugin, id, kind, description, status):
         job = self._job(id)
+        loaded = (state.perilogs for state in self.states.values())
+        perilogs.is_open(loaded, job.id, kind, description)
         queued = [event["name"] for event in job.queue]
         if job.perilogs + queued.count(f"{kind}-start") <= queued.count(f"{kind}-finish"):
             raise OSError(errno.EINVAL, f"job has no open {kind}")

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from flux.jobtap import plugin_file, process_guard, validation
 from flux.jobtap.callbacks import CallbackArgs, FrozenDict, freeze, read_answer
 from flux.jobtap.errors import (
+    BAD_ANNOTATIONS,
     FAILURES,
     R_WITHOUT_BYPASS,
     JobtapError,
@@ -248,7 +249,7 @@ class Jobtap:
         if isinstance(annotations, dict) and job is not None and job.state <= states.SCHED:
             self.sched.annotate(job, annotations)
         elif annotations is not None and not isinstance(annotations, dict):
-            self.report(plugin, topic, JobtapError("annotations: expected an object"))
+            self.report(plugin, topic, JobtapError(BAD_ANNOTATIONS))
         out.update(answer)
 
     def _is_priority(self, job, topic, plugin, priority):
@@ -290,8 +291,8 @@ class Jobtap:
             self.call_rejecting(job, "job.create")
         if self.handlers("job.validate"):
             self.call_rejecting(job, "job.validate")
-        self.call(job, "job.new")
         self.announce_dependencies(job)
+        self.call(job, "job.new")
 
     def announce_dependencies(self, job, plugin=None):
         """Show the job's dependencies to the plugins, or one of them; Rejected if one is unknown or invalid."""
