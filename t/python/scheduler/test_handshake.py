@@ -63,6 +63,24 @@ def test_hello_lookups_are_issued_together():
     assert len(rig.sched.resources.job_end_times()) == 40
 
 
+def test_a_job_that_ends_while_R_is_looked_up_is_freed():
+    """The job manager announces no free between hello and ready."""
+    rig = Rig(R(2, 1))
+    rig.will_be_found(1, R("0", "0"))
+    rig.will_be_found(2, R("1", "0"))
+    answer = rig.info._answer
+
+    def ends():
+        answer()
+        rig.manager.running = rig.manager.running[1:]
+
+    rig.info._answer = ends
+    rig.load(Guide)
+    assert [jobid for jobid, _ in rig.sched.resources.job_end_times()] == [2]
+    rig.alloc(1, jobspec(1))
+    assert rig.success(1)
+
+
 BAD = {
     "rank not in the inventory": R("9", "0"),
     "core not in the inventory": R("0", "77"),

@@ -114,8 +114,11 @@ def test_a_second_request_for_a_job_is_ignored(rig, again):
     rig.settle()
     rig.alloc(again, jobspec(1))
     rig.settle()
+    (line,) = rig.logged(ERR)
+    assert line.endswith(": a second request is ignored")
     rig.free(1)
     assert rig.success(2)
+    assert len(rig.answers(1)) == 1
     assert rig.sched.stats_get()["errors"] == 1
     rig.sched._requests._check()
 

@@ -138,6 +138,26 @@ def test_state_that_changes_without_a_word_is_told(tells):
     assert (policy.seen, instance.errors) == (([10, 10], []) if tells else ([10], told * 2))
 
 
+@pytest.mark.parametrize(
+    "how, why", [("hold", "the KVS does not answer"), ("failing", "disk on fire")]
+)
+def test_state_that_is_not_stored_at_the_end_is_told(how, why):
+    class Mine(Backfill):
+        def __init__(self, h, *args):
+            super().__init__(h, *args)
+            self.stored = self.checkpoint("mine", lambda: 1, lambda value: None)
+
+    instance = FakeInstance(check_errors=False)
+    policy = instance.load(Mine)
+    policy.stored.changed()
+    if how == "hold":
+        instance.kvs.hold()
+    else:
+        instance.kvs.failing = True
+    instance.unload()
+    assert instance.errors == [f"checkpoint.sched-mine: the last changes may be lost: {why}"]
+
+
 def test_a_policy_may_import_a_file_beside_it(tmp_path):
     (tmp_path / "helper.py").write_text(
         "from __future__ import annotations\nfrom dataclasses import dataclass\n"

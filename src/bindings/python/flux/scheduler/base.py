@@ -533,7 +533,9 @@ class Scheduler(BrokerModule):
         for jobid in found.jobs:
             self._requests.move(jobid, "hello")
         self._lost_at_hello = found.lost
-        again = self._before_ready(list(found.jobs.values()))
+        self._before_ready(list(found.jobs.values()))
+        # the lookups of these jobs take a while
+        again = bool(found.jobs)
         jobs, self.waiting_at_start = hello.ready(
             handle, self.queue_depth, again, self.hello_partial_ok
         )
@@ -558,10 +560,8 @@ class Scheduler(BrokerModule):
         """Hook of the library: the pool was made, and has no jobs yet. An exception ends the
         start."""
 
-    def _before_ready(self, jobs: list[RunningJob]) -> bool:
-        """Hook of the library: the running jobs are in the pool, and no request has arrived yet.
-        Return whether the job manager was queried about them: some may have ended since."""
-        return False
+    def _before_ready(self, jobs: list[RunningJob]) -> None:
+        """Hook of the library: the running jobs are in the pool, and no request has arrived yet."""
 
     def _make_pool(self, R: dict[str, Any]) -> ResourcePool:
         """Make the pool from the instance's resources (an R dict): of the configured class, the one
@@ -622,10 +622,9 @@ class Scheduler(BrokerModule):
         except Exception as exc:  # without an id there is no answer
             self._errors.report(f"alloc: malformed request: {exc}")
             return
-        if jobid in self._requests:
-            self._errors.report(
-                f"alloc: {host.name_of(jobid)}: a request for this job is open already"
-            )
+        if jobid in self._requests or self._requests.is_running(jobid):
+            # Sent to a former scheduler, and again to this one: either answer serves both.
+            self._errors.report(f"alloc: {host.name_of(jobid)}: a second request is ignored")
             return
         self._passes.events += 1
         request = self._requests.open(self, msg, jobid)
@@ -633,8 +632,6 @@ class Scheduler(BrokerModule):
         try:
             try:
                 priority, userid, t_submit, jobspec = messages.submission_of(payload, now)
-                if self._requests.is_running(jobid):
-                    raise ValueError("the job holds resources already")
             except ValueError as exc:
                 self._errors.report(f"alloc: {host.name_of(jobid)}: malformed request: {exc}")
                 self._errors.guard("deny", request.deny, f"scheduler error: {exc}")

@@ -127,7 +127,11 @@ class Checkpoint:
         """Store the value now, and wait for that: the scheduler is ending."""
         if self._timer is not None:
             self._timer.cancel()
-            self._host.commits.put_now(self.key, "".join(self._text()))
+            try:
+                self._host.commits.put_now(self.key, "".join(self._text()))
+            except OSError as exc:
+                why = exc.strerror if exc.errno != errno.ETIMEDOUT else "the KVS does not answer"
+                self._host.errors.report(f"{self.key}: the last changes may be lost: {why}")
         elif self._unchanged is not None and self._unchanged != "".join(self._text()):
             self._host.errors.report(f"{self.key} is not stored: call changed() after a change")
 

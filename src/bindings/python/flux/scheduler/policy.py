@@ -369,7 +369,7 @@ class PolicyScheduler(Scheduler):
         self.odds.load()
         self.decision.pool_made()
 
-    def _before_ready(self, jobs: list[RunningJob]) -> bool:
+    def _before_ready(self, jobs: list[RunningJob]) -> None:
         for jobid, lost in self._lost_at_hello.items():
             self.holdings.found_departed(jobid, lost.R)
         rules = self.admission.rules
@@ -385,7 +385,6 @@ class PolicyScheduler(Scheduler):
             self.admission.tell(AdmissionRule.hello, job)
             job.keep(self.keep_attributes)
         self.admission.tell(AdmissionRule.ready)
-        return bool(names and jobs)
 
     # -- starting jobs -----------------------------------------------------------------------------
 

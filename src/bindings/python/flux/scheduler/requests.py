@@ -9,8 +9,8 @@ leaves the table. Its job may still be in the queue, in the middle of a pass: th
 before any other code of the policy runs (`Requests.sweep`, `Requests.end_step`).
 
 `flux.scheduler.states` has the states of requests and jobs, and their transitions. A job that was
-denied, or whose request was withdrawn, is unknown, and may be requested again. A request for a job
-that holds resources is denied. `Requests._check` compares the table with these rules.
+denied, or whose request was withdrawn, is unknown, and may be requested again. A second request for
+a job that is not is ignored. `Requests._check` compares the table with these rules.
 """
 
 from __future__ import annotations
@@ -607,11 +607,9 @@ class Requests:
             self.move(jobid, "final free" if final else "free")
 
     def open(self, scheduler: Any, msg: Any, jobid: int) -> AllocRequest:
-        """Enter a new request, and return it. A request of a running job is also entered, to be
-        denied."""
+        """Enter a request for an unknown job, and return it."""
+        self.move(jobid, "request")
         request = self._open[jobid] = TabledRequest(scheduler, msg, jobid, self)
-        if jobid not in self._states:
-            self.move(jobid, "request")
         return request
 
     def get(self, jobid: int) -> AllocRequest | None:
@@ -640,7 +638,7 @@ class Requests:
         self._sender = request
         if jobid in self._open and self._open[jobid] is request:
             del self._open[jobid]
-            if event != "success" and not self.is_running(jobid):
+            if event != "success":
                 self.move(jobid, event)
                 self.will_not_run(jobid)
         job, request.job = request.job, None  # leave no cycles for the collector
