@@ -60,13 +60,13 @@ def test_seeds_and_sweeps():
     )
     assert len(found) == 8
     assert [one.variant for one in found[::2]] == [
-        {"nodes": "128", "scale_arrivals": "1.0"}, {"nodes": "128", "scale_arrivals": "0.5"},
-        {"nodes": "256", "scale_arrivals": "1.0"}, {"nodes": "256", "scale_arrivals": "0.5"},
+        {"nodes": 128, "scale_arrivals": 1.0}, {"nodes": 128, "scale_arrivals": 0.5},
+        {"nodes": 256, "scale_arrivals": 1.0}, {"nodes": 256, "scale_arrivals": 0.5},
     ]  # fmt: skip
     assert [one.seed for one in found[:2]] == [1, 2]
     assert found[0].figures != found[1].figures
     first, last = found.figures[0], found.figures[-1]
-    assert (first["nodes"], last["nodes"], last["seed"]) == ("128", "256", 2)
+    assert (first["nodes"], last["nodes"], last["seed"]) == (128, 256, 2)
 
 
 class Missing:
@@ -233,7 +233,7 @@ def test_the_example():
     ]  # fmt: skip
     assert re.search(r"waited [\d.]+ h", lines[4])
     assert re.search(r"promise=4: [+-]\d+ s ± \d+ s: (more|less|no difference)", lines[5])
-    assert lines[-1].startswith("{'scale_arrivals': '0.8'}: sched-backfill: ")
+    assert lines[-1].startswith("{'scale_arrivals': 0.8}: sched-backfill: ")
 
 
 def test_memory_of_nodes_is_counted(tmp_path):

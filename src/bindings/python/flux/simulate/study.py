@@ -125,14 +125,14 @@ class Run:
         summary (dict): the contents of the command's summary.json
     """
 
-    def __init__(self, workload, summary, outcome):
-        self.workload = workload
+    def __init__(self, case, summary, outcome):
+        self.workload = case.workload
         self.summary = summary
         self.outcome = outcome
         self.policy = summary["policy"]
         self.number = summary["number"]
-        self.seed = summary.get("seed")
-        self.variant = summary.get("variant", {})
+        self.seed = case.seed
+        self.variant = case.variant
         self.failed = summary["failed"]
         self.interrupted = summary["interrupted"]
         self.figures = {
@@ -338,5 +338,5 @@ def simulate(
             raise OSError(result["not_written"])
         outcome = result.pop("outcome")
         outcome.workload = task.workload
-        runs.append(Run(task.workload, result, outcome))
+        runs.append(Run(task.case, result, outcome))
     return runs
