@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from shared import data_path
 
-from flux.scheduler.testing import jobspec
+from flux.scheduler.testing import jobspec, make_R
 from flux.simulate import OptionError, Trace
 from flux.simulate.workload import columns, lublin
 from flux.simulate.workload.build import Options, build
@@ -394,6 +394,15 @@ def test_eventlogs(tmp_path):
         ((again, other), _) = read(str(path))
         assert again.run == record.run
         assert (again.id, other.id) == ("50633637888", "50650415104")
+    assert build(Options(traces=[str(packed)])).machine.nodes == 2
+    machine = tmp_path / "unpacked" / "resource" / "R"
+    machine.parent.mkdir()
+    machine.write_text(json.dumps(make_R(3, cores=2)))
+    work = build(Options(traces=[str(tmp_path / "unpacked")]))
+    assert "machine: 3 nodes, 6 cores (resource.R of the trace)" in work.notes.lines()
+    machine.write_text("{}")
+    with pytest.raises(TraceError, match="unpacked: resource/R: no resource set: R.version"):
+        build(Options(traces=[str(tmp_path / "unpacked")]))
     (tmp_path / "logs" / "job-1" / "eventlog").write_text(log() + "nonsense\n")
     assert "FILE:11: job-1/eventlog: not an event" in refusal(str(tmp_path / "logs"))
 

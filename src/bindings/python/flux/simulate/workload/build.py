@@ -296,6 +296,11 @@ def _guess(records, source, options, by_nodes):
     per_node = options.cores_per_node
     if options.nodes:
         return uniform(options.nodes, per_node or 1, options.gpus_per_node, "as given")
+    if source.R is not None and not per_node and not options.gpus_per_node:
+        try:
+            return Machine(source.R, "resource.R of the trace")
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            raise source.error(0, f"resource/R: no resource set: {exc}") from None
     procs, nodes = source.procs, source.nodes
     if procs or nodes:
         if per_node:

@@ -94,7 +94,7 @@ def _listed(source, job):
 
 def read_eventlogs(source):
     """Yield the jobs of a directory or ``flux dump`` archive with ``.../eventlog``, ``jobspec`` and
-    ``R`` per job. Raises TraceError if there are none, or one is damaged."""
+    ``R`` per job; ``resource/R`` is the machine. Raises TraceError if there are none, or one is damaged."""
     found = 0
     for name, texts in _job_files(source):
         found += 1
@@ -107,11 +107,17 @@ def read_eventlogs(source):
 
 #: Directories of the KVS with eventlogs of another kind: of a job's shell, and of services.
 NOT_JOBS = frozenset(("guest", "admin", "resource"))
+#: Key of the machine's resource set, as a path.
+MACHINE = "resource/R"
 
 
 def _job_files(source):
     wanted = ("eventlog", "jobspec", "R")
     if os.path.isdir(source.path):
+        path = os.path.join(source.path, MACHINE)
+        if os.path.isfile(path):
+            with open(path, encoding="utf-8") as stream:
+                source.R = _json(source, "", MACHINE, stream.read())
         for directory, subdirectories, files in os.walk(source.path):
             subdirectories[:] = sorted(set(subdirectories) - NOT_JOBS)
             if "eventlog" in files:
@@ -126,6 +132,8 @@ def _job_files(source):
         with tarfile.open(source.path) as archive:
             for member in archive:
                 directory, _, name = member.name.rpartition("/")
+                if member.name == MACHINE and member.isfile():
+                    source.R = _json(source, "", MACHINE, archive.extractfile(member).read())
                 if NOT_JOBS.intersection(directory.split("/")):
                     continue
                 if name in wanted and "job" in directory and member.isfile():
@@ -142,7 +150,7 @@ def _json(source, name, key, text):
     try:
         return json.loads(text)
     except ValueError as exc:
-        raise source.error(0, f"{name}/{key}: not JSON: {exc}") from None
+        raise source.error(0, f"{os.path.join(name, key)}: not JSON: {exc}") from None
 
 
 def _logged(source, name, texts):

@@ -118,6 +118,7 @@ class Source:
     Attributes:
         start (float): origin of its times, seconds since the epoch; 0: times are since the epoch
         procs, nodes (int or None): size of the machine, if given
+        R (dict or None): resource set of the machine, if given
         queues (dict): number or name of a queue -> name
         statuses (tuple of int): SWF statuses of the jobs to read; empty: all
         has_statuses (bool): whether the format has statuses
@@ -130,6 +131,7 @@ class Source:
         self.start = 0.0
         self.procs = None
         self.nodes = None
+        self.R = None
         self.queues = {}
         self.statuses = statuses
         self.has_statuses = False
