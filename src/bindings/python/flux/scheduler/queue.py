@@ -303,7 +303,7 @@ class Backlog(PendingQueue):
             if job.signature is None:
                 shape = getattr(request, "shape", None)
                 job.signature = job.jobid if shape is None else shape
-        entry = entry_of(job)
+        entry = job.order, job.jobid, job
         self.jobs.add(entry)
         if not job.promised:
             self._join_group(entry)
@@ -612,7 +612,7 @@ class Backlog(PendingQueue):
             a job, or None when the pass should yield to the reactor
         """
         self.effort = 0
-        if self.woken is None and not (self.fresh and self.first_newcomer()):
+        if self.woken is None and not self.fresh:
             return
         while True:
             woken = self._walk_since = self.woken
