@@ -349,7 +349,10 @@ class RequestFacts:
 
     def ranks_of(self, request: Any) -> int:
         """Return the mask of ranks that a request could use, up and free or not."""
-        return self._cached(self._matching, request, "match_mask")
+        try:  # several times for each job
+            return self._matching[request.shape]
+        except (AttributeError, KeyError):
+            return self._cached(self._matching, request, "match_mask")
 
     def least_of(self, request: Any) -> tuple[int, int, int]:
         """Return the minimum numbers of nodes, cores and GPUs that a request takes, regardless of
