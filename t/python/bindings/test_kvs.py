@@ -156,20 +156,6 @@ def test_transactions(h):
     assert kvs.get(h, "z") == 1
 
 
-def test_failed_commit_through_the_bindings(h):
-    h.rpc("kvs.fault", {"fail_commits": 1}).get()
-    txn = kvs.KVSTxn(h)
-    txn.put("a", 1)
-    seen = []
-    future = txn.commit_async()
-    future.then(lambda f: (seen.append(f.error_string()), h.reactor_stop()))
-    h.reactor_run()
-    assert seen == ["Input/output error"]
-    with pytest.raises(OSError) as info:
-        future.get()
-    assert info.value.errno == errno.EIO
-
-
 def test_whoever_waited_in_vain_is_not_called_back(instance, h):
     instance.load_module("job-manager")
     rpc = h.rpc("job-manager.journal-batches", flags=FLUX_RPC_STREAMING)

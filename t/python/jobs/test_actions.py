@@ -327,28 +327,6 @@ def test_status_of_a_virtual_queue(virtual):
     assert status(virtual, "v")["enable"] and virtual.submit(queue="v")
 
 
-def test_status_without_a_scheduler(inst):
-    inst.rpc("config.load", {"queues": {"a": {}, "v": {"parent": "a"}}})
-    offline = {"enable": True, "start": False, "stop_reason": "Scheduler is offline"}
-    assert status(inst, "v") == {**offline, "parent": "a"}
-    switch(inst, True, "v")
-    assert status(inst, "v") == {**offline, "parent": "a", "blocked": "scheduler"}
-    switch(inst, True, "a")
-    inst.load_sched()
-    assert status(inst, "v") == {"enable": True, "start": True, "parent": "a"}
-
-
-def test_a_reload_gives_a_queue_another_parent_and_takes_it(virtual):
-    id = virtual.submit(queue="v")
-    switch(virtual, False, "a")
-    virtual.sched.seen.clear()
-    virtual.rpc("config.load", {"queues": {"a": {}, "b": {}, "v": {"parent": "b"}}})
-    assert status(virtual, "v") == {"enable": True, "start": True, "parent": "b"}
-    assert allocs(virtual) == [id]
-    virtual.rpc("config.load", {"queues": {"a": {}, "b": {}, "v": {}}})
-    assert status(virtual, "v") == {"enable": True, "start": True}
-
-
 def test_a_job_moved_to_a_virtual_queue_gets_the_constraint_of_the_parent(virtual):
     id = virtual.submit(queue="b")
     virtual.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.queue": "v"}})

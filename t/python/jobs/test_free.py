@@ -39,19 +39,6 @@ def visit(inst):
     return found
 
 
-def test_fragment():
-    assert rset.fragment(FOUR, {0, 2}) == {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0,2", "children": {"core": "0-1"}}],
-            "starttime": 0.0,
-            "expiration": 0.0,
-            "nodelist": ["n[0,2]"],
-            "properties": {"big": "2"},
-        },
-    }
-
-
 def test_free_without_housekeeping_returns_R_as_allocated(four):
     four.submit(run_duration=1)
     four.advance(1)
@@ -122,17 +109,6 @@ def test_housekeeping_release_after(four):
     assert frees(four) == [("0-2", False)]
     four.advance(2)
     assert frees(four) == [("0-2", False), ("3", True)]
-
-
-def test_hello_during_housekeeping(four):
-    housekeeping(four, **{"release-after": "0s"})
-    id = four.submit(run_duration=1)
-    four.advance(3)
-    four.unload_sched()
-    four.load_sched()
-    assert [(job["id"], job["free"]) for job in four.sched.hello] == [(id, "0-2")]
-    four.advance(5)
-    assert frees(four) == [("3", True)]
 
 
 def test_hello_without_partial_ok_ends_housekeeping(four):

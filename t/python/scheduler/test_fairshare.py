@@ -151,19 +151,6 @@ def test_a_share_does_not_void_a_latest_start():
     assert latest == [1000, 4000, 2000, 3000]
 
 
-def test_banks_come_before_their_users():
-    """As in Slurm's Fair Tree: all users of a bank that has used less come before those of others."""
-    rig = load(banks={"small": 1, "large": 9})
-    for jobid, bank in ((1, "small"), (2, "large")):
-        submit(rig, jobid, 500, bank, slots=8)
-    rig.wait(600)
-    submit(rig, 3, 500, "small")
-    submit(rig, 4, 600, "small")
-    submit(rig, 5, 500, "large")
-    submit(rig, 6, 600, "large")
-    assert order(rig) == [6, 5, 4, 3]
-
-
 def test_shares_of_users_and_weights_of_resources():
     rig = load(weights={"nodes": 1}, users={"500": 4, "600": 1, "700": 0})
     submit(rig, 1, 500, slots=12)

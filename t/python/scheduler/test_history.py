@@ -7,7 +7,7 @@ import math
 import pytest
 from peers import R, Rig, jobspec
 
-from flux.scheduler.history import MAX_CLASSES_OF_USER, RunTimes, narrow_to_wide, user_only
+from flux.scheduler.history import MAX_CLASSES_OF_USER, RunTimes, user_only
 from flux.scheduler.policies import Backfill
 from flux.scheduler.testing.services import FunctionService
 
@@ -58,19 +58,6 @@ def test_classes_of_a_site():
 def stored_and_restored(history, into):
     into.restore(json.loads(json.dumps([entry for part in history.parts() for entry in part])))
     return into
-
-
-def test_over_a_restart():
-    history = RunTimes(narrow_to_wide)
-    for run in (1.0, 2.0, 3.0):
-        history.learn(1, 4, 100.0, run)
-    history.learn(1, 4, math.inf, 7.0)  # of a class that JSON has no word for
-    again = RunTimes()
-    again.learn(2, 4, 100.0, 50.0)
-    stored_and_restored(history, again)
-    assert again.predict(1, 4, 100.0) == 2.5
-    again.learn(2, 4, 100.0, 60.0)
-    assert again.predict(2, 4, 100.0) == 55.0
 
 
 def test_what_was_learnt_since_counts_more_than_what_is_restored():

@@ -139,17 +139,6 @@ def test_cancel_clears_annotations_first(rig):
     ]
 
 
-@pytest.mark.parametrize("jobid", [99, 1, "x", None, -1])
-def test_cancel_of_what_is_not_pending_gets_no_message(rig, jobid):
-    rig.alloc(1)
-    rig.settle()
-    before = list(rig.received)
-    rig.cancel(jobid)
-    rig.settle()
-    assert rig.received == before
-    healthy(rig)
-
-
 # -- sched.prioritize ------------------------------------------------------------------------------
 
 

@@ -8,16 +8,10 @@ from test_preemption import batch, make, standby, tables
 from test_reservations import listed
 
 from flux.idset import IDset
-from flux.scheduler.policies import Backfill, Fifo, Simple
+from flux.scheduler.policies import Backfill
 
 #: Sixteen nodes, four racks of four.
 RACKS = {"rack": {"groups": {f"r{n}": f"n[{4 * n}-{4 * n + 3}]" for n in range(4)}}}
-
-START = pytest.mark.parametrize(
-    "policy, args",
-    [(Fifo, ("queue-depth=unlimited",)), (Simple, ("queue-depth=unlimited",)), (Backfill, ())],
-    ids=["fifo", "simple", "easy"],
-)
 
 
 def load(policy=Backfill, args=(), topology=RACKS, rig=None, **config):
@@ -150,24 +144,6 @@ def test_at_most_so_many_racks():
     assert "need 9 nodes in at most 2 of level rack, at most 8 in 2 of them" in rig.denied(7)
 
 
-@START
-def test_the_groups_are_annotated_and_r_is_unchanged(policy, args):
-    rig = load(policy, args)
-    rig.alloc(1, spec(4, required()))
-    rig.alloc(2, spec(8, preferred(max=2)))
-    rig.alloc(3, spec(1))
-    assert rig.shown(1)["placement"] == "rack r0"
-    assert rig.shown(2)["placement"] == "rack r1,r2"
-    assert "placement" not in rig.shown(3)
-    assert set(rig.success(1)["R"]["execution"]) == {
-        "R_lite",
-        "starttime",
-        "expiration",
-        "nodelist",
-        "nslots",
-    }
-
-
 def test_when_and_explain_say_why():
     rig = load()
     occupy(rig)
@@ -229,17 +205,6 @@ def test_a_promise_is_made_for_a_rack_and_moves_when_the_wait_is_over():
 
 
 # -- everyone else ---------------------------------------------------------------------------------
-
-
-def test_two_levels():
-    blocks = {"block": {"groups": {"b0": "n[0-7]", "b1": "n[8-15]"}}}
-    rig = load(topology={**RACKS, **blocks})
-    rig.alloc(1, spec(1, constraints={"ranks": ["8"]}))
-    rig.settle()
-    rig.alloc(2, spec(2))
-    rig.alloc(3, spec(6, {"level": "block"}))
-    assert rig.ranks(2) <= set(range(8, 12)), "the block and rack that are begun"
-    assert rig.ranks(3) <= set(range(8))
 
 
 def test_nodes_of_no_group():
