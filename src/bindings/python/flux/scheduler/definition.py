@@ -432,8 +432,8 @@ class State:
                 use.where = where
             if found is not None:
                 self.promises[job] = promise = found[0][0]
-                if demand.takes_all:
-                    promise.demand = None  # it has all of its ranks
+                if demand.stays:
+                    promise.demand = None
                 return True
         self.drop(job)
         return False

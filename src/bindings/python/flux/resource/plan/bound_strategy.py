@@ -158,7 +158,8 @@ class BoundStrategy(Strategy):
         request = promise.request
         if promise.is_open or promise.pinned or not self._pool.countable(request.shape):
             return None
-        return self._ranks.areas(request)[0]
+        demand = self._ranks.areas(request)[0]
+        return None if demand.stays else demand
 
     def started(self, jobid: int, claimant: Claimant | None) -> None:
         pool = self._pool
@@ -283,8 +284,8 @@ class BoundStrategy(Strategy):
                 demand, promise.start, promise.end, now, may_move
             )
             if promise.number is not None:
-                if demand.takes_all:
-                    self._ranks.room.pin(promise.number)  # it could not be moved
+                if demand.stays:
+                    self._ranks.room.pin(promise.number)
                 return True
         if not areas:
             index = self._ranks.index_at(promise.start)
