@@ -84,6 +84,22 @@ def test_what_was_found_of_others_does_not_hold_when_something_is_not_kept_free_
     assert looks(backlog, refuse) == [1, 3, 4]
 
 
+def test_nobody_waits_to_be_examined_once_all_have_left():
+    one, two = job(1), job(2)
+    backlog = backlog_of(one, two)
+    looks(backlog)
+    backlog.wake(10.0)
+    backlog.move_all({one: 20, two: 20})
+    assert backlog.stats(15.0)["unlooked"] == 5.0
+    backlog.remove(one)
+    assert backlog.stats(15.0)["unlooked"] == 5.0
+    backlog.remove(two)
+    assert backlog.stats(500.0)["unlooked"] == 0.0
+    backlog.push(job(3))
+    looks(backlog)
+    assert backlog.stats(500.0)["unlooked_longest"] == 0.0
+
+
 @pytest.mark.parametrize("size", [1000, 4000])
 def test_many_newcomers_that_others_speak_for_are_passed_over_in_turns(size):
     """However many come at once, a pass gives way after it has passed over some of them."""

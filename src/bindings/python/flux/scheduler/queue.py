@@ -318,11 +318,15 @@ class Backlog(PendingQueue):
             self.jobs.remove(job)
             if not job.promised:
                 self._leave_group(job)
+            if not self.jobs.count and not self.returning:
+                self.woken = None
 
     def move_all(self, moves: dict[PendingJob, int]) -> None:
         parked = [job for job in moves if job.jobid in self.parked]
+        woken = self.woken
         for job in moves:
             self.remove(job)
+        self.woken = woken
         for job in parked:
             self.parked[job.jobid] = job
         for job, priority in moves.items():
