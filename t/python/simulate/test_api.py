@@ -37,7 +37,8 @@ def test_tables(runs):
     assert row["end"] - row["start"] == row["run"] and row["state"] in ("completed", "timeout")
     (one, other) = runs.differences("wait_mean")
     assert one["difference"] == runs[1].figures["wait_mean"] - runs[0].figures["wait_mean"]
-    assert math.isnan(one["interval"]) and other["policy"] == "sched-backfill reservations=4"
+    assert math.isnan(one["interval"]) and one["verdict"] == "one run"
+    assert other["policy"] == "sched-backfill reservations=4"
     page = (TOP / "doc/guide/comparing.rst").read_text()
     assert [key for key in runs[1].figures if f"``{key}``" not in page] == []
 

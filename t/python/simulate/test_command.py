@@ -530,6 +530,8 @@ def test_seeds(tmp_path):
     same = ("--scheduler=sched-simple", "--scheduler=sched-fifo")
     same = flux("sample", "--jobs=30", "--seeds=3", *same, "-q")
     assert same.stdout.splitlines()[-1].count("no difference") == 3
+    alone = "sample --jobs=30 --seeds=1 --scheduler=sched-fifo --scheduler=sched-backfill -q"
+    assert re.search(r"sched-backfill +-?[0-9.]+[smhd] ± -", flux(alone).stdout.splitlines()[-1])
 
 
 SCRIPT = """

@@ -201,7 +201,7 @@ class Runs(list):
         Returns:
             rows per policy and variant: ``policy``, the variant, ``runs``, ``difference`` (mean),
             ``interval`` (half-width of its 95 % interval; NaN for one run), ``verdict`` (``more``,
-            ``less``, ``no difference``, or ``failed``)
+            ``less``, ``no difference``, ``one run``, or ``failed``)
         """
         groups = {}
         for one in self:

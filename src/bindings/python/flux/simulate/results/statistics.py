@@ -38,8 +38,10 @@ def paired(first, second):
 
 
 def verdict(first, second):
-    """Return "more", "less" or "no difference" for second against first, at 95 %."""
+    """Return "more", "less" or "no difference" for second against first, at 95 %; "one run" if there is no interval."""
     middle, width = paired(first, second)
+    if width != width:
+        return "one run"
     if not abs(middle) > width:
         return "no difference"
     return "more" if middle > 0 else "less"
