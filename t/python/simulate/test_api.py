@@ -16,7 +16,8 @@ from command_runner import TOP, first_scheduler, flux_here
 
 from flux.resource import InsufficientResources
 from flux.scheduler import Scheduler
-from flux.simulate import OptionError, Runs, Trace, simulate
+from flux.scheduler.testing import make_R
+from flux.simulate import OptionError, Runs, Trace, simulate, tune
 from flux.simulate.workload.text import digest
 
 
@@ -136,6 +137,16 @@ def test_a_class_is_a_policy(tmp_path):
     assert made_of["scheduler"]["sha256"] == digest(__file__)
 
 
+def test_paths_are_files(tmp_path):
+    (tmp_path / "my, sched.py").write_text(first_scheduler())
+    (tmp_path / "R.json").write_text(json.dumps(make_R(2)))
+    (tmp_path / "conf.toml").write_text("[resource]\nexclude = '1'\n")
+    rows = [{"submit": 0, "run": 5, "nodes": 1}, {"submit": 5, "run": 5, "nodes": 1}]
+    trace = Trace(rows, R=tmp_path / "R.json", config=tmp_path / "conf.toml")
+    (run,) = simulate(trace, tmp_path / "my, sched.py")
+    assert (run.failed, run.workload.units, run.figures["utilization"]) == (None, 2, 1.0)
+
+
 def test_from_another_thread():
     """Only the main one is told of signals."""
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -182,6 +193,8 @@ def test_files_and_a_report(runs, tmp_path):
         (lambda: simulate("sample", seeds=-1), "seeds=-1: expected an integer, 1 or more"),
         (lambda: simulate("sample", parallel=-1), "parallel=-1: expected an integer, 1 or more"),
         (lambda: simulate("sample", []), "no scheduler to run"),
+        (lambda: tune("sample", []), "no scheduler to run"),
+        (lambda: tune("sample", versions=0), "versions=0: expected an integer, 1 or more"),
         (lambda: simulate("sample", [print]), "a scheduler of type builtin_function_or_method"),
         (lambda: Trace("sample", jobs=-1).workload(), "jobs=-1: expected an integer, 1 or more"),
         (lambda: Trace("sample", nodes="4").workload(), "nodes='4': expected an integer"),

@@ -55,16 +55,24 @@ def of_class(entry):
     return Policy(entry.__name__, path, [], entry)
 
 
+def listed(given):
+    """Return one policy, or a list of them, as a list. Raises OptionError if there is none."""
+    found = [given] if isinstance(given, (str, type, os.PathLike)) else list(given or ())
+    if not found:
+        raise OptionError("no scheduler to run")
+    return found
+
+
 def parse(texts):
     """Return the policies of ``--scheduler`` values: a module's name or file and its arguments, where ``name=a,b,c`` makes
-    three and a backslash keeps a comma; or a class. Raises OptionError."""
+    three and a backslash keeps a comma; a path of a module; or a class. Raises OptionError."""
     found = []
-    if not texts:
-        raise OptionError("no scheduler to run")
     for text in texts:
         if isinstance(text, type):
             found.append(of_class(text))
             continue
+        if isinstance(text, os.PathLike):
+            text = shlex.quote(os.path.abspath(text))
         if not isinstance(text, str):
             kind = type(text).__name__
             raise OptionError(f"a scheduler of type {kind}: expected a name, a file or a class")

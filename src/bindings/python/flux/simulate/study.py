@@ -272,15 +272,15 @@ def simulate(
 
     Args:
         trace (Trace, str or table): the jobs, or a file or DataFrame of jobs
-        schedulers (str, type, or list of them): module name or file and arguments, where
-            ``NAME=a,b`` makes two policies; or a class derived from `flux.scheduler.Scheduler`
+        schedulers (str, path, type, or list of them): module name or file and arguments, where
+            ``NAME=a,b`` makes two policies; a path; or a class derived from `flux.scheduler.Scheduler`
         seeds (int): number of workloads per case: from the model, or with submissions shaken
         engine (str): ``lean`` (the default) or ``instance``, a whole embedded instance
         grain (str): ``batch``: one pass after all events of an instant; ``event-end``,
             ``event-submit``: one after each event
         forecast (bool): whether schedulers estimate starts and give reasons
         script (str): file of events other than jobs: drains, cancellations, ...
-        jobtap (list of str): Python jobtap plugins, ``FILE [KEY=VALUE ...]``; they need engine
+        jobtap (str or list of str): Python jobtap plugins, ``FILE [KEY=VALUE ...]``; they need engine
             ``instance``
         failures (str): random failures of nodes: ``mtbf=TIME,repair=TIME[,seed=N]``
         odds (int): query the odds of every n-th job that has to wait; ``odds`` in the summary has
@@ -304,7 +304,8 @@ def simulate(
         KeyboardInterrupt: the study was interrupted
     """
     trace = trace if isinstance(trace, Trace) else Trace(trace)
-    policies = policy.parse([schedulers] if isinstance(schedulers, (str, type)) else schedulers)
+    policies = policy.parse(policy.listed(schedulers))
+    jobtap = [jobtap] if isinstance(jobtap, str) else jobtap
     settings = run.Settings(
         engine=engine,
         grain=grain,

@@ -91,8 +91,8 @@ class Trace:
         model (str): generate jobs with a model instead: ``lublin[:PARAMETER=VALUE,...]``
         format (str): format of the files: ``auto``, ``swf``, ``sacct``, ``flux``, ``accounting``,
             ``batsim``, ``csv``
-        R (dict or str): the machine as a resource set (RFC 20), or its file
-        config (dict or str): the configuration, or its TOML file: ``resource.config``, ``queues``
+        R (dict, str or path): the machine as a resource set (RFC 20), or its file
+        config (dict, str or path): the configuration, or its TOML file: ``resource.config``, ``queues``
         nodes, cores_per_node, gpus_per_node (int): a machine of equal nodes; default: that of the trace
         memory_per_node (str): memory of each node, as in ``[amounts]`` of the configuration; memory
             is then counted
@@ -139,6 +139,7 @@ class Trace:
     ):
         if bool(files) == bool(model):
             raise OptionError("give files of a trace, or a model")
+        R, config = (os.fspath(one) if isinstance(one, os.PathLike) else one for one in (R, config))
         self._tables = {}  # path of a table's file -> type of the table
         self.files = [self._file(one) for one in files]
         self.config = load_path(config) if isinstance(config, str) else config or {}

@@ -21,7 +21,7 @@ from flux.simulate import policy, run
 from flux.simulate.results import losses, metrics, statistics
 from flux.simulate.study import tasks_of
 from flux.simulate.trace import SHAKE, Case, Trace
-from flux.simulate.workload.record import OptionError
+from flux.simulate.workload.record import OptionError, check_count
 
 #: Defaults of the policy to compare with, and of the candidates. All of them make promises: orders
 #: without promises have shorter waits, but may leave a wide job waiting for weeks.
@@ -125,7 +125,8 @@ def tune(
         raise OptionError(f"figure {figure!r}: expected one of {', '.join(FIGURES)}")
     if splits < MIN_SPLITS:
         raise OptionError(f"splits {splits}: expected {MIN_SPLITS} or more")
-    policies = policy.parse([against, *candidates])
+    check_count("versions", versions)
+    policies = policy.parse([against, *policy.listed(candidates)])
     if len(policy.parse([against])) != 1:
         raise OptionError(f"against {against!r}: expected one policy")
     parts = _Splits(trace, splits, versions)
