@@ -615,6 +615,8 @@ def test_statuses_are_taken_or_left_and_that_is_said(tmp_path):
     jobs = [(i * 3600, 100, 200, (1, 0, 5, -1)[i % 4]) for i in range(20)]
     (text,) = warned(tmp_path, jobs)
     assert text.startswith("10 of 20 jobs failed or were cancelled (status 0 or 5), and are taken")
+    (text,) = warned(tmp_path, jobs, window="0-0.24")
+    assert text.startswith("3 of 6 jobs failed")
     assert warned(tmp_path, jobs, status=(0, 1, 5, -1)) == []
     assert warned(tmp_path, jobs, status=(1, -1)) == []
     work = Trace(str(tmp_path / "trace.swf"), status=(1, -1)).workload()

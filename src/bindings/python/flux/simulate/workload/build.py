@@ -135,13 +135,13 @@ def build(options):
     if not options.model:
         records = _in_order(records, notes)
     records = _cut(records, options, notes)
+    _warn_of_failed(records, notes)
     machine, unit = _machine(records, source, options, notes)
     return _assemble(records, machine, unit, options, notes, name)
 
 
 def _read(options, notes):
     records, first = [], None
-    unsuccessful = 0
     for path in options.traces:
         source = Source(path, notes, options.status)
         before = len(records)
@@ -154,18 +154,21 @@ def _read(options, notes):
             raise source.error(0, f"{text} way round: mixed kinds have no order")
         if options.status and not source.has_statuses:
             raise OptionError(f"status: {path} has no statuses; traces in SWF have")
-        unsuccessful += source.unsuccessful
         if first is None:
             first = source
         else:
             first.procs = max(first.procs or 0, source.procs or 0) or None
             first.nodes = max(first.nodes or 0, source.nodes or 0) or None
-    if unsuccessful:
+    return records, first
+
+
+def _warn_of_failed(records, notes):
+    failed = sum(record.failed for record in records)
+    if failed:
         notes.warn(
-            f"{unsuccessful:,} of {len(records):,} jobs failed or were cancelled (status 0 or 5), and are taken:"
+            f"{failed:,} of {len(records):,} jobs failed or were cancelled (status 0 or 5), and are taken:"
             " many studies leave them out. --status=1,-1 leaves them out, --status=0,1,5,-1 takes them without this line"
         )
-    return records, first
 
 
 def _modelled(options, notes):

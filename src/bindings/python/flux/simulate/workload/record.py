@@ -32,6 +32,7 @@ class Record(NamedTuple):
     ``nodes``, ``cores``, ``gpus`` are totals of the job. ``submit`` is in seconds since the epoch,
     or since the trace's start; ``run`` and ``limit`` are in seconds. ``after`` is (id of the job
     that it follows, seconds after that job's end or None). ``wait`` is that of the trace's own schedule.
+    ``failed``: it failed or was cancelled, and no statuses were asked for.
     """
 
     id: str
@@ -48,6 +49,7 @@ class Record(NamedTuple):
     group: Optional[str] = None
     after: Optional[tuple] = None
     wait: Optional[float] = None
+    failed: bool = False
 
 
 #: Beginnings of counted events, and those for one.
@@ -122,7 +124,6 @@ class Source:
         queues (dict): number or name of a queue -> name
         statuses (tuple of int): SWF statuses of the jobs to read; empty: all
         has_statuses (bool): whether the format has statuses
-        unsuccessful (int): number of jobs read that failed or were cancelled
     """
 
     def __init__(self, path, notes=None, statuses=()):
@@ -135,7 +136,6 @@ class Source:
         self.queues = {}
         self.statuses = statuses
         self.has_statuses = False
-        self.unsuccessful = 0
         #: column -> kind of its times, which must not change
         self.kinds = {}
 

@@ -103,8 +103,6 @@ def _record(source, number, words, values):
             what = f"{what} (cancelled before they ran)"
         notes.count(f"jobs left out: no {what}", number)
         return None
-    if status in _UNSUCCESSFUL and not source.statuses:
-        source.unsuccessful += 1
     if size != int(size):
         notes.count("jobs have a number of processors that is not whole: rounded up", number)
     if requested > 0 and allocated > 0 and requested != allocated:
@@ -119,4 +117,5 @@ def _record(source, number, words, values):
     queue = source.queues.get(queue, queue)
     limit = limit if limit > 0 else None
     asked = submit, run, limit, None, math.ceil(size), 0
-    return Record(words[0], *asked, user, queue, 16, extra, group, after, wait)
+    failed = status in _UNSUCCESSFUL and not source.statuses
+    return Record(words[0], *asked, user, queue, 16, extra, group, after, wait, failed)
