@@ -400,6 +400,10 @@ def test_eventlogs(tmp_path):
     machine.write_text(json.dumps(make_R(3, cores=2)))
     work = build(Options(traces=[str(tmp_path / "unpacked")]))
     assert "machine: 3 nodes, 6 cores (resource.R of the trace)" in work.notes.lines()
+    with pytest.raises(
+        OptionError, match="unit node: job 50633637888 shares nodes, by its jobspec"
+    ):
+        build(Options(traces=[str(tmp_path / "unpacked")], unit="node"))
     machine.write_text("{}")
     with pytest.raises(TraceError, match="unpacked: resource/R: no resource set: R.version"):
         build(Options(traces=[str(tmp_path / "unpacked")]))

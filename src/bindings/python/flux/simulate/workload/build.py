@@ -247,8 +247,11 @@ def _machine(records, source, options, notes):
     if guessed:
         machine = _guess(records, source, options, by_nodes)
     notes.fact(f"machine: {machine} ({machine.source})")
-    if any(record.extra and "jobspec" in record.extra for record in records):
-        by_nodes = False  # such jobs may share nodes
+    sharing = next((record for record in records if _may_share(record)), None)
+    if sharing is not None and machine.cores != machine.nodes:
+        by_nodes = False
+        if unit == "node":
+            raise OptionError(f"unit node: job {sharing.id} shares nodes, by its jobspec")
     if unit is None:
         unit = "node" if machine.cores == machine.nodes or by_nodes else "core"
         what = "whole nodes" if unit == "node" else "cores, which may be anywhere"
@@ -256,6 +259,14 @@ def _machine(records, source, options, notes):
     if guessed and not options.nodes:
         _compare_with_starts(records, machine, unit, notes)
     return machine, unit
+
+
+def _may_share(record):
+    """Whether a job has a jobspec of its own that does not ask for whole nodes."""
+    spec = (record.extra or {}).get("jobspec")
+    return spec is not None and not all(
+        one.get("type") == "node" and one.get("exclusive") for one in spec["resources"]
+    )
 
 
 #: Tolerated ratio of the trace's peak use to the machine. Times in whole seconds make successive
