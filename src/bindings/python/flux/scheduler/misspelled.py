@@ -146,7 +146,7 @@ def _blocking(kind: type) -> Iterator[str]:
                 {"sleep", "rpc"} & {*_names(function.__code__)}
             ):
                 continue
-            with suppress(OSError):  # there is no source
+            with suppress(Exception):  # no source, or that of a newer version
                 for sleep, rpc in {*BLOCKING.findall(inspect.getsource(function))}:
                     yield f"{base.__name__}.{name}(): during {INSTEAD[sleep or rpc]}"
 
