@@ -6,7 +6,7 @@ import pytest
 from peers import R, Rig, ruled, whole
 
 from flux.scheduler.admission import AdmissionRule, Deferral
-from flux.scheduler.policies import Backfill, by_latest_start
+from flux.scheduler.policies import Backfill, latest_starts
 from flux.scheduler.testing import FakeInstance
 
 HOUR = 3600
@@ -400,7 +400,7 @@ def test_resources_of_a_withdrawn_job_may_be_promised_to_others_and_it_is_told(r
 
 
 def test_latest_starts_of_canceled_jobs_are_kept_for_the_last_of_them(rig, monkeypatch):
-    monkeypatch.setattr(by_latest_start, "WITHDRAWN_MAX", 1)
+    monkeypatch.setattr(latest_starts, "WITHDRAWN_MAX", 1)
     rig.alloc(3, whole(4, 50), t_submit=rig.begin)
     rig.settle()
     rig.cancel(2)

@@ -22,17 +22,16 @@ A pass (`BackfillByLatestStart.one_pass`):
 `VOID_CAUSES` lists the causes of void promises.
 
 Latest starts survive a reload: after loading, no job starts until the promised jobs have been
-requested again and their promises restored (at most `WAIT_FOR_KNOWN_S`).
+requested again and their promises restored (`StoredLatestStarts`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
-from math import inf, isfinite
+from collections.abc import Generator, Iterable
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InsufficientResources
-from flux.scheduler.checkpoint import in_parts
 from flux.scheduler.policies.by_rank import (
     COMPARED_PER_TURN,
     PROMISED_PER_TURN,
@@ -40,7 +39,7 @@ from flux.scheduler.policies.by_rank import (
     BackfillByRank,
     Steps,
 )
-from flux.scheduler.policies.latest_starts import VOID_CAUSES, LatestStarts
+from flux.scheduler.policies.latest_starts import VOID_CAUSES, LatestStarts, StoredLatestStarts
 from flux.scheduler.queue import in_steps
 
 if TYPE_CHECKING:
@@ -58,23 +57,6 @@ LET_IN = 64
 #: Tolerated delay of a start after the latest start, in seconds: a running job ends exactly at its
 #: limit, and its resources are freed a little later.
 GRACE_S = 1.0
-
-#: Key of the stored latest starts, version of their format, and minimum seconds between writes:
-#: promises of the last minute before a crash are lost.
-KEY = "checkpoint.sched-promises"
-VERSION = 1
-SAVE_INTERVAL_S = 60.0
-
-#: Number of latest starts in one stored part.
-TIMES_PER_PART = 1024
-
-#: Seconds after the start to wait for jobs with a latest start, before other jobs may start in
-#: their place.
-WAIT_FOR_KNOWN_S = 5.0
-
-#: Number of latest starts kept for jobs whose requests were withdrawn: those of a stopped queue
-#: return, canceled ones do not.
-WITHDRAWN_MAX = 16384
 
 
 class BackfillByLatestStart(BackfillByRank):
@@ -105,14 +87,7 @@ class BackfillByLatestStart(BackfillByRank):
         self._timer: Timer | None = None
         #: the head that a job starting now goes ahead of
         self._ahead_of: PendingJob | None = None
-        self._store = checkpoints.make(KEY, SAVE_INTERVAL_S, self.text)
-        self._stored_changes = 0
-        #: job id -> latest start before the scheduler was loaded or the request was withdrawn, until
-        #: the job arrives
-        self._known: dict[int, float] = {}
-        self._came: dict[int, PendingJob] = {}  # those that have arrived
-        #: time until which a newly loaded scheduler waits; None: not known yet
-        self._wait_until: float | None = None
+        self._stored = StoredLatestStarts(self.latest, checkpoints)
 
     # -- a pass ------------------------------------------------------------------------------------
 
@@ -121,11 +96,9 @@ class BackfillByLatestStart(BackfillByRank):
         if self._void is not None:
             cause, self._void = self._void, None
             yield from self.put_back((yield from in_queue_order(self.latest)), cause)
-        if self._known and self.wait_for_known():
+        if self._stored.awaits_jobs(policy, len(self.backlog)):
             return
-        self._wait_until = 0.0
-        if self._came:
-            yield from self.keep_known()
+        yield from self.keep_stored()
         for number, job in enumerate(self.backlog.newcomers(), 1):
             if job not in self.latest and not self.is_kept_for(job):
                 if not self.let_rules_defer(job, policy.admission.check):
@@ -148,9 +121,7 @@ class BackfillByLatestStart(BackfillByRank):
                 yield
         yield from self.start_by_rank()
         yield from self.tell()
-        if self.latest.changes != self._stored_changes:
-            self._stored_changes = self.latest.changes
-            self._store.changed()
+        self._stored.save()
         self.wake_up()
 
     def start_by_rank(self) -> Steps:
@@ -512,59 +483,29 @@ class BackfillByLatestStart(BackfillByRank):
 
     # -- over a reload -----------------------------------------------------------------------------
 
-    def text(self) -> Iterator[str]:
-        """Return the latest starts as JSON, in parts."""
-        times = self.latest.by_time()
-        times += [(when, jobid) for jobid, when in self._known.items()]
-        parts = (
-            [[jobid, when] for when, jobid in times[at : at + TIMES_PER_PART]]
-            for at in range(0, len(times), TIMES_PER_PART)
-        )
-        return in_parts({"version": VERSION}, "latest", parts)
-
     def pool_made(self) -> None:
-        def parse(stored: Any) -> dict[int, float]:
-            if stored["version"] != VERSION:
-                return {}
-            latest = {int(jobid): float(when) for jobid, when in stored["latest"]}
-            if not all(isfinite(when) for when in latest.values()):
-                raise ValueError("a latest start is no time")
-            return latest
+        self._stored.read()
 
-        self._known = self._store.read(parse) or {}
-
-    def wait_for_known(self) -> bool:
-        """Whether to wait for jobs with a stored latest start, in whose place another job could
-        start. Those canceled meanwhile never arrive."""
-        policy, now = self.policy, self.policy.now()
-        if self._wait_until is None:
-            self._wait_until = now + WAIT_FOR_KNOWN_S
-            policy.call_at(self._wait_until, policy.look_again)
-        return (
-            len(self._came) < len(self._known)
-            and len(self.backlog) < policy.waiting_at_start
-            and now < self._wait_until
-        )
-
-    def keep_known(self) -> Steps:
+    def keep_stored(self) -> Steps:
         """Enter the latest starts of returned jobs into the plan, in order; those that have passed
         are void."""
-        came, self._came = self._came, {}
-        known = {jobid: self._known.pop(jobid) for jobid in came}
+        known = self._stored.take_returned()
+        if not known:
+            return
 
         def key(job: PendingJob) -> Any:
-            return known[job.jobid], job.jobid, job
+            return known[job], job.jobid, job
 
         kept: list[PendingJob] = []
         passed: list[PendingJob] = []
-        for job in (yield from in_steps(list(came.values()), key)):
-            self.latest.bring_back(job, known[job.jobid])
-            (kept if known[job.jobid] >= self.policy.now() else passed).append(job)
+        for job in (yield from in_steps(list(known), key)):
+            self.latest.bring_back(job, known[job])
+            (kept if known[job] >= self.policy.now() else passed).append(job)
         yield from self.put_back(kept, "unloaded")
         for number, job in enumerate(kept, 1):
             # Their users were told before the reload, and must be told of a loss.
-            if job in self.latest and self.latest.when(job) == known[job.jobid]:
-                self.show_latest_start(job, known[job.jobid])
+            if job in self.latest and self.latest.when(job) == known[job]:
+                self.show_latest_start(job, known[job])
             if number % PROMISED_PER_TURN == 0:
                 yield
         for job in passed:
@@ -577,18 +518,14 @@ class BackfillByLatestStart(BackfillByRank):
 
     def came(self, job: PendingJob) -> None:
         super().came(job)
-        if job.jobid in self._known:
-            self._came[job.jobid] = job
+        self._stored.came(job)
 
     def leaves(self, job: PendingJob) -> None:
         # Its request is withdrawn: it was canceled, or its queue was stopped and it returns.
-        known = self._known
-        when = self.latest.when(job) if job in self.latest else known.get(job.jobid)
+        when = self.latest.when(job) if job in self.latest else self._stored.when(job)
         super().leaves(job)
         if when is not None:
-            known[job.jobid] = when
-            if len(known) > WITHDRAWN_MAX:
-                del known[next(iter(known))]
+            self._stored.withdrawn(job, when)
 
     def forget(self, job: PendingJob) -> None:
         plan = self.policy.planning.current()
@@ -596,9 +533,7 @@ class BackfillByLatestStart(BackfillByRank):
             plan.cancel(job.jobid)
         self.latest.drop(job)
         self._without.pop(job.jobid, None)
-        if self._known:
-            self._known.pop(job.jobid, None)
-            self._came.pop(job.jobid, None)
+        self._stored.forget(job)
 
     def moves(self, job: PendingJob) -> None:
         """A promise holds regardless of priority; only a job without one is promised anew."""

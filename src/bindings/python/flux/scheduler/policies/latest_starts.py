@@ -1,16 +1,37 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The latest starts promised by sched-backfill with ``promise=all``, and the outcomes of these
-promises."""
+"""The latest starts promised by sched-backfill with ``promise=all``, the outcomes of these
+promises, and those kept over a reload."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from math import inf
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
+from flux.scheduler.checkpoint import in_parts
+
 if TYPE_CHECKING:
+    from flux.scheduler.checkpoint import Checkpoints
+    from flux.scheduler.policies.ranks import BackfillPolicy
     from flux.scheduler.requests import PendingJob
+
+#: Key of the stored latest starts, version of their format, and minimum seconds between writes:
+#: promises of the last minute before a crash are lost.
+KEY = "checkpoint.sched-promises"
+VERSION = 1
+SAVE_INTERVAL_S = 60.0
+
+#: Number of latest starts in one stored part.
+TIMES_PER_PART = 1024
+
+#: Seconds after the start to wait for jobs with a latest start, before other jobs may start in
+#: their place.
+WAIT_FOR_KNOWN_S = 5.0
+
+#: Number of latest starts kept for jobs whose requests were withdrawn: those of a stopped queue
+#: return, canceled ones do not.
+WITHDRAWN_MAX = 16384
 
 #: Reason why a promise cannot be kept -> text. The job gets another promise, and its user is told.
 VOID_CAUSES = {
@@ -132,3 +153,95 @@ class LatestStarts:
             "violated": self.violated,
             "mean_spare": self.spare / self.kept if self.kept else 0.0,
         }
+
+
+class StoredLatestStarts:
+    """Latest starts of jobs whose requests are expected again: after a reload, or in a stopped
+    queue."""
+
+    def __init__(self, latest: LatestStarts, checkpoints: Checkpoints) -> None:
+        self._latest = latest
+        self._store = checkpoints.make(KEY, SAVE_INTERVAL_S, self.text)
+        self._saved = 0  # `LatestStarts.changes` when last stored
+        #: job id -> latest start before the scheduler was loaded or the request was withdrawn, until
+        #: the job arrives
+        self._times: dict[int, float] = {}
+        self._came: dict[int, PendingJob] = {}  # those that have arrived
+        #: time until which a newly loaded scheduler waits; None: not known yet
+        self._wait_until: float | None = None
+
+    def text(self) -> Iterator[str]:
+        """Return all latest starts as JSON, in parts."""
+        times = self._latest.by_time()
+        times += [(when, jobid) for jobid, when in self._times.items()]
+        parts = (
+            [[jobid, when] for when, jobid in times[at : at + TIMES_PER_PART]]
+            for at in range(0, len(times), TIMES_PER_PART)
+        )
+        return in_parts({"version": VERSION}, "latest", parts)
+
+    def save(self) -> None:
+        """Store the latest starts if they have changed."""
+        if self._latest.changes != self._saved:
+            self._saved = self._latest.changes
+            self._store.changed()
+
+    def read(self) -> None:
+        """Read the stored latest starts."""
+
+        def parse(stored: Any) -> dict[int, float]:
+            if stored["version"] != VERSION:
+                return {}
+            latest = {int(jobid): float(when) for jobid, when in stored["latest"]}
+            if not all(isfinite(when) for when in latest.values()):
+                raise ValueError("a latest start is no time")
+            return latest
+
+        self._times = self._store.read(parse) or {}
+
+    def awaits_jobs(self, policy: BackfillPolicy, pending: int) -> bool:
+        """Return whether to wait for jobs with a stored latest start, in whose place another job
+        could start. Those canceled meanwhile never arrive.
+
+        Args:
+            pending (int): number of jobs that have arrived
+        """
+        now = policy.now()
+        if self._wait_until is None and self._times:
+            self._wait_until = now + WAIT_FOR_KNOWN_S
+            policy.call_at(self._wait_until, policy.look_again)
+        if (
+            self._wait_until is not None
+            and now < self._wait_until
+            and len(self._came) < len(self._times)
+            and pending < policy.waiting_at_start
+        ):
+            return True
+        self._wait_until = 0.0
+        return False
+
+    def came(self, job: PendingJob) -> None:
+        """Note a job's request."""
+        if job.jobid in self._times:
+            self._came[job.jobid] = job
+
+    def take_returned(self) -> dict[PendingJob, float]:
+        """Return the jobs that have arrived since the last call, with their latest starts, and
+        forget them."""
+        came, self._came = self._came, {}
+        return {job: self._times.pop(jobid) for jobid, job in came.items()}
+
+    def when(self, job: PendingJob) -> float | None:
+        """Return the latest start of a job that has not been taken; None if it has none."""
+        return self._times.get(job.jobid)
+
+    def withdrawn(self, job: PendingJob, when: float) -> None:
+        """Keep the latest start of a job whose request was withdrawn."""
+        self._times[job.jobid] = when
+        if len(self._times) > WITHDRAWN_MAX:
+            del self._times[next(iter(self._times))]
+
+    def forget(self, job: PendingJob) -> None:
+        """Forget a job."""
+        self._times.pop(job.jobid, None)
+        self._came.pop(job.jobid, None)
