@@ -28,23 +28,3 @@ def test_as_many_jobs_as_may_are_told_an_expected_start():
     rig.wait(10)
     assert estimates(rig, [*range(1, 12), 21]) == [2, 3, 4, 5, 21]
     assert not rig.logged(3)
-
-
-def test_a_single_waiting_job_is_told_its_start_without_a_projection():
-    """Its promise is bound to ranks, and keeps its time when a job ends early: the job itself may start then."""
-    rig = Rig(R(3, 4), Backfill)
-    for jobid, cores, duration in ((1, 4, 100), (2, 4, 200), (3, 1, 400)):
-        rig.alloc(jobid, jobspec(1, cores=cores, duration=duration))
-    rig.alloc(4, jobspec(2, cores=4, duration=50))
-    began = rig.now
-    rig.wait(5)
-    assert abs(rig.shown(4)["t_estimate"] - began - 200) < 1
-    rig.free(2)
-    rig.wait(5)
-    assert abs(rig.sched.decision.promised_start(rig.sched.pending(4)) - began - 200) < 1
-    assert abs(rig.shown(4)["t_estimate"] - began - 100) < 1
-    assert rig.sched._projections.count == 0
-    rig.alloc(5, jobspec(3, cores=4, duration=50))
-    rig.wait(5)
-    assert abs(rig.shown(5)["t_estimate"] - began - 400) < 1
-    assert rig.sched._projections.count > 0

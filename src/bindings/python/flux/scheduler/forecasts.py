@@ -289,9 +289,7 @@ class Forecasts:
             return
         rest = ESTIMATE_INTERVAL_S
         try:
-            answer = self._only_start()
-            if answer is None:
-                answer = yield from self._projections.ask("estimates", most=most)
+            answer = yield from self._projections.ask("estimates", most=most)
             rest = max(rest, ESTIMATE_REST * answer["took"])
             starts = dict(answer["starts"])
             if answer["denied"]:
@@ -310,25 +308,6 @@ class Forecasts:
             if job is not None:
                 self._show_projected(job, starts.get(jobid))
                 yield None
-
-    def _only_start(self) -> dict[str, Any] | None:
-        """Return the answer of `Player.estimates` if the plan has it, for less than a fork: a single job waits, no rule can
-        keep it from starting, and running jobs end at their limits, none of which is over. Else None."""
-        policy = self._policy
-        jobs, plan = list(itertools.islice(policy.pending_jobs(), 2)), policy.planning.plan
-        if (
-            len(jobs) != 1
-            or plan is None
-            or not plan.has(jobs[0].jobid)
-            or policy.admission.engaged
-        ):
-            return None
-        plan = plan.copy()
-        plan.cancel(jobs[0].jobid)
-        when = plan.earliest(jobs[0].resource_request)
-        if when is None or when <= policy.now():
-            return None
-        return {"starts": [[jobs[0].jobid, when]], "denied": [], "took": 0.0}
 
     def _show_projected(self, job: PendingJob, when: float | None) -> None:
         """Send the start of a job in a projection (seconds since the epoch), or None."""
