@@ -605,6 +605,15 @@ def test_few_cut_jobs_that_are_much_of_the_area_are_warned_of(tmp_path):
     )
 
 
+def test_jobs_that_shared_nodes_and_get_whole_ones_are_warned_of(tmp_path):
+    rows = [{"submit": i * 9, "run": 5, "limit": 5, "nodes": 2, "cores": 8 - i} for i in range(3)]
+    (text,) = Trace(rows, nodes=4, cores_per_node=4).workload().notes.warnings
+    assert text.startswith("2 of 3 jobs have fewer cores than their nodes, of 4 cores each")
+    for options in ({"unit": "core"}, {"cores_per_node": 3}):
+        more = {"cores_per_node": 4, **options}
+        assert Trace(rows, nodes=4, **more).workload().notes.warnings == []
+
+
 def test_a_load_above_1_is_warned_of(tmp_path):
     (text,) = warned(tmp_path, [(i * 10, 100, 200, 1) for i in range(50)])
     assert text.startswith("the offered load is 2.55: more comes in than the machine can do")

@@ -37,6 +37,10 @@ def _same(limit):
 AGO = 1e8
 
 
+#: Share of the jobs that may get less or more than in the trace without a warning: be cut at limits, or get whole nodes.
+CUT = 0.03
+
+
 @dataclass
 class Options:
     """Options of a workload; see ``flux simulate --help``."""
@@ -256,9 +260,22 @@ def _machine(records, source, options, notes):
         unit = "node" if machine.cores == machine.nodes or by_nodes else "core"
         what = "whole nodes" if unit == "node" else "cores, which may be anywhere"
         notes.fact(f"unit: {unit}: jobs get {what} (another with --unit)")
+        if unit == "node":
+            _warn_of_parts(records, machine, notes)
     if guessed and not options.nodes:
         _compare_with_starts(records, machine, unit, notes)
     return machine, unit
+
+
+def _warn_of_parts(records, machine, notes):
+    """Warn if jobs of the trace shared nodes, and now get whole ones."""
+    each = machine.cores_per_node if machine.is_uniform else 0
+    parts = sum(1 for one in records if one.nodes and one.cores and one.cores < one.nodes * each)
+    if parts > CUT * len(records):
+        notes.warn(
+            f"{parts:,} of {len(records):,} jobs have fewer cores than their nodes, of {each} cores each, and get whole"
+            " nodes: --unit=core gives them cores"
+        )
 
 
 def _may_share(record):
@@ -415,10 +432,6 @@ def _assemble(records, machine, unit, options, notes, name):
 def _name(text):
     """Return a name of a trace in printable form, for tables, files and logs."""
     return text if text is None else printable(text)
-
-
-#: Share of the jobs, and of their area, that may be cut at limits without a warning.
-CUT = 0.03
 
 
 def _warn_of_cuts(jobs, notes):
