@@ -426,6 +426,13 @@ def test_accounting(tmp_path):
     ((record,), source) = read(str(path))
     assert (record.submit, record.run, record.nodes, record.cores) == (100, 20, 2, 8)
     assert "no jobs that never ran" in "\n".join(source.notes.lines())
+    database = sqlite3.connect(path)
+    database.execute("alter table jobs add column bank text")
+    database.execute("update jobs set bank = 'physics'")
+    database.commit()
+    database.close()
+    work = build(Options(traces=[str(path)]))
+    assert record.group is None and work.jobs[0].group == "physics"
     assert "not a database" in refusal(write(tmp_path, b"SQLite format 3\0" + b"x" * 200, "bad.db"))
 
 

@@ -198,7 +198,7 @@ def _id_of(directory):
         return parts[-1]
 
 
-def _requested(source, name, submit, run, jobspec, R, user, urgency, wait):
+def _requested(source, name, submit, run, jobspec, R, user, urgency, wait, bank=None):
     try:
         system = jobspec["attributes"]["system"]
         limit = float(system.get("duration") or 0) or None
@@ -211,7 +211,8 @@ def _requested(source, name, submit, run, jobspec, R, user, urgency, wait):
         raise source.error(0, f"job {name}: a jobspec or R that is none: {exc!r}") from None
     size = nodes or None, cores or 1, 0
     extra = {"jobspec": jobspec}
-    return Record(str(name), submit, run, limit, *size, user, queue, urgency, extra, wait=wait)
+    about = user, queue, urgency, extra, bank
+    return Record(str(name), submit, run, limit, *size, *about, wait=wait)
 
 
 # -- flux-accounting -----------------------------------------------------------------------------------------
@@ -222,12 +223,15 @@ def read_accounting(source):
     such a database."""
     try:
         database = sqlite3.connect(f"file:{os.path.abspath(source.path)}?mode=ro", uri=True)
+        # Earlier versions have no banks.
+        columns = [row[1] for row in database.execute("pragma table_info(jobs)")]
+        bank = "bank" if "bank" in columns else "null"
         rows = database.execute(
-            "select id, userid, t_submit, t_run, t_inactive, R, jobspec from jobs order by t_submit"
+            f"select id, userid, t_submit, t_run, t_inactive, R, jobspec, {bank} from jobs order by t_submit"
         )
         text = "no jobs that never ran, and no time at which a job became eligible"
         source.notes.fact(f"flux-accounting keeps {text}")
-        for name, user, submit, start, end, R, jobspec in rows:
+        for name, user, submit, start, end, R, jobspec, bank in rows:
             if not start or not end or end < start:
                 source.notes.count("jobs left out: they never ran")
                 continue
@@ -238,6 +242,6 @@ def read_accounting(source):
                 raise source.error(0, f"job {name}: jobspec or R is not JSON: {exc}") from None
             wait = max(0.0, start - submit)
             what = name, float(submit), end - start, jobspec, R
-            yield _requested(source, *what, str(user), 16, wait)
+            yield _requested(source, *what, str(user), 16, wait, bank or None)
     except sqlite3.Error as exc:
         raise source.error(0, f"not a database of flux-accounting: {exc}") from None
