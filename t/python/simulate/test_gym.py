@@ -67,7 +67,12 @@ TABLES = {"resource": {"config": [{"hosts": "n[0-3]", "cores": "0"}]}}
         ("sample", {"part": (-1, 1)}, r"part=\(-1, 1\): expected fractions"),
         ("sample", {"k": 0}, "k=0: expected 1 or more"),
         ("sample", {"reward": "speed"}, "reward 'speed'"),
-        (Trace([JOB], nodes=2), {"jobs": 1}, "job 0 asks for 3 of 2 nodes"),
+        (Trace([JOB], nodes=2), {"jobs": 1}, "job 0: unsatisfiable request: need 3"),
+        (
+            Trace([{**JOB, "gpus": 3}], nodes=3),
+            {"jobs": 1},
+            "job 0: unsatisfiable request: .* too small",
+        ),
         (Trace([JOB], nodes=[4, 8]), {"jobs": 1}, "nodes: expected one value"),
         (
             Trace([JOB], config={**TABLES, "sched-limits": {"user": {}}}),

@@ -14,10 +14,12 @@ import numpy as np
 from greenlet import getcurrent, greenlet
 
 from flux.resource import InfeasibleRequest, InsufficientResources
+from flux.resource.Rv1Pool import Rv1Pool
 from flux.scheduler.policy import PolicyScheduler
 from flux.scheduler.queue import in_order
 from flux.simulate.engine.lean import LeanEngine
 from flux.simulate.engine.observer import Observer
+from flux.simulate.job import jobspec
 from flux.simulate.results.outcome import bounded_slowdown
 from flux.simulate.trace import Trace
 from flux_engine.formats.levels import LOG_ERR
@@ -65,10 +67,7 @@ class _Asking(PolicyScheduler):
                 alloc = self.allocate(job)
             except InsufficientResources:
                 return  # enough units are free, but not on the nodes that it needs
-            except InfeasibleRequest as reason:
-                self.refuse(job, reason)
-            else:
-                self.start(job, alloc)
+            self.start(job, alloc)
             window.remove(job)
             window += islice(coming, 1)
 
@@ -122,9 +121,12 @@ class SchedulingEnv(gymnasium.Env, Observer):
             raise ValueError(f"{tables[0]} of the configuration: expected resource.config only")
         if any(job.after is not None for job in work.jobs):
             raise ValueError("jobs that follow others cannot be cut into episodes")
-        large = next((job for job in work.jobs if job.size > work.units), None)
-        if large is not None:
-            raise ValueError(f"job {large.id} asks for {large.size} of {work.units} {work.unit}s")
+        pool = Rv1Pool(work.machine.R)
+        for job in {repr(jobspec(job)["resources"]): job for job in reversed(work.jobs)}.values():
+            try:
+                pool.check_feasibility(pool.parse_resource_request(jobspec(job)))
+            except InfeasibleRequest as reason:
+                raise ValueError(f"job {job.id}: {reason}") from None
         if not 0 <= part[0] < part[1] <= 1:
             raise ValueError(f"part={part}: expected fractions of the trace, in order")
         count = len(work.jobs)
