@@ -579,7 +579,7 @@ def test_lublin():
     assert noon > 2 * night
     kinds = {kind for *_, kind in lublin.generate("type=both", 300, 128, 1)}
     assert kinds == {"batch", "interactive"}
-    for bad in ("type=odd", "uLow=x", "nonsense=1"):
+    for bad in ("type=odd", "uLow=x", "nonsense=1", "bNum=0", "bArr=-1", "serial=2", "start=24"):
         with pytest.raises(ValueError, match="model lublin"):
             lublin.generate(bad, 1, 128, 1)
 

@@ -36,6 +36,9 @@ BUCKET = 1800
 BUCKETS = 48
 LONGEST_LOG_RUN = 12
 LONGEST_LOG_ARRIVAL = 13
+#: Parameters that are shares, and those of gamma distributions.
+SHARES = ("serial", "pow2", "uProb")
+POSITIVE = ("a1", "b1", "a2", "b2", "aArr", "bArr", "aNum", "bNum", "ARAR")
 
 
 def parameters(text, size):
@@ -54,6 +57,8 @@ def parameters(text, size):
         if not math.isfinite(number):
             raise OptionError(f"model lublin: {name}={value}: expected a number")
         if name == "start":
+            if not 0 <= number < 24:
+                raise OptionError(f"model lublin: start={value}: expected an hour, 0 to 23")
             start = number
         elif name in NAMES:
             given[name] = number
@@ -75,8 +80,19 @@ def parameters(text, size):
             values["uMed"] = max(hi - 2.5, values["uLow"])
             values["uLow"] = min(values["uLow"], values["uMed"])
         values.update(given)
+        _check(values)
         found.append((one, values))
     return found, start * 3600
+
+
+def _check(values):
+    """Raise OptionError if a parameter is none of its distribution."""
+    for name in SHARES:
+        if not 0 <= values[name] <= 1:
+            raise OptionError(f"model lublin: {name}={values[name]:g}: expected 0 to 1")
+    for name in POSITIVE:
+        if not values[name] > 0:
+            raise OptionError(f"model lublin: {name}={values[name]:g}: expected a number above 0")
 
 
 class Stream:
