@@ -624,6 +624,8 @@ def test_jobs_that_shared_nodes_and_get_whole_ones_are_warned_of(tmp_path):
 def test_a_load_above_1_is_warned_of(tmp_path):
     (text,) = warned(tmp_path, [(i * 10, 100, 200, 1) for i in range(50)])
     assert text.startswith("the offered load is 2.55: more comes in than the machine can do")
+    rows = [{"submit": i * 100, "run": 50, "limit": 50, "nodes": 1 + 999 * i} for i in range(2)]
+    assert Trace(rows, nodes=1).workload().notes.warnings == []
 
 
 def test_a_gap_of_most_of_the_trace_is_warned_of(tmp_path):

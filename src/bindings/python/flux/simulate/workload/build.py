@@ -107,12 +107,12 @@ class Workload:
 
     def offered_load(self):
         """Return the area of all jobs relative to the machine's, from the first to the last
-        submission."""
+        submission, without jobs larger than the machine."""
         if len(self.jobs) < 2:
             return 0.0
         span = self.jobs[-1].submit - self.jobs[0].submit
-        area = sum(job.size * job.seconds for job in self.jobs)
         units = (self.usable or self.machine).units(self.unit)
+        area = sum(job.size * job.seconds for job in self.jobs if job.size <= units)
         return area / (units * span) if span > 0 else math.inf
 
 
