@@ -395,6 +395,25 @@ def test_update_queue(queues):
     assert updates == [["attributes.system.queue", "attributes.system.constraints"]] * 2
 
 
+def test_jobs_of_a_removed_queue_stay_with_the_scheduler(queues):
+    """As flux-core 0.88 does: a job that was sent before starts; one that was not waits for its queue."""
+    switch(queues, True, all=True)
+    before = queues.submit(queue="b")
+    held = queues.submit(queue="b", urgency=0)
+    queues.sched.seen.clear()
+    left = {name: queue for name, queue in CONFIG["queues"].items() if name != "b"}
+    queues.rpc("config.load", {"queues": left})
+    switch(queues, False, "a")
+    queues.rpc("job-manager.urgency", {"id": held, "urgency": 16})
+    assert queues.sched.methods_seen() == []
+    queues.sched.allocate(before)
+    queues.run()
+    assert "alloc" in queues.events(before)
+    queues.rpc("config.load", CONFIG)
+    switch(queues, True, all=True)
+    assert [body["id"] for body in queues.sched.of("alloc")] == [held]
+
+
 def test_update_queue_refused(queues):
     switch(queues, True, all=True)
     id = queues.submit(queue="a")

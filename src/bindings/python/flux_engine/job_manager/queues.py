@@ -108,8 +108,14 @@ class Queues:
 
     def is_started(self, job):
         """Whether `job`'s queue allows sending it to the scheduler."""
+        queue = self._of(job)
+        return queue is not None and queue.schedules
+
+    def is_stopped(self, job):
+        """Whether `job`'s queue is stopped. One that was removed is not: jobs sent before stay with the scheduler."""
+        queue = self._of(job)
+        return queue is not None and not queue.schedules
+
+    def _of(self, job):
         # The configuration may have changed: with no queues defined any more, names do not matter.
-        queue = self.table.get(job.queue_name) or self.table.get(None)
-        return (
-            queue is not None and queue.started and (queue.parent is None or queue.parent.started)
-        )
+        return self.table.get(job.queue_name) or self.table.get(None)

@@ -197,7 +197,7 @@ class Sched:
         for job in jobs:
             if not job.waits:
                 continue
-            if not self.queues.is_started(job):
+            if self.queues.is_stopped(job):
                 self.withdraw(job)
             elif not job.alloc_pending:
                 self.enqueue(job)
@@ -321,7 +321,7 @@ class Sched:
     def _success(self, job, body):
         self._done(job)
         R = self.kept(body["R"])
-        if not job.waits or job.priority == 0 or job.alloc_stale or not self.queues.is_started(job):
+        if not job.waits or job.priority == 0 or job.alloc_stale or self.queues.is_stopped(job):
             # It crossed a cancellation, a hold, an update or the stop of its queue.
             self.give_back(job.id, R)
             self._canceled(job, done=True)

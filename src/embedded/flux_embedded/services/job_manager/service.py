@@ -247,7 +247,6 @@ class JobManager(Service):
             self._configure(former)
             self.jobtap.check_config(former)
             raise
-        self.sched.requeue_eligible(list(self.jobs.active.values()))
         self.respond(msg)
 
     @request("disconnect")
