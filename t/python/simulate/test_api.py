@@ -230,8 +230,9 @@ def test_rows_of_a_table_are_named_and_none_is_lost():
         ("0", "#1"),
         ("1", "a b"),
     ]
-    rows = [{**row, "JobID": 7 + number} for number, row in enumerate(rows)]
-    assert [job.id for job in Trace(rows).workload().jobs] == ["7", "8"]
+    rows = [{**row, "JobID": 7.0 + number, "user": 5.0} for number, row in enumerate(rows)]
+    found = [(job.id, job.user) for job in Trace(rows).workload().jobs]
+    assert found == [("7", "5"), ("8", "5")]
 
 
 def test_the_example():

@@ -46,4 +46,6 @@ def _text(value):
         return ""  # pandas.NA is neither
     if isinstance(value, datetime.timedelta):
         return value.total_seconds()
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # a user id in a column that lacks some
     return " ".join(value.splitlines()) if isinstance(value, str) else value
