@@ -237,6 +237,7 @@ all parts tree sharing max-wait no-limit: 90000
 easy parts tree sharing max-wait constraints: 120000 120001
 easy nodes limits licenses constraints no-limit: 120001
 fifo parts limits constraints priorities: 120002
+fifo parts limits racks max-wait memory priorities reservation: 120001
 """
 
 

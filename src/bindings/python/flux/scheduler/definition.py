@@ -106,8 +106,7 @@ class State:
 
     now: float = 0.0
     soon: float = 0.0  # the next moment: running jobs past their limits end then
-    came_free: bool = True  # resources, since the last pass
-    freed: bool = True  # or a promised time has come, or a promise was given up; else only new jobs
+    freed: bool = True  # resources were, or a promise was given up or has come; else only new jobs
     waiting: int = 0  # ranks that jobs without a promise wait for
     is_done: bool = False  # no job gave up its promise, for others to start
     inside: Optional[Job] = None  # the reservation in whose window a job is placed
@@ -117,10 +116,12 @@ class State:
         """Make passes. Return the jobs that start, in order; they are in ``running`` then."""
         before, promised = set(self.running), self.promises.values()
         self.now, self.soon, self.is_done = now, nextafter(now, inf), False
-        self.came_free = self.ran != before
-        self.freed = self.came_free or any(-inf < use.start <= now for use in promised)
+        came_free = self.ran != before
+        self.freed = came_free or any(-inf < use.start <= now for use in promised)
         for use in self.running.values():
             use.end = max(use.end, self.soon)
+        for job in self.pending if came_free else ():
+            job.is_aside &= job.window is None  # one with a window waits for any to end or begin
         for job in self.pending if any(job.id >= 0 for job in self.ran - before) else ():
             job.was_refused, job.is_refused = job.is_refused, False
         while True:
@@ -135,7 +136,7 @@ class State:
             self.is_done, self.waiting = True, 0
             one_pass = {"strict": self.strictly, "all": self.by_latest_starts}
             one_pass.get(self.policy, self.in_turns)()
-            self.freed, self.came_free = not self.is_done, False
+            self.freed = not self.is_done
 
     def strictly(self) -> None:
         """Start jobs in order; behind a waiting one, none that could use the same ranks."""
@@ -202,7 +203,7 @@ class State:
         is_late = any(use.end == self.soon for use in self.running.values())
         new = [job for job in by_order if self.freed or job.submit == now]
         for job in [job for job in new if job not in self.promises]:
-            if job.window is None or self.came_free:
+            if job.window is None:
                 job.is_aside = self.is_held(job)
             if job.is_possible and not job.is_aside and job.window is None:
                 wanted = max(now, job.submit + self.within)
@@ -365,7 +366,7 @@ class State:
         """Start a job if it fits now. Return whether it has left the pass: it has started, or a
         rule keeps it aside."""
         own, now = self.promises.get(job), self.now
-        if job.window is not None and job.is_aside and not self.came_free:
+        if job.window is not None and job.is_aside:
             return True
         end = now + job.limit
         is_on_time = own is not None and 0 <= end - own.end <= LATE_START_S
