@@ -75,6 +75,14 @@ class Backfilling(Decision):
             self.policy.refuse(job, why)
         return True
 
+    def park_if_down(self, job: PendingJob) -> bool:
+        """Park a job if it waits for ranks that are down. Return whether it does."""
+        if not self.policy.facts.waits_for_down_ranks(job.resource_request):
+            return False
+        self.forget(job)
+        self.backlog.park(job)
+        return True
+
     def begin(self, job: PendingJob, alloc: ResourcePool) -> None:
         policy = self.policy
         head, was_promised = self.ahead_of(job), job in self.promises

@@ -245,15 +245,6 @@ class BackfillByRank(Backfilling):
             self._free.clear()
         return left
 
-    def park_if_down(self, job: PendingJob) -> bool:
-        """Park a job if it waits for ranks that are down. Return whether it does."""
-        policy = self.policy
-        if not policy.facts.waits_for_down_ranks(job.resource_request):
-            return False
-        self.forget(job)
-        self.backlog.park(job)
-        return True
-
     def in_order(self) -> Generator[None, None, Iterable[PendingJob]]:
         """Return the pending jobs in order of priority, then of rank; a generator that yields at
         intervals."""

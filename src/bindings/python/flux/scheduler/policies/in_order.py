@@ -131,7 +131,7 @@ class BackfillInOrder(Backfilling):
         if self.made_anew:
             self.plan_anew_from(job)
         if not job.promised:
-            if not self.try_to_start(job) and not self.take_precedence(job):
+            if not (self.try_to_start(job) or self.park_if_down(job) or self.take_precedence(job)):
                 self.wait(job)
             return
         open_ones = self.open_promises_after(job) if self.promises.open_ids else []
@@ -226,11 +226,7 @@ class BackfillInOrder(Backfilling):
 
     def wait(self, job: PendingJob) -> None:
         """Promise a job that cannot start now a time, if it is its turn."""
-        policy, admission, request = self.policy, self.policy.admission, job.resource_request
-        if policy.facts.waits_for_down_ranks(request):
-            self.revoke(job)
-            self.backlog.park(job)
-            return
+        admission, request = self.policy.admission, job.resource_request
         if job.promised:
             if self.promises.when(job) is None:
                 self.renew_open(job)
