@@ -268,6 +268,10 @@ class AdmissionRule:
     def config_changed(self, config: dict[str, Any]) -> None:
         """Called when the instance's configuration was reloaded."""
 
+    def released(self) -> None:
+        """Called when resources were released, or a promise was given up: a job that this rule kept
+        from starting for the sake of a promise may start. Only schedulers with promises call it."""
+
     def ranks_changed(self, lost: bool) -> None:
         """Called when ranks came up or, if `lost`, went down, left or changed."""
 

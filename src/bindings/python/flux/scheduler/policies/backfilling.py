@@ -12,7 +12,7 @@ from syslog import LOG_DEBUG
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
-from flux.scheduler.admission import JobDeferred
+from flux.scheduler.admission import AdmissionRule, JobDeferred
 from flux.scheduler.decision import Decision
 
 if TYPE_CHECKING:
@@ -125,6 +125,9 @@ class Backfilling(Decision):
         if job in self.promises and not self.policy.estimate_depth:
             self.policy.forecasts.show_estimate(job, None)  # no projection replaces it
         self.forget(job)
+
+    def released(self) -> None:
+        self.policy.admission.tell(AdmissionRule.released)
 
     def reordered(self) -> None:
         self.promises.reorder()

@@ -344,6 +344,7 @@ class BackfillInOrder(Backfilling):
         self.backlog.wake(self.policy.now(), all=True)  # some may wait for ranks now
 
     def released(self) -> None:
+        super().released()
         self.backlog.wake(self.policy.now())
 
     # -- promises that come due --------------------------------------------------------------------

@@ -205,6 +205,8 @@ class LimitRule(CountingRule):
         self.jobs: dict[int, Limited]
         #: key of a deferral because of the pool's offer -> the jobs' shape
         self._offers: dict[Hashable, Any] = {}
+        #: uses of which a promised job may have been left a part when another was deferred
+        self._shares: dict[LimitUse, None] = {}
         #: number of changes of ranks
         self._changes = 0
         #: ids of jobs to move behind all others
@@ -310,6 +312,8 @@ class LimitRule(CountingRule):
             return Deferral(self._reason(use, job, at), key="soft")
         if limit.strict:
             self._note_head(use, job)
+        if use.certain:
+            self._shares[use] = None
         key = (known.uses, known.least_now)
         for one in known.uses:
             one.waiting[key] = known.uses
@@ -451,6 +455,11 @@ class LimitRule(CountingRule):
         super().free(jobid, R, final)
         if self._offers:
             self._ask_again()
+
+    def released(self) -> None:
+        shares, self._shares = self._shares, {}
+        for use in shares:
+            self.let_in(use)
 
     def ranks_changed(self, lost: bool) -> None:
         self._changes += 1
