@@ -6,21 +6,20 @@ scheduler, and `Player` by `flux.scheduler.definition`. Both use the pool's requ
 ranks among those with room: these are not compared.
 """
 
-import heapq
 import random
 from math import inf
 from typing import NamedTuple
 
 from peers import Simulation, jobspec, machine
 
-from flux.resource.plan.availability import Demand, Use
+from flux.resource.plan.availability import Availability, Demand, Use
 from flux.resource.pool.groups import GroupBinding, Groups
 from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import members, popcount, take
 from flux.resource.request import Claimant
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.TreePool import TreePool
-from flux.scheduler.definition import RANKS, Counter, Job, State
+from flux.scheduler.definition import LATE_START_S, RANKS, Counter, Job, State
 from flux.scheduler.history import expected_run
 from flux.scheduler.policies.in_order import LATE_S
 from flux.scheduler.policies.ranks import RANKS as FORMULAS
@@ -35,6 +34,7 @@ POLICIES = {
     "fifo": ("sched-fifo", (), {"policy": "strict"}),
     "easy": ("sched-backfill", (), {}),
     "unlimited": ("sched-backfill", ("promise=unlimited",), {"depth": inf}),
+    "depth": ("sched-backfill", ("promise=4",), {"depth": 4}),
     "none": (
         "sched-backfill",
         ("promise=4", "guarantee=none"),
@@ -65,6 +65,7 @@ CONFIG = {
         "topology": {"rack": {"groups": {f"r{n}": f"n[{2 * n}-{2 * n + 1}]" for n in range(4)}}}
     },
 }
+CONFIG["preferred"] = CONFIG["racks"]
 
 
 class Case(NamedTuple):
@@ -77,13 +78,38 @@ class Case(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """A job: arrival (seconds from the beginning), jobspec, run time and user."""
+    """A job: arrival (seconds from the beginning), jobspec, run time, user and priority."""
 
     at: float
     spec: dict
     run: float
     userid: int
     priority: int
+
+    @property
+    def limit(self):
+        return self.spec["attributes"]["system"]["duration"] or inf
+
+    def end(self, start, expected):
+        """Its end, from its start and the end that the scheduler expects, seconds since the epoch: if
+        it runs longer than its limit, it is ended only at the end of a window."""
+        is_late = self.limit < self.run < inf and expected > start + self.limit - 1
+        return start + self.run if is_late else min(start + self.run, expected)
+
+    def moved_end(self, start, now, seconds):
+        """Its end if its limit is changed by some seconds; None if that is impossible now."""
+        is_over = self.limit == inf or start + self.limit <= now
+        return None if is_over else max(now + 1, start + self.limit + seconds)
+
+
+class Change(NamedTuple):
+    """An event beside arrivals and ends: its time (seconds from the beginning), kind, job or rank, and
+    value: a priority, or seconds that are added to a job's limit."""
+
+    at: float
+    kind: str
+    number: int
+    value: float = 0.0
 
 
 def draw(rnd, case, at, to_limits):
@@ -110,6 +136,9 @@ def draw(rnd, case, at, to_limits):
     if "racks" in has and rnd.random() < 0.5:
         most = 2
         keys["placement"] = {"level": "rack", "mode": "required"}
+    if "preferred" in has and rnd.random() < 0.5:
+        most = 2
+        keys["placement"] = {"level": "rack", "mode": "preferred", "wait": rnd.choice([0, 20, 90])}
     if "limits" in has:
         most = min(most, 4)
     if case.whole:
@@ -125,6 +154,10 @@ def draw(rnd, case, at, to_limits):
         if "memory" in has and rnd.random() < 0.7:
             keys["memory"] = {"per-slot": f"{rnd.choice([4, 20, 24, 40])}G"}
     priority = rnd.choice([16, 16, 16, 20]) if "priorities" in has else 16
+    if "updates" in has and to_limits and keys["duration"]:
+        run = inf
+    if "late" in has and not to_limits and rnd.random() < 0.3:
+        run = rnd.uniform(1, 1.3) * limit
     userid = WINDOW[3] if is_member else rnd.randint(1001, 1003)
     return Arrival(at, jobspec(**keys), run, userid, priority)
 
@@ -140,11 +173,35 @@ def history(case, seed):
     return [*jobs, last._replace(priority=16)]  # as `sched.when` assumes
 
 
+def changes(case, seed, jobs):
+    """The changes of a seed, by time. None comes after a question about the last job."""
+    rnd, found = random.Random(f"{case} {seed} changes"), []
+    end = jobs[-1].at - 1 if seed % 2 == 0 else jobs[-1].at + 300
+
+    def add(kind, number, value=0.0, after=0.0):
+        found.append(Change(rnd.uniform(after, end), kind, number, value))
+
+    for _ in range(4):
+        if "urgency" in case.features:
+            add("urgency", rnd.randint(1, len(jobs) - 1), rnd.choice([8, 16, 20]))
+        if "holds" in case.features:
+            add("hold", rnd.randint(1, len(jobs) - 1))
+            add("release", found[-1].number, after=found[-1].at)
+        if "updates" in case.features:
+            add("update", rnd.randint(1, len(jobs) - 1), rnd.uniform(-100, 200))
+    if "down" in case.features:
+        for rank in rnd.sample(range(NODES), 2):
+            add("down", rank)
+            add("up", rank, after=found[-1].at)
+    return sorted(found)
+
+
 class Played(NamedTuple):
-    """The result of a history: starts by job id, seconds since the epoch; its beginning; and the
-    answer of `sched.when` about the last job, if it was queried."""
+    """The result of a history: starts and ranks by job id, seconds since the epoch; its beginning; and
+    the answer of `sched.when` about the last job, if it was queried."""
 
     starts: dict
+    ranks: dict
     begin: float
     said: object
 
@@ -158,21 +215,70 @@ def config_of(case):
 
 
 class Enforced(Simulation):
-    """Jobs that would run beyond their limits are ended."""
+    """Jobs end after their run times; at their ends by R at the latest, if `ends_at_limit` is true for
+    the job. Their limits may be changed, and they may be held."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.jobs, self.held, self.stopped_by = {}, {}, {}
+
+    def enter(self, jobid, job, submit):
+        self.jobs[jobid], self.held[jobid] = job, submit
+        self.release(jobid)
 
     def told(self, payload):
-        if payload["type"] == 0:
-            left = payload["R"]["execution"]["expiration"] - self.now
-            if left > 0:
-                self.runtime[payload["id"]] = min(self.runtime[payload["id"]], left)
         super().told(payload)
+        if payload["type"] == 0:
+            jobid = payload["id"]
+            end = payload["R"]["execution"]["expiration"] or inf
+            self.stop(jobid, self.jobs[jobid].end(self.now, end) - self.now)
+
+    def stop(self, jobid, seconds):
+        """End a job in some seconds."""
+
+        def end():
+            if self.stopped_by[jobid] is end:
+                self.end(jobid, self.given[jobid])
+
+        self.stopped_by[jobid] = end
+        if seconds < inf:
+            self.reactor.call_later(seconds, end)
+
+    def release(self, jobid):
+        if jobid in self.held:
+            job, submit = self.jobs[jobid], self.held.pop(jobid)
+            self.alloc(jobid, job.spec, userid=job.userid, priority=job.priority, t_submit=submit)
+
+    def change(self, one):
+        """Make a change, if it concerns a pending or running job."""
+        jobid = one.number
+        pending = self.sched.pending(jobid)
+        if one.kind == "down":
+            self.instance.mark_down(str(one.number))
+        elif one.kind == "up":
+            self.instance.mark_up(str(one.number))
+        elif one.kind == "urgency" and pending:
+            self.prioritize((jobid, one.value))
+        elif one.kind == "hold" and pending:
+            self.held[jobid] = pending.t_submit
+            self.cancel(jobid)
+        elif one.kind == "release":
+            self.release(jobid)
+        elif one.kind == "update" and jobid in self.given and jobid not in self.ended:
+            job, begun = self.jobs[jobid], self.begun[jobid]
+            end = job.moved_end(begun, self.now, one.value)
+            if end is not None:
+                self.expire(jobid, end)
+                self.stop(jobid, max(0.0, job.end(begun, end) - self.now))
 
 
-def play(case, jobs, ask):
+def play(case, jobs, changes, ask):
     """Run a history under the scheduler."""
     module, args, _ = POLICIES[case.policy]
     rig = Enforced(machine(case.tree, NODES, gpus=GPUS, properties={"left": "0-3"}))
     rig.instance.config = config_of(case)
+    if "order" in case.features:
+        args = (*args, "order=queue" if case.policy == "fifo" else "order=strict")
     rig.load(module, "queue-depth=unlimited", "log-level=err", "estimate-depth=0", *args)
     rig.settle()
     begin, said = rig.now, None
@@ -182,17 +288,26 @@ def play(case, jobs, ask):
         entry = {"name": "window", "start": begin + start, "duration": duration, "hosts": hosts}
         users = [userid] if userid > 0 else []
         rig.answer("reserve", reservation={**entry, "zone": "UTC", "users": users})
-    for jobid, job in enumerate(jobs, 1):
+    for jobid, job in in_time(jobs, changes):
         if begin + job.at > rig.now:
             rig.wait(begin + job.at - rig.now)
+        if isinstance(job, Change):
+            rig.change(job)
+            continue
         if ask and jobid == len(jobs):
             rig.client.userid = job.userid
             said = rig.answer("when", jobspec=job.spec)
             rig.client.userid = 0
-        rig.submit(jobid, job.spec, job.run, userid=job.userid, priority=job.priority)
+        rig.enter(jobid, job, rig.now)
     rig.wait(40000)
     assert not rig.logged(3), rig.logged(3)
-    return Played(dict(rig.begun), begin, said)
+    ranks = {jobid: rig.ranks(jobid) for jobid in rig.begun}
+    return Played(dict(rig.begun), ranks, begin, said)
+
+
+def in_time(jobs, changes):
+    """Jobs with their ids, and changes with 0, by time."""
+    return sorted([*enumerate(jobs, 1), *((0, one) for one in changes)], key=lambda one: one[1].at)
 
 
 class Player:
@@ -200,15 +315,18 @@ class Player:
 
     Args:
         case (Case): the kind of site
-        begin (float): the beginning, seconds since the epoch
+        real (Played): the scheduler's history: its beginning, and the ranks of running jobs for ranks
+            that go down where units are only counted
 
     Attributes:
         starts (dict): the starts, by job id
     """
 
-    def __init__(self, case, begin):
-        self.case, self.now, self.begin = case, begin, begin
-        self.starts = {}
+    def __init__(self, case, real):
+        begin = real.begin
+        self.case, self.now, self.begin, self.real = case, begin, begin, real
+        self.starts, self.ends, self.jobs = {}, {}, {}
+        self.held_at, self.waited, self.submit, self.came, self.due = {}, {}, {}, {}, {}
         config = config_of(case)
         self.pool = (TreePool if case.tree else ResourcePool)(
             machine(case.tree, NODES, gpus=GPUS, properties={"left": "0-3"}),
@@ -222,7 +340,7 @@ class Player:
             self.pool.pack_by([self.racks])
         options = POLICIES[case.policy][2]
         (units,) = self.pool.inventory.kinds
-        has = self.pool.inventory.counts_of(units)
+        has = self.has = self.pool.inventory.counts_of(units)
         self.state = State(dict.fromkeys(range(NODES), has), **options)
         if case.whole and "reservation" not in case.features:
             self.state.lines = True
@@ -236,12 +354,12 @@ class Player:
             )
         if "limits" in case.features:
             for user in (1001, 1002, 1003):
-                of = 0 if self.state.lines else RANKS
+                of = None if self.state.lines else RANKS
                 self.state.counters[f"nodes {user}"] = Counter(4, of, is_left=True)
                 self.state.counters[f"jobs {user}"] = Counter(5, is_left=True)
             for bank in "ab":
-                most = 20 // CORES if self.state.lines else 20
-                self.state.counters[f"cores {bank}"] = Counter(most, 0, is_left=True)
+                most, of = (20 // CORES, None) if self.state.lines else (20, 0)
+                self.state.counters[f"cores {bank}"] = Counter(most, of, is_left=True)
         self.window = None
         if "reservation" in case.features:
             start, duration, ranks, _ = WINDOW
@@ -253,16 +371,24 @@ class Player:
         self.placed = {}
         self.held = set()
         self.rules = bool(
-            set(case.features) - {"gpus", "memory", "constraints", "no-limit", "priorities"}
+            set(case.features)
+            & {"limits", "licenses", "planned", "sharing", "max-wait", "reservation"}
         )
 
     # -- jobs --------------------------------------------------------------------------------------
 
-    def job(self, jobid, arrival):
-        """The `Job` of an arrival; None: it never fits."""
+    def job(self, jobid, is_over=False):
+        """The `Job` of a request; `is_over`: its wait for what it prefers is."""
+        arrival = self.jobs[jobid]
         system = arrival.spec["attributes"]["system"]
         request = self.pool.parse_resource_request(arrival.spec)
-        within = system.get("placement") and GroupBinding(self.racks, most=1)
+        placement = system.get("placement", {})
+        within = placement and GroupBinding(self.racks, most=1)
+        if placement.get("mode") == "preferred":
+            if placement["wait"] and not is_over:
+                self.due[jobid] = self.now + placement["wait"]
+            else:
+                within = None
         if within:
             request = request.with_shape(request.shape.replace(within=within))
         shape = request.shape
@@ -284,7 +410,8 @@ class Player:
         demands = (demand,)
         if within:
             demands = tuple(map(demand.on, self.racks.masks))
-        submit = self.now
+        submit = self.submit.setdefault(jobid, self.now)
+        self.came[jobid] = self.now
         limit = request.duration or inf
         takes = dict(system.get("licenses", {}))
         if "limits" in self.case.features:
@@ -296,16 +423,18 @@ class Player:
         wait = system.get("max-wait")
         size = request.ncores if hasattr(request, "ncores") else 1
         self.requests[jobid] = request
+        every = (self.case.policy == "fifo") != ("order" in self.case.features)  # order=strict
         return Job(
             jobid,
             demands,
             limit,
             order=-arrival.priority,
-            wants=-1 if self.case.policy == "fifo" else demand.ranks,  # fifo: order=strict
+            wants=-1 if every else demand.ranks,
+            is_possible=self.is_possible(demands),
             submit=submit,
             takes=takes,
             window=self.window if "reservation" in system else None,
-            latest=inf if wait is None else submit + wait,
+            latest=inf if wait is None else self.now + max(0.0, wait - self.waited.get(jobid, 0.0)),
             rank=lambda now: (
                 FORMULAS["area"](now - submit, expected_run(None, limit), size, 1.0)
                 if self.case.policy == "rank"
@@ -317,6 +446,11 @@ class Player:
                 else 0.0
             ),
         )
+
+    def is_possible(self, demands):
+        """Whether a job fits if all others have ended."""
+        room = Availability(self.state.totals)
+        return any(room.room(one, 0.0, inf)[0] >= one.count for one in demands)
 
     def choose(self, job, ranks, room, until):
         """The amounts that the pool allocates to a job on some ranks (a mask) until a time, as for
@@ -364,38 +498,112 @@ class Player:
 
     # -- the history -------------------------------------------------------------------------------
 
-    def run(self, jobs):
+    def run(self, jobs, changes=()):
         """Play it; returns the starts."""
-        state, ends = self.state, []
-        coming = [(self.begin + job.at, number, job) for number, job in enumerate(jobs, 1)][::-1]
-        by_id = dict(enumerate(jobs, 1))
+        state, ends = self.state, self.ends
+        coming = in_time(jobs, changes)[::-1]
         wakes = set()
         while coming or ends or wakes or any(job.latest < inf for job in state.pending):
-            times = [one[0] for one in ends[:1]] + [one[0] for one in coming[-1:]]
+            times = [*ends.values()] + [self.begin + one.at for _, one in coming[-1:]]
             times += [job.latest for job in state.pending if self.now < job.latest < inf]
-            self.now = min([*times, *wakes])
+            times += [self.due[job.id] for job in state.pending if job.id in self.due]
+            self.now = state.now = min([*times, *wakes])
             is_woken = self.now in wakes
             if self.window in state.promises and state.promises[self.window].start <= self.now:
                 state.running[self.window] = state.promises.pop(self.window)
             elif self.window in state.running and state.running[self.window].end <= self.now:
                 del state.running[self.window]
-            while ends and ends[0][0] <= self.now:  # several at the end of a window
-                _, _, job = heapq.heappop(ends)
-                del state.running[job]
+            for job in [job for job, end in ends.items() if end <= self.now]:
+                del ends[job], state.running[job]
                 self.pool.free(job.id) if state.choose else None
                 is_woken = True
             if not is_woken:
-                while coming and coming[-1][0] <= self.now:
-                    _, number, arrival = coming.pop()
-                    state.pending.append(self.job(number, arrival))
+                while coming and self.begin + coming[-1][1].at <= self.now:
+                    jobid, one = coming.pop()
+                    if isinstance(one, Change):
+                        self.change(one)
+                    else:
+                        self.jobs[jobid] = one
+                        state.pending.append(self.job(jobid))
+                for job in list(state.pending):
+                    if self.due.get(job.id, inf) <= self.now:
+                        self.prefer_no_more(job)
             for job in state.decide(self.now):
                 self.starts[job.id] = self.now
-                end = min(self.now + by_id[job.id].run, state.running[job].end)
-                heapq.heappush(ends, (end, job.id, job))
+                end, latest = state.running[job].end, self.now + job.limit
+                end = latest if end > latest - LATE_START_S else end  # else of its window
+                ends[job] = self.jobs[job.id].end(self.now, end)
             if state.choose is not None:
                 self.follow()
             wakes = self.wakes()
         return self.starts
+
+    def change(self, one):
+        """Make a change, as `Enforced.change` does."""
+        state, is_all = self.state, self.state.policy == "all"
+        job = {job.id: job for job in [*state.pending, *state.running]}.get(one.number)
+        if one.kind in ("down", "up"):
+            self.move_rank(one)
+        elif one.kind == "release" and one.number in self.held_at:
+            when, came, promise = self.held_at.pop(one.number)
+            self.waited[one.number] = self.waited.get(one.number, 0.0) + when - came
+            job = self.job(one.number)
+            state.pending.append(job)
+            if promise is not None:
+                state.put_back({job: promise})
+        elif one.kind == "urgency" and job in state.pending:
+            job.order = -one.value
+            self.moved(job)
+        elif one.kind == "hold" and job in state.pending:
+            promise = state.promises.get(job) if is_all else None
+            self.held_at[job.id] = self.now, self.came[job.id], promise
+            state.pending.remove(job)
+            state.drop(job)
+            state.freed = True
+        elif one.kind == "update" and job in state.running:
+            start, use = self.starts[job.id], state.running[job]
+            end = self.jobs[job.id].moved_end(start, self.now, one.value)
+            if end is not None:
+                is_later, use.end, state.freed = end > use.end, end, True
+                self.ends[job] = max(self.now, self.jobs[job.id].end(start, end))
+                if is_all and is_later:
+                    state.put_back(state.promises)
+
+    def move_rank(self, one):
+        """Let a rank go down, or come up."""
+        state, rank = self.state, one.number
+        if state.lines:
+            line, by = rank * len(state.totals) // NODES, 1 if one.kind == "up" else -1
+            state.totals[line] = (state.totals[line][0] + by,)
+            for job, use in state.running.items():
+                if rank in self.real.ranks.get(job.id, ()):
+                    use.where = {**use.where, line: (use.where[line][0] + by,)}
+        elif one.kind == "up":
+            state.totals[rank] = self.has
+        else:
+            del state.totals[rank]
+        state.freed = True
+        for job in state.pending:
+            job.is_possible = self.is_possible(job.demands)
+        if one.kind == "down":
+            if state.policy == "all":
+                state.put_back(state.promises)
+            else:
+                for job in [job for job in state.promises if job.id >= 0]:
+                    state.drop(job)
+
+    def moved(self, job):
+        """Take a job's promise back, except of a latest start: its place in the queue, or request, has
+        changed."""
+        self.state.freed = True
+        if self.state.policy != "all":
+            self.state.drop(job)
+
+    def prefer_no_more(self, job):
+        """End a job's wait for what it prefers."""
+        del self.due[job.id]
+        job.demands = self.job(job.id, is_over=True).demands
+        self.moved(job)
 
     def wakes(self):
         """When the scheduler has a pass without a message: a promise comes due without a job's
@@ -433,8 +641,9 @@ def keep(index, rank, amounts):
 def compare(case, seed, ask=True):
     """The differences between the definition and the scheduler in a history, as sentences."""
     jobs = history(case, seed)
-    real = play(case, jobs, ask and seed % 2 == 0)
-    mine = Player(case, real.begin).run(jobs)
+    events = changes(case, seed, jobs)
+    real = play(case, jobs, events, ask and seed % 2 == 0)
+    mine = Player(case, real).run(jobs, events)
     wrong = []
     for jobid in range(1, len(jobs) + 1):
         one, other = real.starts.get(jobid), mine.get(jobid)

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import inf, nextafter
+from math import inf
 from typing import Callable, NamedTuple, Optional
 
 from flux.resource.plan.availability import (
@@ -71,8 +71,10 @@ class Job:
     latest: float = inf  # latest start: it is given up after that
     level: float = inf  # jobs of a lower level may be preempted for it
     after: float = 0.0  # seconds of its run before it may be preempted
+    began: float = 0.0
     rank: Callable[[float], float] = lambda now: 0.0
     candidate_rank: Callable[[float], float] = lambda now: 0.0
+    is_new: bool = True  # no pass has examined it
     is_aside: bool = False  # kept out of passes by a rule, or by ranks that are down
     was_aside: bool = False
     is_refused: bool = False  # its place would exceed a limit: it waits until a job ends
@@ -94,6 +96,7 @@ class State:
     promises: dict[Job, Use] = field(default_factory=dict)
     assured: set[Job] = field(default_factory=set)  # promised jobs that limits will let start
     ran: set[Job] = field(default_factory=set)  # after the last pass
+    freed: bool = True  # a pass examines all jobs, since some may start now; else only new ones
     counters: dict[str, Counter] = field(default_factory=dict)
     policy: str = "promise"  # "strict" (sched-fifo), "promise", "all"
     depth: float = 1  # number of jobs that are promised a start
@@ -105,8 +108,6 @@ class State:
     choose: Optional[Callable[[Job, int, Availability, float], Optional[Where]]] = None
 
     now: float = 0.0
-    soon: float = 0.0  # the next moment: running jobs past their limits end then
-    freed: bool = True  # resources were, or a promise was given up or has come; else only new jobs
     waiting: int = 0  # ranks that jobs without a promise wait for
     is_done: bool = False  # no job gave up its promise, for others to start
     inside: Optional[Job] = None  # the reservation in whose window a job is placed
@@ -115,23 +116,23 @@ class State:
     def decide(self, now: float) -> list[Job]:
         """Make passes. Return the jobs that start, in order; they are in ``running`` then."""
         before, promised = set(self.running), self.promises.values()
-        self.now, self.soon, self.is_done = now, nextafter(now, inf), False
+        self.now, self.is_done = now, False
         came_free = self.ran != before
-        self.freed = came_free or any(-inf < use.start <= now for use in promised)
-        for use in self.running.values():
-            use.end = max(use.end, self.soon)
+        self.freed |= came_free or any(-inf < use.start <= now for use in promised)
         for job in self.pending if came_free else ():
             job.is_aside &= job.window is None  # one with a window waits for any to end or begin
         for job in self.pending if any(job.id >= 0 for job in self.ran - before) else ():
             job.was_refused, job.is_refused = job.is_refused, False
         while True:
-            late = [j for j in self.pending if j.latest <= now and (self.is_done or j.submit < now)]
+            late = [j for j in self.pending if j.latest <= now and (self.is_done or not j.is_new)]
             self.pending = [job for job in self.pending if job not in late]
             for job in late:
                 self.drop(job)
                 self.freed = True  # others may start, or be promised a start in its turn
             if self.is_done and not late:
                 self.ran = set(self.running)
+                for job in self.pending:
+                    job.is_new = False
                 return [job for job in self.running if job not in before]
             self.is_done, self.waiting = True, 0
             one_pass = {"strict": self.strictly, "all": self.by_latest_starts}
@@ -162,7 +163,7 @@ class State:
                 if job.window is not None:
                     continue  # no job waits for one that may start elsewhere
                 job.is_aside = self.is_held(job)
-            elif self.freed or not self.is_done or job.submit == self.now:
+            elif self.freed or not self.is_done or job.is_new:
                 self.examine(job)
             if job in self.pending and job not in self.promises and not job.is_aside:
                 self.waiting |= job.wants
@@ -184,7 +185,7 @@ class State:
     def wait(self, job: Job) -> None:
         """Promise a job that cannot start now a time, if it is its turn."""
         behind = [] if job in self.promises else self.behind(job)
-        if behind and not job.was_aside and self.is_in_turn(job):
+        if behind and job.is_possible and not job.was_aside and self.is_in_turn(job):
             self.revoke(behind)  # it goes first
             if self.start(job):
                 return
@@ -200,8 +201,8 @@ class State:
         by rank."""
         now, queue = self.now, sorted(self.pending, key=self.turn)
         by_order = sorted(queue, key=lambda job: (job.order, job.id))
-        is_late = any(use.end == self.soon for use in self.running.values())
-        new = [job for job in by_order if self.freed or job.submit == now]
+        is_late = any(use.end <= now for use in self.running.values())
+        new = [job for job in by_order if self.freed or job.is_new]
         for job in [job for job in new if job not in self.promises]:
             if job.window is None:
                 job.is_aside = self.is_held(job)
@@ -211,16 +212,18 @@ class State:
                 end = behind + job.limit if behind > wanted else -inf  # none goes before
                 self.before_lower(job, wanted, end, partial(self.promise_from, job, wanted))
         for job in by_order:
-            is_due = job in self.promises and self.promises[job].start <= now
-            if is_due and not self.start(job) and not is_late:
+            when = self.promises[job].start if job in self.promises else inf
+            if when <= now and not self.start(job) and not is_late:
                 self.promise(job, self.earliest(job, now))
+            elif when < now - LATE_START_S and job in self.running:
+                self.put_back(self.promises)  # it will end later than promised
         # resources left free by running jobs' limits, and the heads' promises of these
         fixed = {job: use for job, use in self.promises.items() if job.id < 0}
         alone = replace(self, promises=fixed)
         rest: list[Job] = []
         heads: list[Job] = []
         queue = [job for job in queue if job in self.pending and not job.is_aside]
-        if not any(alone.place(job, self.soon) for job in queue if job.window is None):
+        if not any(alone.place(job, now) for job in queue if job.window is None):
             queue = [job for job in queue if job.window is not None]  # none of the others can start
         for job in queue:
             if job.window is not None:
@@ -229,7 +232,7 @@ class State:
             job.is_aside = self.is_held(job)
             if self.is_set_aside(job):
                 continue
-            is_free = alone.place(job, self.soon) is not None
+            is_free = alone.place(job, now) is not None
             if self.waiting & job.wants:
                 rest += [job] if is_free else []
             elif is_free:
@@ -248,8 +251,7 @@ class State:
 
     def before_lower(self, job: Job, start: float, end: float, act: Callable[[], bool]) -> bool:
         """Act without the promises between `start` and `end` to jobs of lower priority that could
-        use the same ranks. Promise these their previous times again; then others, if there is no
-        room. Return the result of the act."""
+        use the same ranks, and put these back. Return the result of the act."""
         lower = {
             other: use
             for other, use in self.promises.items()
@@ -258,10 +260,18 @@ class State:
         }  # fmt: skip
         for other in lower:
             self.drop(other)
-        result, jobs = act(), sorted(lower, key=lambda job: (job.order, job.id))
-        for other in [one for one in jobs if not self.promise(one, lower[one].start)]:
-            self.promise_from(other, max(lower[other].start, self.now))
+        result = act()
+        self.put_back(lower)
         return result
+
+    def put_back(self, promises: dict[Job, Use]) -> None:
+        """Promise jobs the same times again, in order; then others to those without room."""
+        jobs = sorted((job for job in promises if job.id >= 0), key=lambda job: (job.order, job.id))
+        starts = {job: max(promises[job].start, self.now) for job in jobs}
+        for job in jobs:
+            self.drop(job)
+        for job in [job for job in jobs if not self.promise(job, starts[job])]:
+            self.promise_from(job, starts[job])
 
     def promise_from(self, job: Job, after: float) -> bool:
         """Promise a job the first time from `after` on. Return whether there is one."""
@@ -300,7 +310,6 @@ class State:
 
     def is_set_aside(self, job: Job) -> bool:
         """Whether a job is kept aside; its promise is then taken back."""
-        job.was_aside |= job.is_aside
         if job.is_aside and self.drop(job) and self.keeps_promises:
             self.is_done = False
         return job.is_aside
@@ -311,14 +320,14 @@ class State:
         """Return a place for a job from now to `end`, and the promises that move to other ranks for
         it; None if there is none."""
         room, now, demands = self.room(job), self.now, [d.on(within) for d in job.demands]
-        if not self.has_licences(job, now, end):
+        if not self.has_licences(job, -inf, end):
             return None
-        clear = [d for d in demands if room.room(d, now, end)[0] >= d.count]
+        clear = [d for d in demands if room.room(d, -inf, end)[0] >= d.count]
         if clear and self.choose is not None:
-            ranks = mask(rank for d in clear for rank in members(room.room(d, now, end)[1]))
+            ranks = mask(rank for d in clear for rank in members(room.room(d, -inf, end)[1]))
             where = self.choose(job, ranks, room, end)
-            return None if where is None else [(job.use(now, end), where)]
-        found = (room.proof(job.use(now, end, d), now, not clear) for d in clear or demands)
+            return None if where is None else [(job.use(-inf, end), where)]
+        found = (room.proof(job.use(-inf, end, d), now, not clear) for d in clear or demands)
         return next(filter(None, found), None)
 
     def others(self, job: Job) -> dict[Job, Use]:
@@ -393,11 +402,12 @@ class State:
                 use.demand = None
                 if window is None and not is_on_time:
                     use.end = now + job.limit
-                self.running[job] = use
+                self.running[job], job.began = use, now
                 self.pending.remove(job)
                 return True
         if job.window is not None:
             job.is_aside = True  # it waits for its window, and no job waits behind it
+        job.was_aside |= job.is_aside
         return self.is_set_aside(job)
 
     def tries(self, job: Job, end: float) -> Iterator[tuple[int, Optional[Job], float]]:
@@ -449,14 +459,14 @@ class State:
         other ranks. Return whether its time has come, or is unknown. On ranks it moves earlier only
         if its job can start now: moves between future times were found to lengthen waits."""
         use, room, when = self.promises[job], self.room(job), inf
-        start, left = use.start, max(use.start, self.soon)
+        start, left = use.start, max(use.start, self.now)
         is_kept = left < use.end and self.has_licences(job, start, use.end)
         if is_kept and not room.holds(use, left, use.where, room.uses):
             is_kept = use.demand is not None and self.promise(job, start)
         if start > -inf and not is_kept:
             self.drop(job)  # another time, if necessary at the expense of jobs behind it
             when, behind = self.earliest(job, self.now), self.behind(job)
-            if when > self.soon and behind:
+            if when > self.now and behind:
                 self.revoke(behind)
                 when = self.earliest(job, self.now)
             self.promise(job, when)
@@ -503,9 +513,9 @@ class State:
         last = max([use.end for use in room.uses if use.end < inf], default=now)
         times = (now, min(suffices_from(demand), last))
         kinds = [mask(one), *(room.room(demand, time, inf)[1] for time in times), -1]
-        ranks = sorted(members(demand.ranks), key=lambda r: [k >> r & 1 for k in kinds].index(1))
+        ranks = [rank for rank in members(demand.ranks) if rank in self.totals]
         kept: Where = {}
-        for rank in ranks:
+        for rank in sorted(ranks, key=lambda r: [k >> r & 1 for k in kinds].index(1)):
             units = room.units_on(rank, demand, now, inf, ())
             if units and demand.count:
                 kept[rank] = room.amounts(rank, demand, units)
@@ -578,11 +588,11 @@ def victims_for(state: State, job: Job, now: float) -> list[Job]:
 
     def loss(other: Job) -> tuple[float, ...]:
         use = state.running[other]
-        return other.level, len(use.where) * (now - use.start), -use.start, -other.id
+        return other.level, len(use.where) * (now - other.began), -other.began, -other.id
 
     ended: list[Job] = []
     for other in sorted(state.running, key=loss):
-        may_end = other.level < job.level and now - state.running[other].start >= other.after
+        may_end = other.level < job.level and now - other.began >= other.after
         if may_end and not suffices(ended):
             ended.append(other)
     for other in ended[::-1]:
