@@ -552,6 +552,7 @@ class Player:
             if promise is not None:
                 state.put_back({job: promise})
         elif one.kind == "urgency" and job in state.pending:
+            job.was_aside &= job.order == -one.value
             job.order = -one.value
             self.moved(job)
         elif one.kind == "hold" and job in state.pending:

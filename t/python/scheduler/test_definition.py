@@ -133,6 +133,8 @@ def is_compared(case):
     has = set(case.features)
     if has & {"sharing", "racks", "gpus", "memory", "preferred"} and case.whole:
         return False  # jobs ask for parts of nodes then
+    if has >= {"reservation", "down"}:
+        return False  # other ranks may replace those of the reservation
     return not has >= {"licenses", "planned"}  # one table
 
 
