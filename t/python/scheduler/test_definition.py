@@ -249,6 +249,7 @@ easy nodes limits licenses constraints no-limit: 120001
 fifo parts limits constraints priorities: 120002
 fifo parts limits racks max-wait memory priorities reservation: 120001
 unlimited parts urgency late: 1
+depth parts licenses order urgency holds: 160001
 easy nodes limits licenses max-wait constraints priorities no-limit: 130000
 easy parts down: 140004
 unlimited parts down: 140001
