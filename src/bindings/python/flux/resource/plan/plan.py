@@ -171,13 +171,20 @@ class Plan:
         return strategy.fits_without(jobid, request, now, end)
 
     def has_tokens(
-        self, jobid: int, request: ResourceRequest, end: float, beside_open: bool = True
+        self,
+        jobid: int,
+        request: ResourceRequest,
+        end: float | None = None,
+        beside_open: bool = True,
     ) -> bool:
-        """Return whether the tokens of a request are available from now to `end`, beside all
-        promises but the job's own and, without ``beside_open``, the open ones."""
+        """Return whether the tokens of a request are available from now to `end` (None: the end of
+        the job), beside all promises but the job's own and, without ``beside_open``, the open
+        ones."""
         tokens, now = self.tokens, self._pool.clock()
         if tokens is None or not request.tokens:
             return True
+        if end is None:
+            end = self._end_of_start(jobid, request)
         without = {jobid}
         if not beside_open:
             without.update(
@@ -190,12 +197,14 @@ class Plan:
         are promised them while it would run."""
         if request.claimant is None:
             return 0
-        strategy, now = self._strategy_for(request), self._pool.clock()
-        end = now + length_of(request)
-        own = None if jobid is None else strategy.promises.get(jobid)
-        if own is not None and own.is_overdue(now):
-            end = own.end  # it is late, and delays the jobs promised the time after it
-        return strategy.closed(request, end)
+        return self._strategy_for(request).closed(request, self._end_of_start(jobid, request))
+
+    def _end_of_start(self, jobid: int | None, request: ResourceRequest) -> float:
+        """Return the end of a job that starts now; if it is late, that of its promise: it delays the
+        jobs promised the time after it, but these must not keep it from starting."""
+        now = self._pool.clock()
+        own = None if jobid is None else self._strategies.current.promises.get(jobid)
+        return own.end if own is not None and own.is_overdue(now) else now + length_of(request)
 
     def has_free(self, request: ResourceRequest, for_anyone: bool = False) -> bool:
         """Return whether a request would fit now without promises. O(1) if promises are counted,
@@ -384,8 +393,7 @@ class Plan:
         has_tokens = tokens is not None and jobid in tokens.promised
         if has_tokens and promise.start > now and not self.is_counted:
             # Promises on ranks move only to now, when their jobs start.
-            end = now + length_of(request)
-            if strategy.may_start(request, self.counts) and self.has_tokens(jobid, request, end):
+            if strategy.may_start(request, self.counts) and self.has_tokens(jobid, request):
                 if self.fits(request, jobid=jobid):
                     return now
         if promise.end <= now or not strategy.keeps(jobid, now):
@@ -473,9 +481,8 @@ class Plan:
             InsufficientResources: it does not fit now, or only by breaking another job's promise.
             InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``.
         """
-        if self.tokens is not None and request.tokens:
-            if not self.has_tokens(jobid, request, self._pool.clock() + length_of(request)):
-                _refuse(self._pool, request)
+        if not self.has_tokens(jobid, request):
+            _refuse(self._pool, request)
         if self.claims is not None and request.claimant is not None:
             # Beside jobs of the same key, if it fits there.
             own = self._pool.match_mask(request) & self.claims.own(request.claimant)

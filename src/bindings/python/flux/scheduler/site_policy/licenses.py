@@ -320,10 +320,10 @@ class LicenseRule(TableRule):
         for name, count in tokens.items():
             if self._free(name) < count:
                 return self._sentence(name, count)
-        plan, end = self.host.planning.current(), self.host.now() + job.limit
+        plan = self.host.planning.current()
         if job.jobid in self.host.admission.kept_for or plan is None:
             return None  # it may end with its window: the plan is asked when it is placed
-        if plan.has_tokens(job.jobid, request, end):
+        if plan.has_tokens(job.jobid, request):
             return None
         names = ", ".join(sorted(tokens))
         return Reason(
