@@ -586,6 +586,7 @@ class Player:
         state.freed = True
         for job in state.pending:
             job.is_possible = self.is_possible(job.demands)
+            job.was_refused, job.is_refused = job.is_refused, False
         if one.kind == "down":
             if state.policy == "all":
                 state.put_back(state.promises)
