@@ -374,7 +374,7 @@ class State:
     def start(self, job: Job) -> bool:
         """Start a job if it fits now. Return whether it has left the pass: it has started, or a
         rule keeps it aside."""
-        own, now, before = self.promises.get(job), self.now, job.is_aside
+        own, now = self.promises.get(job), self.now
         if job.window is not None and job.is_aside:
             return True
         end = now + job.limit
@@ -407,7 +407,7 @@ class State:
                 return True
         if job.window is not None:
             job.is_aside = True  # it waits for its window, and no job waits behind it
-        job.was_aside |= job.is_aside and not before
+        job.was_aside |= job.is_aside
         return self.is_set_aside(job)
 
     def tries(self, job: Job, end: float) -> Iterator[tuple[int, Optional[Job], float]]:
