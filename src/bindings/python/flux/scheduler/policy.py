@@ -477,15 +477,17 @@ class PolicyScheduler(Scheduler):
         """Start jobs in order; behind a waiting job, none that could use some of the same ranks.
         For `schedule`; a generator that yields after each job that leaves the queue.
 
-        In strict order only the head is examined; by queue, each job that is first for its ranks.
-        The rest cost a comparison of masks.
+        In strict order only the head is examined; by queue, each job that is first for some of its
+        ranks: no job waits for one that a rule keeps from starting. The rest cost a comparison of
+        masks.
         """
         blocked = 0
         for examined, job in enumerate(self._backlog.in_order(), 1):
             if job.request.finalized:
                 continue
             ranks = self.queue_order.turn_of(job)
-            if not ranks & blocked and self._leaves(job):
+            is_first = not ranks & blocked
+            if (is_first or ranks & ~blocked) and self._leaves(job, is_first):
                 self._backlog.remove(job)
                 yield
                 continue
@@ -496,10 +498,14 @@ class PolicyScheduler(Scheduler):
             if examined % JOBS_PER_TURN == 0:
                 yield
 
-    def _leaves(self, job: PendingJob) -> bool:
-        """Start a job if it can start now. Return whether it leaves the queue."""
+    def _leaves(self, job: PendingJob, may_start: bool) -> bool:
+        """Start a job if it can and may start now. Return whether it leaves the queue."""
+        alloc = None
         try:
-            alloc = self.allocate(job)
+            if may_start:
+                alloc = self.allocate(job)
+            else:
+                self.admission.check(job)
         except JobDeferred as why:
             self.defer(job, why)
         except InsufficientResources:
@@ -507,6 +513,8 @@ class PolicyScheduler(Scheduler):
         except Exception as exc:
             self.refuse(job, exc)  # it can never run
         else:
+            if alloc is None:
+                return False
             self.start(job, alloc)
         return True
 
