@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The job manager's record of a job, from which job-list answers too."""
 
-import marshal
-
+from flux_engine.formats.jsontext import dumps, loads
 from flux_engine.job_manager import job
+
+#: Attributes of an inactive job that are kept as JSON.
+PACKED = ("jobspec", "R", "annotations", "end_event")
 
 
 class Job(job.Job):
@@ -15,6 +17,7 @@ class Job(job.Job):
     """
 
     __slots__ = ("times", "exception", "_packed")
+    _read = None, {}
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -32,12 +35,15 @@ class Job(job.Job):
         return before
 
     def pack(self):
-        """Keep jobspec and R as bytes, decoded at each access: an inactive job is seldom read, and objects take six times
-        the memory, which every fork of a projection has to map."""
-        self._packed = marshal.dumps({"jobspec": self.jobspec, "R": self.R})
-        del self.jobspec, self.R
+        """Keep `PACKED` as JSON, decoded at each access: an inactive job is seldom read, and objects take six times the
+        memory, which every fork of a projection has to map."""
+        self._packed = dumps({name: getattr(self, name) for name in PACKED})
+        for name in PACKED:
+            delattr(self, name)
 
     def __getattr__(self, name):
-        if name in ("jobspec", "R"):
-            return marshal.loads(self._packed)[name]
-        raise AttributeError(name)
+        if name not in PACKED:
+            raise AttributeError(name)
+        if Job._read[0] is not self._packed:  # readers want several attributes of a job
+            Job._read = self._packed, loads(self._packed)
+        return Job._read[1][name]
