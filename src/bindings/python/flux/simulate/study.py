@@ -285,7 +285,7 @@ def simulate(
         failures (str): random failures of nodes: ``mtbf=TIME,repair=TIME[,seed=N]``
         odds (int): query the odds of every n-th job that has to wait; ``odds`` in the summary has
             their accuracy
-        output (str): output directory for the files that the command writes
+        output (str or path): output directory for the files of each policy that the command writes
         parallel (int or str): maximum number of processes; default: the number of processors;
             ``flux``: run as jobs of the instance
         progress (run.Progress): receives the progress

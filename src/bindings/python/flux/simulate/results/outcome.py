@@ -3,9 +3,9 @@
 megabytes."""
 
 from array import array
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import compress
-from operator import eq, or_, sub
+from operator import eq, sub
 
 from flux.resource.pool.masks import parse_idset, popcount
 from flux.simulate.engine.observer import Observer
@@ -173,7 +173,7 @@ class Outcome(Observer):
     def absences(self):
         """Return [(time, units more than before that are neither available nor in use)], by time."""
         every = (1 << self.workload.units) - 1
-        history = [(when, -1, every & ~_mask(units)) for when, units in self.available()]
+        history = [(when, 0, every & ~_mask(units)) for when, units in self.available()]
         if not any(down for _, _, down in history):
             return []
         held = [(self.start[i], self.end[i], self.allocated[i]) for i in self.started()]
@@ -182,20 +182,16 @@ class Outcome(Observer):
             for start, end, units in self.others.values()
         ]
         steps = [
-            (when, number, _mask(units))
-            for number, (*times, units) in enumerate(held)
-            for when in times
-            if when == when
+            (when, 1, _mask(units)) for *times, units in held for when in times if when == when
         ]
         found = []
-        running = {}
-        down = away = 0
-        for when, number, mask in sorted(history + steps):
-            if number < 0:
+        down = in_use = away = 0
+        for when, is_job, mask in sorted(history + steps):
+            if is_job:
+                in_use ^= mask  # it starts, or ends
+            else:
                 down = mask
-            elif running.pop(number, None) is None:
-                running[number] = mask
-            before, away = away, popcount(down & ~reduce(or_, running.values(), 0))
+            before, away = away, popcount(down & ~in_use)
             if away != before:
                 found.append((max(when, 0.0), away - before))
         return found
