@@ -15,7 +15,7 @@ from flux.jobtap import CURRENT_JOB
 def plugin_init(p):
     p.waiting = {}  # job -> set of paths
     p.add_handler("job.dependency.file", dependency)
-    p.add_handler("job.state.inactive", lambda p, topic, args: p.waiting.pop(args["id"], None))
+    p.add_handler("job.state.inactive", inactive)
     period = p.args.get("period", 1.0)
     p.timer = p.handle.timer_watcher_create(period, lambda *args: look(p), repeat=period)
     p.timer.start()
@@ -30,6 +30,10 @@ def dependency(p, topic, args):
     except FileExistsError:
         return  # the plugin was loaded again, and the file had been found before
     p.waiting.setdefault(args["id"], set()).add(path)
+
+
+def inactive(p, topic, args):
+    p.waiting.pop(args["id"], None)
 
 
 def look(p):

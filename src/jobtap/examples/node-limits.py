@@ -111,8 +111,12 @@ def depend(p, topic, args):
     if earlier or is_beyond(p, job, p.counted.values()):
         p.held[id] = job
         p.dependency_add(CURRENT_JOB, DEPENDENCY)
-    else:
-        p.counted[id] = job
+        return
+    p.counted[id] = job
+    try:  # of a plugin that was loaded before, or of before a restart
+        p.dependency_remove(CURRENT_JOB, DEPENDENCY)
+    except FileNotFoundError:
+        pass
 
 
 def inactive(p, topic, args):

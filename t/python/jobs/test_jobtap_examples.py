@@ -7,7 +7,7 @@ import pytest
 
 from flux.scheduler.testing import make_R
 
-PRIORITY, SCHED, RUN, INACTIVE = 4, 8, 16, 64
+DEPEND, PRIORITY, SCHED, RUN, INACTIVE = 2, 4, 8, 16, 64
 
 
 def load(inst, name):
@@ -48,6 +48,33 @@ def test_alloc_check(inst):
     inst.rpc("job-manager.jobtap", {"remove": "alloc-check.py"})
     plugin = load(inst, "alloc-check.py")
     assert plugin.held == {(0, "core", 3): running}
+
+
+# -- node-limits, dependency-file ---------------------------------------------------------------------
+
+
+def test_node_limits_lets_those_go_that_a_former_plugin_held(inst):
+    inst.rpc("config.load", {"node-limits": {"user": 1}})
+    load(inst, "node-limits.py")
+    inst.load_sched(auto=lambda body: make_R())
+    first, second, third = (inst.submit(run_duration=10) for _ in range(3))
+    assert inst.state(second) == inst.state(third) == DEPEND
+    inst.rpc("job-manager.jobtap", {"remove": "node-limits.py"})
+    inst.advance(20)
+    assert inst.state(first) == INACTIVE and inst.state(second) == DEPEND
+    load(inst, "node-limits.py")
+    inst.advance(1)
+    assert inst.state(second) == RUN and inst.state(third) == DEPEND
+    inst.advance(30)
+    assert inst.state(third) == INACTIVE
+
+
+def test_dependency_file_logs_nothing_when_a_waiting_job_is_canceled(inst, tmp_path):
+    load(inst, "dependency-file.py")
+    id = inst.submit(dependencies=[{"scheme": "file", "value": str(tmp_path / "none")}])
+    inst.cancel(id)
+    assert inst.state(id) == INACTIVE
+    assert not [line for line in inst.logged() if "dependency-file" in line]
 
 
 # -- priority-bank ------------------------------------------------------------------------------------
