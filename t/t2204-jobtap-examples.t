@@ -42,7 +42,10 @@ test_expect_success 'node-limits: by queue; a plugin loaded again knows its jobs
 	flux jobtap remove node-limits.$so && flux jobtap load node-limits.py &&
 	three=$(flux submit -q batch -N1 sleep inf) && event $three start &&
 	! posted $two depend &&
-	flux cancel $one && event $two start && flux cancel $two $three && flux queue drain &&
+	four=$(flux submit -q debug -N1 sleep inf) && event $four dependency-add &&
+	flux cancel $one && event $two start &&
+	flux jobtap remove node-limits.$so && flux cancel $two && event $two clean && ! posted $four depend &&
+	flux jobtap load node-limits.py && event $four start && flux cancel $three $four && flux queue drain &&
 	printf "[node-limits]\nuser = \"x\"\n" >bad.toml && test_must_fail flux config load bad.toml 2>err &&
 	grep "expected a number of nodes" err &&
 	flux jobtap remove node-limits.$so && flux config load empty.toml

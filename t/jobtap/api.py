@@ -25,8 +25,9 @@ IN_ALL = [
     (errno.EINVAL, "jobspec_update_id", CURRENT_JOB, {"attributes.system.x": 1}),
 ]
 REFUSED = {
-    "job.validate": [],
+    "job.validate": [(errno.ENOENT, "dependency_remove", CURRENT_JOB, "never")],
     "job.state.depend": [
+        (errno.ENOENT, "dependency_remove", CURRENT_JOB, "never"),
         (errno.ENOENT, "call", 0, "same.answer", {}),
         (errno.EINVAL, "call", CURRENT_JOB, "job.foo", {}),
         (errno.EINVAL, "epilog_start", "x"),

@@ -13,6 +13,7 @@ import gc
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from syslog import LOG_DEBUG, LOG_ERR
 from typing import Any
@@ -48,7 +49,7 @@ from flux.jobtap.plugin_handle import PluginHandle, drop_future
 from flux.jobtap.validation import CURRENT_JOB, PRIORITY_UNAVAIL
 from flux.message import Message
 
-NEW, PRIORITY, RUN, CLEANUP, INACTIVE = 1, 4, 16, 32, 64
+NEW, DEPEND, PRIORITY, RUN, CLEANUP, INACTIVE = 1, 2, 4, 16, 32, 64
 #: The C value of an unknown priority (FLUX_JOBTAP_PRIORITY_UNAVAIL).
 C_PRIORITY_UNAVAIL = -2
 
@@ -57,9 +58,29 @@ _services: dict[
     int, tuple[PluginHost, Callable[..., Any], str]
 ] = {}  # number -> (PluginHost, callback, topic)
 _numbers = iter(range(1, 1 << 62))
+_STARTED = time.time()  # since when plugins of this process are there
 _running: list[RunningCallback] = []  # RunningCallbacks of the running callbacks, innermost last
 
 set_types(FrozenDict, FrozenList)
+
+
+class JobTable(dict[int, Any]):
+    """Data by job id. Those of jobs that have ended are dropped at times."""
+
+    limit = 10000  # the size at which that is due
+
+    def of(self, id: int, make: Callable[[], Any], is_active: Callable[[int], bool]) -> Any:
+        """Return the data of a job, made if there are none."""
+        if id not in self:
+            if len(self) >= self.limit:
+                for other in [other for other in self if not is_active(other)]:
+                    del self[other]
+                self.limit = max(JobTable.limit, 2 * len(self))
+            self[id] = make()
+        return self[id]
+
+
+_dependencies = JobTable()  # see PluginHost._dependencies_of
 
 
 class ArgsSource:
@@ -95,16 +116,13 @@ class UpdateArgsSource(ArgsSource):
 class RunningCallback:
     """A running callback, and its answer to C."""
 
-    __slots__ = ("host", "topic", "args", "updates", "dependencies")
+    __slots__ = ("host", "topic", "args", "updates")
 
     def __init__(self, host: PluginHost, topic: str, args: Any) -> None:
         self.host = host
         self.topic = topic
         self.args = args  # its ``flux_plugin_arg_t``
         self.updates: dict[str, Any] = {}  # the jobspec updates that it requested
-        #: (job, description) -> whether it is open, for those that it added or removed. C processes
-        #: these events only after the callback has returned
-        self.dependencies: dict[tuple[int, str], bool] = {}
 
     def run(self, callback: Callable[..., Any]) -> int:
         """Call the callback. Return 0, or -1 for a refusal, as C expects."""
@@ -205,11 +223,10 @@ class PluginHost:
         ] = {}  # (job, name) -> ffi handle of its entry, kept alive
         self.perilogs = Perilogs(self._finish, lambda text: self.log(LOG_ERR, f"jobtap: {text}"))
         self._numbers: list[int] = []
-        self._flags: dict[int, set[str]] = {}  # job -> flags set by this plugin
+        self._flags = JobTable()  # the flags set by this plugin
         self._posts = plugin_resources.PostCounts()
-        self._late: dict[
-            int, list[tuple[str, str]]
-        ] = {}  # new job -> exceptions to raise once it is validated
+        #: exceptions to raise on new jobs once they are validated: [(type, note)]
+        self._late = JobTable()
         self.h = lib.flux_jobtap_get_flux(p)
         pointer = int(ffi.cast("uintptr_t", self.h))
         self.plugin_resources = plugin_resources.PluginResources(
@@ -352,12 +369,7 @@ class PluginHost:
     def job_set_flag(self, plugin: Plugin, id: int, flag: str) -> None:
         id = self._id(id)
         _check(lib.flux_jobtap_job_set_flag(self.p, id, flag.encode()), _JOB)
-        flags = self._flags.get(id)
-        if flags is None:
-            if len(self._flags) > 10000:
-                self._flags = {id: set() for id in self._flags if self._is_active(id)}
-            flags = self._flags[id] = set()
-        flags.add(flag)
+        self._flags.of(id, set, self._is_active).add(flag)
 
     def _is_active(self, id: int) -> bool:
         try:
@@ -365,14 +377,18 @@ class PluginHost:
         except OSError:
             return False
 
+    def _is_old(self, id: int) -> bool:
+        """Whether a job is older than this process's plugins, of which it may have dependencies,
+        prologs and epilogs from before a restart."""
+        submitted: float = self._lookup(id, "t_submit")
+        return submitted < _STARTED
+
     def raise_exception(self, plugin: Plugin, id: int, type: str, severity: int, note: str) -> None:
         id = self._id(id)
         if severity == 0 and self._lookup(id, "state") == NEW:
             # The job manager refuses a severe exception on a job that is not validated yet. It is
             # raised afterwards (RFC 21).
-            if len(self._late) > 1000:
-                self._late = {id: late for id, late in self._late.items() if self._is_active(id)}
-            self._late.setdefault(id, []).append((type, note))
+            self._late.of(id, list, self._is_active).append((type, note))
             self._register("job.state.depend")
             return
         self._count(id, "exception")
@@ -399,23 +415,40 @@ class PluginHost:
         turn = core_lib.flux_reactor_now(self._reactor)
         self._posts.count(turn, self.plugin.name, name, id)
 
+    def _dependencies_of(self, id: int) -> dict[str, bool]:
+        """Return the dependencies that plugins have added to a job: description -> whether it is
+        open. C processes these events later if the job is in a callback or was just submitted, and
+        if one fails drops all that are queued: the job would hang."""
+        if self._lookup(id, "state") not in (NEW, DEPEND):
+            raise OSError(errno.EINVAL, _DEPEND[errno.EINVAL])
+        known: dict[str, bool] = _dependencies.of(id, dict, self._is_active)
+        return known
+
     def dependency_add(self, plugin: Plugin, id: int, description: str) -> None:
         id = self._id(id)
-        texts = {errno.EEXIST: f"dependency {description} was added before", **_DEPEND}
-        known = _running[-1].dependencies if _running else {}
-        if known.get((id, description)):
+        known = self._dependencies_of(id)
+        if known.get(description):
             return
-        if (id, description) in known:
+        texts = {errno.EEXIST: f"dependency {description} was added before", **_DEPEND}
+        if description in known:
             raise OSError(errno.EEXIST, texts[errno.EEXIST])
         _check(lib.flux_jobtap_dependency_add(self.p, id, description.encode()), texts)
-        known[id, description] = True
+        known[description] = True
 
     def dependency_remove(self, plugin: Plugin, id: int, description: str) -> None:
         id = self._id(id)
+        known = self._dependencies_of(id)
+        text = f"no open dependency {description}"
+        if description not in known and self._is_old(id):
+            # Perhaps it was added before a restart: this does nothing if it is open, and if it is
+            # not there is one to remove.
+            rc = lib.flux_jobtap_dependency_add(self.p, id, description.encode())
+            _check(rc, {errno.EEXIST: text})
+        elif not known.get(description):
+            raise OSError(errno.ENOENT, text)
+        known[description] = False
         rc = lib.flux_jobtap_dependency_remove(self.p, id, description.encode())
-        _check(rc, {errno.ENOENT: f"no job {id}, or no open dependency {description}", **_DEPEND})
-        if _running:
-            _running[-1].dependencies[id, description] = False
+        _check(rc, {errno.ENOENT: text, **_DEPEND})
 
     def reprioritize_job(self, plugin: Plugin, id: int, priority: int) -> None:
         _check(lib.flux_jobtap_reprioritize_job(self.p, self._id(id), priority), _JOB)
@@ -503,10 +536,8 @@ class PluginHost:
     ) -> None:
         id = self._id(id)
         loaded = (host.perilogs for host in _loaded.values())
-        # one that no plugin has open may have been started before the job manager was
-        if not perilogs.is_open(loaded, id, kind, description) and not self.job_event_posted(
-            plugin, id, f"{kind}-start"
-        ):
+        known = perilogs.is_open(loaded, id, kind, description)
+        if not known and self._is_active(id) and not self._is_old(id):
             raise OSError(errno.EINVAL, f"job has no open {kind}")
         self._post_finish(id, kind, description, status)
         any(host.perilogs.finished(id, kind, description) for host in _loaded.values())
