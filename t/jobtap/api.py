@@ -28,6 +28,8 @@ REFUSED = {
     "job.validate": [(errno.ENOENT, "dependency_remove", CURRENT_JOB, "never")],
     "job.state.depend": [
         (errno.ENOENT, "dependency_remove", CURRENT_JOB, "never"),
+        (errno.EINVAL, "event_post", CURRENT_JOB, "resource-update", {"expiration": 5.5}),
+        (errno.EINVAL, "event_post", CURRENT_JOB, "alloc"),
         (errno.ENOENT, "call", 0, "same.answer", {}),
         (errno.EINVAL, "call", CURRENT_JOB, "job.foo", {}),
         (errno.EINVAL, "epilog_start", "x"),
@@ -35,6 +37,7 @@ REFUSED = {
     "job.state.sched": [],
     "job.state.run": [
         (errno.EINVAL, "get_job_result", CURRENT_JOB),
+        (errno.EINVAL, "event_post", CURRENT_JOB, "resource-update", {"expiration": 5.5}),
         (errno.EINVAL, "epilog_start", "x"),
         (errno.EINVAL, "jobspec_update", {"attributes.system.x": 1}),
     ],

@@ -406,6 +406,9 @@ class PluginHost:
     ) -> None:
         text = json.dumps(context).encode() if context else ffi.NULL
         id = self._id(id)
+        if name == "resource-update" and context:
+            has_R = self._lookup(id, "state") >= RUN
+            validation.resource_update(has_R, context["expiration"], time.time())
         self._count(id, name)
         _check(lib.jobtap_event_post(self.p, id, name.encode(), text), _JOB)
 

@@ -47,10 +47,13 @@ _REQUIRED_CONTEXT: dict[str, dict[str, tuple[type, ...]]] = {
 #: Events that begin or withdraw a job: reserved for the job manager.
 _NOT_POSTED = ("submit", "invalidate")
 #: Events in which the job manager records other services' reports. A job wrongly marked as ended,
-#: or as holding no resources, would hold them forever.
-_NOT_POSTED_BY_PLUGINS = ("validate", "start", "release", "free", "clean")
-#: Events with their own methods, which count open prologs and epilogs.
+#: or as holding no resources, would hold them forever; after a wrong ``alloc`` the job manager of a
+#: real Flux sends no job to the scheduler any more.
+_NOT_POSTED_BY_PLUGINS = ("validate", "alloc", "start", "release", "free", "clean")
+#: Events with their own methods, which count open prologs and epilogs, and know open dependencies.
 _BY_METHOD = {
+    "dependency-add": "dependency_add",
+    "dependency-remove": "dependency_remove",
     "prolog-start": "prolog_start",
     "prolog-finish": "prolog_finish",
     "epilog-start": "epilog_start",
@@ -225,6 +228,15 @@ def plugin_event(name: Any, context: Any) -> dict[str, Any] | None:
     if name == "exception" and checked is not None:
         exception_type(checked["type"], "event exception: type")
     return checked
+
+
+def resource_update(has_R: bool, expiration: float, now: float) -> None:
+    """Check a ``resource-update`` event of a job. Without R the job manager of a real Flux would
+    drop the job's other events; an end in the past crashes the execution system of 0.88."""
+    if not has_R:
+        raise _invalid("event resource-update: the job has no R")
+    if 0 < expiration <= now:
+        raise _invalid(f"event resource-update: expiration {expiration} is in the past")
 
 
 def event(name: Any, context: Any) -> dict[str, Any] | None:

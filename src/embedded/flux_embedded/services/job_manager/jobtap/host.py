@@ -211,8 +211,9 @@ class Host:
 
     def event_post(self, plugin, id, name, context):
         job = self._job(id)
-        if name == "alloc" and job.R is None:
-            raise OSError(errno.EINVAL, "event alloc: the job has no R")
+        if name == "resource-update":
+            now = self.service.kernel.time
+            validation.resource_update(job.R is not None, context["expiration"], now)
         self._post(plugin, job, name, context)
 
     # -- dependencies ------------------------------------------------------------------------------------
