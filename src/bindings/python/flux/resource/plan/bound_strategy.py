@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.availability import Amounts
     from flux.resource.plan.claims import Claims
     from flux.resource.plan.promise import Promise
+    from flux.resource.plan.room_counts import RoomCounts
     from flux.resource.pool.inventory import Selection
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Claimant, ResourceRequest
@@ -469,15 +470,29 @@ class BoundStrategy(Strategy):
                 promise.start, promise.end = start, end
         return promise.start
 
-    def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
+    def advance_in_turn(
+        self, jobids: Sequence[int], now: float, counts: RoomCounts
+    ) -> tuple[int, list[int], float]:
         if not self._sound:
             return 0, [], inf
         row = [self.promises[jobid] for jobid in jobids]
+        places = [
+            place
+            for place, one in enumerate(row)
+            if counts.count(one.shape) >= one.shape.least_count
+            or one.start <= now
+            or one.number is None
+        ]
         # Of several areas, a use knows only its own.
-        numbers = [-1 if one.number is None or one.shape.within else one.number for one in row]
-        place = self._ranks.room.first_to_start(
-            numbers, now, not self.frozen, not self._overdrawing, LOOKS_IN_A_ROW
+        uses = [-1 if one.number is None or one.shape.within else one.number for one in row]
+        found = self._ranks.room.first_to_start(
+            [uses[place] for place in places],
+            now,
+            not self.frozen,
+            not self._overdrawing,
+            LOOKS_IN_A_ROW,
         )
+        place = places[found] if found < len(places) else len(row)
         if place == len(row) or row[place].is_open or row[place].start <= now:
             return place, [], inf
         if self.advance(jobids[place], now) > now:

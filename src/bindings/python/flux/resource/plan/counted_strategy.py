@@ -281,7 +281,9 @@ class CountedStrategy(Strategy):
     def advance(self, jobid: int, now: float) -> float:
         return self._moves.advance(jobid, now)
 
-    def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
+    def advance_in_turn(
+        self, jobids: Sequence[int], now: float, counts: RoomCounts
+    ) -> tuple[int, list[int], float]:
         return self._moves.advance_in_turn(jobids, now)
 
     def due(self, now: float) -> tuple[list[int], float]:

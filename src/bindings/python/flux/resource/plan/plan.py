@@ -434,7 +434,7 @@ class Plan:
         strategy = self._strategies.in_step()
         if self.tokens is not None and self.tokens.promised:
             return 0, [], inf
-        return strategy.advance_in_turn(jobids, self._pool.clock())
+        return strategy.advance_in_turn(jobids, self._pool.clock(), self.counts)
 
     @property
     def moves_per_turn(self) -> int:

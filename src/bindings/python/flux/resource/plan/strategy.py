@@ -157,9 +157,11 @@ class Strategy(ABC):
         """
 
     @abstractmethod
-    def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
+    def advance_in_turn(
+        self, jobids: Sequence[int], now: float, counts: RoomCounts
+    ) -> tuple[int, list[int], float]:
         """Advance the promises of several jobs, which start later than now, one after another, as
-        ``advance()``; most stay.
+        ``advance()``; most stay. `counts` are those of the plan.
 
         Returns:
             the number of jobs examined, from the first on; the indices of those that moved; and the
