@@ -13,6 +13,7 @@ from pool_model import Ask, R_of
 
 from flux.idset import IDset
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
+from flux.resource.plan import bound_strategy
 from flux.resource.plan.tokens import TokenPlan
 from flux.resource.pool.masks import members, popcount
 
@@ -619,6 +620,7 @@ def test_of_promises_on_ranks_only_those_with_free_resources_are_searched_for(mo
         request = job(pool, 1, cores=2 if jobid == 30 else 3 + jobid % 5, duration=200.0)
         plan.reserve(jobid, request, plan.earliest(request, after=NOW + 50))
     assert not plan.is_counted
+    monkeypatch.setattr(bound_strategy, "MANY_RANKS", 4)
     room, searched = plan._strategies.current._ranks.room, []
     find = room.first_to_start
     monkeypatch.setattr(

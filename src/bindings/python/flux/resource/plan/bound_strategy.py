@@ -38,10 +38,12 @@ if TYPE_CHECKING:
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Claimant, ResourceRequest
 
-#: Promises examined per turn, each by a count of the resources free now.
+#: Promises examined per turn, each by the resources free now.
 LOOKS_PER_TURN = 128
-#: Of these, promises that could start by that count, and are searched for.
+#: Of these, promises that could start by these, and are searched for.
 LOOKS_IN_A_ROW = 24
+#: With fewer ranks, a search costs less than a count: `t/bench/depth` blocked, `t/bench/large` gpus.
+MANY_RANKS = 256
 #: Seconds after its promised start within which a job that starts is still believed to end at its
 #: promised end. Timers are late by a millisecond, and the next promise on its ranks begins at that
 #: end.
@@ -476,13 +478,15 @@ class BoundStrategy(Strategy):
         if not self._sound:
             return 0, [], inf
         row = [self.promises[jobid] for jobid in jobids]
-        places = [
-            place
-            for place, one in enumerate(row)
-            if counts.count(one.shape) >= one.shape.least_count
-            or one.start <= now
-            or one.number is None
-        ]
+        places: Sequence[int] = range(len(row))
+        if popcount(self._ranks.up) >= MANY_RANKS:
+            places = [
+                place
+                for place, one in enumerate(row)
+                if counts.count(one.shape) >= one.shape.least_count
+                or one.start <= now
+                or one.number is None
+            ]
         # Of several areas, a use knows only its own.
         uses = [-1 if one.number is None or one.shape.within else one.number for one in row]
         found = self._ranks.room.first_to_start(
