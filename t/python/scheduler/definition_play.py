@@ -26,8 +26,9 @@ from flux.scheduler.policies.ranks import RANKS as FORMULAS
 
 NODES, CORES, GPUS = 8, 4, 2
 
-#: The reservation: start (seconds from the beginning), duration, ranks, and user.
-WINDOW = (60.0, 240.0, (0, 1), 1001)
+#: Names of the reservations, and their user.
+WINDOWS = ("window", "other")
+MEMBER = 1001
 
 #: By name: module, arguments, and their equivalent in the definition.
 POLICIES = {
@@ -104,7 +105,8 @@ class Arrival(NamedTuple):
 
 class Change(NamedTuple):
     """An event beside arrivals and ends: its time (seconds from the beginning), kind, job or rank, and
-    value: a priority, or seconds that are added to a job's limit."""
+    value: a priority, or seconds that are added to a job's limit; of a reservation (``window``) that is
+    made at the beginning, its start, its ranks (a mask) and its duration."""
 
     at: float
     kind: str
@@ -129,10 +131,10 @@ def draw(rnd, case, at, to_limits):
     if "constraints" in has and (case.whole or rnd.random() < 0.7):
         most = 4
         keys["constraints"] = {"properties": [rnd.choice(["left", "^left"])]}
-    is_member = "reservation" in has and rnd.random() < 0.2
+    is_member = has & {"reservation", "windows"} and rnd.random() < 0.2
     if is_member:
-        most = min(most, len(WINDOW[2]))
-        keys["reservation"] = "window"
+        most = min(most, 2)
+        keys["reservation"] = rnd.choice(WINDOWS) if "windows" in has else WINDOWS[0]
     if "racks" in has and rnd.random() < 0.5:
         most = 2
         keys["placement"] = {"level": "rack", "mode": "required"}
@@ -158,7 +160,7 @@ def draw(rnd, case, at, to_limits):
         run = inf
     if "late" in has and not to_limits and rnd.random() < 0.3:
         run = rnd.uniform(1, 1.3) * limit
-    userid = WINDOW[3] if is_member else rnd.randint(1001, 1003)
+    userid = MEMBER if is_member else rnd.randint(1001, 1003)
     return Arrival(at, jobspec(**keys), run, userid, priority)
 
 
@@ -174,7 +176,8 @@ def history(case, seed):
 
 
 def changes(case, seed, jobs):
-    """The changes of a seed, by time. None comes after a question about the last job."""
+    """The reservations of a seed, and its changes, by time. None comes after a question about the
+    last job."""
     rnd, found = random.Random(f"{case} {seed} changes"), []
     end = jobs[-1].at - 1 if seed % 2 == 0 else jobs[-1].at + 300
 
@@ -193,7 +196,13 @@ def changes(case, seed, jobs):
         for rank in rnd.sample(range(NODES), 2):
             add("down", rank)
             add("up", rank, after=found[-1].at)
-    return sorted(found)
+    windows = [Change(60.0, "window", 0b11, 240.0)] if "reservation" in case.features else []
+    if "windows" in case.features:
+        ranks = rnd.sample(range(NODES), rnd.randint(2, 5))
+        for some in (ranks[:-1], ranks[-1:]):
+            times = rnd.uniform(0, 200), rnd.uniform(60, 300)
+            windows.append(Change(times[0], "window", sum(1 << one for one in some), times[1]))
+    return [*windows, *sorted(found)]
 
 
 class Played(NamedTuple):
@@ -282,12 +291,10 @@ def play(case, jobs, changes, ask):
     rig.load(module, "queue-depth=unlimited", "log-level=err", "estimate-depth=0", *args)
     rig.settle()
     begin, said = rig.now, None
-    if "reservation" in case.features:
-        start, duration, ranks, userid = WINDOW
-        hosts = ",".join(f"n{rank}" for rank in ranks)
-        entry = {"name": "window", "start": begin + start, "duration": duration, "hosts": hosts}
-        users = [userid] if userid > 0 else []
-        rig.answer("reserve", reservation={**entry, "zone": "UTC", "users": users})
+    for name, one in zip(WINDOWS, windows_of(changes)):
+        hosts = ",".join(f"n{rank}" for rank in members(one.number))
+        entry = {"name": name, "start": begin + one.at, "duration": one.value, "hosts": hosts}
+        rig.answer("reserve", reservation={**entry, "zone": "UTC", "users": [MEMBER]})
     for jobid, job in in_time(jobs, changes):
         if begin + job.at > rig.now:
             rig.wait(begin + job.at - rig.now)
@@ -307,7 +314,12 @@ def play(case, jobs, changes, ask):
 
 def in_time(jobs, changes):
     """Jobs with their ids, and changes with 0, by time."""
-    return sorted([*enumerate(jobs, 1), *((0, one) for one in changes)], key=lambda one: one[1].at)
+    changes = [(0, one) for one in changes if one.kind != "window"]
+    return sorted([*enumerate(jobs, 1), *changes], key=lambda one: one[1].at)
+
+
+def windows_of(changes):
+    return [one for one in changes if one.kind == "window"]
 
 
 class Player:
@@ -322,7 +334,7 @@ class Player:
         starts (dict): the starts, by job id
     """
 
-    def __init__(self, case, real):
+    def __init__(self, case, real, changes):
         begin = real.begin
         self.case, self.now, self.begin, self.real = case, begin, begin, real
         self.starts, self.ends, self.jobs = {}, {}, {}
@@ -342,7 +354,8 @@ class Player:
         (units,) = self.pool.inventory.kinds
         has = self.has = self.pool.inventory.counts_of(units)
         self.state = State(dict.fromkeys(range(NODES), has), **options)
-        if case.whole and "reservation" not in case.features:
+        windows = windows_of(changes)
+        if case.whole and not windows:
             self.state.lines = True
             split = "constraints" in case.features
             self.state.totals = {0: (4,), 1: (4,)} if split else {0: (NODES,)}
@@ -360,19 +373,19 @@ class Player:
             for bank in "ab":
                 most, of = (20 // CORES, None) if self.state.lines else (20, 0)
                 self.state.counters[f"cores {bank}"] = Counter(most, of, is_left=True)
-        self.window = None
-        if "reservation" in case.features:
-            start, duration, ranks, _ = WINDOW
-            every = Demand(len(ranks), has, True, True, sum(1 << rank for rank in ranks))
-            self.window = Job(-1, (every,), duration)
-            times = begin + start, begin + start + duration
-            self.state.promises[self.window] = Use(*times, None, dict.fromkeys(ranks, has))
+        self.windows = {}
+        for number, (name, one) in enumerate(zip(WINDOWS, windows), 1):
+            ranks, start = members(one.number), begin + one.at
+            every = Demand(popcount(one.number), has, True, True, one.number)
+            window = self.windows[name] = Job(-number, (every,), one.value)
+            use = Use(start, start + one.value, None, dict.fromkeys(ranks, has))
+            self.state.promises[window] = use
         self.requests = {}
         self.placed = {}
         self.held = set()
         self.rules = bool(
             set(case.features)
-            & {"limits", "licenses", "planned", "sharing", "max-wait", "reservation"}
+            & {"limits", "licenses", "planned", "sharing", "max-wait", "reservation", "windows"}
         )
 
     # -- jobs --------------------------------------------------------------------------------------
@@ -433,7 +446,7 @@ class Player:
             is_possible=self.is_possible(demands),
             submit=submit,
             takes=takes,
-            window=self.window if "reservation" in system else None,
+            window=self.windows.get(system.get("reservation")),
             latest=inf if wait is None else self.now + max(0.0, wait - self.waited.get(jobid, 0.0)),
             rank=lambda now: (
                 FORMULAS["area"](now - submit, expected_run(None, limit), size, 1.0)
@@ -484,7 +497,7 @@ class Player:
         """Enter the allocations of the running jobs into the pool."""
         pool = self.pool
         for job, use in self.state.running.items():
-            if job.id in self.held or job is self.window:
+            if job.id in self.held or job.id < 0:
                 continue
             self.held.add(job.id)
             request = self.requests[job.id]
@@ -498,7 +511,7 @@ class Player:
 
     # -- the history -------------------------------------------------------------------------------
 
-    def run(self, jobs, changes=()):
+    def run(self, jobs, changes):
         """Play it; returns the starts."""
         state, ends = self.state, self.ends
         coming = in_time(jobs, changes)[::-1]
@@ -509,10 +522,11 @@ class Player:
             times += [self.due[job.id] for job in state.pending if job.id in self.due]
             self.now = state.now = min([*times, *wakes])
             is_woken = self.now in wakes
-            if self.window in state.promises and state.promises[self.window].start <= self.now:
-                state.running[self.window] = state.promises.pop(self.window)
-            elif self.window in state.running and state.running[self.window].end <= self.now:
-                del state.running[self.window]
+            for window in self.windows.values():
+                if window in state.promises and state.promises[window].start <= self.now:
+                    state.running[window] = state.promises.pop(window)
+                elif window in state.running and state.running[window].end <= self.now:
+                    del state.running[window]
             for job in [job for job, end in ends.items() if end <= self.now]:
                 del ends[job], state.running[job]
                 self.pool.free(job.id) if state.choose else None
@@ -622,9 +636,8 @@ class Player:
         else:
             times, late = [use.start for use in state.promises.values()], LATE_S
         found = {time + late for time in times if self.now < time < inf}
-        for uses in (state.promises, state.running):
-            use = uses.get(self.window)
-            found |= {time for time in use and (use.start, use.end) or () if time > self.now}
+        for job, use in [*state.promises.items(), *state.running.items()]:
+            found |= {time for time in (use.start, use.end) if job.id < 0 and time > self.now}
         return found
 
 
@@ -645,7 +658,7 @@ def compare(case, seed, ask=True):
     jobs = history(case, seed)
     events = changes(case, seed, jobs)
     real = play(case, jobs, events, ask and seed % 2 == 0)
-    mine = Player(case, real).run(jobs, events)
+    mine = Player(case, real, events).run(jobs, events)
     wrong = []
     for jobid in range(1, len(jobs) + 1):
         one, other = real.starts.get(jobid), mine.get(jobid)

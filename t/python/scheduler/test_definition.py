@@ -125,6 +125,7 @@ FEATURES = (
     "late",
     "down",
     "preferred",
+    "windows",
 )
 
 
@@ -133,8 +134,8 @@ def is_compared(case):
     has = set(case.features)
     if has & {"sharing", "racks", "gpus", "memory", "preferred"} and case.whole:
         return False  # jobs ask for parts of nodes then
-    if has >= {"reservation", "down"}:
-        return False  # other ranks may replace those of the reservation
+    if has & {"reservation", "windows"} and "down" in has or has >= {"reservation", "windows"}:
+        return False  # other ranks may replace those of a reservation that go down
     return not has >= {"licenses", "planned"}  # one table
 
 
