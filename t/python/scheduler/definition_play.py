@@ -524,7 +524,8 @@ class Player:
             is_woken = self.now in wakes
             for window in self.windows.values():
                 if window in state.promises and state.promises[window].start <= self.now:
-                    state.running[window] = state.promises.pop(window)
+                    state.running[window] = use = state.promises.pop(window)
+                    use.start = -inf
                 elif window in state.running and state.running[window].end <= self.now:
                     del state.running[window]
             for job in [job for job, end in ends.items() if end <= self.now]:
