@@ -136,6 +136,8 @@ def is_compared(case):
         return False  # jobs ask for parts of nodes then
     if has & {"reservation", "windows"} and "down" in has or has >= {"reservation", "windows"}:
         return False  # other ranks may replace those of a reservation that go down
+    if "windows" in has and has & {"racks", "preferred"}:
+        return False  # the definition's pool does not count a reserved rank's rack as in use
     return not has >= {"licenses", "planned"}  # one table
 
 
