@@ -85,7 +85,7 @@ class DeferredJobs:
             group.remove(job)
         for job, _, _, group in found:
             job.priority = moves[job.jobid]
-            job.was_deferred = True  # it still is
+            job.was_deferred |= group.is_shut  # it still is
             group.add(entry_of(job))
 
     def readmit(

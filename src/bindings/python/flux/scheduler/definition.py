@@ -30,14 +30,7 @@ from functools import partial
 from math import inf
 from typing import Callable, NamedTuple, Optional
 
-from flux.resource.plan.availability import (
-    MAX_PROMISES,
-    Amounts,
-    Availability,
-    Demand,
-    Use,
-    Where,
-)
+from flux.resource.plan.availability import MAX_PROMISES, Amounts, Availability, Demand, Use, Where
 from flux.resource.pool.masks import members
 
 #: A job that starts at most that many seconds after its promised time is expected to end in time.
@@ -125,8 +118,8 @@ class State:
             job.was_refused, job.is_refused = job.is_refused, False
         while True:
             late = [j for j in self.pending if j.latest <= now and (self.is_done or not j.is_new)]
-            self.pending = [job for job in self.pending if job not in late]
             for job in late:
+                self.pending.remove(job)
                 self.drop(job)
                 self.freed = True  # others may start, or be promised a start in its turn
             if self.is_done and not late:
@@ -202,11 +195,10 @@ class State:
         now, queue = self.now, sorted(self.pending, key=self.turn)
         by_order = sorted(queue, key=lambda job: (job.order, job.id))
         is_late = any(use.end <= now for use in self.running.values())
-        new = [job for job in by_order if self.freed or job.is_new]
+        new = [one for one in by_order if one.window is None and (self.freed or one.is_new)]
         for job in [job for job in new if job not in self.promises]:
-            if job.window is None:
-                job.is_aside = self.is_held(job)
-            if job.is_possible and not job.is_aside and job.window is None:
+            job.is_aside = self.is_held(job)
+            if job.is_possible and not job.is_aside:
                 wanted = max(now, job.submit + self.within)
                 behind = self.earliest(job, wanted)
                 end = behind + job.limit if behind > wanted else -inf  # none goes before
