@@ -532,6 +532,7 @@ class Player:
                 del ends[job], state.running[job]
                 self.pool.free(job.id) if state.choose else None
                 is_woken = True
+            before = len(state.pending)
             if not is_woken:
                 while coming and self.begin + coming[-1][1].at <= self.now:
                     jobid, one = coming.pop()
@@ -543,6 +544,9 @@ class Player:
                 for job in list(state.pending):
                     if self.due.get(job.id, inf) <= self.now:
                         self.prefer_no_more(job)
+            due = any(job.latest <= self.now for job in state.pending)
+            if not (is_woken or due or state.freed or len(state.pending) > before):
+                continue  # a change that concerns no job
             for job in state.decide(self.now):
                 self.starts[job.id] = self.now
                 end, latest = state.running[job].end, self.now + job.limit

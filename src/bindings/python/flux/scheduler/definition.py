@@ -450,7 +450,7 @@ class State:
         """Let a promise move to an earlier time, or to a later one if it cannot be kept, even on
         other ranks. Return whether its time has come, or is unknown. On ranks it moves earlier only
         if its job can start now: moves between future times were found to lengthen waits."""
-        use, room, when = self.promises[job], self.room(job), inf
+        use, room = self.promises[job], self.room(job)
         start, left = use.start, max(use.start, self.now)
         is_kept = left < use.end and self.has_licences(job, start, use.end)
         if is_kept and not room.holds(use, left, use.where, room.uses):
@@ -462,15 +462,10 @@ class State:
                 self.revoke(behind)
                 when = self.earliest(job, self.now)
             self.promise(job, when)
-        elif start > self.now:
-            if self.lines:
-                when = self.earliest(job, self.now)
-            elif self.place(job, self.now + job.limit):
-                if any(self.counters[name].planned for name in job.takes):
-                    return True  # that of ranks alone moves others, even if the job cannot start
-                when = self.now
-            if when < start:
-                self.promise(job, when)
+        elif start > self.now and self.lines:
+            self.promise(job, min(start, self.earliest(job, self.now)))
+        elif start > self.now and self.place(job, self.now + job.limit):
+            return True
         if self.promises[job].start <= self.now:
             return True
         self.assure(job)
