@@ -149,20 +149,21 @@ class BoundStrategy(Strategy):
 
     def _enter_on(self, promise: BoundPromise, amounts: Iterable[tuple[int, Amounts]]) -> None:
         """Bind a promise to given amounts of ranks, free or not."""
-        room, claimant = self._ranks.room, promise.request.claimant
-        number = room.create(promise.start, promise.end, self._demand_of(promise), claimant)
+        room, claimant, amounts = self._ranks.room, promise.request.claimant, list(amounts)
+        demand = self._demand_of(promise, sum(1 << rank for rank, _ in amounts))
+        number = room.create(promise.start, promise.end, demand, claimant)
         for rank, taken in amounts:
             room.take(number, 1 << rank, taken)
         room.enter(number)
         promise.room, promise.number = room, number
 
-    def _demand_of(self, promise: BoundPromise) -> Demand | None:
-        """Return the demand by which a promise may be moved; None if it stays where it is."""
-        request = promise.request
-        if promise.is_open or promise.pinned or not self._pool.countable(request.shape):
+    def _demand_of(self, promise: BoundPromise, ranks: int) -> Demand | None:
+        """Return the demand by which a promise on some ranks (a mask) may be moved; None if it stays
+        where it is."""
+        if promise.is_open or promise.pinned:
             return None
-        demand = self._ranks.areas(request)[0]
-        return None if demand.stays else demand
+        areas = self._ranks.areas(promise.request)
+        return next((a for a in areas if not (a.stays or ranks & ~a.ranks)), None)
 
     def started(self, jobid: int, claimant: Claimant | None) -> None:
         pool = self._pool
