@@ -383,10 +383,6 @@ class Player:
         self.requests = {}
         self.placed = {}
         self.held = set()
-        self.rules = bool(
-            set(case.features)
-            & {"limits", "licenses", "planned", "sharing", "max-wait", "reservation", "windows"}
-        )
 
     # -- jobs --------------------------------------------------------------------------------------
 
@@ -634,7 +630,7 @@ class Player:
             times = [use.start for use in state.promises.values()]
         elif (
             state.lines
-            and not (self.rules or any(use.start == -inf for use in state.promises.values()))
+            and not any(use.start == -inf for use in state.promises.values())
             and state.running
         ):
             times = []
