@@ -1663,10 +1663,11 @@ int availability_can_start (struct availability *all,
     if (begin_trials (all) < 0)
         return -1;
     bool entered = use && use->entered;
+    bool has_others = all->movable > (entered && use->demand);
     can = !entered ? 0 : use->demand ? leave_out (all, number) : change (all, number, -1, false);
     if (!can)
         can = fits (all, demand, -INFINITY, end, LAST);
-    if (!can && may_move)
+    if (!can && may_move && has_others)
         can = book (all, demand, -INFINITY, end, now, true, NULL);
     if (use)
         use->away = false;
