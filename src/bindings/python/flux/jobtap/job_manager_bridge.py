@@ -368,7 +368,8 @@ class PluginHost:
 
     def job_set_flag(self, plugin: Plugin, id: int, flag: str) -> None:
         id = self._id(id)
-        _check(lib.flux_jobtap_job_set_flag(self.p, id, flag.encode()), _JOB)
+        texts = {errno.EINVAL: f"job_set_flag: this flux-core has no flag {flag!r}", **_JOB}
+        _check(lib.flux_jobtap_job_set_flag(self.p, id, flag.encode()), texts)
         self._flags.of(id, set, self._is_active).add(flag)
 
     def _is_active(self, id: int) -> bool:
