@@ -212,8 +212,7 @@ class State:
         # resources left free by running jobs' limits, and the heads' promises of these
         fixed = {job: use for job, use in self.promises.items() if job.id < 0}
         alone = replace(self, promises=fixed)
-        rest: list[Job] = []
-        heads: list[Job] = []
+        rest, heads = list[Job](), list[Job]()
         queue = [job for job in queue if job in self.pending and not job.is_aside]
         if not any(alone.place(job, now) for job in queue if job.window is None):
             queue = [job for job in queue if job.window is not None]  # none of the others can start
@@ -465,6 +464,8 @@ class State:
         elif start > self.now and self.lines:
             self.promise(job, min(start, self.earliest(job, self.now)))
         elif start > self.now and self.place(job, self.now + job.limit):
+            if not any(self.counters[name].planned for name in job.takes):
+                self.promise(job, self.now)  # it moves others, even if the job cannot start
             return True
         if self.promises[job].start <= self.now:
             return True
