@@ -252,6 +252,7 @@ easy nodes limits licenses constraints no-limit: 120001
 fifo parts limits constraints priorities: 120002
 fifo parts limits racks max-wait memory priorities reservation: 120001
 unlimited parts urgency late: 1
+easy parts memory holds updates windows: 210000
 unlimited parts tree limits: 210000
 depth nodes limits constraints priorities late: 200001
 all parts tree racks down: 190002

@@ -329,11 +329,11 @@ class State:
         return {o: use for o, use in {**self.promises, **self.running}.items() if o not in hidden}
 
     def room(self, job: Job) -> Availability:
-        """Return the room beside the others. A window keeps its ranks until it ends; the jobs in it
-        free none."""
+        """Return the room beside the others. A window keeps its ranks until it ends; jobs that end in
+        it free none."""
         others = self.others(job).items()
-        windows = mask(r for o, u in others if o.id < 0 and u.start <= self.now for r in u.where)
-        uses = [u for o, u in others if o.window is None or not mask(u.where) & windows]
+        end = {r: u.end for o, u in others if o.id < 0 and u.start <= self.now for r in u.where}
+        uses = [u for o, u in others if not o.window or any(u.end > end.get(r, 0) for r in u.where)]
         return Availability(self.totals, uses)
 
     def has_licences(self, job: Job, start: float, end: float) -> bool:
