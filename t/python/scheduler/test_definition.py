@@ -134,8 +134,10 @@ def is_compared(case):
     has = set(case.features)
     if has & {"sharing", "racks", "gpus", "memory", "preferred"} and case.whole:
         return False  # jobs ask for parts of nodes then
-    if has & {"reservation", "windows"} and "down" in has or has >= {"reservation", "windows"}:
-        return False  # other ranks may replace those of a reservation that go down
+    if has & {"reservation", "windows"} and has & {"down", "updates"}:
+        return False  # a reservation may be short of ranks, or get others
+    if has >= {"reservation", "windows"}:
+        return False  # one or the other
     if "windows" in has and has & {"racks", "preferred"}:
         return False  # the definition's pool does not count a reserved rank's rack as in use
     return not has >= {"licenses", "planned"}  # one table
