@@ -197,7 +197,7 @@ def test_a_backlog_is_in_order_for_who_reads_it(small_blocks, steps, jobs):
     assert backlog.settle() == sorted(there.values())
     assert len(backlog) == len(there) and bool(backlog) == bool(there)
     assert sum(one.count for one in backlog.groups.values()) == len(there)
-    assert max(len(block) for block in backlog.jobs._blocks) <= 4
+    assert max(len(block) for block in backlog.jobs.blocks) <= 4
 
 
 @pytest.mark.parametrize("gpus", [0, 1], ids=["counted", "on ranks"])

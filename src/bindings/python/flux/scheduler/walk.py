@@ -71,29 +71,29 @@ class OrderedJobs:
     the others of its block. While a job is in here its `PendingJob.order` must not change.
     """
 
-    __slots__ = ("count", "is_shut", "_blocks")
+    __slots__ = ("count", "is_shut", "blocks")
 
     def __init__(self) -> None:
         self.count = 0  # number of jobs
         self.is_shut = False  # whether a rule keeps all of them from starting
-        self._blocks: list[list[Entry]] = [[]]  # none is empty, unless it is the only one
+        self.blocks: list[list[Entry]] = [[]]  # none is empty, unless it is the only one
 
     def __iter__(self) -> Iterator[PendingJob]:
         """Yield the jobs in order, as of now."""
-        for block in [block[:] for block in self._blocks]:
+        for block in [block[:] for block in self.blocks]:
             for _, _, job in block:
                 yield job
 
     def to_list(self) -> list[PendingJob]:
         """Return the jobs in order, as a new list.  O(jobs)."""
-        return [job for block in self._blocks for _, _, job in block]
+        return [job for block in self.blocks for _, _, job in block]
 
     def head(self, most: int | None) -> list[PendingJob]:
         """Return the first `most` jobs (None: all), in order."""
         if most is None:
             return self.to_list()
         found: list[PendingJob] = []
-        for block in self._blocks:
+        for block in self.blocks:
             found += [job for _, _, job in block[: most - len(found)]]
             if len(found) == most:
                 break
@@ -102,19 +102,19 @@ class OrderedJobs:
     @property
     def first(self) -> PendingJob:
         """The first job. Raises IndexError if there is none."""
-        return self._blocks[0][0][2]
+        return self.blocks[0][0][2]
 
     @property
     def last(self) -> PendingJob:
         """The last job. Raises IndexError if there is none."""
-        return self._blocks[-1][-1][2]
+        return self.blocks[-1][-1][2]
 
     def since(self, place: tuple[Any, int]) -> Iterator[PendingJob]:
         """Yield the jobs from a place, ``(order, job id)``, on, in order; the jobs must not change
         meanwhile."""
         begin = self._block(place)
-        for number in range(begin, len(self._blocks)):
-            block = self._blocks[number]
+        for number in range(begin, len(self.blocks)):
+            block = self.blocks[number]
             for index in range(bisect_left(block, place) if number == begin else 0, len(block)):
                 yield block[index][2]
 
@@ -123,7 +123,7 @@ class OrderedJobs:
         keeps all from starting."""
         if not self.count or self.is_shut:
             return None
-        blocks = self._blocks
+        blocks = self.blocks
         first = blocks[0][0]
         if place is None or first >= place:
             return first[2]
@@ -137,24 +137,24 @@ class OrderedJobs:
         """Add a job with its place (`entry_of`). Return the index of its block (-1: the last); None
         if that was divided."""
         self.count += 1
-        at, block = -1, self._blocks[-1]
+        at, block = -1, self.blocks[-1]
         if not block or block[-1] < entry:  # usually it is the last
             block.append(entry)
         else:
             at = self._block(entry[:2])
-            block = self._blocks[at]
+            block = self.blocks[at]
             insort(block, entry)
         if self.count <= JOBS_PER_BLOCK or len(block) <= JOBS_PER_BLOCK:
             return at
-        self._divide(at % len(self._blocks))
+        self._divide(at % len(self.blocks))
         return None
 
     def remove(self, job: PendingJob) -> int | None:
         """Remove a job. Return the index of its block; None if that is gone."""
         self.count -= 1
-        place, is_only = (job.order, job.jobid), len(self._blocks) == 1
+        place, is_only = (job.order, job.jobid), len(self.blocks) == 1
         at = 0 if is_only else self._block(place)
-        block = self._blocks[at]
+        block = self.blocks[at]
         del block[bisect_left(block, place)]
         if block or is_only:
             return at
@@ -163,20 +163,20 @@ class OrderedJobs:
 
     def _divide(self, at: int) -> None:
         """Divide a block in two."""
-        block = self._blocks[at]
+        block = self.blocks[at]
         half = len(block) // 2
-        self._blocks[at : at + 1] = block[:half], block[half:]
+        self.blocks[at : at + 1] = block[:half], block[half:]
 
     def _drop(self, at: int) -> None:
         """Remove an empty block."""
-        del self._blocks[at]
+        del self.blocks[at]
 
     def _block(self, place: tuple[Any, int]) -> int:
         """Return the index of the block that contains a place, ``(order, job id)``, or ends before
         it; 0 if the place precedes all."""
         order, jobid = place
         # Lists compare by their first entries: count the blocks that begin at or before the place.
-        return max(0, bisect_left(self._blocks, [(order, jobid + 1)]) - 1)
+        return max(0, bisect_left(self.blocks, [(order, jobid + 1)]) - 1)
 
 
 class JobGroup(OrderedJobs):
@@ -225,7 +225,7 @@ class JobGroup(OrderedJobs):
     def shorter_since(self, place: tuple[Any, int] | None, limit: float) -> PendingJob | None:
         """Return the first job from a place on (None: of all) with a limit below `limit` seconds,
         or None."""
-        blocks, shortest = self._blocks, self._shortest
+        blocks, shortest = self.blocks, self._shortest
         end = len(blocks)
         begin = 0 if place is None or end == 1 else self._block(place)
         for number in range(begin, end):
@@ -253,7 +253,7 @@ class JobGroup(OrderedJobs):
 
     def _find_shortest(self, at: int) -> None:
         """Compute the shortest limit of a block from all of its jobs."""
-        self._shortest[at] = min([one.limit for _, _, one in self._blocks[at]], default=inf)
+        self._shortest[at] = min([one.limit for _, _, one in self.blocks[at]], default=inf)
         self._left[at] = False
 
 
@@ -469,7 +469,10 @@ class Walk:
         if self._is_stale:
             self._is_stale = False
             self._sources = []
-            sources += zip(self._groups, repeat(None))
+            if self._place is None and not self._refused:
+                self._sources = self._firsts(self._groups)
+            else:
+                sources += zip(self._groups, repeat(None))
         else:  # a promise was dropped, which matters to jobs that may be promised a start
             self._sources = [
                 one for one in self._sources if one[4] is None and one[3] is not promises
@@ -482,10 +485,7 @@ class Walk:
                 sources += [(group, group.ranks) for group in backlog.returning]
             self._unpromised.clear()
         for source, ranks in sources:
-            if ranks is None and source is not promises and not self._refused:
-                job = source.first_since(self._place)  # as `_first_of`, for most sources
-            else:
-                job = self._first_of(source, ranks)
+            job = self._first_of(source, ranks)
             if job is not None:
                 self._number += 1
                 self._sources.append((job.order, job.jobid, self._number, source, ranks, job))
@@ -494,6 +494,20 @@ class Walk:
                 yield None
                 backlog.effort = 0
         heapq.heapify(self._sources)
+
+    def _firsts(
+        self, groups: list[JobGroup]
+    ) -> list[tuple[Any, int, int, Any, int | None, PendingJob]]:
+        """Return groups as sources, each with its first job: as `_first_of`, without calls."""
+        begun = self._number + 1
+        self._number += len(groups)
+        self.backlog.effort += LOOK * len(groups)
+        return [
+            (order, jobid, number, group, None, job)
+            for number, group in enumerate(groups, begun)
+            if not group.is_shut
+            for order, jobid, job in group.blocks[0][:1]
+        ]
 
     def _next(self) -> PendingJob | None:
         """Return the first newcomer or job of a source that must be examined, or None."""
