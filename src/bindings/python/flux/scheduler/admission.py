@@ -145,7 +145,8 @@ class AdmissionRule:
     only_takes_away = False
 
     #: Whether `allocate` may have resources to give at present. While false it is not called; while
-    #: false for all rules, jobs without room in the pool are not examined.
+    #: false for all rules, jobs without room in the pool are not examined. After a change the rule
+    #: calls ``host.admission.update()``.
     adds = True
 
     def __init__(self, host: AdmissionHost) -> None:

@@ -186,6 +186,8 @@ class AdmissionControl:
     Attributes:
         rules (list): the rules, in the order of checks
         engaged (bool): whether any rule is engaged
+        asks_each (bool): whether even a job without room in the pool must be examined: a rule may
+            find room for it
         families (Families): without the parts of rules with `AdmissionRule.only_takes_away`
         deferred (DeferredJobs): the deferred jobs
         kept_for (dict): job id -> rule whose `AdmissionRule.allocate` may find resources that other
@@ -230,8 +232,8 @@ class AdmissionControl:
             self.update()
 
     def update(self) -> None:
-        """Update the caches after a rule was added or removed, or its `AdmissionRule.engaged` or
-        `AdmissionRule.attributes` changed."""
+        """Update the caches after a rule was added or removed, or its `AdmissionRule.engaged`,
+        `AdmissionRule.adds` or `AdmissionRule.attributes` changed."""
         self.engaged = any(rule.engaged for rule in self.rules)
         #: the system attributes of all rules, and whether a rule is told of every job
         self._asks_always = any(rule.attributes is None for rule in self.rules)
@@ -239,7 +241,8 @@ class AdmissionControl:
         # Per method, the engaged rules that override it, with their methods: a rule costs nothing
         # where it overrides nothing.
         self._checking = self._engaged_with(AdmissionRule.check)
-        self._giving = self._engaged_with(AdmissionRule.allocate)
+        self._giving = [one for one in self._engaged_with(AdmissionRule.allocate) if one[0].adds]
+        self.asks_each = bool(self._giving)
         self._looking = self._engaged_with(AdmissionRule.second_look)
         self._starting = self._engaged_with(AdmissionRule.start)
         self._doubting = self._engaged_with(AdmissionRule.keeps_promise)
@@ -249,11 +252,13 @@ class AdmissionControl:
         self.families.clear()
         self.families.left_out = {rule.name for rule in self.rules if rule.only_takes_away}
 
-    def engage(self, rule: AdmissionRule, engaged: bool) -> bool:
-        """Set `AdmissionRule.engaged` of a rule. Return whether it changed."""
-        if engaged == rule.engaged:
+    def engage(self, rule: AdmissionRule, engaged: bool, adds: bool | None = None) -> bool:
+        """Set `AdmissionRule.engaged` and, if given, `AdmissionRule.adds` of a rule. Return whether
+        one of them changed."""
+        adds = rule.adds if adds is None else adds
+        if engaged == rule.engaged and adds == rule.adds:
             return False
-        rule.engaged = engaged
+        rule.engaged, rule.adds = engaged, adds
         self.update()
         return True
 
@@ -320,15 +325,6 @@ class AdmissionControl:
             if deferral is not None:
                 raise JobDeferred(rule, deferral)
 
-    @property
-    def asks_each(self) -> bool:
-        """Whether even a job without room in the pool must be examined: a rule may find room for
-        it, or defer it."""
-        for rule, _ in self._giving:
-            if rule.adds:
-                return True
-        return bool(self.kept_for)
-
     def allocate(self, job: PendingJob, plan: Plan | None, pool: ResourcePool) -> ResourcePool:
         """Allocate resources to a job that may start now: those that a rule keeps for it, else any.
 
@@ -342,8 +338,8 @@ class AdmissionControl:
         source: Plan | ResourcePool = pool if plan is None else plan
         alloc = None
         if plan is not None:
-            for rule, allocate in self._giving:
-                alloc = allocate(job, plan) if rule.adds else None
+            for _, allocate in self._giving:
+                alloc = allocate(job, plan)
                 if alloc is not None:
                     break
         if alloc is None:

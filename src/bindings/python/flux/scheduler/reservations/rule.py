@@ -112,8 +112,8 @@ class ReservationRule(AdmissionRule):
     def _engage(self) -> None:
         """Update `engaged` after the reservations, or the pending jobs that name one, have
         changed."""
-        engaged = bool(self.entries or self.group_jobs)
-        self.host.admission.engage(self, engaged)
+        adds = bool(self.group_jobs)
+        self.host.admission.engage(self, adds or bool(self.entries), adds)
 
     def _wake(self) -> None:
         """Let deferred jobs be examined after a window began or ended, or a reservation was made or

@@ -50,6 +50,7 @@ from flux.scheduler.site_policy.preemption.state import (
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.admission import AdmissionRule
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass, PreemptionTerms
     from flux.scheduler.site_policy.preemption.state import Messenger, PreemptionState
@@ -73,9 +74,9 @@ class BorrowedTime(Part):
 
     active = False
 
-    def __init__(self, state: PreemptionState, messenger: Messenger) -> None:
+    def __init__(self, state: PreemptionState, rule: AdmissionRule, messenger: Messenger) -> None:
         super().__init__(state)
-        self._messenger = messenger
+        self._rule, self._messenger = rule, messenger
         #: id of a pending job -> borrowers of its time that were ended and have freed all resources
         self._gone: dict[int, list[Borrower]] = {}
         #: id of a pending job -> a generation of the pool in which it needed the resources of its
@@ -88,9 +89,14 @@ class BorrowedTime(Part):
         return self._record.borrowers
 
     def engage(self) -> None:
-        """Have promises stay while there are borrowers, or jobs that borrowers were ended for."""
+        """Have promises stay while there are borrowers, or jobs that borrowers were ended for; and
+        have `AdmissionRule.allocate` called while these, or preemptions, need it."""
         self.active = bool(self._record.borrowers or self._gone)
         self._host.admission.pins = self if self.active else None
+        lends = any(cls.into_promises for cls in self._classes.entries.values())
+        self._host.admission.engage(
+            self._rule, True, adds=bool(lends or self._record.active or self.active)
+        )
 
     def by_taker(self, taker: int) -> list[Borrower]:
         """Return the running borrowers of a pending job's time."""

@@ -99,7 +99,7 @@ class PreemptionRule(TableRule):
         self._record, self._counts = state.record, state.counts
         messenger = Messenger(state)
         self._takers = takers = Takers(state, lambda *chosen: self._under_way.decide(*chosen))
-        self.borrowed = BorrowedTime(state, messenger)
+        self.borrowed = BorrowedTime(state, self, messenger)
         self._under_way = PreemptionsUnderWay(state, self, messenger, takers, self.borrowed)
         self.answers = PreemptionAnswers(state, takers, self.borrowed)  # answers queries
         self._restored = False
@@ -116,8 +116,6 @@ class PreemptionRule(TableRule):
             except ValueError as exc:
                 self.errors.report(f"nobody is ended: {exc}")
         self.classes.entries = entries
-        #: whether jobs may start into promised time
-        self._lends = any(cls.into_promises for cls in entries.values())
         self.borrowed.engage()
         if not entries:
             for preemption in list(self._record.active.values()):
@@ -169,10 +167,6 @@ class PreemptionRule(TableRule):
             except InsufficientResources:
                 alloc = self.borrowed.offer(job, terms, plan)
         return alloc
-
-    @property
-    def adds(self) -> bool:  # type: ignore[override]
-        return bool(self._lends or self._record.active or self.borrowed.active)
 
     def why(self, job: PendingJob) -> str | None:
         preemption = self._record.active.get(job.jobid)

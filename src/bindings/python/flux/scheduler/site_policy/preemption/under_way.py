@@ -138,6 +138,7 @@ class PreemptionsUnderWay(Part):
     def _enter(self, preemption: Preemption) -> None:
         """Enter a preemption into the record."""
         self._record.active[preemption.taker] = preemption
+        self._borrowed.engage()
         pool = self._host.resources
         for jobid in preemption.held:
             running = self._running.jobs[jobid]
@@ -370,6 +371,7 @@ class PreemptionsUnderWay(Part):
         if preemption.timer is not None:
             preemption.timer.cancel()
         del self._record.active[preemption.taker]
+        self._borrowed.engage()
         kept = bool(preemption.placeholders or preemption.withheld)
         self._placeholders.free(preemption.placeholders)
         self._placeholders.free(preemption.withheld)
