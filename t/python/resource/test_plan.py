@@ -83,7 +83,8 @@ ROWS = st.lists(
     ),
 )
 def test_against_every_way(rows, running, down, pending):
-    """A job starts, or has an earliest time, as soon as there is any way to keep all promises."""
+    """A job starts, or has an earliest time, not before there is a way to keep all promises; if counts
+    decide, as soon as there is one. On ranks not all ways are tried."""
     pool = make_pool(rows)
     books = books_of(pool)
     for jobid, (ask, end) in enumerate(running):
@@ -98,9 +99,11 @@ def test_against_every_way(rows, running, down, pending):
     plan = pool.plan()
     for jobid, (ask, what) in enumerate(pending, 100):
         request = pool.parse_resource_request(ask.jobspec())
-        expected = books.earliest(ask)
-        assert plan.earliest(request) == expected, ask
-        assert plan.earliest(request, NOW + 9) == books.earliest(ask, NOW + 9)
+        for after in (None, NOW + 9):
+            found, first = plan.earliest(request, after), books.earliest(ask, after)
+            assert found == first or (not plan.is_counted and first is not None), ask
+            assert found is None or found >= first
+        expected = plan.earliest(request)
         if what == "reserve" and expected is not None and len(books.promises) < 4:
             plan.reserve(jobid, request, expected)
             books.promises[jobid] = (ask, expected, expected + (ask.duration or FOREVER))
@@ -114,7 +117,7 @@ def test_against_every_way(rows, running, down, pending):
             except InfeasibleRequest:
                 assert expected is None
             except InsufficientResources as exc:
-                assert expected != NOW or overdue
+                assert expected != NOW or overdue or not plan.is_counted
                 assert str(exc).startswith("insufficient resources: ")
             else:
                 assert expected == NOW
@@ -132,8 +135,8 @@ def test_against_every_way(rows, running, down, pending):
                 del books.promises[promised]
                 first = books.earliest(other)
                 moved = plan.advance(promised)
-                assert moved == min(start, first)
-                books.promises[promised] = (other, moved, moved + (other.duration or FOREVER))
+                assert moved == min(start, first) or (moved == start and not plan.is_counted)
+                books.promises[promised] = (other, *plan.promises()[promised])
         assert plan.promises() == {
             jobid: (start, end) for jobid, (_, start, end) in books.promises.items()
         }

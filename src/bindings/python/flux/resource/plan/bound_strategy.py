@@ -182,9 +182,6 @@ class BoundStrategy(Strategy):
 
     # -- questions ----------------------------------------------------------
 
-    def accepts(self, request: ResourceRequest) -> bool:
-        return True
-
     def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
         length = length_of(request)
         # Promises move to make a new one earlier, unless there are many.
@@ -448,13 +445,13 @@ class BoundStrategy(Strategy):
                 return True
         return not self.frozen and not promise.pinned and self._bind_again(promise)
 
-    def _bind_again(self, promise: BoundPromise, may_move: bool = True) -> bool:
+    def _bind_again(self, promise: BoundPromise) -> bool:
         """Bind a promise to other ranks at its time; return whether there are any. If not, it keeps
         its own."""
         before = promise.number
         if before is not None:
             self._ranks.room.leave(before)
-        found = self._bind(promise, may_move)
+        found = self._bind(promise, True)
         if not found:
             promise.number = before
         if before is not None:
@@ -466,12 +463,8 @@ class BoundStrategy(Strategy):
 
     def advance(self, jobid: int, now: float) -> float:
         promise = self.promises[jobid]
-        request, start, end, length = promise.request, promise.start, promise.end, promise.length
-        if self.fits_without(jobid, request, now, now + length):
-            promise.start, promise.end = now, now + length
-            if not self._bind_again(promise, not self.frozen):
-                promise.start, promise.end = start, end
-        return promise.start
+        can_start = self.fits_without(jobid, promise.request, now, now + promise.length)
+        return now if can_start else promise.start
 
     def advance_in_turn(
         self, jobids: Sequence[int], now: float, counts: RoomCounts

@@ -136,6 +136,7 @@ class CountedStrategy(Strategy):
     # -- units of requests --------------------------------------------------
 
     def accepts(self, request: ResourceRequest) -> bool:
+        """Return whether a request can be counted, beside the present promises."""
         shape = request.shape
         try:
             demand = self._demands[shape]
@@ -201,6 +202,9 @@ class CountedStrategy(Strategy):
     def is_free(self, request: ResourceRequest) -> bool:
         profile, demand = self.found[request.shape]
         return profile.free >= demand.count
+
+    def may_start(self, request: ResourceRequest, counts: RoomCounts) -> bool:
+        return self.is_free(request)
 
     def room(self, request: ResourceRequest, counts: RoomCounts) -> float:
         shape = request.shape

@@ -114,10 +114,6 @@ class Plan:
         """Whether promises are counted; else they are bound to ranks. O(1)."""
         return self._strategies.current.is_counted
 
-    def _strategy_for(self, request: ResourceRequest) -> Strategy:
-        """Return the strategy for a request, in step with the pool."""
-        return self._strategies.accepting(request)
-
     @property
     def claims(self) -> Claims | None:
         """Claims of running jobs on ranks; None: all jobs may share all ranks. To be set before the
@@ -141,7 +137,7 @@ class Plan:
         """
         now = self._pool.clock()
         start = now if after is None else max(now, after)
-        strategy, tokens = self._strategy_for(request), self.tokens
+        strategy, tokens = self._strategies.accepting(request), self.tokens
         if tokens is None or not request.tokens:
             found = strategy.earliest(request, start, now)
             return None if found == inf else found
@@ -165,7 +161,7 @@ class Plan:
             duration (float): seconds, 0: without end; None: the request's own
             jobid (int): job whose promise is ignored, since it would be over
         """
-        strategy = self._strategy_for(request)
+        strategy = self._strategies.accepting(request)
         now = self._pool.clock()
         end = now + (length_of(request) if duration is None else duration or inf)
         return strategy.fits_without(jobid, request, now, end)
@@ -197,7 +193,7 @@ class Plan:
         are promised them while it would run."""
         if request.claimant is None:
             return 0
-        return self._strategy_for(request).closed(request, self._end_of_start(jobid, request))
+        return self._strategies.accepting(request).closed(request, self._end_of_start(jobid, request))
 
     def _end_of_start(self, jobid: int | None, request: ResourceRequest) -> float:
         """Return the end of a job that starts now; if it is late, that of its promise: it delays the
@@ -213,9 +209,12 @@ class Plan:
         Args:
             for_anyone (bool): also count ranks with claims that exclude this job
         """
+        strategy = self._strategies.accepting(request)
+        if not strategy.may_start(request, self.counts):
+            return False
         if for_anyone and request.claimant is not None:
             request = request.with_claimant(None)
-        return self._strategy_for(request).is_free(request)
+        return strategy.is_free(request)
 
     def room(self, request: ResourceRequest) -> float:
         """Return the number of nodes or slots of a request with room now, regardless of promises;
@@ -233,7 +232,7 @@ class Plan:
         Args:
             limit (float): a duration for which more than that check is made; it costs as `fits`
         """
-        strategy = self._strategy_for(request)
+        strategy = self._strategies.accepting(request)
         if not strategy.may_start(request, self.counts):
             return 0.0
         now = self._pool.clock()
@@ -261,7 +260,7 @@ class Plan:
         """
         answer = []
         for request in requests:
-            strategy = self._strategy_for(request)
+            strategy = self._strategies.accepting(request)
             now = self._pool.clock()
             limit = now + horizon
             if self._pool.expiration:
@@ -364,7 +363,7 @@ class Plan:
             if not tokens.fits(request.tokens, start, start + length_of(request), now, (jobid,)):
                 raise InsufficientResources(lambda: _no_promise(jobid))
         before = self._strategies.in_step().withdraw(jobid)
-        strategy = self._strategy_for(request)
+        strategy = self._strategies.accepting(request)
         if not strategy.reserve(jobid, request, start, start + length_of(request)):
             self._strategies.put_back(jobid, before)
             raise InsufficientResources(lambda: _no_promise(jobid))
@@ -374,10 +373,12 @@ class Plan:
                 tokens.promised[jobid] = (request.tokens, start, start + length_of(request))
 
     def advance(self, jobid: int) -> float:
-        """Move the promise of a job to the earliest time that keeps all others.
+        """Move the promise of a job to the earliest time that keeps all others. A promise bound to
+        ranks stays: it gives way when its job starts.
 
         Returns:
-            The new start, no later than before.
+            The new start, no later than before; now, if a job with a promise bound to ranks can
+            start.
 
         Raises:
             KeyError: the job has no promise.
@@ -391,10 +392,9 @@ class Plan:
         now = self._pool.clock()
         request, tokens = promise.request, self.tokens
         has_tokens = tokens is not None and jobid in tokens.promised
-        if has_tokens and promise.start > now and not self.is_counted:
-            # Promises on ranks move only to now, when their jobs start.
+        if promise.start > now and not strategy.is_counted:
             if strategy.may_start(request, self.counts) and self.has_tokens(jobid, request):
-                if self.fits(request, jobid=jobid):
+                if strategy.fits_without(jobid, request, now, now + length_of(request)):
                     return now
         if promise.end <= now or not strategy.keeps(jobid, now):
             raise InsufficientResources(lambda: _broken_promise(jobid))
@@ -402,17 +402,15 @@ class Plan:
             wanted, start, end = tokens.promised[jobid]
             if not tokens.fits(wanted, max(start, now), end, now, (jobid,)):
                 raise InsufficientResources(lambda: _broken_promise(jobid))
-        if promise.start <= now:
+        if promise.start <= now or not strategy.is_counted:
             return promise.start
         if not has_tokens:
             return strategy.advance(jobid, now)
-        if self.is_counted:
-            self.cancel(jobid)
-            when = self.earliest(request)
-            start = promise.start if when is None else min(when, promise.start)
-            self.reserve(jobid, request, start)
-            return start
-        return promise.start
+        self.cancel(jobid)
+        when = self.earliest(request)
+        start = promise.start if when is None else min(when, promise.start)
+        self.reserve(jobid, request, start)
+        return start
 
     def advance_in_turn(self, jobids: Sequence[int]) -> tuple[int, list[int], float]:
         """Move the promises of several jobs, one after another, like ``advance()``, as long as they
@@ -426,10 +424,10 @@ class Plan:
             jobids: jobs with promises
 
         Returns:
-            The number of jobs examined, from the first on; the indices of those that moved; and the
-            earliest of their new starts, seconds since the epoch, or infinity. The row ends with a
-            promise that starts now, or before one that is open, may be broken, was to start now
-            already, or takes a search.
+            The number of jobs examined, from the first on; the indices of those for which
+            ``advance()`` gives an earlier start; and the earliest of these, seconds since the
+            epoch, or infinity. The row ends with a job that can start now, or before a promise that
+            is open, may be broken, was to start now already, or takes a search.
         """
         strategy = self._strategies.in_step()
         if self.tokens is not None and self.tokens.promised:
@@ -463,7 +461,7 @@ class Plan:
                 ranks that are down. The plan is unchanged.
         """
         before = self._strategies.in_step().withdraw(jobid)
-        strategy, now = self._strategy_for(request), self._pool.clock()
+        strategy, now = self._strategies.accepting(request), self._pool.clock()
         if not strategy.hold(jobid, request, now):
             self._strategies.put_back(jobid, before)
             raise InsufficientResources(lambda: self._pool.why_not(request))
@@ -483,25 +481,25 @@ class Plan:
         """
         if not self.has_tokens(jobid, request):
             _refuse(self._pool, request)
-        if self.claims is not None and request.claimant is not None:
-            # Beside jobs of the same key, if it fits there.
-            own = self._pool.match_mask(request) & self.claims.own(request.claimant)
-            if own and self._pool.fits_on(request, own):
-                try:
-                    return self._alloc(jobid, request.on_ranks(own))
-                except (OSError, ValueError):
-                    pass  # some of these ranks are promised to others, or missing
-        return self._alloc(jobid, request)
-
-    def _alloc(self, jobid: int, request: ResourceRequest) -> Any:
-        """Allocate resources; as ``alloc()``."""
         if request.claimant is None and self.keeps_nothing_from(jobid):
             answer = self._pool.alloc(jobid, request)
             self.note_started(jobid, request)
             return answer
-        strategy = self._strategy_for(request)
+        strategy, claims = self._strategies.accepting(request), self._strategies.claims
         if not strategy.may_start(request, self.counts):
             _refuse(self._pool, request)
+        if claims is not None and request.claimant is not None:
+            # Beside jobs of the same key, if it fits there.
+            own = claims.own(request.claimant)
+            if own and self._pool.fits_on(request, own):
+                try:
+                    return self._alloc(strategy, jobid, request.on_ranks(own))
+                except (OSError, ValueError):
+                    pass  # some of these ranks are promised to others, or missing
+        return self._alloc(strategy, jobid, request)
+
+    def _alloc(self, strategy: Strategy, jobid: int, request: ResourceRequest) -> Any:
+        """Allocate resources beside promises; as ``alloc()``."""
         before = strategy.withdraw(jobid) if jobid in strategy.promises else None
         try:
             now = self._pool.clock()
@@ -540,7 +538,7 @@ class Plan:
         """
         if request.claimant is not None:
             _refuse(self._pool, request)
-        strategy = self._strategy_for(request)
+        strategy = self._strategies.accepting(request)
         promise = strategy.promises[taker]
         limited, now = request, self._pool.clock()
         if promise.ranks is not None:
@@ -602,7 +600,7 @@ class Plan:
         for jobid in jobids:
             one = other._strategies.current.promises[jobid]
             self.cancel(jobid)
-            strategy = self._strategy_for(one.request)
+            strategy = self._strategies.accepting(one.request)
             if one.is_open:
                 strategy.hold(jobid, one.request, self._pool.clock())
             else:

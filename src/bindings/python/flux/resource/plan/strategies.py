@@ -70,12 +70,13 @@ class Strategies:
         strategy = self.current
         if strategy.seen != self._pool.generation:
             strategy = self.in_step()
-        if strategy is self._counted:
-            if request.claimant is not None:
-                return self._bind_all()
-            if request.shape in self._counted.found:
-                return strategy
-        return strategy if strategy.accepts(request) else self._bind_all()
+        counted = self._counted
+        if strategy is counted and (
+            request.claimant is not None
+            or not (request.shape in counted.found or counted.accepts(request))
+        ):
+            return self._bind_all()
+        return strategy
 
     def put_back(self, jobid: int, promise: Promise | None) -> None:
         """Restore the withdrawn promise of a job, if any."""

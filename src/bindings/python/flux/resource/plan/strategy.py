@@ -65,10 +65,6 @@ class Strategy(ABC):
     # -- questions ----------------------------------------------------------
 
     @abstractmethod
-    def accepts(self, request: ResourceRequest) -> bool:
-        """Return whether a request can be planned in this way, beside the present promises."""
-
-    @abstractmethod
     def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
         """Return the first time from ``start`` on at which a request fits for its duration, or
         infinity."""
@@ -97,7 +93,7 @@ class Strategy(ABC):
     def may_start(self, request: ResourceRequest, counts: RoomCounts) -> bool:
         """Return False if counts of the free resources show that a request cannot start; `counts`
         are those of the plan."""
-        return self.room(request, counts) >= request.shape.least_count
+        return counts.count(request.shape) >= request.shape.least_count
 
     @abstractmethod
     def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
