@@ -204,7 +204,10 @@ class BoundStrategy(Strategy):
             until = self._enough_until(areas, now)
             if until < end and (own is None or own.start > until):
                 return False
-            return any(room.can_start(number, area, now, end, may_move) for area in areas)
+            for area in areas:
+                if room.can_start(number, area, now, end, may_move):
+                    return True
+            return False
         if number is not None:
             room.leave(number)
         try:

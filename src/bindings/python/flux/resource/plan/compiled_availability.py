@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from itertools import chain
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan import compiled
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from flux.resource.plan.availability import Amounts, Demand
     from flux.resource.request import Claimant
 
-#: Returned in place of a use's number if there is no room.
-NO_ROOM = -2
+#: Returned in place of a use's number, or another, if there is no room; and if there is no memory.
+NO_ROOM, NO_MEMORY = -2, -1
+#: Returned in place of a time if there is no memory.
+NO_TIME = -inf
 #: Number of demands known in C, beside the claims of the last ones.
 MAX_TOLD = 1024
 
@@ -50,21 +53,14 @@ class CompiledAvailability:
     def _mask(self, ranks: int) -> bytes:
         return (ranks & ((1 << 8 * self._bytes) - 1)).to_bytes(self._bytes, "little")
 
-    def _tell(self, demand: Demand) -> Any:
-        """Return a demand in C, valid until the next call with another."""
-        told = self._told.get(id(demand))
-        if told is None:
-            if len(self._told) >= MAX_TOLD:
-                self._told.clear()
-            claim = self._tell_claim(demand.claim)
-            made = compiled.lib.demand_create(
-                self._all, *demand[:4], self._mask(demand.ranks), claim
-            )
-            told = self._told[id(demand)] = (
-                demand,
-                compiled.owned(made, compiled.lib.demand_release),
-            )
-        return told[1]
+    def _tell(self, demand: Demand) -> tuple[Any, Any]:
+        """Return a new demand, with itself in C, valid until the next call with another."""
+        if len(self._told) >= MAX_TOLD:
+            self._told.clear()
+        claim = self._tell_claim(demand.claim)
+        made = compiled.lib.demand_create(self._all, *demand[:4], self._mask(demand.ranks), claim)
+        told = self._told[id(demand)] = demand, compiled.owned(made, compiled.lib.demand_release)
+        return told
 
     def _tell_claim(self, claim: Claimant | None) -> Any:
         """Return a claim in C; as `_tell`."""
@@ -81,11 +77,6 @@ class CompiledAvailability:
     def _read(self, ranks: Any) -> int:
         return int.from_bytes(compiled.ffi.buffer(ranks), "little")
 
-    def _number(self, number: int) -> int:
-        if number == -1:
-            raise MemoryError
-        return number
-
     def create(
         self,
         start: float,
@@ -93,24 +84,35 @@ class CompiledAvailability:
         demand: Demand | None = None,
         claim: Claimant | None = None,
     ) -> int:
-        made = compiled.ffi.NULL if demand is None else self._tell(demand)
-        claimed = self._tell_claim(claim)
-        return self._number(compiled.lib.availability_use(self._all, start, end, made, claimed))
+        made, claimed = compiled.ffi.NULL, compiled.ffi.NULL
+        if demand is not None:
+            made = (self._told.get(id(demand)) or self._tell(demand))[1]
+        if claim is not None:
+            claimed = self._tell_claim(claim)
+        number: int = compiled.lib.availability_use(self._all, start, end, made, claimed)
+        if number == NO_MEMORY:
+            raise MemoryError
+        return number
 
     def take(self, number: int, ranks: int, amounts: Amounts) -> None:
-        self._number(compiled.lib.availability_take(self._all, number, self._mask(ranks), amounts))
+        taken = compiled.lib.availability_take(self._all, number, self._mask(ranks), amounts)
+        if taken == NO_MEMORY:
+            raise MemoryError
 
     def enter(self, number: int) -> None:
-        self._number(compiled.lib.availability_enter(self._all, number))
+        if compiled.lib.availability_enter(self._all, number) == NO_MEMORY:
+            raise MemoryError
 
     def leave(self, number: int) -> None:
-        self._number(compiled.lib.availability_leave(self._all, number))
+        if compiled.lib.availability_leave(self._all, number) == NO_MEMORY:
+            raise MemoryError
 
     def drop(self, number: int) -> None:
         compiled.lib.availability_drop(self._all, number)
 
     def pin(self, number: int) -> None:
-        self._number(compiled.lib.availability_pin(self._all, number))
+        if compiled.lib.availability_pin(self._all, number) == NO_MEMORY:
+            raise MemoryError
 
     def ranks_of(self, number: int) -> int:
         ranks = compiled.ffi.new("unsigned char[]", self._bytes)
@@ -128,7 +130,7 @@ class CompiledAvailability:
 
     def room(self, demand: Demand, start: float, end: float) -> tuple[int, int]:
         ranks = compiled.ffi.new("unsigned char[]", self._bytes)
-        made = self._tell(demand)
+        made = (self._told.get(id(demand)) or self._tell(demand))[1]
         units = compiled.lib.availability_room(
             self._all, made, start, end, ranks, compiled.ffi.NULL
         )
@@ -137,7 +139,8 @@ class CompiledAvailability:
     def room_by_rank(self, demand: Demand, start: float, end: float) -> list[tuple[int, int]]:
         ranks, ffi = members(demand.ranks), compiled.ffi
         each = ffi.new("int64_t[]", len(ranks))
-        compiled.lib.availability_room(self._all, self._tell(demand), start, end, ffi.NULL, each)
+        made = (self._told.get(id(demand)) or self._tell(demand))[1]
+        compiled.lib.availability_room(self._all, made, start, end, ffi.NULL, each)
         return list(zip(ranks, each))
 
     def overdrawn(self, number: int, since: float) -> bool:
@@ -156,26 +159,39 @@ class CompiledAvailability:
     def earliest(
         self, demand: Demand, length: float, after: float, now: float, may_move: bool
     ) -> float:
-        made = self._tell(demand)
-        found = compiled.lib.availability_earliest(self._all, made, length, after, now, may_move)
-        return _time(found)
+        made = (self._told.get(id(demand)) or self._tell(demand))[1]
+        found: float = compiled.lib.availability_earliest(
+            self._all, made, length, after, now, may_move
+        )
+        if found == NO_TIME:
+            raise MemoryError
+        return found
 
     def book(
         self, demand: Demand, start: float, end: float, now: float, may_move: bool
     ) -> int | None:
-        made = self._tell(demand)
-        number = compiled.lib.availability_book(self._all, made, start, end, now, may_move)
-        return None if number == NO_ROOM else self._number(number)
+        made = (self._told.get(id(demand)) or self._tell(demand))[1]
+        number: int = compiled.lib.availability_book(self._all, made, start, end, now, may_move)
+        if number == NO_MEMORY:
+            raise MemoryError
+        return None if number == NO_ROOM else number
 
     def enough_until(self, demand: Demand, since: float) -> float:
-        return _time(compiled.lib.availability_enough_until(self._all, self._tell(demand), since))
+        made = (self._told.get(id(demand)) or self._tell(demand))[1]
+        found: float = compiled.lib.availability_enough_until(self._all, made, since)
+        if found == NO_TIME:
+            raise MemoryError
+        return found
 
     def can_start(
         self, number: int | None, demand: Demand, now: float, end: float, may_move: bool
     ) -> bool:
-        made, number = self._tell(demand), -1 if number is None else number
-        can = compiled.lib.availability_can_start(self._all, number, made, now, end, may_move)
-        return self._number(can) == 1
+        made = (self._told.get(id(demand)) or self._tell(demand))[1]
+        number = -1 if number is None else number
+        can: int = compiled.lib.availability_can_start(self._all, number, made, now, end, may_move)
+        if can == NO_MEMORY:
+            raise MemoryError
+        return can == 1
 
     def first_to_start(
         self,
@@ -186,11 +202,7 @@ class CompiledAvailability:
         most: int,
     ) -> int:
         find = compiled.lib.availability_first_to_start
-        return self._number(find(self._all, len(numbers), numbers, now, may_move, summed, most))
-
-
-def _time(time: float) -> float:
-    """Return a time found by C."""
-    if time == float("-inf"):
-        raise MemoryError
-    return time
+        first: int = find(self._all, len(numbers), numbers, now, may_move, summed, most)
+        if first == NO_MEMORY:
+            raise MemoryError
+        return first
