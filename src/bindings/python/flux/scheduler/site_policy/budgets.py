@@ -112,6 +112,7 @@ class Account(Use):
     __slots__ = ("begin", "bounds", "end", "stored_as", "taken", "wanted")
 
     entry: Budget
+    lasts = True
 
     def __init__(self, budget: Budget, key: tuple[Any, ...]) -> None:
         super().__init__(budget, key)

@@ -122,16 +122,17 @@ class Use:
         entry: the entry, with its ``name`` and ``scope``
         key (tuple): user id, bank or queue of the jobs, or two of them
         userid (int or None): the jobs' user, if it is the same for all
+        jobs (int): number of pending and running jobs counted here
         waiting (dict): key of a deferral -> the needs of the jobs deferred with it
     """
 
-    __slots__ = ("entry", "key", "userid", "waiting")
+    __slots__ = ("entry", "jobs", "key", "userid", "waiting")
 
-    #: Whether no job is counted here, so that it may be dropped.
-    idle = False
+    #: Whether it is kept without jobs.
+    lasts = False
 
     def __init__(self, entry: Any, key: tuple[Any, ...]) -> None:
-        self.entry, self.key = entry, key
+        self.entry, self.key, self.jobs = entry, key, 0
         parts = entry.scope.per.split("+")
         self.userid = key[parts.index("user")] if "user" in parts else None
         self.waiting: dict[Any, Any] = {}
@@ -224,6 +225,7 @@ class CountingRule(TableRule):
             self.jobs[job.jobid] = known
             known.waits = True
             for use in uses:
+                use.jobs += 1
                 use.expect(known, 1)
 
     def cancel(self, jobid: int) -> None:
@@ -233,7 +235,7 @@ class CountingRule(TableRule):
             for use in known.uses:
                 if use.waiting:
                     self.let_in(use)  # it may have been readmitted ahead of others
-            self._drop_idle(known)
+            self._forget(known)
 
     def waits_no_more(self, jobid: int, known: Any) -> None:
         """Remove a pending job from its uses."""
@@ -252,6 +254,8 @@ class CountingRule(TableRule):
         uses = self.uses_of(userid, job.attributes)
         if uses:
             known = self.jobs[job.jobid] = self.new_job(uses, userid)
+            for use in uses:
+                use.jobs += 1
             self.runs(job.jobid, known)
 
     def runs(self, jobid: int, known: Any) -> None:
@@ -266,12 +270,14 @@ class CountingRule(TableRule):
         self.hold(known, NOTHING if final else known.holds.left_of(R), -1 if final else 0)
         if final:
             del self.jobs[jobid]
-            self._drop_idle(known)
+            self._forget(known)
 
-    def _drop_idle(self, known: Counted) -> None:
+    def _forget(self, known: Counted) -> None:
+        """Drop the uses in which only this job was counted."""
         for use in known.uses:
-            if use.idle:
-                self.uses.pop((use.entry.name, use.key), None)
+            use.jobs -= 1
+            if not use.jobs and not use.lasts:
+                del self.uses[use.entry.name, use.key]
 
     # -- answers -----------------------------------------------------------------------------------
 

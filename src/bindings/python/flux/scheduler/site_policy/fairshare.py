@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
 from flux.scheduler.disclosure import Owned
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.site_policy.fields import Fields, user_id, user_name
-from flux.scheduler.site_policy.holdings import NOTHING, Holding
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.usage import KeptUsage
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
+    from flux.scheduler.site_policy.holdings import Holding
 
 #: KVS key of the stored use.
 KEY = "checkpoint.sched-fairshare"
@@ -166,11 +166,12 @@ class FairShareRule(TableRule):
         if known is None:
             return
         association, holds, before = known
-        holds = NOTHING if final else holds.left_of(R)
-        rate = self._weights.rate(holds)
-        self._usage.change(association, rate - before, self.host.now())
+        rate = 0.0
         if not final:
+            holds = holds.left_of(R)
+            rate = self._weights.rate(holds)
             self._running[jobid] = (association, holds, rate)
+        self._usage.change(association, rate - before, self.host.now())
         self._usage.changed()
 
     # -- the order ---------------------------------------------------------------------------------

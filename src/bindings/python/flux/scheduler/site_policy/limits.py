@@ -119,11 +119,6 @@ class LimitUse(Use):
         self.demoted: set[int] = set()  # ids of pending jobs over a soft limit
         self.certain: dict[int, PendingJob] = {}
 
-    @property
-    def idle(self) -> bool:  # type: ignore[override]
-        """Whether no running or pending job is counted here."""
-        return not (self.used[JOBS] or self.pending[JOBS] or self.waiting)
-
     def change(self, before: Holding, after: Holding, jobs: int) -> None:
         """Update the use after a job's holding has changed."""
         used, ranks = self.used, self.ranks

@@ -323,11 +323,14 @@ class RunningJobs:
     def __init__(self, host: RuleHost) -> None:
         self._host = host
         self.jobs: dict[int, Running] = {}  # id -> job
+        self.of_classes: dict[int, Running] = {}  # those that have a class
         self._clean_up: float | None = None
 
     def start(self, job: PendingJob, terms: PreemptionTerms) -> None:
         """Add a job that starts."""
-        self.jobs[job.jobid] = Running(job.jobid, terms, self._host.now(), job.userid)
+        one = self.jobs[job.jobid] = Running(job.jobid, terms, self._host.now(), job.userid)
+        if terms.cls is not None:
+            self.of_classes[job.jobid] = one
 
     def hello(self, job: RunningJob, terms: PreemptionTerms) -> None:
         """Add a job found running, or update it after the classes have changed."""
@@ -337,6 +340,9 @@ class RunningJobs:
             start = now if found is None else found.start
             one = self.jobs[job.jobid] = Running(job.jobid, terms, start, job.userid)
         one.terms = terms
+        self.of_classes.pop(job.jobid, None)
+        if terms.cls is not None:
+            self.of_classes[job.jobid] = one
         one.left_alone |= job.unreadable
         if has_ended(job.eventlog):
             self.ends(job.jobid)

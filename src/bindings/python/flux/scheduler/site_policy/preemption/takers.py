@@ -190,8 +190,9 @@ class Takers(Part):
     # -- the search --------------------------------------------------------------------------------
 
     def look_soon(self) -> None:
-        """Search soon for jobs that may preempt others."""
-        self._look_at(max(self._host.now(), self._looked_at) + LOOK_INTERVAL_S)
+        """Search soon for jobs that may preempt others, if there are such others."""
+        if self._running.of_classes:
+            self._look_at(max(self._host.now(), self._looked_at) + LOOK_INTERVAL_S)
 
     def _look_at(self, when: float) -> None:
         timer = self._timer
@@ -232,10 +233,10 @@ class Takers(Part):
 
     def _classes_of_victims(self, now: float) -> tuple[dict[str, PreemptionClass], float]:
         """Return the classes of the jobs that may give way at `now`, and the time at which the next
-        job may (seconds since the epoch; infinite: none).  O(running jobs)."""
+        job may (seconds since the epoch; infinite: none).  O(running jobs of classes)."""
         classes: dict[str, PreemptionClass] = {}
         aging = inf
-        for one in self._running.jobs.values():
+        for one in self._running.of_classes.values():
             cls = one.terms.cls
             if cls is None or one.is_spared:
                 continue
@@ -388,7 +389,7 @@ class Takers(Part):
         request = taker.job.resource_request
         wanted = pool.match_mask(request) & pool.eligible_ranks(request)
         found = []
-        for one in self._running.jobs.values():
+        for one in self._running.of_classes.values():
             cls = one.terms.cls
             borrower = self._record.borrowers.get(one.jobid)
             if (
