@@ -266,9 +266,6 @@ class AdmissionRule:
         """Called when all running jobs are known, before the first request; and when the rule has
         come into force or its table has changed, after it was told of all jobs."""
 
-    def config_changed(self, config: dict[str, Any]) -> None:
-        """Called when the instance's configuration was reloaded."""
-
     def released(self) -> None:
         """Called when resources were released, or a promise was given up: a job that this rule kept
         from starting for the sake of a promise may start. Only schedulers with promises call it."""

@@ -143,6 +143,12 @@ OLDER_NAMES = {
     "forget": "cancel",
 }
 
+#: Methods that are not called any more, and what replaces them.
+FORMER_METHODS = {
+    "taken_back": "allocate() asks host.admission.second_look()",
+    "config_changed": "a TableRule has configure()",
+}
+
 
 def use_older_names(rule: AdmissionRule) -> None:
     """Use a rule's methods that have older names, with a warning for each."""
@@ -151,10 +157,9 @@ def use_older_names(rule: AdmissionRule) -> None:
         if callable(method) and getattr(type(rule), name) is getattr(AdmissionRule, name):
             setattr(rule, name, method)
             rule.host.log.warning(f"rule {rule.name}: {older}() is called {name}() now")
-    if hasattr(rule, "taken_back"):
-        rule.host.log.warning(
-            f"rule {rule.name}: taken_back() is not called any more: allocate() asks host.admission.second_look()"
-        )
+    for former, instead in FORMER_METHODS.items():
+        if hasattr(rule, former):
+            rule.host.log.warning(f"rule {rule.name}: {former}() is not called any more: {instead}")
 
 
 def has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:

@@ -665,7 +665,6 @@ class PolicyScheduler(Scheduler):
         def serve() -> None:
             self._config.replace(payload_of(msg))
             self._site_policy.reload(self._config.get())
-            self.admission.tell(AdmissionRule.config_changed, self._config.get())
             self.handle.respond(msg, None)
 
         self._responder.serve(msg, serve)

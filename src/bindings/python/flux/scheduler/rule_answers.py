@@ -75,7 +75,7 @@ ANSWERS: dict[str, Answer] = {
         lambda: None,
     ),
     **dict.fromkeys(("cancel", "hello", "free", "extended"), _NOTHING),
-    **dict.fromkeys(("ready", "config_changed", "released", "ranks_changed"), _NOTHING),
+    **dict.fromkeys(("ready", "released", "ranks_changed"), _NOTHING),
     "facts": Answer("a dict that JSON can have", lambda one: _is_json(one, dict), dict),
     "stats": Answer(
         "a dict of lists that JSON can have",

@@ -104,9 +104,7 @@ class WaitLimits(AdmissionRule):
         self._withdrawn: OrderedDict[int, float] = OrderedDict()
 
     def _engage(self) -> None:
-        engaged = bool(self._jobs)
-        if self.host.admission.engage(self, engaged):
-            self.host.tell_of_passes(self.pass_completed if engaged else None)
+        self.host.admission.engage(self, bool(self._jobs))
 
     # -- pending jobs ------------------------------------------------------------------------------
 
@@ -131,6 +129,7 @@ class WaitLimits(AdmissionRule):
         if wanted.max_wait == 0:
             waiting.event = self.host.events_seen
             self._first_pass[job.jobid] = None
+            self.host.tell_of_passes(self.pass_completed)
         self._jobs[job.jobid] = waiting
         if waiting.latest < math.inf:
             waiting.timer = self.host.call_at(
@@ -169,6 +168,8 @@ class WaitLimits(AdmissionRule):
                 self._give_up(waiting, "max-wait: it could not start at once")
         if self._first_pass:
             self.host.start_schedule()  # they arrived during that pass
+        else:
+            self.host.tell_of_passes(None)
 
     def promised(self, job: PendingJob, when: float | None) -> None:
         """Note a job's promised start (None: the promise was dropped). The job is denied later,
