@@ -43,7 +43,7 @@ class Deferral(NamedTuple):
     """A rule's reason to keep a job from starting now.
 
     Attributes:
-        reason: for the job's user, in a sentence
+        reason: for the job's user, in a sentence; or a function that returns it: most are not read
         until: the jobs deferred with this key are readmitted then, seconds since the epoch; None,
             or a past time: when the rule calls `AdmissionHost.readmit`
         key: identifies the cause; `AdmissionHost.readmit` selects the jobs deferred for one cause
@@ -52,10 +52,15 @@ class Deferral(NamedTuple):
             other ranks
     """
 
-    reason: str
+    reason: str | Callable[[], str]
     until: float | None = None
     key: Hashable = None
     instead: Iterable[Any] = ()
+
+    @property
+    def text(self) -> str:
+        """The reason."""
+        return self.reason if isinstance(self.reason, str) else self.reason()
 
 
 class JobDeferred(InsufficientResources):

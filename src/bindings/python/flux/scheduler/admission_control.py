@@ -48,7 +48,7 @@ class DeferredJobs:
             return None
         # Numbers in the reason change while the job waits, so ask the rule again.
         _, rule, deferral, _ = found
-        return Cause(rule.name, rule.why(job) or deferral.reason)
+        return Cause(rule.name, rule.why(job) or deferral.text)
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
         """Keep a job outside the queue until its rule readmits it."""
@@ -413,16 +413,16 @@ class AdmissionControl:
                 return Cause(rule.name, reason)
         return None
 
-    def all_reasons(self, job: PendingJob) -> Iterator[Cause]:
-        """Yield the causes of all rules that keep a job from starting, in the order of checks."""
+    def deferrals(self, job: PendingJob) -> Iterator[tuple[AdmissionRule, Deferral]]:
+        """Yield the deferrals of all rules that keep a job from starting, in the order of
+        checks."""
         for rule, check in self._checking:
             try:
                 deferral = check(job)
             except InsufficientResources as exc:
-                yield Cause(rule.name, str(exc))
-                continue
+                deferral = Deferral(exc.__str__)
             if deferral is not None:
-                yield Cause(rule.name, deferral.reason)
+                yield rule, deferral
 
     def tell(self, method: Callable[..., Any], *args: Any) -> None:
         """Call a method of every rule; `AdmissionRule.free` only of engaged rules: a rule that

@@ -98,7 +98,7 @@ class BackfillInOrder(Backfilling):
 
     def is_kept_out(self, job: PendingJob) -> bool:
         admission = self.policy.admission
-        return admission.engaged and next(admission.all_reasons(job), None) is not None
+        return admission.engaged and next(admission.deferrals(job), None) is not None
 
     def waits_from(self, job: PendingJob) -> float | None:
         admission = self.policy.admission

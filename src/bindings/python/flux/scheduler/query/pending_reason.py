@@ -92,8 +92,8 @@ class PendingReason:
         head = policy.decision.ahead_of(job)
         answer["excluded"] = list(self._excluded(job))
         answer["rules"] = [
-            {"rule": cause.rule, "reason": read_by(caller, cause.reason)}
-            for cause in policy.admission.all_reasons(job)
+            {"rule": rule.name, "reason": read_by(caller, deferral.text)}
+            for rule, deferral in policy.admission.deferrals(job)
         ]
         for rule in policy.admission.rules:
             answer.update(rule.facts(job))

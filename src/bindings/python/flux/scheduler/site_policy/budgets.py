@@ -292,7 +292,7 @@ class BudgetRule(CountingRule):
         length = 0 if known.limit == inf else int(known.limit).bit_length()
         key = (account.entry.name, account.key, rates, shape, length, *known.uses)
         account.waiting[key] = (rates, known.limit)
-        return Deferral(self._sentence(account, at, known, rates), account.end, key)
+        return Deferral(lambda: self._sentence(account, at, known, rates), account.end, key)
 
     def _has_taken(self, account: Account, at: int) -> tuple[str, str]:
         """Return the use of a budget, in words; and the same without name and number."""

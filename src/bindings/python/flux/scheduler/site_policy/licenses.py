@@ -295,7 +295,7 @@ class LicenseRule(TableRule):
                 key = tuple(asked.items())
                 for one in asked:
                     self._waiting.setdefault(one, set()).add(key)
-                return Deferral(self._sentence(name, count), key=key)
+                return Deferral(lambda: self._sentence(name, count), key=key)
         if self._planned:
             short = self._short_of(job)
             if short is not None:
@@ -421,7 +421,7 @@ class LicenseRule(TableRule):
             deferral = self.check(job)
         except InsufficientResources as exc:
             return str(exc)
-        return None if deferral is None else deferral.reason
+        return None if deferral is None else deferral.text
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         for name in sorted(self.entries):

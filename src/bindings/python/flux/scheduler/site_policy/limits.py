@@ -218,61 +218,40 @@ class LimitRule(CountingRule):
     # -- pending jobs ------------------------------------------------------------------------------
 
     def read_job(self, job: PendingJob, known: Limited) -> None:
-        known.ask(job.resource_request, self._least(job.resource_request), self._changes)
+        self._renew(job, known)
         known.least = known.least_now
         for use in known.uses:
-            alone = self._exceeds_alone(use.entry, job) if use.entry.deny else None
+            alone = _exceeds_alone(use.entry, known) if use.entry.deny else None
             if alone is not None:
                 raise ValueError(alone)
         for use in known.uses:
             if use.entry.strict and use.over(known.least) is not None:
-                self._note_head(use, job)
+                self._note_head(use, job, known)
 
-    def _least(self, request: Any) -> Amount:
-        """Return the minimum that a request takes.  O(1) once cached."""
-        return Amount(*self.host.facts.least_of(request), 1)
-
-    def _exceeds_alone(self, limit: Limit, job: PendingJob) -> str | None:
-        """Return why a job alone exceeds the limit, in a sentence, or None. Nodes that it may share
-        count too: there is no other job to share with."""
+    def _renew(self, job: PendingJob, known: Limited) -> None:
+        """Update a job's record after its request, or the ranks, have changed."""
         request = job.resource_request
-        least = self._least(request)._replace(nodes=max(1, getattr(request, "nnodes", 1)))
-        for at, most in limit.bounds:
-            if least[at] > most:
-                needs = counted(least[at], NOUNS[DIMENSIONS[at]])
-                are = "is" if most == 1 else "are"
-                return f"limit {limit.name}: needs {needs}, at most {most} {are} allowed"
-        return None
+        known.ask(request, Amount(*self.host.facts.least_of(request), 1), self._changes)
 
     def check(self, job: PendingJob) -> Deferral | None:
         known = self.jobs.get(job.jobid)
         if known is None:
             return None
-        request = job.resource_request
-        if known.request is not request or known.seen != self._changes:
-            known.ask(request, self._least(request), self._changes)
+        if known.request is not job.resource_request or known.seen != self._changes:
+            self._renew(job, known)
         for use, at, most in known.rooms:  # this runs for each examined job
             if use.used[at] > most or use.head is not None or use.certain:
                 break
         else:
             return None
-        least = known.least_now
         for use in known.uses:
             kept = NONE
             if use.head is not None or use.certain:
                 kept = self._left_free(use, job)
-            over = use.over(self._added(use, job, least), kept)
+            over = use.over(_added(use, known), kept)
             if over is not None:
                 return self._defer(use, job, over, known)
         return None
-
-    def _added(self, use: LimitUse, job: PendingJob, least: Amount) -> Amount:
-        """Return the minimum that a job adds to a use. If it may share nodes, it can run on those
-        of other jobs of the key, but may request more nodes than these use."""
-        if least.nodes or use.entry.most[0] is None:
-            return least
-        missing = getattr(job.resource_request, "nnodes", 0) - len(use.ranks)
-        return least._replace(nodes=max(0, missing))
 
     def _left_free(self, use: LimitUse, job: PendingJob) -> Amount:
         """Return the amount that a job must leave free: the needs of the first waiting job, if the
@@ -304,49 +283,34 @@ class LimitRule(CountingRule):
             if not self._to_demote:
                 self.host.call_at(self.host.now(), self._demote)
             self._to_demote.append(job.jobid)
-            return Deferral(self._reason(use, job, at), key="soft")
+            return Deferral(lambda: self._reason(use, job, known, at), key="soft")
         if limit.strict:
-            self._note_head(use, job)
+            self._note_head(use, job, known)
         if use.certain:
             self._shares[use] = None
         key = (known.uses, known.least_now)
         for one in known.uses:
             one.waiting[key] = known.uses
-        return Deferral(self._reason(use, job, at), key=key)
+        return Deferral(lambda: self._reason(use, job, known, at), key=key)
 
-    def _note_head(self, use: LimitUse, job: PendingJob) -> None:
+    def _note_head(self, use: LimitUse, job: PendingJob, known: Limited) -> None:
         """Note a job that waits for a strict limit: later jobs must leave its needs, unless it
         would wait forever."""
-        if (use.head is None or job < use.head) and self._exceeds_alone(use.entry, job) is None:
+        if (use.head is None or job < use.head) and _exceeds_alone(use.entry, known) is None:
             use.head = job
 
-    def _reason(self, use: LimitUse, job: PendingJob, at: int) -> str:
+    def _reason(self, use: LimitUse, job: PendingJob, known: Limited, at: int) -> str:
         limit = use.entry
-        alone = self._exceeds_alone(limit, job)
+        alone = _exceeds_alone(limit, known)
         if alone is not None:
             return alone
         head = use.head
         if head is not None and head is not job and head < job:
             start = f"limit {limit.name}: "
             return behind(head.name, head.userid, start, ", which waits for it")
-        if use.over(self._added(use, job, self._least(job.resource_request))) is None:
+        if use.over(_added(use, known)) is None:
             return f"limit {limit.name}: what is left is for a job that was promised a start"
-        return self._sentence(use, at, max(1, self._least(job.resource_request)[at]))
-
-    def _sentence(self, use: LimitUse, at: int, needs: int, more: str = "") -> Reason:
-        """Return the use of a limit in words, with a job's needs (0: without a job)."""
-        limit = use.entry
-        what = NOUNS[DIMENSIONS[at]] + "s"
-        where = f" in {', '.join(limit.scope.queues)}" if limit.scope.queues else ""
-        text = f"{use.used[at]} of {limit.most[at]} {what}{where}"
-        whose = use.whose
-        has = f"{whose} has {text}" if whose else f"{text} are in use"
-        tail = f"; needs {needs}" if needs else ""
-        return Reason(
-            f"limit {limit.name}: {has}{tail}{more}",
-            f"limit {limit.name}: too much of {limit.most[at]} {what}{where} is in use{tail}",
-            userid=use.userid,
-        )
+        return _sentence(use, at, max(1, known.least_now[at]))
 
     # -- the pool's offer --------------------------------------------------------------------------
 
@@ -368,8 +332,8 @@ class LimitRule(CountingRule):
             if at is None:
                 continue
             if pool is not self.host.resources:
-                return Deferral(self._sentence(use, at, more[at]))
-            reason = self._sentence(use, at, more[at], " as nodes are free now")
+                return Deferral(_sentence(use, at, more[at]))
+            reason = _sentence(use, at, more[at], " as nodes are free now")
             shape = getattr(job.resource_request, "shape", None)
             # With promises the offer also depends on the job's limit.
             length = job.limit if self.host.decision.looks_past_heads else None
@@ -515,14 +479,13 @@ class LimitRule(CountingRule):
         known = self.jobs.get(job.jobid)
         if known is None or not known.waits:
             return None
-        hard = [use for use in known.uses if not use.entry.soft]
-        found = self._first_over(job, hard)
+        found = self._first_over(job, known, [use for use in known.uses if not use.entry.soft])
         if found is not None:
             return found[1]
         if job.jobid not in self.host.admission.deferred:
             return None
         deferral = self.check(job)
-        return None if deferral is None else deferral.reason
+        return None if deferral is None else deferral.text
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return the limit that keeps `job` from starting: name, whose, what, used, most, needs,
@@ -586,17 +549,58 @@ class LimitRule(CountingRule):
 
     def text_if_over(self, use: LimitUse) -> str | None:
         at = use.over(Amount())
-        return None if at is None else str(self._sentence(use, at, 0))
+        return None if at is None else str(_sentence(use, at, 0))
 
     def too_much(self, job: PendingJob, known: Limited) -> tuple[LimitUse, str] | None:
-        return self._first_over(job, known.uses)
+        return self._first_over(job, known, known.uses)
 
-    def _first_over(self, job: PendingJob, uses: Sequence[LimitUse]) -> tuple[LimitUse, str] | None:
+    def _first_over(
+        self, job: PendingJob, known: Limited, uses: Sequence[LimitUse]
+    ) -> tuple[LimitUse, str] | None:
+        self._renew(job, known)
         for use in uses:
-            at = use.over(self._added(use, job, self._least(job.resource_request)))
+            at = use.over(_added(use, known))
             if at is not None:
-                return use, self._reason(use, job, at)
+                return use, self._reason(use, job, known, at)
         return None
+
+
+def _added(use: LimitUse, known: Limited) -> Amount:
+    """Return the minimum that a job adds to a use. If it may share nodes, it can run on those of
+    other jobs of the key, but may request more nodes than these use."""
+    least = known.least_now
+    if least.nodes or use.entry.most[0] is None:
+        return least
+    missing = getattr(known.request, "nnodes", 0) - len(use.ranks)
+    return least._replace(nodes=max(0, missing))
+
+
+def _exceeds_alone(limit: Limit, known: Limited) -> str | None:
+    """Return why a job alone exceeds the limit, in a sentence, or None. Nodes that it may share
+    count too: there is no other job to share with."""
+    for at, most in limit.bounds:
+        least = known.least_now[at] if at else max(1, getattr(known.request, "nnodes", 1))
+        if least > most:
+            needs = counted(least, NOUNS[DIMENSIONS[at]])
+            are = "is" if most == 1 else "are"
+            return f"limit {limit.name}: needs {needs}, at most {most} {are} allowed"
+    return None
+
+
+def _sentence(use: LimitUse, at: int, needs: int, more: str = "") -> Reason:
+    """Return the use of a limit in words, with a job's needs (0: without a job)."""
+    limit = use.entry
+    what = NOUNS[DIMENSIONS[at]] + "s"
+    where = f" in {', '.join(limit.scope.queues)}" if limit.scope.queues else ""
+    text = f"{use.used[at]} of {limit.most[at]} {what}{where}"
+    whose = use.whose
+    has = f"{whose} has {text}" if whose else f"{text} are in use"
+    tail = f"; needs {needs}" if needs else ""
+    return Reason(
+        f"limit {limit.name}: {has}{tail}{more}",
+        f"limit {limit.name}: too much of {limit.most[at]} {what}{where} is in use{tail}",
+        userid=use.userid,
+    )
 
 
 def _no_more(request: Any, least: Amount, left: list[int | None]) -> Any:

@@ -377,7 +377,7 @@ class Takers(Part):
             return _nothing("promises to others are in the way")
         reason = self._beyond(victims, now)
         if reason is None and objections[0] is not None:
-            reason = str(objections[0].deferral.reason)
+            reason = str(objections[0].deferral.text)
         lost = sum(one.node_hours(now) for one in victims)
         others = tuple(one.jobid for one in in_order(found, now)[:MAX_OTHERS])
         return Choice(tuple(victims), ranks, reason, lost, others)

@@ -428,7 +428,7 @@ class PreemptionsUnderWay(Part):
         if looks_past_heads:
             raise JobDeferred(self._rule, deferral)
         # In strict order the jobs behind it wait for it, as before.
-        raise InsufficientResources(deferral.reason)
+        raise InsufficientResources(deferral.text)
 
     def _alloc(
         self, job: PendingJob, plan: Plan, ranks: int, others_too: bool
