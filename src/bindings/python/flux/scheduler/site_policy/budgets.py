@@ -211,12 +211,15 @@ class BudgetRule(CountingRule):
         """Return the time; the periods that include it have begun."""
         now = self.host.now()
         if now >= self._next_end:
-            for account in self.uses.values():
-                if now >= account.end:
-                    self._begin_period(account, now)
-            self._next_end = min([account.end for account in self.uses.values()], default=inf)
-            self._usage.changed()
+            self._begin_periods(now)
         return now
+
+    def _begin_periods(self, now: float) -> None:
+        for account in self.uses.values():
+            if now >= account.end:
+                self._begin_period(account, now)
+        self._next_end = min([account.end for account in self.uses.values()], default=inf)
+        self._usage.changed()
 
     def _begin_period(self, account: Account, now: float) -> None:
         for key in account.stored_as:
@@ -275,8 +278,9 @@ class BudgetRule(CountingRule):
     def check(self, job: PendingJob) -> Deferral | None:
         known = self.jobs.get(job.jobid)
         if known is not None:
-            if self.host.now() >= self._next_end:
-                self._now()
+            now = self.host.now()
+            if now >= self._next_end:
+                self._begin_periods(now)
             for account, at, most in known.rooms:  # this runs for each examined job
                 if account.taken[at] > most:
                     return self._look(job, known, known.least)
@@ -322,11 +326,11 @@ class BudgetRule(CountingRule):
         # It is certain to start if all pending jobs may start in this period.
         known = self.jobs.get(job.jobid)
         self._now()
-        return known is None or all(
-            account.wanted[at] + account.taken[at] <= most
-            for account in known.uses
-            for at, most in account.bounds
-        )
+        for account in () if known is None else known.uses:
+            for at, most in account.bounds:
+                if account.wanted[at] + account.taken[at] > most:
+                    return False
+        return True
 
     # -- running jobs ------------------------------------------------------------------------------
 
@@ -334,24 +338,23 @@ class BudgetRule(CountingRule):
         self._usage.found(job.jobid)
         super().hello(job)
 
-    def runs(self, jobid: int, known: Charged) -> None:
-        if known.waits:
-            known.end = self.host.now() + known.limit
-        else:
-            known.end = self.host.running[jobid].end
-            known.since = self._usage.found(jobid)
-        super().runs(jobid, known)
-        known.since = inf
+    def found(self, jobid: int, known: Charged) -> None:
+        known.end = self.host.running[jobid].end
+        known.since = self._usage.found(jobid)
 
     def hold(self, known: Charged, holds: Holding, jobs: int) -> None:
-        more = [after - before for after, before in zip(holds[1:], known.holds[1:])]
-        now = self._now()
-        known.holds = holds
+        before, known.holds, now = known.holds, holds, self.host.now()
+        if now >= self._next_end:
+            self._begin_periods(now)
+        if known.waits:
+            known.end = now + known.limit  # it starts
+        more = holds.nodes - before.nodes, holds.cores - before.cores, holds.gpus - before.gpus
         for account in known.uses:
             since = now if known.since >= now else max(known.since, account.begin)
             self._count(account, known, more, now, since)
-            if jobs < 1:
+            if jobs < 1 and account.waiting:
                 self.let_in(account)
+        known.since = inf
         self._usage.changed()
 
     def _count(
@@ -378,8 +381,6 @@ class BudgetRule(CountingRule):
 
     def let_in(self, account: Account) -> None:
         # of jobs with equal needs, the number that the remainder suffices for
-        if not account.waiting:
-            return
         admission, now = self.host.admission, self.host.now()
         for key, (rates, limit) in list(account.waiting.items()):
             rooms = [

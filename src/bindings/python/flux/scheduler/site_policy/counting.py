@@ -246,7 +246,7 @@ class CountingRule(TableRule):
     def start(self, job: PendingJob, alloc: ResourcePool) -> None:
         known = self.jobs.get(job.jobid)
         if known is not None:
-            self.runs(job.jobid, known)
+            self.hold(known, self.host.holdings.held_by(job.jobid), 1)
             self.waits_no_more(job.jobid, known)
 
     def hello(self, job: RunningJob) -> None:
@@ -256,11 +256,11 @@ class CountingRule(TableRule):
             known = self.jobs[job.jobid] = self.new_job(uses, userid)
             for use in uses:
                 use.jobs += 1
-            self.runs(job.jobid, known)
+            self.found(job.jobid, known)
+            self.hold(known, self.host.holdings.held_by(job.jobid), 1)
 
-    def runs(self, jobid: int, known: Any) -> None:
-        """Count a job that starts, or was found running."""
-        self.hold(known, self.host.holdings.held_by(jobid), 1)
+    def found(self, jobid: int, known: Any) -> None:
+        """Fill in the record of a job found running."""
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
         known = self.jobs.get(jobid)

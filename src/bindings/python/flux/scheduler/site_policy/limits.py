@@ -373,8 +373,9 @@ class LimitRule(CountingRule):
         known = self.jobs.get(job.jobid)
         if known is None:
             return True
-        hard = [use for use in known.uses if not use.entry.soft]
-        for use in hard:
+        for use in known.uses:
+            if use.entry.soft:
+                continue
             # The number of nodes is unknown for a job that may share them.
             if use.entry.most[0] is not None and not known.least.nodes:
                 return False
@@ -382,14 +383,16 @@ class LimitRule(CountingRule):
             # needs.
             if use.over(use.pending) is not None:
                 return False
-        for use in hard:
-            use.certain[job.jobid] = job
+        for use in known.uses:
+            if not use.entry.soft:
+                use.certain[job.jobid] = job
         return True
 
     def waits_no_more(self, jobid: int, known: Limited) -> None:
         known.waits = False
         for use in known.uses:
-            use.expect(known, -1)
+            for at, amount in enumerate(known.least):
+                use.pending[at] -= amount
             if use.demoted:
                 use.demoted.discard(jobid)
             if use.certain:
