@@ -49,14 +49,6 @@ class RankCounts:
             digits.pop()
         self.ranks = left
 
-    @property
-    def several(self) -> int:
-        """Return a mask of the ranks with two jobs or more.  O(log jobs on a rank) masks."""
-        ranks = 0
-        for digit in self._digits[1:]:
-            ranks |= digit
-        return ranks
-
     def __len__(self) -> int:
         """Return the number of ranks with a job.  O(1) masks."""
         return popcount(self.ranks)
