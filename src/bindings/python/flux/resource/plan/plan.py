@@ -217,8 +217,8 @@ class Plan:
         return strategy.is_free(request)
 
     def room(self, request: ResourceRequest) -> float:
-        """Return the number of nodes or slots of a request with room now, regardless of promises;
-        infinity if counts do not decide placement."""
+        """Return the number of nodes or slots of a request with room now, in any groups of ranks and
+        regardless of promises; infinity if counts do not decide placement."""
         return self._strategies.in_step().room(request, self.counts)
 
     def too_long(self, request: ResourceRequest, limit: float = inf) -> float:

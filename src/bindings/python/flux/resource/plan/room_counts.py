@@ -58,18 +58,19 @@ class RoomCounts:
         self._free_since = -1
 
     def count(self, shape: Shape) -> float:
-        """Return the number of nodes or slots of a shape with room; infinity if counts do not
-        decide placement. O(different counts of free cores and GPUs), the first time after a change
-        of the pool."""
+        """Return the number of nodes or slots of a shape with room, in any groups of ranks; infinity
+        if counts do not decide placement. O(different counts of free cores and GPUs), the first time
+        after a change of the pool."""
         room = self._rooms.get(shape)
         if room is None:
-            kind = room_kind(shape), self._pool.countable(shape)
-            room = self._rooms[shape] = self._kinds.get(kind) or _Room(shape)
+            anywhere = shape if shape.within is None else shape.replace(within=None)
+            kind = room_kind(shape), self._pool.countable(anywhere)
+            room = self._rooms[shape] = self._kinds.get(kind) or _Room(anywhere)
             self._kinds[kind] = room
         generation = self._pool.generation
         if room.generation != generation:
             room.generation = generation
-            room.count = self._units(room) if self._pool.countable(shape) else inf
+            room.count = self._units(room) if self._pool.countable(room.shape) else inf
         return room.count
 
     def _units(self, room: _Room) -> int:
