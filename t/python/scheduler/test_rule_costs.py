@@ -78,8 +78,8 @@ def test_an_end_costs_the_same_however_many_jobs_wait(module, case):
 @pytest.mark.parametrize(
     "case, asks, most",
     [
-        ("all", WHOLE_NODES, 180),
-        ("sharing", PARTS_OF_NODES, 300),
+        ("all", WHOLE_NODES, 160),
+        ("sharing", PARTS_OF_NODES, 100),
         ("limits", MANY_SHAPES, 190),
         ("licences", MANY_SHAPES, 75),
         ("all", MANY_SHAPES, 300),
