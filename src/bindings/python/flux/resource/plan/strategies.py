@@ -2,7 +2,8 @@
 """The two strategies of a plan, and the switch between them.
 
 A plan counts at first, binds promises to ranks as soon as counts do not decide, and counts again
-after a change of the pool if no promise is left and no ranks are reserved (`stays_bound`).
+after a change of the pool if no promise is left, no ranks are reserved (`stays_bound`) and no jobs
+claim ranks.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Strategies:
         strategy = self.current
         if strategy.seen == self._pool.generation:
             return strategy
-        if not strategy.promises and not self.stays_bound:
+        if not strategy.promises and not self.stays_bound and self.claims is None:
             strategy = self.current = self._counted
         return strategy if strategy.sync() else self._bind_all()
 
