@@ -331,15 +331,18 @@ class AdmissionControl:
                 raise JobDeferred(rule, deferral)
 
     def allocate(self, job: PendingJob, plan: Plan | None, pool: ResourcePool) -> ResourcePool:
-        """Allocate resources to a job that may start now: those that a rule keeps for it, else any.
+        """Allocate resources to a job, if it may start now: those that a rule keeps for it, else any.
 
         Args:
             plan (Plan): the plan through which jobs are started; None if the pool cannot plan
 
         Raises:
-            JobDeferred: it does not fit, or not as a rule requires
-            InsufficientResources, InfeasibleRequest, ValueError: from ``ResourcePool.alloc()``
+            JobDeferred: a rule keeps it from starting
+            InsufficientResources, InfeasibleRequest, ValueError: from `check`, or from
+                ``ResourcePool.alloc()``
         """
+        if self._checking or self.pins is not None:
+            self.check(job)
         source: Plan | ResourcePool = pool if plan is None else plan
         alloc = None
         if plan is not None:
@@ -354,7 +357,7 @@ class AdmissionControl:
                 if self.kept_for:
                     self.defer_without_room(job)
                 raise
-        refused = self.second_look(job, pool, job.jobid)
+        refused = self.second_look(job, pool, job.jobid) if self._looking else None
         if refused is None:
             return alloc
         pool.free(job.jobid)

@@ -423,7 +423,6 @@ class PolicyScheduler(Scheduler):
         if not admission.engaged:
             alloc: ResourcePool = (plan or self.resources).alloc(job.jobid, job.resource_request)
             return alloc
-        admission.check(job)
         return admission.allocate(job, plan or self.planning.current(), self.resources)
 
     def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None:

@@ -355,7 +355,6 @@ class BudgetRule(CountingRule):
             if jobs < 1 and account.waiting:
                 self.let_in(account)
         known.since = inf
-        self._usage.changed()
 
     def _count(
         self, account: Account, known: Charged, rates: Iterable[float], now: float, since: float

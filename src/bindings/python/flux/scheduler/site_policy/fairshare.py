@@ -159,7 +159,6 @@ class FairShareRule(TableRule):
         rate = self._weights.rate(holds)
         self._running[jobid] = (association, holds, rate)
         self._usage.change(association, rate, self.host.now(), since)
-        self._usage.changed()
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
         known = self._running.pop(jobid, None)
@@ -172,7 +171,6 @@ class FairShareRule(TableRule):
             rate = self._weights.rate(holds)
             self._running[jobid] = (association, holds, rate)
         self._usage.change(association, rate - before, self.host.now())
-        self._usage.changed()
 
     # -- the order ---------------------------------------------------------------------------------
 

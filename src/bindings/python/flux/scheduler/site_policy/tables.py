@@ -47,13 +47,11 @@ class QueueNames:
         """Return the parent of a virtual queue, or None for other queues.  O(1)."""
         return None if queue is None else self._parents.get(queue)
 
-    def covers(self, name: str, queue: str | None) -> bool:
-        """Whether `name` includes a job's queue (None: it has none).  O(1)."""
-        return queue is not None and (queue == name or self._parents.get(queue) == name)
-
     def any_covers(self, names: Iterable[str], queue: str | None) -> bool:
-        """Whether one of some names includes a job's queue."""
-        return any(self.covers(name, queue) for name in names)
+        """Whether one of some names includes a job's queue (None: it has none)."""
+        return queue is not None and any(
+            name in (queue, self._parents.get(queue)) for name in names
+        )
 
 
 PREFIX = "sched-"

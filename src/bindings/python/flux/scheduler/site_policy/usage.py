@@ -41,6 +41,9 @@ class Usage:
 
     def __init__(self, half_life: float = inf) -> None:
         self.half_life = half_life
+        #: stores the amounts in due time, and whether it was called since they were stored
+        self.changed: Callable[[], None] = lambda: None
+        self.has_changed = False
         #: time up to which the use of running jobs was counted when the amounts were stored or
         #: counting stopped, seconds since the epoch; 0: never
         self.through = 0.0
@@ -58,6 +61,9 @@ class Usage:
         if since < now:
             amount += self._grown((0.0, rate, since), now)[0]
         self._entries[key] = (amount, before + rate, now)
+        if not self.has_changed:
+            self.has_changed = True
+            self.changed()
 
     def amount(self, key: tuple[Any, ...], now: float) -> float:
         """Return the amount of a key, in units times seconds.  O(1)."""
@@ -120,6 +126,7 @@ class Usage:
 
     def text(self, now: float) -> Iterator[str]:
         """Return the amounts as JSON text, in parts."""
+        self.has_changed = False
         keys = self.keys()
         parts = (
             [[list(key), self._at(key, now)[0]] for key in keys[at : at + ENTRIES_PER_PART]]
@@ -168,8 +175,6 @@ class KeptUsage(Usage):
         self._key = key
         #: None: jobs are not counted yet, or only for a query
         self._checkpoint: Checkpoint | None = None
-        #: stores the amounts in due time: jobs have started or ended
-        self.changed: Callable[[], None] = lambda: None
         #: time at which ``job-list`` was queried, and the jobs running then
         self._asked_at = inf
         self._found: set[int] = set()
@@ -182,7 +187,7 @@ class KeptUsage(Usage):
         self._checkpoint = host.checkpoint(
             self._key, SAVE_INTERVAL_S, lambda: self.text(host.now())
         )
-        self.changed = self._checkpoint.changed
+        self.changed, self.has_changed = self._checkpoint.changed, False
         self._checkpoint.read(self.restore)
         if self.through and self._host.reads_files:
             self._asked_at = self._host.now()
