@@ -158,25 +158,27 @@ class Limited(Counted):
     """The record of a job that a limit applies to.
 
     Attributes:
-        request: its request; `least_now` is the minimum that it takes with the present ranks
+        request: a request with its present `shape`, if requests have one; `least_now` is the minimum
+            that it takes with the present ranks
         rooms (list): (use, index in `DIMENSIONS`, maximum of `LimitUse.used` with which it may
             start); the maximum is -1 if the number of nodes that it adds depends on those in use
     """
 
-    __slots__ = ("least_now", "request", "rooms", "seen")
+    __slots__ = ("least_now", "request", "rooms", "seen", "shape")
 
     least: Amount
 
     def __init__(self, uses: tuple[LimitUse, ...], userid: int) -> None:
         super().__init__(uses, userid)
         self.least = self.least_now = Amount()
-        self.request: Any = None
+        self.request = self.shape = None
         self.seen = -1  # number of the last change of ranks included in `least_now`
         self.rooms: list[tuple[LimitUse, int, int]] = []
 
     def ask(self, request: Any, least: Amount, seen: int) -> None:
         """Set its request and minimum, as of a number of changes of ranks."""
         self.request, self.least_now, self.seen = request, least, seen
+        self.shape = getattr(request, "shape", request)
         unknown = not least.nodes and getattr(request, "nnodes", 0) > 0
         self.rooms = [
             (use, at, -1 if unknown and not at else most - least[at])
@@ -237,7 +239,8 @@ class LimitRule(CountingRule):
         known = self.jobs.get(job.jobid)
         if known is None:
             return None
-        if known.request is not job.resource_request or known.seen != self._changes:
+        request = job.resource_request
+        if getattr(request, "shape", request) is not known.shape or known.seen != self._changes:
             self._renew(job, known)
         for use, at, most in known.rooms:  # this runs for each examined job
             if use.used[at] > most or use.head is not None or use.certain:
