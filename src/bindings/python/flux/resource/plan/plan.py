@@ -193,7 +193,9 @@ class Plan:
         are promised them while it would run."""
         if request.claimant is None:
             return 0
-        return self._strategies.accepting(request).closed(request, self._end_of_start(jobid, request))
+        return self._strategies.accepting(request).closed(
+            request, self._end_of_start(jobid, request)
+        )
 
     def _end_of_start(self, jobid: int | None, request: ResourceRequest) -> float:
         """Return the end of a job that starts now; if it is late, that of its promise: it delays the
