@@ -464,8 +464,6 @@ class State:
         elif start > self.now and self.lines:
             self.promise(job, min(start, self.earliest(job, self.now)))
         elif start > self.now and self.place(job, self.now + job.limit):
-            if not any(self.counters[name].planned for name in job.takes):
-                self.promise(job, self.now)  # it moves others, even if the job cannot start
             return True
         if self.promises[job].start <= self.now:
             return True
