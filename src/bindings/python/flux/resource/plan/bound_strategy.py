@@ -475,6 +475,8 @@ class BoundStrategy(Strategy):
         if not self._sound:
             return 0, [], inf
         row = [self.promises[jobid] for jobid in jobids]
+        # Of several areas, a use knows only its own.
+        numbers = [-1 if one.number is None or one.shape.within else one.number for one in row]
         places: Sequence[int] = range(len(row))
         if popcount(self._ranks.up) >= MANY_RANKS:
             places = [
@@ -484,14 +486,9 @@ class BoundStrategy(Strategy):
                 or one.start <= now
                 or one.number is None
             ]
-        # Of several areas, a use knows only its own.
-        uses = [-1 if one.number is None or one.shape.within else one.number for one in row]
+            numbers = [numbers[place] for place in places]
         found = self._ranks.room.first_to_start(
-            [uses[place] for place in places],
-            now,
-            not self.frozen,
-            not self._overdrawing,
-            LOOKS_IN_A_ROW,
+            numbers, now, not self.frozen, not self._overdrawing, LOOKS_IN_A_ROW
         )
         place = places[found] if found < len(places) else len(row)
         if place == len(row) or row[place].is_open or row[place].start <= now:
