@@ -41,6 +41,18 @@ def test_each_job_is_told_its_latest_start(rig):
     assert rig.shown(3)["t_latest"] == rig.begin + HOUR + 50
 
 
+def test_when_is_not_told_the_latest_start_of_a_canceled_job():
+    """It was kept, in case that job's request comes back."""
+    rig = rig_with("within=1h")
+    begin = rig.now
+    for jobid, nodes in ((1, 4), (2, 3), (3, 4)):
+        rig.alloc(jobid, whole(nodes, 50))
+        rig.settle()
+    assert rig.shown(3)["t_latest"] == begin + HOUR + 50
+    rig.cancel(3)
+    assert rig.answer("when", jobspec=whole(1, 50))["t_latest"] == begin + HOUR
+
+
 def test_a_drain_makes_promises_void_that_need_the_nodes():
     rig = rig_with("within=1h")
     begin = rig.now

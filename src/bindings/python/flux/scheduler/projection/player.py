@@ -24,6 +24,9 @@ PLAY_SECONDS = 2.0
 DRAWN_PLAY_SECONDS = 0.5
 SECONDS_PER_STEP = 0.0005
 
+#: Id of a job that is not submitted: the highest, which no job has had, and behind all its equals.
+NEWCOMER = (1 << 63) - 1
+
 #: Virtual seconds without a start or an end after which a play ends: eight days show the start of a
 #: job that waits for a weekly reservation, and bound the cost of one that waits forever.
 HORIZON_S = 8 * 86400.0
@@ -137,8 +140,7 @@ class Player:
         """
         policy = self._policy
         waiting = list(policy.pending_jobs())
-        known = [job.jobid for job in waiting] + list(policy.running)
-        jobid = max(known, default=0) + 1
+        jobid = NEWCOMER
         payload = {
             "id": jobid,
             "priority": self._usual_priority(waiting) if priority is None else priority,
