@@ -164,10 +164,6 @@ class ResourcePoolImplementation(PoolContract):
         """Return the ids of placeholders (`hold_free()`), which are negative. O(jobs)."""
         return [jobid for jobid, _ in self.job_end_times() if jobid < 0]
 
-    def endless_jobs(self) -> list[int]:
-        """Return the ids of the jobs without an end. O(jobs), usually O(1)."""
-        return [jobid for jobid, end in self.job_end_times() if not end]
-
     def jobs_by_end(self) -> list[tuple[float, int]]:
         """Return the ascending list of ``(end, jobid)`` of the jobs with an end (seconds since the
         epoch).

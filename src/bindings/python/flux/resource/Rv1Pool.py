@@ -203,9 +203,6 @@ class Rv1Pool(Hooks):
     def job_end_times(self) -> list[tuple[int, float]]:
         return [(jobid, record[0]) for jobid, record in self._pool_state.jobs.items()]
 
-    def endless_jobs(self) -> list[int]:
-        return self._pool_state.endless()
-
     def jobs_by_end(self) -> list[tuple[float, int]]:
         """See ``ResourcePool.jobs_by_end()``. O(jobs): a copy, after the first call."""
         return self._pool_state.ends()
@@ -222,6 +219,14 @@ class Rv1Pool(Hooks):
                 request.shape, request.jobspec, tuple([one.kind for one in counted])
             )
         return request
+
+    def place_request(
+        self, request: ResourceRequest, index: RankIndex, eligible: int
+    ) -> tuple[Selection, int] | None:
+        """Find resources with the hooks if the class overrides one, else with ``place_shape()``."""
+        if self.hooked:
+            return self.place_by_hooks(request, index, eligible)
+        return self.place_shape(index, request.shape, eligible)
 
     # -- allocations --------------------------------------------------------
 

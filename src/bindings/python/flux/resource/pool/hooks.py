@@ -69,17 +69,18 @@ class Hooks(ResourcePoolImplementation):
             return _select_nodes(candidates, shape, shape.node_count)
         return _select_slots(candidates, shape)
 
-    def place_request(
+    def place_by_hooks(
         self, request: ResourceRequest, index: RankIndex, eligible: int
     ) -> tuple[Selection, int] | None:
-        """Find resources with the hooks if the class overrides one, else with ``place_shape()``.
+        """Run the hooks for a request on an index and a mask of eligible ranks.
+
+        Returns:
+            ``(selection, nslots)``, or None if it does not fit now.
 
         Raises:
             ValueError: a hook chose units that are not free, not up or unknown.
         """
         shape = request.shape
-        if not self.hooked:
-            return self.place_shape(index, shape, eligible)
         if shape.within is not None:
             eligible = self.in_groups(index, shape, eligible)
         if shape.exclusive:

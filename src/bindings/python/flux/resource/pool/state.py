@@ -89,13 +89,6 @@ class PoolState:
             self._ends = sorted([(one[0], jobid) for jobid, one in self.jobs.items() if one[0]])
         return self._ends[:]
 
-    def endless(self) -> list[int]:
-        """Return the jobs without an end; O(jobs) if there are any, or before the first call of
-        ``ends()``."""
-        if self._ends is not None and len(self._ends) == len(self.jobs):
-            return []
-        return [jobid for jobid, one in self.jobs.items() if not one[0]]
-
     def changes_since(self, generation: int) -> dict[int, tuple[Any, ...] | None] | None:
         """See ``ResourcePoolImplementation.changes_since()``."""
         if self._changed is None:

@@ -93,7 +93,8 @@ class QuerySource:
         """
         pool, own_ends = self.pool, self.policy.admission.own_ends
         if limit == inf:
-            yield from (jobid for jobid in sorted(pool.endless_jobs()) if jobid >= 0)
+            endless = (jobid for jobid, end in pool.job_end_times() if not end and jobid >= 0)
+            yield from sorted(endless)
         ends = pool.jobs_by_end()
         del ends[bisect_right(ends, (limit, inf)) :]
         others = (one for one in reversed(ends) if one[1] >= 0 and one[1] not in own_ends)
