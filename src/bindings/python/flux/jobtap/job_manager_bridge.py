@@ -80,7 +80,17 @@ class JobTable(dict[int, Any]):
         return self[id]
 
 
-_dependencies = JobTable()  # see PluginHost._dependencies_of
+_dependencies = JobTable()  # see _dependencies_of
+
+
+def _dependencies_of(id: int, state: int, is_active: Callable[[int], bool]) -> dict[str, bool]:
+    """Return the dependencies that plugins have added to a job: description -> whether it is open.
+    C processes these events later if the job is in a callback or was just submitted, and if one
+    fails drops all that are queued: the job would hang."""
+    if state not in (NEW, DEPEND):
+        raise OSError(errno.EINVAL, _DEPEND[errno.EINVAL])
+    known: dict[str, bool] = _dependencies.of(id, dict, is_active)
+    return known
 
 
 class ArgsSource:
@@ -378,12 +388,6 @@ class PluginHost:
         except OSError:
             return False
 
-    def _is_old(self, id: int) -> bool:
-        """Whether a job is older than this process's plugins, of which it may have dependencies,
-        prologs and epilogs from before a restart."""
-        submitted: float = self._lookup(id, "t_submit")
-        return submitted < _STARTED
-
     def raise_exception(self, plugin: Plugin, id: int, type: str, severity: int, note: str) -> None:
         id = self._id(id)
         if severity == 0 and self._lookup(id, "state") == NEW:
@@ -419,18 +423,9 @@ class PluginHost:
         turn = core_lib.flux_reactor_now(self._reactor)
         self._posts.count(turn, self.plugin.name, name, id)
 
-    def _dependencies_of(self, id: int) -> dict[str, bool]:
-        """Return the dependencies that plugins have added to a job: description -> whether it is
-        open. C processes these events later if the job is in a callback or was just submitted, and
-        if one fails drops all that are queued: the job would hang."""
-        if self._lookup(id, "state") not in (NEW, DEPEND):
-            raise OSError(errno.EINVAL, _DEPEND[errno.EINVAL])
-        known: dict[str, bool] = _dependencies.of(id, dict, self._is_active)
-        return known
-
     def dependency_add(self, plugin: Plugin, id: int, description: str) -> None:
         id = self._id(id)
-        known = self._dependencies_of(id)
+        known = _dependencies_of(id, self._lookup(id, "state"), self._is_active)
         if known.get(description):
             return
         texts = {errno.EEXIST: f"dependency {description} was added before", **_DEPEND}
@@ -441,9 +436,9 @@ class PluginHost:
 
     def dependency_remove(self, plugin: Plugin, id: int, description: str) -> None:
         id = self._id(id)
-        known = self._dependencies_of(id)
+        known = _dependencies_of(id, self._lookup(id, "state"), self._is_active)
         text = f"no open dependency {description}"
-        if description not in known and self._is_old(id):
+        if description not in known and self._lookup(id, "t_submit") < _STARTED:
             # Perhaps it was added before a restart: this does nothing if it is open, and if it is
             # not there is one to remove.
             rc = lib.flux_jobtap_dependency_add(self.p, id, description.encode())
@@ -541,7 +536,7 @@ class PluginHost:
         id = self._id(id)
         loaded = (host.perilogs for host in _loaded.values())
         known = perilogs.is_open(loaded, id, kind, description)
-        if not known and self._is_active(id) and not self._is_old(id):
+        if not known and self._is_active(id) and self._lookup(id, "t_submit") >= _STARTED:
             raise OSError(errno.EINVAL, f"job has no open {kind}")
         self._post_finish(id, kind, description, status)
         any(host.perilogs.finished(id, kind, description) for host in _loaded.values())
