@@ -58,7 +58,8 @@ _services: dict[
     int, tuple[PluginHost, Callable[..., Any], str]
 ] = {}  # number -> (PluginHost, callback, topic)
 _numbers = iter(range(1, 1 << 62))
-_STARTED = time.time()  # since when plugins of this process are there
+#: Jobs submitted earlier may have dependencies, prologs and epilogs from before a restart.
+_STARTED = time.time()
 _running: list[RunningCallback] = []  # RunningCallbacks of the running callbacks, innermost last
 
 set_types(FrozenDict, FrozenList)
