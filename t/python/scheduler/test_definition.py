@@ -270,6 +270,7 @@ unlimited parts down: 140001
 all nodes holds: 140005
 all parts late: 140003
 all nodes late: 140007
+all parts max-wait memory order late: 230000
 """
 
 
