@@ -218,11 +218,11 @@ class BoundStrategy(Strategy):
 
     def is_free(self, request: ResourceRequest) -> bool:
         pool = self._pool
-        eligible = pool.eligible_ranks(request) & ~self.closed(request, -inf)
+        eligible = pool.eligible_ranks(request) & ~self.closed(request)
         return pool.place_request(request, pool.index, eligible) is not None
 
-    def closed(self, request: ResourceRequest, end: float) -> int:
-        return self._ranks.closed(request.claimant, -inf, end)
+    def closed(self, request: ResourceRequest) -> int:
+        return self._ranks.closed(request.claimant, -inf, -inf)
 
     def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
         until = self._enough_until(self._ranks.areas(request), now)

@@ -188,14 +188,10 @@ class Plan:
             )
         return tokens.fits(request.tokens, now, end, now, without)
 
-    def closed_now(self, jobid: int | None, request: ResourceRequest) -> int:
-        """Return a mask of the ranks on which a job may not start now: others have claimed them, or
-        are promised them while it would run."""
-        if request.claimant is None:
-            return 0
-        return self._strategies.accepting(request).closed(
-            request, self._end_of_start(jobid, request)
-        )
+    def closed_now(self, request: ResourceRequest) -> int:
+        """Return a mask of the ranks on which a job may not start now, regardless of promises: jobs
+        of others have claimed them."""
+        return self._strategies.accepting(request).closed(request) if request.claimant else 0
 
     def _end_of_start(self, jobid: int | None, request: ResourceRequest) -> float:
         """Return the end of a job that starts now; if it is late, that of its promise: it delays the

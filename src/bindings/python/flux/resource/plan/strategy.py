@@ -80,9 +80,8 @@ class Strategy(ABC):
     def is_free(self, request: ResourceRequest) -> bool:
         """Return whether a request could start now without promises."""
 
-    def closed(self, request: ResourceRequest, end: float) -> int:
-        """Return a mask of the ranks that other jobs' claims keep from a job that starts now, until
-        an end."""
+    def closed(self, request: ResourceRequest) -> int:
+        """Return a mask of the ranks that running jobs' claims keep from a job that starts now."""
         return 0
 
     def room(self, request: ResourceRequest, counts: RoomCounts) -> float:

@@ -437,9 +437,7 @@ class PreemptionsUnderWay(Part):
         does not fit."""
         jobid, request = job.jobid, job.resource_request
         try:
-            alloc = self._host.resources.alloc_on(
-                jobid, request, ranks & ~plan.closed_now(jobid, request)
-            )
+            alloc = self._host.resources.alloc_on(jobid, request, ranks & ~plan.closed_now(request))
             plan.note_started(jobid, request)
             return alloc
         except InsufficientResources:
