@@ -303,7 +303,7 @@ class Backlog(PendingQueue):
             if job.signature is None:
                 shape = getattr(request, "shape", None)
                 job.signature = job.jobid if shape is None else shape
-        entry = job.order, job.jobid, job
+        entry = entry_of(job)
         self.jobs.add(entry)
         if not job.promised:
             self._join_group(entry)

@@ -58,6 +58,10 @@ class Demand(NamedTuple):
         """Return the demand on those of its ranks that are in a mask."""
         return self._replace(ranks=self.ranks & ranks)
 
+    def use(self, start: float, end: float) -> Use:
+        """Return the use of a promise, without ranks."""
+        return Use(start, end, self, {}, self.claim)
+
 
 @dataclass(eq=False)
 class Use:
@@ -139,7 +143,7 @@ class Availability:
                 return time
             if tries and self.room(demand, time, end, fixed)[0] >= demand.count:
                 tries -= 1
-                if self.proof(Use(time, end, demand, {}, demand.claim), now, True) is not None:
+                if self.proof(demand.use(time, end), now, True) is not None:
                     return time
         return inf
 

@@ -23,7 +23,7 @@ from flux.resource.plan.promise import BoundPromise, length_of
 from flux.resource.plan.room_on_ranks import ALL_UNITS, RoomOnRanks, exact, reduce
 from flux.resource.plan.strategy import Strategy
 from flux.resource.pool.inventory import pairs, selected_ranks
-from flux.resource.pool.masks import members, popcount, take
+from flux.resource.pool.masks import mask_of, members, popcount, take
 from flux.resource.pool.rank_index import unused
 from flux.resource.ResourceCount import ResourceCount
 
@@ -150,7 +150,7 @@ class BoundStrategy(Strategy):
     def _enter_on(self, promise: BoundPromise, amounts: Iterable[tuple[int, Amounts]]) -> None:
         """Bind a promise to given amounts of ranks, free or not."""
         room, claimant, amounts = self._ranks.room, promise.request.claimant, list(amounts)
-        demand = self._demand_of(promise, sum(1 << rank for rank, _ in amounts))
+        demand = self._demand_of(promise, mask_of(sorted(rank for rank, _ in amounts)))
         number = room.create(promise.start, promise.end, demand, claimant)
         for rank, taken in amounts:
             room.take(number, 1 << rank, taken)
@@ -379,14 +379,16 @@ class BoundStrategy(Strategy):
         pool, shape, room, now = self._pool, request.shape, self._ranks.room, self._pool.clock()
         areas = self._ranks.areas(request)
         closed = self._ranks.closed(request.claimant, LAST, inf)
+        choices = (~closed, -1) if closed else (-1,)
         if not areas:
             all_free, up = unused(self._ranks.inventory), pool.eligible(shape.match)
-            for eligible in (up & ~room.booked(-inf, inf) & ~closed, up & ~closed, up):
+            clear = up & ~room.booked(-inf, inf) & ~closed
+            for eligible in (clear, *(up & among for among in choices)):
                 placed = pool.place_request(request, all_free, eligible)
                 if placed is not None:
                     return self._ranks.all_of(selected_ranks(placed[0]))
             return None
-        for among in (~closed, -1) if closed else (-1,):
+        for among in choices:
             some = [area.on(among)._replace(claim=None) for area in areas]
             if len(some) > 1:
                 some.sort(key=lambda area: room.earliest(area, inf, now, now, False))

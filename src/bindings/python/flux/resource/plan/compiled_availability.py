@@ -53,14 +53,17 @@ class CompiledAvailability:
     def _mask(self, ranks: int) -> bytes:
         return (ranks & ((1 << 8 * self._bytes) - 1)).to_bytes(self._bytes, "little")
 
-    def _tell(self, demand: Demand) -> tuple[Any, Any]:
-        """Return a new demand, with itself in C, valid until the next call with another."""
-        if len(self._told) >= MAX_TOLD:
-            self._told.clear()
-        claim = self._tell_claim(demand.claim)
-        made = compiled.lib.demand_create(self._all, *demand[:4], self._mask(demand.ranks), claim)
-        told = self._told[id(demand)] = demand, compiled.owned(made, compiled.lib.demand_release)
-        return told
+    def _tell(self, demand: Demand) -> Any:
+        """Return a demand in C, valid until the next call with another."""
+        told = self._told.get(id(demand))
+        if told is None:
+            if len(self._told) >= MAX_TOLD:
+                self._told.clear()
+            ranks, claim = self._mask(demand.ranks), self._tell_claim(demand.claim)
+            made = compiled.lib.demand_create(self._all, *demand[:4], ranks, claim)
+            told = demand, compiled.owned(made, compiled.lib.demand_release)
+            self._told[id(demand)] = told
+        return told[1]
 
     def _tell_claim(self, claim: Claimant | None) -> Any:
         """Return a claim in C; as `_tell`."""
@@ -84,35 +87,24 @@ class CompiledAvailability:
         demand: Demand | None = None,
         claim: Claimant | None = None,
     ) -> int:
-        made, claimed = compiled.ffi.NULL, compiled.ffi.NULL
-        if demand is not None:
-            made = (self._told.get(id(demand)) or self._tell(demand))[1]
-        if claim is not None:
-            claimed = self._tell_claim(claim)
-        number: int = compiled.lib.availability_use(self._all, start, end, made, claimed)
-        if number == NO_MEMORY:
-            raise MemoryError
-        return number
+        made = compiled.ffi.NULL if demand is None else self._tell(demand)
+        claimed = self._tell_claim(claim)
+        return _known(compiled.lib.availability_use(self._all, start, end, made, claimed))
 
     def take(self, number: int, ranks: int, amounts: Amounts) -> None:
-        taken = compiled.lib.availability_take(self._all, number, self._mask(ranks), amounts)
-        if taken == NO_MEMORY:
-            raise MemoryError
+        _known(compiled.lib.availability_take(self._all, number, self._mask(ranks), amounts))
 
     def enter(self, number: int) -> None:
-        if compiled.lib.availability_enter(self._all, number) == NO_MEMORY:
-            raise MemoryError
+        _known(compiled.lib.availability_enter(self._all, number))
 
     def leave(self, number: int) -> None:
-        if compiled.lib.availability_leave(self._all, number) == NO_MEMORY:
-            raise MemoryError
+        _known(compiled.lib.availability_leave(self._all, number))
 
     def drop(self, number: int) -> None:
         compiled.lib.availability_drop(self._all, number)
 
     def pin(self, number: int) -> None:
-        if compiled.lib.availability_pin(self._all, number) == NO_MEMORY:
-            raise MemoryError
+        _known(compiled.lib.availability_pin(self._all, number))
 
     def ranks_of(self, number: int) -> int:
         ranks = compiled.ffi.new("unsigned char[]", self._bytes)
@@ -130,7 +122,7 @@ class CompiledAvailability:
 
     def room(self, demand: Demand, start: float, end: float) -> tuple[int, int]:
         ranks = compiled.ffi.new("unsigned char[]", self._bytes)
-        made = (self._told.get(id(demand)) or self._tell(demand))[1]
+        made = self._tell(demand)
         units = compiled.lib.availability_room(
             self._all, made, start, end, ranks, compiled.ffi.NULL
         )
@@ -139,7 +131,7 @@ class CompiledAvailability:
     def room_by_rank(self, demand: Demand, start: float, end: float) -> list[tuple[int, int]]:
         ranks, ffi = members(demand.ranks), compiled.ffi
         each = ffi.new("int64_t[]", len(ranks))
-        made = (self._told.get(id(demand)) or self._tell(demand))[1]
+        made = self._tell(demand)
         compiled.lib.availability_room(self._all, made, start, end, ffi.NULL, each)
         return list(zip(ranks, each))
 
@@ -159,39 +151,28 @@ class CompiledAvailability:
     def earliest(
         self, demand: Demand, length: float, after: float, now: float, may_move: bool
     ) -> float:
-        made = (self._told.get(id(demand)) or self._tell(demand))[1]
-        found: float = compiled.lib.availability_earliest(
-            self._all, made, length, after, now, may_move
-        )
-        if found == NO_TIME:
-            raise MemoryError
-        return found
+        made = self._tell(demand)
+        find = compiled.lib.availability_earliest
+        return _known_time(find(self._all, made, length, after, now, may_move))
 
     def book(
         self, demand: Demand, start: float, end: float, now: float, may_move: bool
     ) -> int | None:
-        made = (self._told.get(id(demand)) or self._tell(demand))[1]
-        number: int = compiled.lib.availability_book(self._all, made, start, end, now, may_move)
-        if number == NO_MEMORY:
-            raise MemoryError
-        return None if number == NO_ROOM else number
+        made = self._tell(demand)
+        number = compiled.lib.availability_book(self._all, made, start, end, now, may_move)
+        return None if number == NO_ROOM else _known(number)
 
     def enough_until(self, demand: Demand, since: float) -> float:
-        made = (self._told.get(id(demand)) or self._tell(demand))[1]
-        found: float = compiled.lib.availability_enough_until(self._all, made, since)
-        if found == NO_TIME:
-            raise MemoryError
-        return found
+        made = self._tell(demand)
+        return _known_time(compiled.lib.availability_enough_until(self._all, made, since))
 
     def can_start(
         self, number: int | None, demand: Demand, now: float, end: float, may_move: bool
     ) -> bool:
-        made = (self._told.get(id(demand)) or self._tell(demand))[1]
+        made = self._tell(demand)
         number = -1 if number is None else number
-        can: int = compiled.lib.availability_can_start(self._all, number, made, now, end, may_move)
-        if can == NO_MEMORY:
-            raise MemoryError
-        return can == 1
+        can = compiled.lib.availability_can_start(self._all, number, made, now, end, may_move)
+        return _known(can) == 1
 
     def first_to_start(
         self,
@@ -202,7 +183,18 @@ class CompiledAvailability:
         most: int,
     ) -> int:
         find = compiled.lib.availability_first_to_start
-        first: int = find(self._all, len(numbers), numbers, now, may_move, summed, most)
-        if first == NO_MEMORY:
-            raise MemoryError
-        return first
+        return _known(find(self._all, len(numbers), numbers, now, may_move, summed, most))
+
+
+def _known(number: int) -> int:
+    """Return a number from C. Raises MemoryError if there was no memory."""
+    if number == NO_MEMORY:
+        raise MemoryError
+    return number
+
+
+def _known_time(time: float) -> float:
+    """Return a time from C. Raises MemoryError if there was no memory."""
+    if time == NO_TIME:
+        raise MemoryError
+    return time

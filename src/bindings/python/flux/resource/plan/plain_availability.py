@@ -59,7 +59,7 @@ class PlainAvailability(Availability):
             demand (Demand): of a promise that may be moved; None if it stays where it is
             claim (Claimant): the claim of a use without a demand
         """
-        return self._add(Use(start, end, demand, claim=demand.claim if demand else claim))
+        return self._add(demand.use(start, end) if demand else Use(start, end, claim=claim))
 
     def _add(self, use: Use) -> int:
         self._next += 1
@@ -120,7 +120,7 @@ class PlainAvailability(Availability):
         Returns:
             The number of the use; None if there is no way, and nothing changed.
         """
-        promise = Use(start, end, demand, claim=demand.claim)
+        promise = demand.use(start, end)
         found = self.proof(promise, now, may_move)
         if found is None:
             return None
@@ -186,7 +186,7 @@ class PlainAvailability(Availability):
             self.leave(number)
         fits = self.room(demand, -inf, end)[0] >= demand.count
         if not fits and may_move:
-            fits = self.proof(Use(-inf, end, demand, {}, demand.claim), now, True) is not None
+            fits = self.proof(demand.use(-inf, end), now, True) is not None
         if number is not None and entered:
             self.enter(number)
         return fits

@@ -479,7 +479,8 @@ class Plan:
         """
         if not self.has_tokens(jobid, request):
             _refuse(self._pool, request)
-        if request.claimant is None and self.keeps_nothing_from(jobid):
+        promises = self._strategies.current.promises
+        if request.claimant is None and promises.keys() <= {jobid}:
             answer = self._pool.alloc(jobid, request)
             self.note_started(jobid, request)
             return answer
@@ -498,15 +499,10 @@ class Plan:
 
     def _alloc(self, strategy: Strategy, jobid: int, request: ResourceRequest) -> Any:
         """Allocate resources beside promises; as ``alloc()``."""
+        now, end = self._pool.clock(), self._end_of_start(jobid, request)
         before = strategy.withdraw(jobid) if jobid in strategy.promises else None
         try:
-            now = self._pool.clock()
-            end = now + length_of(request)
-            overdue = False
-            if before is not None and before.is_overdue(now):
-                # It starts late because others ended late, and will end late. That delays the jobs
-                # promised the time after it, but must not keep it from starting.
-                overdue, end = True, before.end
+            overdue = before is not None and before.is_overdue(now)
             placed = strategy.place(request, now, end, overdue)
             if placed is None:
                 _refuse(self._pool, request)
@@ -569,11 +565,6 @@ class Plan:
         strategy = self._strategies.in_step()
         if jobid in strategy.promises:
             strategy.pin(jobid, stays)
-
-    def keeps_nothing_from(self, jobid: int | None) -> bool:
-        """Return whether no other job has a promise."""
-        promises = self._strategies.current.promises
-        return not promises or (len(promises) == 1 and jobid in promises)
 
     def note_started(self, jobid: int, request: ResourceRequest | None = None) -> None:
         """Note that a job was started on the pool itself, which ends its promise. Its request is

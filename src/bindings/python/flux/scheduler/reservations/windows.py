@@ -404,10 +404,7 @@ class ActiveWindows(ReservationPart):
         last = end or math.inf
         if not plan.has_tokens(job.jobid, request, last, beside_open=False):
             return None
-        ranks = pool.held_ranks(entry.placeholder[0])
-        claims = self._host.planning.claims
-        if claims is not None and request.claimant is not None:
-            ranks &= ~claims.apart_from(request.claimant)
+        ranks = pool.held_ranks(entry.placeholder[0]) & ~plan.closed_now(request)
         busy = pool.held_ranks(entry.filler[0]) if entry.filler else 0
         self._dismiss_placeholder(entry)
         try:

@@ -211,15 +211,12 @@ class BudgetRule(CountingRule):
         """Return the time; the periods that include it have begun."""
         now = self.host.now()
         if now >= self._next_end:
-            self._begin_periods(now)
+            for account in self.uses.values():
+                if now >= account.end:
+                    self._begin_period(account, now)
+            self._next_end = min([account.end for account in self.uses.values()], default=inf)
+            self._usage.changed()
         return now
-
-    def _begin_periods(self, now: float) -> None:
-        for account in self.uses.values():
-            if now >= account.end:
-                self._begin_period(account, now)
-        self._next_end = min([account.end for account in self.uses.values()], default=inf)
-        self._usage.changed()
 
     def _begin_period(self, account: Account, now: float) -> None:
         for key in account.stored_as:
@@ -278,9 +275,7 @@ class BudgetRule(CountingRule):
     def check(self, job: PendingJob) -> Deferral | None:
         known = self.jobs.get(job.jobid)
         if known is not None:
-            now = self.host.now()
-            if now >= self._next_end:
-                self._begin_periods(now)
+            self._now()
             for account, at, most in known.rooms:  # this runs for each examined job
                 if account.taken[at] > most:
                     return self._look(job, known, known.least)
@@ -343,9 +338,7 @@ class BudgetRule(CountingRule):
         known.since = self._usage.found(jobid)
 
     def hold(self, known: Charged, holds: Holding, jobs: int) -> None:
-        before, known.holds, now = known.holds, holds, self.host.now()
-        if now >= self._next_end:
-            self._begin_periods(now)
+        before, known.holds, now = known.holds, holds, self._now()
         if known.waits:
             known.end = now + known.limit  # it starts
         more = holds.nodes - before.nodes, holds.cores - before.cores, holds.gpus - before.gpus

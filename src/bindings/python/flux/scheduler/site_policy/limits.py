@@ -394,8 +394,7 @@ class LimitRule(CountingRule):
     def waits_no_more(self, jobid: int, known: Limited) -> None:
         known.waits = False
         for use in known.uses:
-            for at, amount in enumerate(known.least):
-                use.pending[at] -= amount
+            use.expect(known, -1)
             if use.demoted:
                 use.demoted.discard(jobid)
             if use.certain:

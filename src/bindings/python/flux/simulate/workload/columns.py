@@ -21,6 +21,9 @@ UNLIMITED = {"unlimited", "partition_limit", "infinite"}
 _SIZE = re.compile(r"([0-9.]+)([KMGTP]?)")
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 
+#: Columns with ids of jobs, the one that counts first.
+IDS = ("jobidraw", "jobid", "job_id", "id")
+
 #: Columns required in a table of jobs: one of each group.
 NEEDED = (
     ("submit", ("t_submit", "eligible", "submit", "submission_time")),
@@ -154,7 +157,7 @@ def read(source):
 
 def _record(source, number, row):
     notes = source.notes
-    name = row.first("jobidraw", "jobid", "job_id", "id")
+    name = row.first(*IDS)
     label = row.first("jobid", "jobidraw") or ""
     if "." in label and label.split(".")[0].replace("_", "").isdigit() and "state" in row:
         notes.count("lines about job steps left out", number)

@@ -8,10 +8,8 @@ import shutil
 import tempfile
 import weakref
 
+from flux.simulate.workload.columns import IDS
 from flux.simulate.workload.record import OptionError
-
-#: Columns with ids of jobs.
-IDS = frozenset(("jobidraw", "jobid", "job_id", "id"))
 
 
 def file_of(data, owner):
@@ -27,7 +25,7 @@ def file_of(data, owner):
     weakref.finalize(owner, shutil.rmtree, directory, ignore_errors=True)
     path = os.path.join(directory, "table.csv")
     names = list(dict.fromkeys(key for row in rows for key in row))
-    has_ids = not IDS.isdisjoint(str(name).strip().lower() for name in names)
+    has_ids = any(str(name).strip().lower() in IDS for name in names)
     with open(path, "w", encoding="utf-8", newline="") as stream:
         # All fields are quoted: a line that begins with # is a comment.
         writer = csv.writer(stream, quoting=csv.QUOTE_ALL)

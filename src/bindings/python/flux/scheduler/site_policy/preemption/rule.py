@@ -122,8 +122,7 @@ class PreemptionRule(TableRule):
                 self._under_way.give_up(preemption, "the table was removed", "configuration")
             self.borrowed.void("the table was removed")
             self._waiting.clear()
-            self._running.jobs.clear()
-            self._running.of_classes.clear()
+            self._running.clear()
             self.host.admission.pins = None
 
     # -- pending jobs ------------------------------------------------------------------------------
@@ -198,16 +197,14 @@ class PreemptionRule(TableRule):
         if final:
             if self.borrowed.active:
                 self.borrowed.freed(jobid, R)
-            self._running.jobs.pop(jobid, None)
-            self._running.of_classes.pop(jobid, None)
+            self._running.remove(jobid)
         else:
             self._running.ends(jobid)
         if self._record.active:
             self._under_way.freed(running, R, final)
         if self.borrowed.active:
             self._start_takers()
-        if self._running.of_classes:
-            self._takers.look_soon()
+        self._takers.look_soon()
 
     def _start_takers(self) -> None:
         """Start the jobs for which borrowers have given up promised time, as soon as they fit:

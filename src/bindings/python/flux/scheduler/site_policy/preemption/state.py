@@ -328,9 +328,7 @@ class RunningJobs:
 
     def start(self, job: PendingJob, terms: PreemptionTerms) -> None:
         """Add a job that starts."""
-        one = self.jobs[job.jobid] = Running(job.jobid, terms, self._host.now(), job.userid)
-        if terms.cls is not None:
-            self.of_classes[job.jobid] = one
+        self._enter(Running(job.jobid, terms, self._host.now(), job.userid))
 
     def hello(self, job: RunningJob, terms: PreemptionTerms) -> None:
         """Add a job found running, or update it after the classes have changed."""
@@ -338,11 +336,10 @@ class RunningJobs:
         one = self.jobs.get(job.jobid)
         if one is None:
             start = now if found is None else found.start
-            one = self.jobs[job.jobid] = Running(job.jobid, terms, start, job.userid)
+            one = Running(job.jobid, terms, start, job.userid)
         one.terms = terms
         self.of_classes.pop(job.jobid, None)
-        if terms.cls is not None:
-            self.of_classes[job.jobid] = one
+        self._enter(one)
         one.left_alone |= job.unreadable
         if has_ended(job.eventlog):
             self.ends(job.jobid)
@@ -352,6 +349,21 @@ class RunningJobs:
             and event["context"].get("type") == EXCEPTION
             for event in job.eventlog
         )
+
+    def _enter(self, one: Running) -> None:
+        self.jobs[one.jobid] = one
+        if one.terms.cls is not None:
+            self.of_classes[one.jobid] = one
+
+    def remove(self, jobid: int) -> None:
+        """Remove a job, if it is known."""
+        self.jobs.pop(jobid, None)
+        self.of_classes.pop(jobid, None)
+
+    def clear(self) -> None:
+        """Remove all jobs."""
+        self.jobs.clear()
+        self.of_classes.clear()
 
     def ends(self, jobid: int) -> None:
         """Note that a running job is ending by itself."""
