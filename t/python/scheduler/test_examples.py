@@ -22,18 +22,6 @@ def load(name, *args, inventory=None):
     return Rig(inventory or R(4, 4), EXAMPLES / (name + ".py"), *args)
 
 
-def test_every_example_is_in_the_guide_and_tested_here():
-    names = ("test_examples.py", "test_admission.py", "test_policy_api.py")
-    tests = [Path(__file__).with_name(name) for name in names]
-    here = "".join(path.read_text() for path in tests)
-    guide = "".join(page.read_text() for page in PAGES)
-    names = [path.stem for path in EXAMPLES.glob("*.py") if "flux.scheduler" in path.read_text()]
-    assert names
-    for name in names:
-        assert f"/examples/{name}.py" in guide, name
-        assert re.search(rf'load\("{name}"|{name}', here), name
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_python_in_the_guide_is_valid(page):
     """Fragments are shown in code blocks: each must at least parse."""

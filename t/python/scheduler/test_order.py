@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Order by queue: queues with nodes of their own never hold up each other; others by priority."""
 
-import random
-
 import pytest
-from peers import R, Rig, Simulation, jobspec
+from peers import R, Rig, jobspec
 
 STRICT = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
 
@@ -67,31 +65,3 @@ def test_questions_know_the_order(module):
     (kind,) = rig.answer("windows", horizon=3600)["kinds"]
     assert kind["steps"] == []
     assert begin < rig.now
-
-
-@STRICT
-@pytest.mark.parametrize("seed", range(10))
-def test_as_if_each_queue_had_a_scheduler_of_its_own(module, seed):
-    """Two queues without a node in common start their jobs exactly when each would alone."""
-    rnd = random.Random(f"{module} {seed}")
-    jobs = []
-    for jobid in range(1, 60):
-        queue = rnd.choice("ab")
-        limit = rnd.choice([5, 20, 60])
-        spec = whole(rnd.randint(1, 4), queue, limit)
-        jobs.append((rnd.uniform(0, 200), jobid, queue, spec, rnd.randint(1, limit)))
-    jobs.sort(key=lambda job: job[0])
-    begun = {}
-    for queues in ("ab", "a", "b"):
-        rig = make(module, "order=queue", "log-level=err", cls=Simulation, estimates=False)
-        begin = rig.now
-        for when, jobid, queue, spec, runtime in jobs:
-            if queue in queues:
-                rig.wait(begin + when - rig.now)
-                rig.submit(jobid, spec, runtime=runtime)
-        rig.wait(5000)
-        begun[queues] = {jobid: when - begin for jobid, when in rig.begun.items()}
-    alone = {**begun["a"], **begun["b"]}
-    assert begun["ab"].keys() == alone.keys() and len(alone) == 59
-    for jobid, when in alone.items():
-        assert begun["ab"][jobid] == pytest.approx(when, abs=2.0), jobid

@@ -10,7 +10,7 @@ from peers import Guide, R, Rig, jobspec
 
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.attributes import SystemAttributes
-from flux.scheduler.policies import Backfill, Fifo
+from flux.scheduler.policies import Backfill
 from flux.scheduler.pools import RequestParser
 from flux.scheduler.testing import FakeInstance
 
@@ -89,20 +89,6 @@ def test_a_pool_that_forgets_to_return_the_request_costs_its_job():
     jobs = [instance.submit(duration=10) for _ in range(2)]
     instance.advance(1)
     assert all("parse_resource_request() returned None" in job.note for job in jobs)
-
-
-def test_a_pool_that_does_not_call_super_is_told():
-    class Bare(ResourcePool):
-        def __init__(self, R, **options):
-            self.near = 1
-
-    class Policy(Fifo):
-        pool_class = Bare
-
-    with pytest.raises(
-        RuntimeError, match=r"Bare.__init__\(\) does not call super\(\).__init__\(\)"
-    ):
-        FakeInstance().load(Policy)
 
 
 def test_a_bug_of_the_pool_in_parsing_is_counted_and_traced():

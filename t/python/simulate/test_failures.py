@@ -31,14 +31,6 @@ def mod_main(h, *args):
 
 
 @pytest.mark.parametrize("engine", ["lean", "instance"])
-def test_an_answer_that_no_job_manager_should_take(tmp_path, engine):
-    """What else there is of the kind: t/python/scheduler/test_mistakes_everywhere.py."""
-    (tmp_path / "none.py").write_text(POLICY.replace("STEP", "job.request.success(None)"))
-    done = flux(f"sample --jobs=20 --engine={engine} -q --scheduler", tmp_path / "none.py", code=1)
-    assert "flux-simulate: none: failed: job-manager: malformed sched.alloc" in done.stderr
-
-
-@pytest.mark.parametrize("engine", ["lean", "instance"])
 def test_a_policy_that_refuses_what_fits_fails(tmp_path, engine):
     (tmp_path / "denies.py").write_text(
         counting("if self._queue and self.passes in (3, 5): self._queue.pop(0).request.deny('no')")
