@@ -536,7 +536,9 @@ class BackfillByLatestStart(BackfillByRank):
         self._stored.forget(job)
 
     def moves(self, job: PendingJob) -> None:
-        """A promise holds regardless of priority; only a job without one is promised anew."""
+        """A promise holds regardless of priority; only jobs without one are promised anew: this one,
+        and others if it takes a promise without end from a job of lower priority."""
+        self.released()
 
     def released(self) -> None:
         # A job that waited for one without a limit may be promised a latest start now.
