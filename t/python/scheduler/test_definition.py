@@ -271,6 +271,10 @@ all nodes holds: 140005
 all parts late: 140003
 all nodes late: 140007
 all parts max-wait memory order late: 230000
+all nodes no-limit reservation urgency: 310000
+all nodes licenses priorities no-limit order urgency holds: 310003
+all parts planned no-limit down: 210001
+all parts tree planned gpus order late preferred: 170001
 """
 
 

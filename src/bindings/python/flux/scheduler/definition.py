@@ -209,6 +209,7 @@ class State:
                 self.promise(job, self.earliest(job, now))
             elif when < now - LATE_START_S and job in self.running:
                 self.put_back(self.promises)  # it will end later than promised
+                self.is_done = False
         # resources left free by running jobs' limits, and the heads' promises of these
         fixed = {job: use for job, use in self.promises.items() if job.id < 0}
         alone = replace(self, promises=fixed)

@@ -96,6 +96,7 @@ class BackfillByLatestStart(BackfillByRank):
         if self._void is not None:
             cause, self._void = self._void, None
             yield from self.put_back((yield from in_queue_order(self.latest)), cause)
+            self.released()  # jobs that lost theirs may be promised an earlier one
         if self._stored.awaits_jobs(policy, len(self.backlog)):
             return
         yield from self.keep_stored()
@@ -384,8 +385,9 @@ class BackfillByLatestStart(BackfillByRank):
             if self.must_begin_anew():
                 return  # all are entered into the new plan
             if job in self.latest and not job.request.finalized:
+                when = self.latest.put_off(job, self.policy.now())
                 try:
-                    plan.reserve(job.jobid, job.resource_request, self.latest.when(job))
+                    plan.reserve(job.jobid, job.resource_request, when)
                 except InsufficientResources:
                     lost.append(job)
         for number, job in enumerate(lost, 1):

@@ -96,6 +96,17 @@ class LatestStarts:
         self._times[job.jobid] = (when, job)
         insort(self._order, (when, job.jobid))
 
+    def put_off(self, job: PendingJob, now: float) -> float:
+        """Move a latest start that has passed to `now`, whether void or not yet. Return the latest
+        start."""
+        when, overdue = self.when(job), self.overdue.get(job.jobid)
+        if when >= now:
+            return when
+        self._enter(job, now)
+        if overdue is not None:
+            self.overdue[job.jobid] = overdue
+        return now
+
     def drop(self, job: PendingJob) -> float | None:
         """Remove a job's promise. Return its latest start, or None if it had none."""
         self.changes += 1
