@@ -26,8 +26,8 @@ request for resources, answered exactly once; until then its `PendingJob` is in
     the start of the scheduler: resources and running jobs
 
 ``definition``, with ``flux.resource.plan.availability``
-    the definition of which job starts, in plain Python that only tests run: everything here has to
-    agree with it
+    the definition of each start, in plain Python that only tests run: all else here has to agree
+    with it
 
 Others:
 

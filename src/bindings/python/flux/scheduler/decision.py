@@ -315,8 +315,8 @@ class QueueOrder:
         return not self._source.by_queue or not self._source.resources.ranks & ~blocked
 
     def heads(self) -> list[tuple[PendingJob, int]]:
-        """Return the first pending jobs that could use a rank that no job ahead of them could, each
-        with the mask of its ranks. A later job that waits at all waits for one of these.
+        """Return the pending jobs that could use a rank of no job ahead, each with the mask of its
+        ranks. Every other waiting job waits for one of these.
 
         By queue, costs a walk over the queue, once per event; in strict order almost nothing.
         """

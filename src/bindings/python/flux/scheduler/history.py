@@ -11,9 +11,9 @@ A promise must never rest on a prediction, which is wrong every other time. Use 
 `RunTimeService` learns the run times, without the time for clean-up, across reloads and restarts. A
 scheduler learns of a job's end when its resources are freed: after epilog and housekeeping, without
 the result. The service ``job-list`` knows both, and the jobs that ended while no scheduler was
-loaded. So it is queried for each job that ends, and at the start for those that ended since the
-checkpoint was written: nothing is lost, although that happens only every ten minutes. In an
-instance without ``job-list`` the time until the resources are freed is learnt instead.
+loaded. It is queried for each job that ends, and at the start for all jobs that ended since the last
+checkpoint: checkpoints are ten minutes apart, and no job is lost. In an instance without
+``job-list`` the time until the resources are freed is learnt instead.
 """
 
 from __future__ import annotations

@@ -475,7 +475,7 @@ class Committer:
 
 
 class Host:
-    """What the parts of a scheduler need of its host.
+    """The services of the host that a scheduler's parts use.
 
     Features beyond those of a broker are declared by embedded and simulated instances: a handle's
     class has attributes of these names. They are looked up on the class, since instances may look

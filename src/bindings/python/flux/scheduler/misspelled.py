@@ -45,8 +45,8 @@ def overridden(kind: type) -> Iterator[str]:
     """Yield a line for each public name of the library that a policy's class defines but must not,
     and for each method that has to call the library's (`NEEDED`) and does nothing in its place.
 
-    Checked are the names in the class, and the attributes that its methods assign to ``self`` if
-    the library has a method or property of that name, or assigns that attribute itself.
+    The names in the class are checked, and each attribute that its methods assign to ``self`` and
+    the library defines or assigns as well.
     """
     theirs = [base for base in kind.__mro__ if not is_ours(base)]
     if not theirs:
@@ -153,8 +153,8 @@ def _blocking(kind: type) -> Iterator[str]:
 
 def misspelled(kind: type) -> Iterator[str]:
     """Yield a line for each method or attribute of a policy's, a rule's or a pool's class that looks
-    like a misspelled override of one of the library's, or drops a generator of it. Names that the
-    class uses itself are its own, as are those that extend another (``allocate``)."""
+    like a misspelled override of the library's, or drops a generator of it. Names used in the class
+    itself and extensions of a name (``allocate``) are left out."""
     theirs = [base for base in kind.__mro__ if not is_ours(base)]
     ours = [base for base in kind.__mro__ if is_ours(base)]
     if not theirs:

@@ -140,8 +140,8 @@ class PolicyScheduler(Scheduler):
     #: Whether this is a forked copy in a projection.
     _is_projection = False
 
-    #: Whether a job waits only for those ahead of it that could use some of the same ranks, so that
-    #: queues with separate nodes never hold up each other; see ``order=``.
+    #: Whether only jobs ahead that could use some of the same ranks block a job, so that queues with
+    #: separate nodes never block each other; see ``order=``.
     by_queue = False
 
     def __init__(self, h: Any, *args: str) -> None:
@@ -490,7 +490,7 @@ class PolicyScheduler(Scheduler):
                 self._backlog.remove(job)
                 yield
                 continue
-            # Jobs behind it wait for it, whether it waits for resources or for another job.
+            # It blocks the jobs behind it, whether it waits for resources or is itself blocked.
             blocked |= ranks
             if self.queue_order.all_blocked(blocked):
                 return

@@ -160,9 +160,9 @@ class RuleHost:
         self._scheduler.defer(job, why)
 
     def let_in(self, rule: AdmissionRule, key: Hashable, most: int) -> None:
-        """Readmit the jobs that a rule has deferred, until it defers one again: a pass that
-        examines jobs behind waiting ones takes them one by one, in queue order. With other policies
-        they return together.
+        """Readmit deferred jobs of a rule until it defers one again: one by one, in queue order, as
+        the pass examines them. With a policy that examines no jobs behind waiting ones they return
+        together.
 
         Args:
             key: the key of the jobs' deferrals (`Deferral.key`)

@@ -189,8 +189,8 @@ class WaitLimits(AdmissionRule):
                 self._deny(waiting, f"{waiting.note} (it is promised {when})")
 
     def _give_up(self, waiting: _Waiting, note: str) -> None:
-        """Deny a job; `note` goes to its user, with the time at which it would have started, or
-        else why a rule kept it waiting."""
+        """Deny a job. Its user gets `note` and the estimated start; without an estimate, the rule's
+        reason."""
         host, job, now = self.host, waiting.job, self.host.now()
         when, _ = host.forecasts.estimate_of(job)
         if when is not None and when > now:

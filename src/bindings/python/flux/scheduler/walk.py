@@ -286,8 +286,8 @@ class RoomIndex:
             del self._kinds[kind]
 
     def with_room(self, plan: Plan) -> list[JobGroup]:
-        """Return the groups for which there is room now, ignoring promises, and those for which
-        that is unknown.  O(kinds of room + groups returned)."""
+        """Return the groups with room now, ignoring promises, and those whose room is unknown.
+        O(kinds of room + groups returned)."""
         for group in self._new:
             shape = group.request.shape
             if plan.pool.countable(shape):

@@ -23,8 +23,8 @@ Files:
 The public interface is ``Plan``, whole. It uses only the view of a pool described in
 ``ResourcePoolImplementation``, so that it works on a site's pools; this must stay so. All other
 modules may change, as long as no job starts at another time: ``t/python/resource`` compares plans
-with an exhaustive one, and ``t/python/simulate/test_schedules.py`` with recorded schedules.
-``t/bench/pool`` and ``t/bench/sched`` show their speed.
+with an exhaustive search, ``t/python/simulate/test_schedules.py`` with recorded schedules.
+``t/bench/pool`` and ``t/bench/sched`` measure them.
 """
 
 from flux.resource.plan.plan import Plan

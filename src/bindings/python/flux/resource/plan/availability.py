@@ -106,8 +106,8 @@ class Availability:
     def units_on(
         self, rank: int, demand: Demand, start: float, end: float, beside: Iterable[Use]
     ) -> int:
-        """Return the number of units that a rank can hold throughout a span, beside some uses: at
-        most those of the demand."""
+        """Return the number of the demand's units that a rank can hold throughout a span, beside some
+        uses."""
         total = self.totals[rank]
         each = total if demand.whole else demand.each
         free = self.free(rank, start, end, beside, demand.claim)
@@ -186,9 +186,9 @@ class Availability:
     def _place(
         self, promise: Use, now: float, beside: list[Use], avoid: list[Use], taken: dict[int, float]
     ) -> Where | None:
-        """Return ranks for a promise beside `beside`, or None; ranks with room beside `avoid` too
-        come first. The others are added to `taken`. Of each, the ranks least needed by other jobs
-        come first (`_preference`)."""
+        """Return ranks for a promise beside `beside`, or None. Ranks with room beside `avoid` too come
+        first; the others are added to `taken`. Within each group, the ranks least needed by other
+        jobs come first (`_preference`)."""
         demand = promise.demand
         assert demand is not None, "running jobs stay where they are"
         ranks = [rank for rank in members(demand.ranks) if rank in self.totals]

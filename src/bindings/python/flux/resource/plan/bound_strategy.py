@@ -38,15 +38,14 @@ if TYPE_CHECKING:
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Claimant, ResourceRequest
 
-#: Promises examined per turn, each by the resources free now.
+#: Maximum number of promises compared with the free resources per reactor turn.
 LOOKS_PER_TURN = 128
-#: Of these, promises that could start by these, and are searched for.
+#: Maximum number of these for which enough is free, and ranks are searched.
 LOOKS_IN_A_ROW = 24
 #: With fewer ranks, a search costs less than a count: `t/bench/depth` blocked, `t/bench/large` gpus.
 MANY_RANKS = 256
-#: Seconds after its promised start within which a job that starts is still believed to end at its
-#: promised end. Timers are late by a millisecond, and the next promise on its ranks begins at that
-#: end.
+#: Maximum lateness of a start, in seconds, that leaves the promised end unchanged: timers are late by
+#: a millisecond, and the next promise on the ranks begins at that end.
 LATE_START_S = 1.0
 #: Later than all ends except those of endless jobs.
 LAST = 1e300
@@ -234,8 +233,8 @@ class BoundStrategy(Strategy):
         return max([p.start for p in self.promises.values() if now < p.start < end], default=end)
 
     def _enough_until(self, areas: list[Demand], now: float) -> float:
-        """Return an upper bound of the time until which all ranks together have enough for one of
-        some demands."""
+        """Return an upper bound of the time until which all ranks together have enough for any of
+        these demands."""
         if not areas or not self._sound or self._overdrawing:
             return inf  # a shortage on all ranks together proves nothing
         return self._ranks.room.enough_until(areas[0], now)
@@ -299,8 +298,7 @@ class BoundStrategy(Strategy):
         return promise.number is not None
 
     def _bind_somewhere(self, promise: BoundPromise) -> None:
-        """Bind a promise at its time; if that fails, to ranks that it keeps from others until its
-        job is told."""
+        """Bind a promise at its time; if that fails, keep ranks for it until its job is told."""
         if promise.is_open or not self._bind(promise, not self.frozen):
             amounts = self._soonest(promise.request)
             if amounts:

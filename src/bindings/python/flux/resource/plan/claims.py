@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Claims of running jobs on ranks: which jobs may not share a rank.
 
-A running job may *claim* its ranks, which excludes jobs of another key (a user or bank) until it
-ends, however much of the rank is free. To these, a rank opens at the latest end of the jobs that
-exclude them, not core by core: in a plan, a claim is part of a use and of a demand
-(``availability.py``).
+A running job may *claim* its ranks: until it ends, jobs of another key (a user or bank) may not
+start there, whatever is free. A rank opens to them as a whole, when the last job that excludes them
+ends. In a plan, a claim is part of a use and of a demand (``availability.py``).
 """
 
 from __future__ import annotations
@@ -70,8 +69,8 @@ class Claims:
             yield claimant, on.ranks
 
     def apart_from(self, claimant: Claimant) -> int:
-        """Return a mask of the ranks closed to a job now: those that others claim, and those with
-        others that it would claim itself.  O(claimants) after a change."""
+        """Return a mask of the ranks closed to a job now: ranks claimed by others, and ranks in use by
+        others that it would itself claim.  O(claimants) after a change."""
         ranks = self._apart.get(claimant)
         if ranks is None:
             ranks = 0

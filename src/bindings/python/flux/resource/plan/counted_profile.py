@@ -122,7 +122,7 @@ class CountedProfile:
         return self
 
     def copy(self, moves: PromiseMoves) -> Self:
-        """Return an independent copy; `moves` as for `of`."""
+        """Return an independent copy; `moves` as for `from_pool`."""
         new = object.__new__(type(self))
         for name in (
             "ranks", "whole", "free", "promises", "kept", "total", "maybe_overdrawn", "_uniform",
@@ -202,7 +202,7 @@ class CountedProfile:
                 None if the job is gone
 
         Returns:
-            bool: False if the units free now remain unexplained, and the profile must be made anew
+            bool: False if these jobs do not explain the units free now: make the profile anew
         """
         line, jobs = self.line, self.jobs
         line.forget(now)
@@ -289,8 +289,7 @@ class CountedProfile:
     def to_hold(self, pool: PoolWithView, count: int) -> int:
         """Return the number of units to keep for a job that waits for jobs without an end.
 
-        If there is only one such job, its units all come free together when it ends, and only the
-        units beyond these are kept.
+        The units of a single such job come free together when it ends, so only the rest are kept.
         """
         endless = None
         for jobid, end in pool.job_end_times():

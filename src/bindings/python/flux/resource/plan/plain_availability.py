@@ -149,8 +149,8 @@ class PlainAvailability(Availability):
         return mask_of(sorted(ranks))
 
     def closed(self, claim: Claimant, start: float, end: float) -> int:
-        """Return a mask of the ranks from which uses that count at some moment of a span, or at
-        `start` if that is its end, exclude a claim."""
+        """Return a mask of the ranks closed to a claim by uses at some moment of a span; at `start`
+        if that is its end."""
         ranks = 0
         for use in self.uses:
             is_there = start < use.end if use.start <= start else use.start < end

@@ -194,8 +194,8 @@ class Plan:
         return self._strategies.accepting(request).closed(request) if request.claimant else 0
 
     def _end_of_start(self, jobid: int | None, request: ResourceRequest) -> float:
-        """Return the end of a job that starts now; if it is late, that of its promise: it delays the
-        jobs promised the time after it, but these must not keep it from starting."""
+        """Return the end of a job that starts now. For a late job it is the end of its promise: the
+        promises after it must not keep it from starting, although it delays them."""
         now = self._pool.clock()
         own = None if jobid is None else self._strategies.current.promises.get(jobid)
         return own.end if own is not None and own.is_overdue(now) else now + length_of(request)

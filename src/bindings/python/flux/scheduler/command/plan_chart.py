@@ -19,8 +19,8 @@ from flux.scheduler.times import zone_named
 #: Characters for jobs in the text, assigned in order of starts.
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-#: Other characters in the text: a free cell, a reserved one, one that is down, one with several
-#: jobs, and the end of a job beyond the horizon.
+#: Other characters in the text, for cells: free, reserved, down, with several jobs; and for the end of
+#: a job beyond the horizon.
 FREE, RESERVED, DOWN, MANY, BEYOND = ".", "#", "x", "*", ">"
 
 #: Possible steps of the time axis, seconds.

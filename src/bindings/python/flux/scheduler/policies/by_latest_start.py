@@ -14,10 +14,9 @@ A pass (`BackfillByLatestStart.one_pass`):
 2. jobs whose latest start has come start;
 3. the others are examined in order of ranks. Until one is blocked, each job that fits now and
    breaks no promise starts. The first that does not fit the free resources is the head, as in EASY:
-   the time at which running jobs will have made room for it, by their limits, is kept in a separate
-   plan, and jobs that start after it may not delay it. Jobs that fitted before the head was reached
-   but would have broken a promise are then examined again, in their places: another job's start may
-   have removed the promise in their way.
+   a separate plan promises it the time at which running jobs make room for it, by their limits, and
+   no later job may delay that. Jobs ahead of the head that fitted but would have broken a promise
+   are then examined again, in their places: another start may have removed that promise.
 
 `VOID_CAUSES` lists the causes of void promises.
 
@@ -431,7 +430,7 @@ class BackfillByLatestStart(BackfillByRank):
         )
 
     def promise_anew(self, job: PendingJob) -> None:
-        """Promise a job another latest start, the first after the lost one at which it fits."""
+        """Promise a job a new latest start: the first time after the lost one at which it fits."""
         policy, plan = self.policy, self.plan
         plan.cancel(job.jobid)
         when = plan.earliest(job.resource_request, after=max(self.latest.when(job), policy.now()))

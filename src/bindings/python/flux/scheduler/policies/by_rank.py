@@ -151,8 +151,8 @@ class BackfillByRank(Backfilling):
         return False
 
     def is_kept_for(self, job: PendingJob) -> bool:
-        """Whether a rule keeps resources for a job, so that a check of the free ones does not
-        decide. If it fits neither, its rule defers it when it is tried."""
+        """Whether a rule keeps resources for a job, so that the free ones do not decide. If it fits
+        neither, the rule defers it."""
         return job.jobid in self._kept_ids
 
     def may_lead(self, job: PendingJob, heads: Iterable[PendingJob]) -> bool:

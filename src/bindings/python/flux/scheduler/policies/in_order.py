@@ -272,8 +272,8 @@ class BackfillInOrder(Backfilling):
             self.released()  # resources kept from now on may let others start
 
     def plan_anew_from(self, job: PendingJob) -> None:
-        """Drop the promises of a job and of those behind it that compete with it; each is made
-        again in its turn."""
+        """Drop the promises of a job and of its competitors behind it; each is made again in its
+        turn."""
         for other in self.promised_after(job):
             self.promises.drop(other)
             self.backlog.again(other)

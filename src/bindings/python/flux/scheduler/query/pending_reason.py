@@ -133,8 +133,8 @@ class PendingReason:
     def _running_before(
         self, job: PendingJob, caller: Caller
     ) -> Generator[None, None, tuple[list[dict[str, Any]], bool]]:
-        """Return the running jobs whose resources a job waits for, those that end last before its
-        start, and whether there are more."""
+        """Return the last running jobs to end before a job's start, among those whose resources it
+        waits for, and whether there are more."""
         source = self._source
         wanted = self._policy.facts.ranks_of(job.resource_request)
         estimate, _ = source.estimate_of(job)

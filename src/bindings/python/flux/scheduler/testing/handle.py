@@ -97,9 +97,8 @@ class FakeTransaction:
 
 
 def _bindings_handle(name: str) -> tuple[Any, tuple[Any, ...]]:
-    """Return a ``flux_t``, from which the host's BrokerModule gets the module's name and to which
-    it reports the module's state, and the objects that must live as long. It leads nowhere
-    (``loop://``).
+    """Return a ``flux_t`` that leads nowhere (``loop://``), and the objects that must live as long.
+    The host's BrokerModule reads the module's name from it, and reports the module's state to it.
     """
     import flux.core.handle
 

@@ -269,8 +269,8 @@ class _Sched(Sched):
 
 
 class JobManager(FakeService):
-    """``job-manager``: sends requests for pending jobs to the scheduler, up to its maximum; a job
-    of higher priority than one that the scheduler has takes that one's place."""
+    """``job-manager``: sends requests for pending jobs to the scheduler, up to its maximum. A job
+    replaces one of lower priority there."""
 
     def __init__(self, instance: InstanceView) -> None:
         methods: dict[str, Callable[[Message], Any]] = {
