@@ -83,13 +83,12 @@ def resident():
         return int(stream.read().split()[1]) * resource.getpagesize()
 
 
-def list_table(rows, widths=None):
-    """Rows of texts as a reStructuredText list table; the first is the header."""
-    lines = [".. list-table::", "   :header-rows: 1"]
-    lines += [f"   :widths: {widths}", ""] if widths else [""]
-    for row in rows:
-        lines += [("   * - " if i == 0 else "     - ") + cell for i, cell in enumerate(row)]
-    return "\n".join(line.rstrip() for line in lines)
+def simple_table(rows):
+    """Rows of texts as a reStructuredText simple table; the first is the header."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    bar = "  ".join("=" * width for width in widths)
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join([bar, lines[0], bar, *lines[1:], bar])
 
 
 def write_csv(path, rows):
