@@ -5,6 +5,7 @@ import datetime
 import heapq
 import json
 import math
+import multiprocessing
 import os
 import re
 import subprocess
@@ -25,6 +26,18 @@ from flux.simulate.workload.text import digest
 def without_pandas(monkeypatch):
     """Whether it is installed here or not."""
     monkeypatch.setitem(sys.modules, "pandas", None)
+
+
+def simulate_here(_):
+    return simulate(Trace("sample", jobs=5), ["sched-fifo"])[0].failed
+
+
+def test_workers_that_may_have_no_child_processes():
+    fork = multiprocessing.get_context("fork")
+    with fork.Pool(1) as pool, pytest.raises(ValueError, match="ProcessPoolExecutor"):
+        pool.map(simulate_here, [1])
+    with concurrent.futures.ProcessPoolExecutor(1, fork) as pool:
+        assert list(pool.map(simulate_here, [1])) == [None]
 
 
 @pytest.fixture(scope="module")

@@ -433,6 +433,11 @@ def run_all(tasks, at_once=None, progress=None):
     if at_once == "flux" and tasks:
         return run_as_jobs(tasks, progress)
     check_count("parallel", at_once)
+    if multiprocessing.current_process().daemon:
+        raise ValueError(
+            "each run is a process of its own, and a daemonic process, such as a worker of multiprocessing.Pool, may have"
+            " none: use concurrent.futures.ProcessPoolExecutor, or one call with parallel="
+        )
     context = multiprocessing.get_context("fork")
     at_once = at_once or len(os.sched_getaffinity(0))
     results = [None] * len(tasks)

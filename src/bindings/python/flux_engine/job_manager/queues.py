@@ -60,12 +60,16 @@ class Queue:
 class Queues:
     """All queues.
 
+    Args:
+        any_name (bool): without named queues, jobs may name one; otherwise a job whose queue was removed is not sent
+
     Attributes:
         table (dict): name -> Queue
     """
 
-    def __init__(self):
+    def __init__(self, any_name=False):
         self.table = {None: Queue(None, True)}
+        self._any_name = any_name
 
     @property
     def are_named(self):
@@ -117,5 +121,5 @@ class Queues:
         return queue is not None and not queue.schedules
 
     def _of(self, job):
-        # The configuration may have changed: with no queues defined any more, names do not matter.
-        return self.table.get(job.queue_name) or self.table.get(None)
+        queue = self.table.get(job.queue_name)
+        return self.table.get(None) if queue is None and self._any_name else queue

@@ -293,7 +293,13 @@ class JobManager(FakeService):
         jobs.active = instance.jobs
         #: the requests, and checks of their answers
         self.sched = _Sched(
-            self, jobs, self, Queues(), self._holders, FakeJob.finish, lambda: instance.resource
+            self,
+            jobs,
+            self,
+            Queues(any_name=True),
+            self._holders,
+            FakeJob.finish,
+            lambda: instance.resource,
         )
 
     # -- to the scheduler --------------------------------------------------------------------------
