@@ -22,7 +22,7 @@ def test_dmesg_ends_without_follow_and_forgets_clients_that_left(broker):
     broker.settle()
     broker.h.log(6, "nobody listens")
     broker.settle()
-    assert not broker.instance.infra[0].followers
+    assert not broker.instance.infra[0]._followers
 
 
 def test_attributes(broker):

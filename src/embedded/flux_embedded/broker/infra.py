@@ -37,7 +37,8 @@ class LogService(Service):
 
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
-        self.followers = []  # (sender, callback)
+        self._followers = self.keep()
+        ctx.ring.on_entry = self._tell
 
     @request("append", form=ENTRY)
     def append(self, msg):
@@ -49,25 +50,16 @@ class LogService(Service):
 
     @request("dmesg", streaming=True)
     def dmesg(self, msg):
-        body = msg.body or {}
-        ring = self.ctx.ring
-        for entry in ring.entries():
+        for entry in self.ctx.ring.entries():
             self.respond(msg, entry._asdict())
-        if not body.get("follow"):
+        if (msg.body or {}).get("follow"):
+            self._followers.append(msg)
+        else:
             self.respond_error(msg, errno.ENODATA)
-            return
 
-        def tell(entry):
+    def _tell(self, entry):
+        for msg in self._followers:
             self.respond(msg, entry._asdict())
-
-        ring.follow(tell)
-        self.followers.append((msg.sender, tell))
-
-    @request("disconnect", guest=True)
-    def disconnect(self, msg):
-        for follower in [entry for entry in self.followers if entry[0] is msg.sender]:
-            self.followers.remove(follower)
-            self.ctx.ring.unfollow(follower[1])
 
     @request("clear")
     def clear(self, msg):

@@ -29,7 +29,7 @@ class OverlayService(Service):
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
         self.online = []
-        self._monitors = []  # requests to answer at each change
+        self._monitors = self.keep()
 
     @request("monitor", streaming=True)
     def monitor(self, msg):
@@ -44,7 +44,7 @@ class OverlayService(Service):
     def disconnect(self, msg):
         # The notice of a client's disconnect has no payload; the command to disconnect a rank has.
         if msg.body is None:
-            self._monitors = [m for m in self._monitors if m.sender is not msg.sender]
+            super().disconnect(msg)
             return
         if msg.is_guest:
             raise OSError(errno.EPERM, "Request requires owner credentials")

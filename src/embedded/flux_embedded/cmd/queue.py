@@ -4,7 +4,7 @@
 import errno
 
 import flux
-from flux.queue import QueueConf, QueueInfo
+from flux.queue import QueueInfo, queue_config_fetch
 from flux.resource import resource_list
 from flux.util import AltField, parse_fsd
 from flux_embedded.cmd.lib.tables import Formats, words
@@ -55,7 +55,7 @@ def list_command(args):
     handle = flux.Flux()
     # Not QueueList: that of flux-python 0.88.0 needs keys of job-manager.queue-list that the job manager of flux-core
     # 0.88.0 does not send.
-    conf = QueueConf.from_config(handle.rpc("config.get").get())
+    conf = queue_config_fetch(handle).get()
     resources = resource_list(handle).get()
     rows = []
     for name in words(args.queue) or list(conf) or [None]:

@@ -82,22 +82,6 @@ def _wrong_queue(queues, name, entry):
     return None
 
 
-def tables_of(config, queue):
-    """The tables whose ``policy`` applies to jobs of a queue, in ascending order of precedence.
-
-    Returns:
-        list of dict: the configuration itself, then the table of the parent, if there is one, and the queue's own
-    """
-    queues = config.get("queues", {})
-    entry = queues.get(queue)
-    tables = [config]
-    if entry is not None:
-        if "parent" in entry:
-            tables.append(queues[entry["parent"]])
-        tables.append(entry)
-    return tables
-
-
 def requires_of(queues, name):
     """The properties that jobs of a queue in the table `queues` are confined to, of a virtual one those of its parent."""
     entry = queues[name]

@@ -169,10 +169,34 @@ class Service:
         self.h = Flux(self.task)
         self.methods = {}
         self.forms = {}  # topic -> form of its payload
-        for cls in reversed(type(self).__mro__):
+        self._kept = []
+        self.serve(self)
+
+    def serve(self, part):
+        """Answer requests by the methods of `part` that are marked with `request`."""
+        for cls in reversed(type(part).__mro__):
             for attribute, function in vars(cls).items():
-                for method, guest, streaming, form in getattr(function, "_requests", ()):
-                    self.add_method(method, getattr(self, attribute), guest, streaming, form)
+                for method, *how in getattr(function, "_requests", ()):
+                    self.add_method(method, getattr(part, attribute), *how)
+
+    def keep(self):
+        """A new list for requests that are answered later, or repeatedly; those of a sender that is gone leave it."""
+        self._kept.append([])
+        return self._kept[-1]
+
+    @request("disconnect", guest=True)
+    def disconnect(self, msg):
+        """A sender is gone."""
+        for requests in self._kept:
+            requests[:] = [kept for kept in requests if kept.sender is not msg.sender]
+
+    def configure(self, config):
+        """Check and take a new configuration; OSError (EINVAL) if it is wrong."""
+
+    @request("config-reload")
+    def reload_config(self, msg):
+        self.configure(msg.body or {})
+        self.respond(msg)
 
     def add_method(self, method, function, guest=False, streaming=False, form=None):
         """Handle ``NAME.method`` by ``function(msg)``; arguments as for `request`."""

@@ -5,10 +5,10 @@ import json
 
 import flux
 from flux.idset import IDset
+from flux.queue import queue_config_fetch
 from flux.resource import ResourceSet, resource_list, resource_status
 from flux_embedded.cmd.lib.tables import Formats, words
 from flux_engine.command.errors import CommandError
-from flux_engine.formats import policy
 
 STATES = ("free", "allocated", "down", "up", "all")
 HEADINGS = {
@@ -46,35 +46,34 @@ DRAIN_HEADINGS = {
 }
 
 
-def queue_ranks(rset, config, names):
+def queue_ranks(rset, queues, names):
     """The ranks of a resource set that belong to queues."""
-    queues = config.get("queues", {})
     ranks = IDset()
     for name in names:
         if name not in queues:
             raise CommandError(f"--queue: {name}: no such queue")
-        constraint = {"properties": policy.requires_of(queues, name)}
+        constraint = {"properties": queues.requires(name) or []}
         ranks.add(rset.copy_constraint(constraint).ranks)
     return ranks
 
 
 def _resources(args, default):
-    """The requested states, the resources by state, and the configuration."""
+    """The requested states, the resources by state, and the queues."""
     states = (args.states or default).split(",")
     for name in states:
         if name not in STATES:
             raise CommandError(f"Invalid resource state {name} specified")
     handle = flux.Flux()
-    listed, config = resource_list(handle), handle.rpc("config.get")
-    resources, config = listed.get(), config.get()
+    listed, queues = resource_list(handle), queue_config_fetch(handle)
+    resources, queues = listed.get(), queues.get()
     if args.queue:
-        resources.filter(queue_ranks(resources.all, config, words(args.queue)))
+        resources.filter(queue_ranks(resources.all, queues, words(args.queue)))
     if args.include:
         try:
             resources.filter(args.include)
         except (ValueError, TypeError) as exc:
             raise CommandError(f"--include: {exc}") from None
-    return states, resources, config
+    return states, resources, queues
 
 
 class Row:
@@ -114,14 +113,13 @@ def rows_of(state, rset, fields, requires):
 
 def list_resources(args):
     layout = Formats("flux-resource", FORMATS, "list").layout(args.format, HEADINGS)
-    states, resources, config = _resources(args, "free,allocated,down")
+    states, resources, queues = _resources(args, "free,allocated,down")
     wanted = words(args.queue)
-    queues = config.get("queues", {})
     # A virtual queue has the nodes of its parent: it is shown only on request.
     requires = {
-        name: set(policy.requires_of(queues, name))
-        for name, queue in queues.items()
-        if (name in wanted if wanted else "parent" not in queue)
+        name: set(queues.requires(name) or [])
+        for name in queues
+        if (name in wanted if wanted else not queues.parent(name))
     }
     rsets = {state: resources[state] for state in states}
     if "state" not in layout.fields:

@@ -41,7 +41,7 @@ class JobExec(Service):
         super().__init__(ctx, *args)
         self.jobs = {}
         self.scripts = Scripts(self)
-        self._configure(ctx.config)
+        self.configure(ctx.config)
 
     def begin(self):
         self.subscribe("job-exception", self._exception)
@@ -54,16 +54,11 @@ class JobExec(Service):
             job.abandon()
         self.scripts.abandon()
 
-    def _configure(self, config):
+    def configure(self, config):
         table = form.check_table(config.get("exec"), _CONFIG, "exec")
         self.kill_timeout = fsd.parse(table.get("kill-timeout", "5s"))
 
     # -- requests ----------------------------------------------------------------------------------
-
-    @request("config-reload")
-    def _config_reload(self, msg):
-        self._configure(msg.body or {})
-        self.respond(msg)
 
     @request("start", form={"id": int, "userid": int, "jobspec": dict, "reattach": bool, "R": dict})
     def _start(self, msg):

@@ -5,7 +5,6 @@
 method                   payload -> response
 =======================  ===================================================================================
 submit                   ours: ``{jobspec, urgency?, flags?}`` -> ``{id}``; jobspec is an object or its JSON text
-config-reload            the new configuration
 =======================  ===================================================================================
 
 A job is checked (`flux.job.JobspecV1`), completed (defaults of ``policy.jobspec``, constraint of its queue,
@@ -22,10 +21,10 @@ the queue rules; the scheduler's own errno for infeasible jobs.
 import errno
 
 from flux.job import JobspecV1
-from flux_embedded.services.job_ingest.completion import Completion, with_system
+from flux.queue import QueueConf
+from flux_embedded.services.job_ingest.completion import complete
 from flux_engine.formats import eventlog, form, jobid, jsontext, policy
 from flux_engine.formats import jobspec as spec
-from flux_engine.formats.levels import LOG_ERR
 from flux_engine.formats.states import (
     FLAG_DEBUG,
     FLAG_NOVALIDATE,
@@ -39,7 +38,14 @@ from flux_engine.kernel.service import Service, request
 KNOWN_FLAGS = FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 FORM = {"jobspec": (dict, str), "urgency?": int, "flags?": int}
 VALIDATORS = ("jobspec", "feasibility")
-_CONFIG = {"validator?": {"disable?": bool, "plugins?": [str]}}
+
+
+def _validator(name):
+    if name not in VALIDATORS:
+        raise ValueError(f"{name!r}: expected one of {VALIDATORS}")
+
+
+_CONFIG = {"validator?": {"disable?": bool, "plugins?": [_validator]}}
 
 _encode = jsontext.encoder(ensure_ascii=False)
 
@@ -96,7 +102,7 @@ class JobIngest(Service):
                 raise OSError(errno.EINVAL, f"{arg}: unknown argument of job-ingest")
         self._ids = IdGenerator(float(ctx.attrs.get("broker.starttime") or ctx.kernel.clock.now()))
         self._batch = []
-        self._configure(ctx.config, at_start=True)
+        self.configure(ctx.config)
 
     def begin(self):
         # After a reload the ids continue, even if the clock stood still.
@@ -106,27 +112,15 @@ class JobIngest(Service):
             if exc.errno != errno.ENOSYS:
                 raise
 
-    def _configure(self, config, at_start=False):
+    def configure(self, config):
         policy.validate(config)
         ingest = form.check_table(config.get("ingest"), _CONFIG, "ingest")
         validator = ingest.get("validator", {})
-        plugins = validator.get("plugins", ["jobspec"])
-        if self.args or validator.get("disable"):
-            plugins = []
-        for name in plugins:
-            if name not in VALIDATORS:
-                text = f"ingest.validator.plugins: {name!r}: expected one of {VALIDATORS}"
-                if at_start:
-                    raise OSError(errno.EINVAL, text)
-                self.log(LOG_ERR, text)
+        off = self.args or validator.get("disable")
+        plugins = () if off else validator.get("plugins", ["jobspec"])
         self._validate = "jobspec" in plugins
         self._check_feasibility = "feasibility" in plugins
-        self._completion = Completion(config)
-
-    @request("config-reload")
-    def _config_reload(self, msg):
-        self._configure(msg.body or {})
-        self.respond(msg)
+        self._queues = QueueConf.from_config(config)
 
     # -- one submission ----------------------------------------------------------------------------
 
@@ -141,10 +135,10 @@ class JobIngest(Service):
                 validate(jobspec)
         except ValueError as exc:
             raise OSError(errno.EPERM, str(exc)) from None
-        complete = self._completion.complete(with_system(jobspec))
+        jobspec = complete(jobspec, self._queues)
+        original = given if isinstance(given, str) else _encode(jobspec)
         # The environment is large, and only execution reads it: it stays in J.
-        jobspec = spec.without_environment(complete)
-        original = given if isinstance(given, str) else _encode(complete)
+        jobspec = spec.without_environment(jobspec)
         job = {"userid": msg.userid, "urgency": urgency, "flags": flags, "jobspec": jobspec}
         if self._check_feasibility and not flags & FLAG_NOVALIDATE:
             asked = self.rpc("feasibility.check", {"jobspec": jobspec})

@@ -43,9 +43,9 @@ class JobList(Service):
 
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
-        self._waiting = {}  # id -> [message]
+        self._waiting = self.keep()
         self._follows = False  # the events of the job manager
-        form.check_table(ctx.config.get("access"), _ACCESS, "access")
+        self.configure(ctx.config)
 
     @property
     def _jobs(self):
@@ -56,10 +56,8 @@ class JobList(Service):
     def begin(self):
         self.subscribe("job-manager-start", self._follow)
 
-    @request("config-reload")
-    def _config_reload(self, msg):
-        form.check_table((msg.body or {}).get("access"), _ACCESS, "access")
-        self.respond(msg)
+    def configure(self, config):
+        form.check_table(config.get("access"), _ACCESS, "access")
 
     def _follow(self, msg=None):
         """Follow the events of the job manager from now on, if a request waits for one."""
@@ -76,10 +74,10 @@ class JobList(Service):
             return
         future.reset()
         # The first response is empty: what came before it may be what a request waits for.
-        ids = {entry["id"] for entry in entries} or set(self._waiting)
-        for id in self._waiting.keys() & ids:
-            for msg in self._waiting.pop(id):
-                self._answer_or_wait(msg, self._jobs.find(id))
+        ids = {entry["id"] for entry in entries} or {msg.body["id"] for msg in self._waiting}
+        for msg in [msg for msg in self._waiting if msg.body["id"] in ids]:
+            self._waiting.remove(msg)
+            self._answer_or_wait(msg, self._jobs.find(msg.body["id"]))
 
     # -- requests ------------------------------------------------------------------------------------
 
@@ -130,7 +128,7 @@ class JobList(Service):
     def _answer_or_wait(self, msg, job):
         wanted = msg.body.get("state", 0)
         if wanted and job.state != INACTIVE and not any(state & wanted for state in job.times):
-            self._waiting.setdefault(job.id, []).append(msg)
+            self._waiting.append(msg)
             self._follow()
         else:
             self.respond(msg, {"job": attributes(job, _attrs_of(msg.body["attrs"]))})
@@ -148,12 +146,6 @@ class JobList(Service):
             {"name": name, **_count(jobs), "inactive_purged": 0} for name, jobs in queues.items()
         ]
         self.respond(msg, answer)
-
-    @request("disconnect", guest=True)
-    def _disconnect(self, msg):
-        gone = msg.sender
-        left = {id: [m for m in msgs if m.sender is not gone] for id, msgs in self._waiting.items()}
-        self._waiting = {id: msgs for id, msgs in left.items() if msgs}
 
 
 def _attrs_of(attrs):

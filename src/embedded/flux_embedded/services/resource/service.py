@@ -248,11 +248,9 @@ class Resource(Service):
         self._define("reload")
         self.respond(msg)
 
-    @request("config-reload")
-    def config_reload(self, msg):
+    def configure(self, config):
         # A change of resource.exclude has no effect until this module is reloaded.
-        sources.check(msg.body or {})
-        self.respond(msg)
+        sources.check(config)
 
     @request("offline")
     def offline(self, msg):

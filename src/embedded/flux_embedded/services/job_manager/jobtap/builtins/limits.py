@@ -6,20 +6,12 @@
 
 import json
 
-from flux_engine.formats import fsd, policy
+from flux.queue import QueueConf
+from flux_engine.formats import fsd
 from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.jobspec import count_resources
 
 UNLIMITED = -1
-
-
-def policy_of(conf, queue, path):
-    """The value of a limit, by its dotted path, for jobs of `queue`: its own, else its parent's, else the global one, else None."""
-    for source in reversed(policy.tables_of(conf, queue)):
-        value = lookup_path(source, f"policy.limits.{path}")
-        if value is not None:
-            return value
-    return None
 
 
 def _for_queue(name):
@@ -30,9 +22,9 @@ def _init(key, validate):
     """The init function of a plugin that checks jobs while any table of the configuration has a limit `key`."""
 
     def configure(p, topic, args):
-        p.conf = args["conf"]
-        places = [p.conf, *p.conf.get("queues", {}).values()]
-        p.active = any(key in place.get("policy", {}).get("limits", {}) for place in places)
+        queues = QueueConf.from_config(args["conf"])
+        p.limits = {name: queues.policy(name).get("limits", {}) for name in (None, *queues)}
+        p.active = any(key in limits for limits in p.limits.values())
 
     def init(p):
         p.active = False
@@ -48,6 +40,7 @@ def _init(key, validate):
 def job_size_validate(p, args):
     system = args["jobspec"]["attributes"]["system"]
     queue = system.get("queue")
+    limits = p.limits.get(queue, p.limits[None])
     asked = count_resources(args["jobspec"]["resources"])
     for kind, value in (
         ("nnodes", asked["node"]),
@@ -55,7 +48,7 @@ def job_size_validate(p, args):
         ("ngpus", asked["gpu"]),
     ):
         for bound, what in (("max", "exceeds"), ("min", "is under")):
-            limit = policy_of(p.conf, queue, f"job-size.{bound}.{kind}")
+            limit = lookup_path(limits, f"job-size.{bound}.{kind}")
             if limit in (None, UNLIMITED):
                 continue
             # A request without nodes leaves their number open, so it cannot be below a minimum.
@@ -74,7 +67,7 @@ job_size_init = _init("job-size", job_size_validate)
 def duration_validate(p, args):
     system = args["jobspec"]["attributes"]["system"]
     queue = system.get("queue")
-    text = policy_of(p.conf, queue, "duration")
+    text = p.limits.get(queue, p.limits[None]).get("duration")
     limit = fsd.parse(text) if text is not None else 0
     if limit == 0 or limit == float("inf"):
         return
