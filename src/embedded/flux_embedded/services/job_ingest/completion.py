@@ -18,7 +18,10 @@ def complete(jobspec, queues):
     attributes = _object(_object(jobspec, "jobspec").get("attributes"), "attributes")
     system = _object(attributes.get("system"), "attributes.system")
     # The environment is large, and not changed.
-    own = {key: value if key == "environment" else copy.deepcopy(value) for key, value in system.items()}
+    own = {
+        key: value if key == "environment" else copy.deepcopy(value)
+        for key, value in system.items()
+    }
     own.setdefault("duration", 0)
     complete = object.__new__(Jobspec)  # it would validate
     complete.jobspec = {**jobspec, "attributes": {**attributes, "system": own}}

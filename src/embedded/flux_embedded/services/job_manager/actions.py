@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Requests that act on jobs from outside: raise, raiseall, kill, urgency, memo.
+"""Requests that act on jobs from outside: raise, raiseall, kill, urgency, memo, purge.
 
 Error texts are those that the commands print: ``unknown job id``, ``job is inactive`` and so on.
 """
@@ -7,7 +7,9 @@ Error texts are those that the commands print: ``unknown job id``, ``job is inac
 import errno
 import signal
 
+from flux_embedded.services.job_manager.part import Part
 from flux_engine.formats.states import ACTIVE, CLEANUP, RUN, URGENCY_MAX, URGENCY_MIN
+from flux_engine.kernel.service import request
 
 #: Common keys of requests for an exception.
 EXCEPTION = {"severity": int, "type": str, "note?": str}
@@ -21,15 +23,8 @@ def permit(msg, userid, what):
         raise OSError(errno.EPERM, f"guests {what} their own jobs")
 
 
-class Actions:
+class Actions(Part):
     """Handlers of such requests."""
-
-    def __init__(self, service, jobs, events, sched, execution):
-        self.service = service
-        self.jobs = jobs
-        self.events = events
-        self.sched = sched
-        self.execution = execution
 
     def find(self, id, errnum=errno.ENOENT, unknown="unknown job id"):
         """The active job `id`; OSError with `errnum` if it is inactive or unknown."""
@@ -40,6 +35,7 @@ class Actions:
 
     # -- exceptions ------------------------------------------------------------------------------
 
+    @request("raise", guest=True, form={"id": int, **EXCEPTION})
     def raise_(self, msg):
         """``raise`` {id, type, severity, note?}."""
         body = msg.body
@@ -49,6 +45,9 @@ class Actions:
         self.events.raise_exception(job, kind, severity, note, msg.userid)
         self.events.send(self.service.respond, msg)
 
+    @request(
+        "raiseall", guest=True, form={**EXCEPTION, "dry_run": bool, "userid": int, "states": int}
+    )
     def raiseall(self, msg):
         """``raiseall`` {type, severity, note?, states, userid, dry_run} -> {count, errors}."""
         body = msg.body
@@ -68,6 +67,7 @@ class Actions:
 
     # -- kill --------------------------------------------------------------------------------------
 
+    @request("kill", guest=True, form={"id": int, "signum": int})
     def kill(self, msg):
         """``kill`` {id, signum}."""
         job, signum = self.find(msg.body["id"]), msg.body["signum"]
@@ -76,11 +76,12 @@ class Actions:
             raise OSError(errno.EINVAL, "invalid signal number")
         if job.state != RUN:
             raise OSError(errno.EINVAL, "job is not running")
-        self.execution.kill(job, signum)
+        self.service.execution.kill(job, signum)
         self.service.respond(msg)
 
     # -- urgency, memo -----------------------------------------------------------------------------
 
+    @request("urgency", guest=True, form={"id": int, "urgency": int})
     def urgency(self, msg):
         """``urgency`` {id, urgency} -> {old_urgency}."""
         body = msg.body
@@ -97,12 +98,30 @@ class Actions:
         self.events.post(job, "urgency", {"userid": msg.userid, "urgency": urgency})
         self.events.send(self.service.respond, msg, {"old_urgency": old})
 
+    @request("memo", guest=True, form={"id": int, "memo": dict})
     def memo(self, msg):
         """``memo`` {id, memo: {...}}: an event; see `Job.apply` for its effect."""
         job = self.find(msg.body["id"])
         permit(msg, job.userid, "can only add a memo to")
         self.events.post(job, "memo", msg.body["memo"])
         self.events.send(self.service.respond, msg)
+
+    # -- purge -------------------------------------------------------------------------------------
+
+    @request("purge", form={"num_limit": int, "force": bool})
+    def purge(self, msg):
+        """``purge``: remove the oldest inactive jobs beyond a number, but those in housekeeping, here and in the KVS."""
+        limit, inactive = msg.body["num_limit"], self.jobs.inactive
+        if limit < 0:
+            raise OSError(errno.EINVAL, "num limit must be >= 0")
+        oldest = list(inactive.values())[: max(0, len(inactive) - limit)]
+        jobs = [job for job in oldest if job.id not in self.service.housekeeping.visits]
+        for job in jobs if msg.body["force"] else ():
+            del inactive[job.id]
+            self.jobs.purged += 1
+            self.service.jobtap.call(job, "job.inactive-remove")
+            self.events.puts.append(["unlink", job.eventlog[: -len(".eventlog")]])
+        self.events.send(self.service.respond, msg, {"count": len(jobs)})
 
 
 def _exception_of(body):

@@ -13,6 +13,7 @@ from collections import deque
 from flux_engine.formats import eventlog
 from flux_engine.formats.states import NEW
 from flux_engine.kernel.message import OWNER
+from flux_engine.kernel.service import request
 
 #: Maximum nesting of jobs processed within the processing of another; beyond it, they are put off to the end.
 MAX_NESTING = 40
@@ -32,8 +33,7 @@ class Events:
 
     def __init__(self, service):
         self.service = service
-        self.readers = []  # requests for the journal
-        self.jobtap = self.life = self.sched = None
+        self.readers = service.keep()  # requests for the journal
         self.puts = []
         self.lines = {}
         self.outbox = []
@@ -44,12 +44,6 @@ class Events:
         self._deferred = deque()
         self._scheduled = False
         self._late = {}  # job id -> fatal exceptions that wait for its validation
-
-    def connect(self, jobtap, life, sched):
-        """Set the handlers of events: plugins, then a job's life; `sched` sends requests before each commit."""
-        self.jobtap = jobtap
-        self.life = life
-        self.sched = sched
 
     # -- posting -------------------------------------------------------------------------------
 
@@ -122,10 +116,10 @@ class Events:
         before = job.apply(event)
         self.record(job, event)
         if job.subscribers:
-            self.jobtap.job_event(job, event)
+            self.service.jobtap.job_event(job, event)
         if event["name"] == "jobspec-update":
-            self.jobtap.call(job, "job.update", updates=event["context"])
-        self.life.after_event(job, event, before)
+            self.service.jobtap.call(job, "job.update", updates=event["context"])
+        self.service.life.after_event(job, event, before)
 
     def record(self, job, event):
         """Put an event that was applied into the eventlog and the journal."""
@@ -155,8 +149,9 @@ class Events:
         self.journal_event(job, event)
         self.schedule()
         if job.subscribers:
-            self.jobtap.job_event(job, event)
+            self.service.jobtap.job_event(job, event)
 
+    @request("journal-batches", streaming=True)
     def follow(self, msg):
         """``journal-batches``: ``{"events": [{"id", "event", "R"?}, ...]}`` for the events of each commit; R with ``alloc``.
 
@@ -184,7 +179,7 @@ class Events:
     def flush(self):
         """Commit the posted events, and send what waited for that."""
         self._scheduled = False
-        self.sched.pump()
+        self.service.sched.pump()
         self.commit()
         outbox, journal = self.outbox, self.journal
         self.outbox, self.journal = [], []

@@ -3,26 +3,26 @@
 
 import os
 
+from flux_embedded.services.job_manager.part import Part
 from flux_engine.formats import idset, rset
 from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR, LOG_INFO
 from flux_engine.formats.states import ACTIVE, CLEANUP, RUN
 from flux_engine.kernel.message import OWNER
-from flux_engine.kernel.service import Malformed
+from flux_engine.kernel.service import Malformed, request
 
 
-class Execution:
+class Execution(Part):
     """The execution service, whose name is `provider` (None while there is none), and the jobs it runs."""
 
-    def __init__(self, service, jobs, events):
-        self.service = service
-        self.jobs = jobs
-        self.events = events
+    def __init__(self, service):
+        super().__init__(service)
         self.provider = None
         self._sender = None
         self._watcher = None
 
     # -- the execution service -------------------------------------------------------------------
 
+    @request("exec-hello")
     def hello(self, msg):
         """``job-manager.exec-hello``: an execution service introduces itself."""
         body = msg.body or {}

@@ -14,8 +14,10 @@ are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of r
 
 import errno
 
+from flux_embedded.services.job_manager.part import Part
 from flux_engine.formats import form, fsd, idset, jobid, rset
 from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
+from flux_engine.kernel.service import request
 
 
 def _mock_duration(value):
@@ -35,15 +37,11 @@ _CONFIG = form.Table(
 )
 
 
-class Housekeeping:
+class Housekeeping(Part):
     """Jobs in housekeeping, if it `is_configured`; `visits` has them: job id -> Visit."""
 
-    def __init__(self, service, jobs, events, sched, waits):
-        self.service = service
-        self.jobs = jobs
-        self.events = events
-        self.sched = sched
-        self.waits = waits
+    def __init__(self, service):
+        super().__init__(service)
         self.visits = {}
         self.is_configured = False
         self._command = None
@@ -82,8 +80,8 @@ class Housekeeping:
 
     def free(self, job, ranks, final):
         """Give back ranks of `job` whose housekeeping has ended; `final`: they are the last."""
-        self.sched.give_back(job.id, rset.fragment(job.R, ranks), final)
-        self.waits.check()
+        self.service.sched.give_back(job.id, rset.fragment(job.R, ranks), final)
+        self.service.waits.check()
 
     def holders(self, partial_ok=True):
         """The jobs that hold resources in the scheduler's view: active ones and those in housekeeping.
@@ -106,11 +104,13 @@ class Housekeeping:
         visit.kill(15)
         visit.over = True
 
-    def kill(self, id, signum):
-        """Signal the scripts of one job; None: of all."""
+    @request("housekeeping-kill", form={"signum": int, "jobid?": int})
+    def kill(self, msg):
+        """``housekeeping-kill``: signal the scripts of one job, or of all."""
         for visit in list(self.visits.values()):
-            if id in (None, visit.job.id):
-                visit.kill(signum)
+            if msg.body.get("jobid") in (None, visit.job.id):
+                visit.kill(msg.body["signum"])
+        self.service.respond(msg)
 
     def describe(self):
         """``{id: {allocated: ranks}}``, as `flux.resource.resource_status` reads it."""

@@ -12,12 +12,13 @@ import json
 
 from flux.jobtap.errors import JobtapError, Rejected
 from flux_embedded.services.job_manager.job import Job
+from flux_embedded.services.job_manager.part import Part
 from flux_embedded.services.kvs.tree import entries
 from flux_engine.formats import eventlog, rset
 from flux_engine.formats.jobspec import without_environment
 from flux_engine.formats.levels import LOG_ERR
 from flux_engine.formats.states import CLEANUP, DEPEND, INACTIVE, NEW, RUN
-from flux_engine.kernel.service import check_form
+from flux_engine.kernel.service import check_form, request
 
 #: One job of a request; the jobspec was checked by ingest.
 FORM = {"id": int, "userid": int, "urgency": int, "flags": int, "t_submit": float, "jobspec": dict}
@@ -33,19 +34,12 @@ def directories(jobs):
     return {id: files for id, files in found.items() if "eventlog" in files}
 
 
-class Intake:
+class Intake(Part):
     """New jobs, and those of a former job manager."""
-
-    def __init__(self, service, jobs, events, queues, jobtap, life):
-        self.service = service
-        self.jobs = jobs
-        self.events = events
-        self.queues = queues
-        self.jobtap = jobtap
-        self.life = life
 
     # -- new ones --------------------------------------------------------------------------------
 
+    @request("submit", form={"jobs": list})
     def submit(self, msg):
         """``submit``."""
         errors = []
@@ -69,7 +63,7 @@ class Intake:
                 raise Rejected("duplicate job id")
             if not isinstance(job.queue_name, (str, type(None))):
                 raise Rejected("attributes.system.queue: expected a string")
-            self.queues.check_submit(job.queue_name)
+            self.service.queues.check_submit(job.queue_name)
         except OSError as exc:
             return exc.strerror
         except Rejected as exc:
@@ -78,13 +72,13 @@ class Intake:
         # Nothing of a job is recorded until it is accepted.
         job.hold = True
         try:
-            self.jobtap.introduce(job)
+            self.service.jobtap.introduce(job)
         except Rejected as exc:
             job.queue.clear()
             self.events.take_late(job)
             del self.jobs.active[id]
-            self.jobtap.forget(job)
-            self.jobtap.call(job, "job.destroy")
+            self.service.jobtap.forget(job)
+            self.service.jobtap.call(job, "job.destroy")
             return str(exc)
         self.events.post(job, "validate")
         for late in self.events.take_late(job):
@@ -115,7 +109,7 @@ class Intake:
             job.hold = False
             self.events.post(job, "flux-restart")
             if job.state == DEPEND:
-                self.life.recheck(job)
+                self.service.life.recheck(job)
 
     def _load(self, id, files):
         jobspec = without_environment(json.loads(files["jobspec"]))
@@ -136,10 +130,10 @@ class Intake:
 
     def _announce(self, job):
         """The callbacks for a job that is loaded: job.create, job.new, and its dependencies."""
-        self.jobtap.call(job, "job.create")
-        self.jobtap.call(job, "job.new")
+        self.service.jobtap.call(job, "job.create")
+        self.service.jobtap.call(job, "job.new")
         if job.state in (NEW, DEPEND):
             try:
-                self.jobtap.announce_dependencies(job)
+                self.service.jobtap.announce_dependencies(job)
             except JobtapError as exc:
                 self.events.raise_exception(job, "dependency", 0, str(exc))

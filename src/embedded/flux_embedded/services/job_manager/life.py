@@ -5,6 +5,7 @@
 to the same job are queued and processed after it returned.
 """
 
+from flux_embedded.services.job_manager.part import Part
 from flux_engine.formats import rset
 from flux_engine.formats.levels import LOG_ERR
 from flux_engine.formats.states import (
@@ -24,18 +25,11 @@ from flux_engine.formats.states import (
 FIXED = (URGENCY_HOLD, URGENCY_EXPEDITE)
 
 
-class Life:
+class Life(Part):
     """State transitions of all jobs, and the actions in each state."""
 
-    def __init__(self, service, jobs, events, jobtap, sched, execution, housekeeping, waits):
-        self.service = service
-        self.jobs = jobs
-        self.events = events
-        self.jobtap = jobtap
-        self.sched = sched
-        self.execution = execution
-        self.housekeeping = housekeeping
-        self.waits = waits
+    def __init__(self, service):
+        super().__init__(service)
         self._enter = {
             DEPEND: self._depend,
             PRIORITY: self._priority,
@@ -50,7 +44,7 @@ class Life:
         state = job.state
         name = event["name"]
         if state != before:
-            out = self.jobtap.call(job, TOPICS[state], prev_state=before, entry=event)
+            out = self.service.jobtap.call(job, TOPICS[state], prev_state=before, entry=event)
             self._enter[state](job, event, out)
         elif state == DEPEND:
             self._depend(job, event, None)
@@ -59,7 +53,7 @@ class Life:
         elif state == CLEANUP:
             self._advance_cleanup(job)
         elif state == SCHED and name == "priority":
-            self.sched.enqueue(job)
+            self.service.sched.enqueue(job)
         if name == "exception":
             self._exception(job, event["context"])
 
@@ -99,25 +93,25 @@ class Life:
     def _sched(self, job, event, out):
         R = out.get("R") if out else None
         if R is not None and job.R is None:
-            self.sched.bypass(job, R)
+            self.service.sched.bypass(job, R)
         else:
-            self.sched.enqueue(job)
+            self.service.sched.enqueue(job)
 
     def _run(self, job, event, out):
         # A prolog that a plugin has just started is still in the queue.
         if not job.perilogs and not job.queue:
-            self.execution.request(job)
+            self.service.execution.request(job)
 
     def _cleanup(self, job, event, out):
-        self.sched.withdraw(job)
+        self.service.sched.withdraw(job)
         self._advance_cleanup(job)
 
     def _inactive(self, job, event, out):
         self.jobs.deactivate(job)
-        self.jobtap.call(job, "job.inactive-add")
-        self.waits.inactive(job)
-        self.jobtap.forget(job)
-        self.jobtap.call(job, "job.destroy")
+        self.service.jobtap.call(job, "job.inactive-add")
+        self.service.waits.inactive(job)
+        self.service.jobtap.forget(job)
+        self.service.jobtap.call(job, "job.destroy")
         job.pack()
 
     # -- within states ---------------------------------------------------------------------------
@@ -143,16 +137,16 @@ class Life:
         if job.start_pending:
             # Execution still holds some ranks; those it has released can be used by other jobs, unless
             # housekeeping is configured, which starts on all of them at once.
-            if job.released and not self.housekeeping.is_configured:
+            if job.released and not self.service.housekeeping.is_configured:
                 self._free_ranks(job, job.released, False)
             return
-        if self.housekeeping.is_configured and not job.bypass:
-            self.housekeeping.start(job)
+        if self.service.housekeeping.is_configured and not job.bypass:
+            self.service.housekeeping.start(job)
         elif not job.bypass:
             if job.freed:
                 self._free_ranks(job, set(rset.ranks(job.R)), True)
             else:
-                self.sched.give_back(job.id, job.R)
+                self.service.sched.give_back(job.id, job.R)
         self.events.post(job, "free")
 
     def _free_ranks(self, job, ranks, final):
@@ -160,7 +154,7 @@ class Life:
         new = ranks - freed
         if new or final:
             job.freed = freed | new
-            self.sched.give_back(job.id, rset.fragment(job.R, new), final)
+            self.service.sched.give_back(job.id, rset.fragment(job.R, new), final)
 
     def alloc_ended(self, job):
         """The scheduler gave up its request for a job that may have left SCHED meanwhile."""
@@ -171,7 +165,7 @@ class Life:
         """Recompute the priority of a job in PRIORITY or SCHED; post it if it changed."""
         if job.state in (PRIORITY, SCHED):
             fixed = job.urgency in FIXED
-            out = None if fixed else self.jobtap.call(job, "job.priority.get")
+            out = None if fixed else self.service.jobtap.call(job, "job.priority.get")
             self._take_priority(job, out)
 
     def reprioritize_all(self):

@@ -31,7 +31,6 @@ getattr                 ``{id, attrs}`` -> an object with these of ``jobspec`` (
                         environment), ``R`` and ``eventlog`` of a job
 housekeeping-kill       ``{signum, jobid?}``
 stats-get               -> ``{active_jobs, inactive_jobs, max_jobid, housekeeping}``
-config-reload           the new configuration
 ======================  ====================================================================================
 
 Plugins may register further topics, ``job-manager.NAME.METHOD``.
@@ -39,14 +38,13 @@ Plugins may register further topics, ``job-manager.NAME.METHOD``.
 
 import errno
 
-from flux_embedded.services.job_manager.actions import EXCEPTION, Actions, permit
+from flux_embedded.services.job_manager.actions import Actions, permit
 from flux_embedded.services.job_manager.events import Events
 from flux_embedded.services.job_manager.execution import Execution
 from flux_embedded.services.job_manager.housekeeping import Housekeeping
 from flux_embedded.services.job_manager.intake import Intake
 from flux_embedded.services.job_manager.jobtap.stack import Jobtap
 from flux_embedded.services.job_manager.life import Life
-from flux_embedded.services.job_manager.purge import Purge
 from flux_embedded.services.job_manager.update import Update
 from flux_embedded.services.job_manager.waits import Waits
 from flux_engine.formats import eventlog, policy, rset, states
@@ -69,12 +67,10 @@ class JobManager(Service):
         super().__init__(ctx, *args)
         self.config = ctx.config
         self.jobs = jobs = Jobs()
+        jobs.purged = 0
         self.queues = queues = Queues()
         self.events = events = Events(self)
-        self.waits = Waits(self, jobs, events)
-        self.execution = Execution(self, jobs, events)
-        # Lambdas, since the parts they use are made further down.
-        self.sched = sched = Sched(
+        self.sched = Sched(
             self,
             jobs,
             events,
@@ -83,41 +79,21 @@ class JobManager(Service):
             ended=lambda job: self.life.alloc_ended(job),
             acquired=lambda: ctx.acquired,
         )
-        self.housekeeping = Housekeeping(self, jobs, events, sched, self.waits)
-        self.jobtap = jobtap = Jobtap(self, jobs, events, queues, sched, self.config)
-        self.life = Life(
-            self, jobs, events, jobtap, sched, self.execution, self.housekeeping, self.waits
-        )
-        jobtap.connect(self.life)
-        events.connect(jobtap, self.life, sched)
-        self.purge = Purge(self, jobs, events, jobtap, self.housekeeping)
-        self.intake = Intake(self, jobs, events, queues, jobtap, self.life)
-        self._add_methods()
-
-    def _add_methods(self):
-        jobs, events, sched = self.jobs, self.events, self.sched
-        add = self.add_method
-        add("submit", self.intake.submit, form={"jobs": list})
-        add("sched-hello", sched.hello, streaming=True)
-        add("sched-ready", sched.ready)
-        add("exec-hello", self.execution.hello)
-        actions = Actions(self, jobs, events, sched, self.execution)
-        add("raise", actions.raise_, guest=True, form={"id": int, **EXCEPTION})
-        several = {**EXCEPTION, "dry_run": bool, "userid": int, "states": int}
-        add("raiseall", actions.raiseall, guest=True, form=several)
-        add("kill", actions.kill, guest=True, form={"id": int, "signum": int})
-        add("urgency", actions.urgency, guest=True, form={"id": int, "urgency": int})
-        add("memo", actions.memo, guest=True, form={"id": int, "memo": dict})
-        update = Update(self, jobs, events, self.jobtap, self.execution)
-        add("update", update.request, guest=True, form={"id": int, "updates": object})
-        add("wait", self.waits.wait, form={"id": int})
-        add("drain", self.waits.drain)
-        add("idle", self.waits.idle)
-        plugin = {"load?": str, "conf?": object, "remove?": str, "query_only?": bool}
-        add("jobtap", self.jobtap.request, form=plugin)
-        add("jobtap-query", self.jobtap.query)
-        add("journal-batches", events.follow, streaming=True)
-        add("purge", self.purge.request, form={"num_limit": int, "force": bool})
+        self.waits, self.execution, self.life = Waits(self), Execution(self), Life(self)
+        self.housekeeping, self.jobtap, self.intake = Housekeeping(self), Jobtap(self), Intake(self)
+        for part in (
+            events,
+            self.waits,
+            self.execution,
+            self.housekeeping,
+            self.jobtap,
+            self.intake,
+        ):
+            self.serve(part)
+        self.serve(Actions(self))
+        self.serve(Update(self))
+        self.add_method("sched-hello", self.sched.hello, streaming=True)
+        self.add_method("sched-ready", self.sched.ready)
 
     def begin(self):
         self.on_response("sched.alloc", self.sched.alloc_response)
@@ -136,7 +112,7 @@ class JobManager(Service):
     def _configure(self, config):
         self.queues.configure(config)
         self.housekeeping.configure(config)
-        self.config = self.jobtap.config = config
+        self.config = config
 
     def on_response(self, topic, function):
         """Call ``function(msg)`` for untagged responses on `topic`; returns the watcher."""
@@ -215,11 +191,6 @@ class JobManager(Service):
         held += [(visit.job.R, visit.job.freed) for visit in self.housekeeping.visits.values()]
         self.respond(msg, {"allocated": rset.union(held)})
 
-    @request("housekeeping-kill", form={"signum": int, "jobid?": int})
-    def _housekeeping_kill(self, msg):
-        self.housekeeping.kill(msg.body.get("jobid"), msg.body["signum"])
-        self.respond(msg)
-
     @request("getinfo", guest=True)
     def _getinfo(self, msg):
         self.respond(msg, {"max_jobid": self.jobs.max_id})
@@ -234,9 +205,8 @@ class JobManager(Service):
         }
         self.respond(msg, body)
 
-    @request("config-reload")
-    def _config_reload(self, msg):
-        config, former = msg.body or {}, self.config
+    def configure(self, config):
+        former = self.config
         try:
             policy.validate(config)
             self.jobtap.check_config(config)
@@ -247,14 +217,9 @@ class JobManager(Service):
             self._configure(former)
             self.jobtap.check_config(former)
             raise
-        self.respond(msg)
 
-    @request("disconnect")
-    def _disconnect(self, msg):
-        sender = msg.sender
-        self.sched.disconnected(sender)
-        self.execution.disconnected(sender)
-        self.waits.disconnected(sender)
-        self.events.readers = [
-            reader for reader in self.events.readers if reader.sender is not sender
-        ]
+    @request("disconnect", guest=True)
+    def disconnect(self, msg):
+        super().disconnect(msg)
+        self.sched.disconnected(msg.sender)
+        self.execution.disconnected(msg.sender)

@@ -11,25 +11,21 @@ import errno
 from flux.jobtap.errors import JobtapError, Rejected
 from flux_embedded.services.job_manager.actions import permit
 from flux_embedded.services.job_manager.jobtap.host import JobSource
+from flux_embedded.services.job_manager.part import Part
 from flux_engine.formats.dotted import update_paths
 from flux_engine.formats.states import INACTIVE, RUN
+from flux_engine.kernel.service import request
 
 DURATION = "attributes.system.duration"
 #: Errors for a service that does not exist, or disconnected before it answered.
 NO_SCHEDULER = (errno.ENOSYS, errno.EHOSTUNREACH)
 
 
-class Update:
+class Update(Part):
     """Handler of such requests."""
 
-    def __init__(self, service, jobs, events, jobtap, execution):
-        self.service = service
-        self.jobs = jobs
-        self.events = events
-        self.jobtap = jobtap
-        self.execution = execution
-
-    def request(self, msg):
+    @request("update", guest=True, form={"id": int, "updates": object})
+    def update(self, msg):
         """``update`` {id, updates}."""
         body = msg.body
         updates = body["updates"]
@@ -63,11 +59,11 @@ class Update:
         updates, validated, feasibility = dict(requested), True, False
         for key in requested:
             topic = f"job.update.{key}"
-            if not self.jobtap.handlers(topic):
+            if not self.service.jobtap.handlers(topic):
                 raise OSError(errno.EINVAL, f"update of {key} not supported")
             more = {"key": key, "value": requested[key], "updates": requested, "cred": cred}
             try:
-                out = self.jobtap.call_or_raise(job, topic, JobSource(job, more))
+                out = self.service.jobtap.call_or_raise(job, topic, JobSource(job, more))
             except JobtapError as exc:
                 raise OSError(errno.EINVAL, str(exc) or f"update of {key} rejected") from None
             validated = validated and bool(out.get("validated"))
@@ -77,7 +73,7 @@ class Update:
 
     def _validate(self, job, jobspec):
         try:
-            self.jobtap.call_rejecting(job, "job.validate", jobspec=jobspec)
+            self.service.jobtap.call_rejecting(job, "job.validate", jobspec=jobspec)
         except Rejected as exc:
             raise OSError(errno.EINVAL, str(exc)) from None
 
@@ -125,7 +121,7 @@ class Update:
         self.events.post(job, "jobspec-update", updates)
         if expiration is not None:
             self.events.post(job, "resource-update", {"expiration": expiration})
-            self.execution.set_expiration(job, expiration)
+            self.service.execution.set_expiration(job, expiration)
         self.events.send(self.service.respond, msg)
 
 

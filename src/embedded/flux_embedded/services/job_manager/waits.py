@@ -12,29 +12,27 @@ idle        -> ``{pending: N}`` when no job is in RUN or CLEANUP; N jobs are sti
 import errno
 import signal
 
+from flux_embedded.services.job_manager.part import Part
 from flux_engine.formats.jobid import MAX_ID
 from flux_engine.formats.states import FLAG_WAITABLE, PENDING, RUNNING
+from flux_engine.kernel.service import request
 
 ANY = MAX_ID
 
 
-class Waits:
+class Waits(Part):
     """Waiting requests, and waitable jobs that were not waited for yet."""
 
-    def __init__(self, service, jobs, events):
-        self.service = service
-        self.jobs = jobs
-        self.events = events
+    def __init__(self, service):
+        super().__init__(service)
         self._zombies = {}
-        self._waiting = []  # (message, id or ANY)
-        self._drain = []
-        self._idle = []
+        self._waiting = service.keep()
+        self._drain = service.keep()
+        self._idle = service.keep()
 
+    @request("wait", form={"id": int})
     def wait(self, msg):
-        """``wait``."""
-        id = msg.body["id"]
-        if id == -1:
-            id = ANY
+        id = _id(msg)
         if id == ANY:
             if self._zombies:
                 self._answer(msg, self._zombies.pop(next(iter(self._zombies))))
@@ -49,11 +47,11 @@ class Waits:
             if job is None:
                 text = "invalid job id, or job may be inactive and not waitable"
                 raise OSError(errno.ECHILD, text)
-            if any(other == id for _, other in self._waiting):
+            if any(_id(other) == id for other in self._waiting):
                 raise OSError(errno.ECHILD, "job id already has a waiter")
             if not job.flags & FLAG_WAITABLE:
                 raise OSError(errno.ECHILD, "job was not submitted with FLUX_JOB_WAITABLE")
-        self._waiting.append((msg, id))
+        self._waiting.append(msg)
 
     def _waitable_left(self):
         return any(job.flags & FLAG_WAITABLE for job in self.jobs.active.values())
@@ -62,18 +60,17 @@ class Waits:
         """`job` has become inactive."""
         if job.flags & FLAG_WAITABLE:
             # A request for this job precedes one for any job.
-            for entry in sorted(self._waiting, key=lambda entry: entry[1] == ANY):
-                msg, id = entry
-                if id in (ANY, job.id):
-                    self._waiting.remove(entry)
+            for msg in sorted(self._waiting, key=lambda msg: _id(msg) == ANY):
+                if _id(msg) in (ANY, job.id):
+                    self._waiting.remove(msg)
                     self._answer(msg, job)
                     break
             else:
                 self._zombies[job.id] = job
         if self._waiting and not self._waitable_left():
-            for msg, _ in [entry for entry in self._waiting if entry[1] == ANY]:
+            for msg in [msg for msg in self._waiting if _id(msg) == ANY]:
+                self._waiting.remove(msg)
                 self.service.respond_error(msg, errno.ECHILD, "there are no more waitable jobs")
-            self._waiting = [entry for entry in self._waiting if entry[1] != ANY]
         self.check()
 
     def _answer(self, msg, job):
@@ -82,13 +79,13 @@ class Waits:
             self.service.respond, msg, {"id": job.id, "success": success, "errstr": text}
         )
 
+    @request("drain")
     def drain(self, msg):
-        """``drain``."""
         self._drain.append(msg)
         self.check()
 
+    @request("idle")
     def idle(self, msg):
-        """``idle``."""
         self._idle.append(msg)
         self.check()
 
@@ -100,17 +97,17 @@ class Waits:
         if not jobs:
             for msg in self._drain:
                 self.events.send(self.service.respond, msg)
-            self._drain = []
+            self._drain.clear()
         if self._idle and not any(job.state & RUNNING for job in jobs.values()):
             pending = sum(1 for job in jobs.values() if job.state & PENDING)
             for msg in self._idle:
                 self.events.send(self.service.respond, msg, {"pending": pending})
-            self._idle = []
+            self._idle.clear()
 
-    def disconnected(self, sender):
-        self._waiting = [entry for entry in self._waiting if entry[0].sender is not sender]
-        self._drain = [msg for msg in self._drain if msg.sender is not sender]
-        self._idle = [msg for msg in self._idle if msg.sender is not sender]
+
+def _id(msg):
+    """The job that a request ``wait`` waits for, or ANY."""
+    return ANY if msg.body["id"] == -1 else msg.body["id"]
 
 
 def outcome(job):

@@ -68,7 +68,7 @@ class Builtin(Plugin):
     def __init__(self, host, name):
         super().__init__(host, name, "builtin", {}, handle=host.service.h)
         self.jobs = host.jobs
-        self.queues = host.queues
+        self.queues = host.service.queues
         self.kvs = host.service.ctx.kvs
 
 
@@ -94,12 +94,9 @@ class State:
 class Host:
     """The job manager as its plugins see it; `states` has the State of each Plugin that is loaded."""
 
-    def __init__(self, jobtap, service, jobs, events, queues):
+    def __init__(self, jobtap):
         self.jobtap = jobtap
-        self.service = service
-        self.jobs = jobs
-        self.events = events
-        self.queues = queues
+        self.service, self.jobs, self.events = jobtap.service, jobtap.jobs, jobtap.events
         self.states = {}
         module.prepare()
         self._posts = PostCounts()
@@ -246,10 +243,10 @@ class Host:
     # -- priority, jobspec ---------------------------------------------------------------------------------
 
     def reprioritize_job(self, plugin, id, priority):
-        self.jobtap.life.set_priority(self._job(id), priority)
+        self.service.life.set_priority(self._job(id), priority)
 
     def reprioritize_all(self, plugin):
-        self.jobtap.life.reprioritize_all()
+        self.service.life.reprioritize_all()
 
     def jobspec_update(self, plugin, updates):
         job = self._job(CURRENT_JOB)

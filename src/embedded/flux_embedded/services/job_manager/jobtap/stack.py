@@ -28,9 +28,11 @@ from flux.jobtap.errors import (
 )
 from flux.jobtap.validation import PRIORITY_UNAVAIL
 from flux_embedded.services.job_manager.jobtap.host import Builtin, Host, JobSource
+from flux_embedded.services.job_manager.part import Part
 from flux_engine import paths
 from flux_engine.formats import form, states
 from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
+from flux_engine.kernel.service import request
 
 EXAMPLES = os.path.join(paths.BASE, "jobtap", "examples")
 NOTHING = {}
@@ -38,31 +40,18 @@ NOTHING = {}
 _OWN_PRIORITY = ("job.state.priority", "job.priority.get")
 
 
-class Jobtap:
+class Jobtap(Part):
     """The plugins, and their handlers.
-
-    Args:
-        service (Service): the job manager, to send and answer with
-        jobs (Jobs): all jobs
-        events (Events): to post with
-        queues (Queues): the queues, for the rules about them
-        sched (Sched): takes annotations
-        config (dict): the instance's configuration
 
     Attributes:
         plugins (list): in load order
         host (Host): the job manager's functions for plugins
     """
 
-    def __init__(self, service, jobs, events, queues, sched, config):
-        self.service = service
-        self.jobs = jobs
-        self.events = events
-        self.sched = sched
-        self.config = config
-        self.life = None
+    def __init__(self, service):
+        super().__init__(service)
         self.plugins = []
-        self.host = Host(self, service, jobs, events, queues)
+        self.host = Host(self)
         self._table = {}
         self._own_rules = set()  # topics handled by the job manager's own rules only
         self._current = []
@@ -70,10 +59,6 @@ class Jobtap:
         self._guests = []  # plugins whose code runs
         self._builtins = {}
         process_guard.install(self)
-
-    def connect(self, life):
-        """Set the `Life` that handles priorities."""
-        self.life = life
 
     # -- handlers --------------------------------------------------------------------------------
 
@@ -247,7 +232,7 @@ class Jobtap:
             del answer["R"]
         annotations = answer.get("annotations")
         if isinstance(annotations, dict) and job is not None and job.state <= states.SCHED:
-            self.sched.annotate(job, annotations)
+            self.service.sched.annotate(job, annotations)
         elif annotations is not None and not isinstance(annotations, dict):
             self.report(plugin, topic, JobtapError(BAD_ANNOTATIONS))
         out.update(answer)
@@ -268,7 +253,7 @@ class Jobtap:
         """Apply a priority, which the answer for any topic may have."""
         if "priority" in out and topic not in _OWN_PRIORITY and topic.startswith("job."):
             if out["priority"] != PRIORITY_UNAVAIL:
-                self.life.set_priority(job, out["priority"])
+                self.service.life.set_priority(job, out["priority"])
 
     def report(self, plugin, topic, exc):
         """Log a plugin's exception: one line, and its traceback at debug level."""
@@ -356,7 +341,9 @@ class Jobtap:
         if builtin is not None:
             name, full = path, "builtin"
         else:
-            directories = self.config.get("job-manager", {}).get("plugin-searchpath", "").split(":")
+            directories = (
+                self.service.config.get("job-manager", {}).get("plugin-searchpath", "").split(":")
+            )
             name, full = _find(path, filter(None, directories))
         if any(plugin.name == name for plugin in self.plugins):
             raise OSError(errno.EEXIST, f"{name} already loaded")
@@ -389,7 +376,7 @@ class Jobtap:
                 text = f"{plugin.name}: {text}"
             raise OSError(getattr(exc, "errno", None) or errno.EINVAL, text) from exc
         try:
-            self._conf_update(plugin, self.config)
+            self._conf_update(plugin, self.service.config)
         except OSError:
             self._drop(plugin)
             raise
@@ -415,7 +402,7 @@ class Jobtap:
                     self.report(plugin, "job.dependency", exc)
                 self._call_mine(plugin, job, "job.state.depend")
         if not isinstance(plugin, Builtin):
-            self.life.reprioritize_all()
+            self.service.life.reprioritize_all()
 
     def _call_mine(self, plugin, job, topic):
         mine = [entry for entry in self.handlers(topic) if entry[0] is plugin]
@@ -501,7 +488,8 @@ class Jobtap:
 
     # -- requests ------------------------------------------------------------------------------------
 
-    def request(self, msg):
+    @request("jobtap", form={"load?": str, "conf?": object, "remove?": str, "query_only?": bool})
+    def change(self, msg):
         """``jobtap``: {load?, conf?, remove?} -> nothing; {query_only} -> {plugins: [name]}."""
         body = msg.body or {}
         answer = None
@@ -514,6 +502,7 @@ class Jobtap:
                 self.load(body["load"], body.get("conf") or {})
         self.events.send(self.service.respond, msg, answer)
 
+    @request("jobtap-query")
     def query(self, msg):
         """``jobtap-query``: {name} -> {name, path, ...} with the answer to plugin.query."""
         topic, name = "plugin.query", (msg.body or {}).get("name")
