@@ -13,6 +13,7 @@ Used by both job managers:
 ``validation.py``        checks of all values that plugins pass to the job manager
 ``callbacks.py``         selection of the callback for a topic, its arguments and return value
 ``plugin_resources.py``  timers, other watchers and futures: they end with the plugin
+``plugin_handle.py``     a plugin's handle
 ``perilogs.py``          open prologs and epilogs of a plugin
 ``plugin_file.py``       runs a file of code, if only the instance owner can have written it
 ``process_guard.py``     keeps plugins from handling signals or ending the process
@@ -24,7 +25,6 @@ Used in a real Flux only, where Python runs inside the C process of the broker:
 ==========================  =====================================================================
 ``job_manager_bridge.py``   the functions that ``python.so`` (src/jobtap/python.c) calls, and the
                             host of plugins, which calls the C functions of the job manager
-``plugin_handle.py``        a plugin's handle
 ``thread_guard.py``         nothing may block the thread of the job manager
 ``child_processes.py``      `subprocess.Popen` that works inside a broker, with its helper
                             ``child_process_helper.py``

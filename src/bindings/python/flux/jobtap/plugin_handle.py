@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The handle of a plugin in the job manager of a real Flux: its watchers and futures end with the
-plugin."""
+"""The handle of a plugin: its watchers and futures end with the plugin."""
 
 from __future__ import annotations
 
+import errno
+import functools
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import flux.constants
 import flux.core.handle
@@ -13,14 +15,55 @@ import flux.future
 import flux.rpc
 from _flux._core import ffi as core_ffi
 from _flux._core import lib as core_lib
-from flux.jobtap import plugin_resources
 
 
-class PluginRPC(plugin_resources.plugin_rpc_class(flux.rpc.RPC)):
-    """An RPC sent by a plugin."""
+class PluginRPC(flux.rpc.RPC):
+    """An RPC sent by a plugin. The host limits waiting for its answer."""
+
+    topic = ""
+    plugin_resources: Any = None
+
+    def then(self, callback: Callable[..., Any] | None, *args: Any, **kwargs: Any) -> Any:
+        self.plugin_resources.check()
+        guarded = self.plugin_resources.guarded(callback, f"response to {self.topic}")
+        return super().then(guarded, *args, **kwargs)
+
+    def get_str(self) -> Any:
+        self.plugin_resources.check()
+        return super().get_str()
+
+    def wait_for(self, timeout: float = -1.0) -> Any:
+        self.plugin_resources.check()
+        return super().wait_for(timeout)
 
 
-class PluginHandle(plugin_resources.plugin_handle_class(flux.core.handle.Flux)):
+def _checked(name: str) -> Callable[..., Any]:
+    """A method of the handle, for a plugin that was not removed, in the job manager's thread."""
+    method = getattr(flux.core.handle.Flux, name)
+
+    @functools.wraps(method)
+    def call(self: PluginHandle, *args: Any, **kwargs: Any) -> Any:
+        self.plugin_resources.check()
+        return method(self, *args, **kwargs)
+
+    return call
+
+
+def _guarded(name: str, where: str) -> Callable[..., Any]:
+    """A method that makes a watcher, for one whose callback is `PluginResources.guarded` (`where`)."""
+    make = _checked(name)
+    signature = inspect.signature(make)
+
+    def create(self: PluginHandle, *args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(self, *args, **kwargs)
+        callback = given.arguments.get("callback")
+        given.arguments["callback"] = self.plugin_resources.guarded(callback, where)
+        return self.plugin_resources.add_watcher(make(*given.args, **given.kwargs))
+
+    return create
+
+
+class PluginHandle(flux.core.handle.Flux):
     """The job manager's handle (a ``flux_t`` at address `pointer`), for one plugin; `resources` own
     its watchers and futures."""
 
@@ -30,6 +73,15 @@ class PluginHandle(plugin_resources.plugin_handle_class(flux.core.handle.Flux)):
         super().__init__(handle=core_ffi.cast("flux_t *", pointer))
         self.incref()
         self.plugin_resources = resources
+
+    log = _checked("log")
+    respond = _checked("respond")
+    msg_watcher_create = _guarded("msg_watcher_create", "message")
+    idle_watcher_create = _guarded("idle_watcher_create", "idle watcher")
+    prepare_watcher_create = _guarded("prepare_watcher_create", "prepare watcher")
+    check_watcher_create = _guarded("check_watcher_create", "check watcher")
+    fd_watcher_create = _guarded("fd_watcher_create", "file descriptor")
+    _timer = _guarded("timer_watcher_create", "timer")
 
     def rpc(
         self,
@@ -60,7 +112,21 @@ class PluginHandle(plugin_resources.plugin_handle_class(flux.core.handle.Flux)):
                 if not repeat and watcher.handle and not is_active(watcher):
                     self.del_watcher(watcher)
 
-        return super().timer_watcher_create(after, call, repeat, args)
+        return self._timer(after, call, repeat, args)
+
+    def signal_watcher_create(
+        self, signum: Any, callback: Callable[..., Any] | None, args: Any = None
+    ) -> NoReturn:
+        raise OSError(errno.EPERM, "a plugin may not handle signals")
+
+    def reactor_run(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise OSError(errno.EDEADLK, "reactor_run: the job manager's reactor is running already")
+
+    def reactor_stop(self, *args: Any) -> NoReturn:
+        raise OSError(errno.EPERM, "reactor_stop: it would end the job manager")
+
+    def reactor_stop_error(self, *args: Any) -> NoReturn:
+        raise OSError(errno.EPERM, "reactor_stop_error: it would end the job manager")
 
     def drop(self) -> None:
         """Release the reference to the job manager's handle."""

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The watchers and futures of a plugin. They end with it, and exceptions in their callbacks are
-only logged.
-
-`plugin_handle_class` and `plugin_rpc_class` derive such classes from the host's handle and RPC, for
-both the job manager of a real Flux and that of the embedded instance.
-"""
+only logged. The limits of what a plugin may do in a callback: wait, and post events."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from threading import get_ident
-from typing import Any, NoReturn
+from typing import Any
 
 from flux.jobtap.errors import FAILURES
 from flux.jobtap.process_guard import end_child
@@ -177,130 +173,3 @@ def wait_limit(timeout: float) -> float:
     """Return the seconds that `wait_for` waits inside a callback; a negative argument means no
     limit given."""
     return MAX_WAIT if timeout < 0 else timeout
-
-
-def plugin_rpc_class(base: Any) -> Any:
-    """Derive the class of a plugin's RPCs from the host's ``flux.rpc.RPC``."""
-
-    class PluginRPC(base):  # type: ignore[misc]
-        """An RPC sent by a plugin. `get` raises OSError: EDEADLK if the answer could never come,
-        ETIMEDOUT if it has not come after `MAX_WAIT` seconds."""
-
-        topic = ""
-        plugin_resources: Any = None
-
-        def then(self, callback: Callable[..., Any] | None, *args: Any, **kwargs: Any) -> Any:
-            self.plugin_resources.check()
-            where = f"response to {self.topic}"
-            return super().then(self.plugin_resources.guarded(callback, where), *args, **kwargs)
-
-        def _check_wait(self) -> None:
-            self.plugin_resources.check()
-            if not self.is_ready():
-                refuse_to_wait(self.topic)
-
-        def get(self) -> Any:
-            self.wait_for()
-            return super().get()
-
-        def get_str(self) -> Any:
-            self.wait_for()
-            return super().get_str()
-
-        def wait_for(self, timeout: float = -1.0) -> Any:
-            self._check_wait()
-            if self.is_ready():
-                return self
-            limit = wait_limit(timeout)
-            try:
-                return super().wait_for(limit)
-            except OSError as exc:
-                if exc.errno != errno.ETIMEDOUT or self.is_ready():
-                    raise
-                raise no_answer(self.topic, limit) from None
-
-    return PluginRPC
-
-
-def plugin_handle_class(base: Any) -> Any:
-    """Derive the class of a plugin's handle from the host's ``flux.core.handle.Flux``. Instances
-    need an attribute ``plugin_resources``."""
-
-    class PluginHandle(base):  # type: ignore[misc]
-        """The job manager's handle, for one plugin."""
-
-        plugin_resources: Any = None
-
-        def _own(
-            self,
-            create: Any,
-            where: str,
-            callback: Callable[..., Any] | None,
-            *args: Any,
-            **kwargs: Any,
-        ) -> Any:
-            self.plugin_resources.check()
-            guarded = self.plugin_resources.guarded(callback, where)
-            return self.plugin_resources.add_watcher(create(guarded, *args, **kwargs))
-
-        def log(self, level: int, text: str) -> Any:
-            self.plugin_resources.check()
-            return super().log(level, text)
-
-        def respond(self, msg: Any, payload: Any = None) -> Any:
-            self.plugin_resources.check()
-            return super().respond(msg, payload)
-
-        def timer_watcher_create(
-            self,
-            after: float,
-            callback: Callable[..., Any] | None,
-            repeat: float = 0.0,
-            args: Any = None,
-        ) -> Any:
-            make = super().timer_watcher_create
-            return self._own(lambda call: make(after, call, repeat, args), "timer", callback)
-
-        def msg_watcher_create(
-            self, callback: Callable[..., Any] | None, *args: Any, **kwargs: Any
-        ) -> Any:
-            return self._own(super().msg_watcher_create, "message", callback, *args, **kwargs)
-
-        def idle_watcher_create(
-            self, callback: Callable[..., Any] | None = None, args: Any = None
-        ) -> Any:
-            return self._own(super().idle_watcher_create, "idle watcher", callback, args)
-
-        def prepare_watcher_create(
-            self, callback: Callable[..., Any] | None = None, args: Any = None
-        ) -> Any:
-            return self._own(super().prepare_watcher_create, "prepare watcher", callback, args)
-
-        def check_watcher_create(
-            self, callback: Callable[..., Any] | None = None, args: Any = None
-        ) -> Any:
-            return self._own(super().check_watcher_create, "check watcher", callback, args)
-
-        def fd_watcher_create(
-            self, fd: Any, callback: Callable[..., Any] | None, events: Any = None, args: Any = None
-        ) -> Any:
-            make = super().fd_watcher_create
-            return self._own(lambda call: make(fd, call, events, args), "file descriptor", callback)
-
-        def signal_watcher_create(
-            self, signum: Any, callback: Callable[..., Any] | None, args: Any = None
-        ) -> NoReturn:
-            raise OSError(errno.EPERM, "a plugin may not handle signals")
-
-        def reactor_run(self, *args: Any, **kwargs: Any) -> NoReturn:
-            raise OSError(
-                errno.EDEADLK, "reactor_run: the job manager's reactor is running already"
-            )
-
-        def reactor_stop(self, *args: Any) -> NoReturn:
-            raise OSError(errno.EPERM, "reactor_stop: it would end the job manager")
-
-        def reactor_stop_error(self, *args: Any) -> NoReturn:
-            raise OSError(errno.EPERM, "reactor_stop_error: it would end the job manager")
-
-    return PluginHandle
