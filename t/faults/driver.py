@@ -5,7 +5,9 @@ After every step the driver waits until the scheduler is at rest (``sched.quiesc
 the rules; at the end everything is repaired and every job must reach its end.
 """
 
+import errno
 import json
+import os
 from collections import deque
 
 from books import ids
@@ -104,6 +106,7 @@ class Driver:
         self.beside = {}
         try:
             self.instance.start()
+            self._kvs_commit = self.instance.service("kvs").methods["kvs.commit"]
             self.h = self.instance.handle
             if preempting:
                 self.do_queue_start()
@@ -290,7 +293,16 @@ class Driver:
         self._rpc("job-manager.queue-start", {"start": True, "all": True})
 
     def do_kvs_fail(self, number):
-        self._rpc("kvs.fault", {"fail_commits": number, "match": ".R"})
+        commit, *how = self._kvs_commit
+        left = [number]
+
+        def fail(msg):
+            if left[0] and any(".R" in op[1] for op in msg.body["ops"]):
+                left[0] -= 1
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            commit(msg)
+
+        self.instance.service("kvs").methods["kvs.commit"] = (fail, *how)
 
     def do_delay(self, name, seconds):
         self._delay(name, seconds)
@@ -506,7 +518,7 @@ class Driver:
         legal."""
         self.crash_in = None
         self.watch.faults += 1  # the repair is a fault as well
-        self._rpc("kvs.fault", {"fail_commits": 0})
+        self.instance.service("kvs").methods["kvs.commit"] = self._kvs_commit
         for rank in range(NODES):
             self.do_online(rank)
             self.do_undrain(rank)

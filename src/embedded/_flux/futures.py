@@ -443,20 +443,16 @@ class Composite(Future):
 pointer_to("flux_future_t *", Composite, RPCFuture)
 
 
-def follow(parent, child, continuation):
-    """Call ``continuation(child, NULL)`` in the reactor that waits for the parent's results."""
-    h = parent.current_flux()
-    if not isinstance(child, RPCFuture):
-        child.set_flux(h)
-    child.task = h.task
-    child.then(-1.0, continuation, lambda: NULL)
-
-
 def _watch_children(f, arg):
+    """Have the reactor that waits for `f` call `child_ready`."""
     if not f.children:
         f.fulfill()
     for child in f.children.values():
-        follow(f, child, f.child_ready)
+        h = f.current_flux()
+        if not isinstance(child, RPCFuture):
+            child.set_flux(h)
+        child.task = h.task
+        child.then(-1.0, f.child_ready, lambda: NULL)
 
 
 @function("flux_future_t *flux_future_wait_all_create (void)")

@@ -3,10 +3,9 @@
 import errno
 import json
 
-from _flux.cdata import NULL, bytes_of
-from _flux.ffi import pointer_to
+from _flux.cdata import bytes_of
 from _flux.function import failure, function, functions
-from _flux.futures import Future, flux_future_destroy, follow, rpc, send
+from _flux.futures import rpc, send
 from _flux.kvs import cancel
 from flux_engine.formats import jobid, states
 from flux_engine.kernel.future import RPC_STREAMING
@@ -159,50 +158,22 @@ def flux_job_event_watch_cancel(f):
 # -- results -----------------------------------------------------------------------------------------------
 
 
-class Result(Future):
-    """The result of a job: made from its events, and ready with the last of them."""
-
-    def __init__(self, h, id):
-        super().__init__(_watch_events, lambda: NULL)
-        self.set_flux(h)
-        self.id = id
-        self.seen = []
-        self.events = flux_job_event_watch(h, id, "eventlog", 0)
-
-    def event(self, events, arg):
-        try:
-            self.seen.append(json.loads(events.field("event", str)))
-        except OSError as exc:
-            if exc.errno == errno.ENODATA:
-                found = states.outcome(self.id, self.seen)
-                self.fulfill(json.dumps(found, separators=(",", ":")))
-            else:
-                self.fulfill_error(exc.errno, events.error_string())
-            return
-        events.reset()
-
-    def end(self):
-        events, self.events = self.events, None
-        flux_future_destroy(events)
-        super().end()
-
-
-pointer_to("flux_future_t *", Result)
-
-
-def _watch_events(f, arg):
-    follow(f, f.events, f.event)
+#: Attributes of a job that make its result.
+RESULT = (
+    "t_submit", "t_run", "t_cleanup", "waitstatus", "result", "exception_occurred", "exception_type", "exception_severity",
+    "exception_note",
+)  # fmt: skip
 
 
 @function("flux_future_t *flux_job_result (flux_t *h, flux_jobid_t id, int flags)")
 def flux_job_result(h, id, flags):
-    return Result(h, id)
+    # The C library makes the result from the job's events.
+    return send(h, "job-list.list-id", {"id": id, "attrs": list(RESULT), "state": states.INACTIVE})
 
 
 @function("int flux_job_result_get (flux_future_t *f, const char **json_str)", out="json_str")
 def flux_job_result_get(f):
-    f.wait_for(-1.0)
-    return f.value()
+    return json.dumps(rpc(f).field("job", dict), separators=(",", ":"))
 
 
 @function(

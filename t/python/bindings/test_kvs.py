@@ -98,29 +98,6 @@ def test_guests_are_kept_out(instance):
         guest.rpc("kvs.lookup", {"key": "a"}).get()
 
 
-# -- faults ------------------------------------------------------------------
-
-
-def test_commits_fail_as_often_as_asked(instance, h):
-    h.rpc("kvs.fault", {"fail_commits": 2, "match": ".R"}).get()
-    commit(h, ["put", "job.1.eventlog", "x"])
-    for _ in range(2):
-        with pytest.raises(OSError) as info:
-            commit(h, ["put", "job.1.R", "x"])
-        assert info.value.errno == errno.EIO
-    assert tree(instance) == {"job.1.eventlog": "x"}
-    commit(h, ["put", "job.1.R", "x"])
-    h.rpc("kvs.fault", {"fail_commits": 1, "errnum": errno.ENOSPC}).get()
-    with pytest.raises(OSError) as info:
-        commit(h)
-    assert info.value.errno == errno.ENOSPC
-    h.rpc("kvs.fault", {"fail_commits": 5}).get()
-    h.rpc("kvs.fault", {"fail_commits": 0}).get()
-    commit(h)
-    with pytest.raises(OSError):
-        h.rpc("kvs.fault", {"fail_commits": -1}).get()
-
-
 # -- flux.kvs ------------------------------------------------------------------
 
 

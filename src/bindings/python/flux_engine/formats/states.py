@@ -82,29 +82,3 @@ def result(status, end_event):
             return TIMEOUT
         return FAILED
     return COMPLETED if status == 0 else FAILED
-
-
-def outcome(jobid, events):
-    """The outcome of a job by its events, in order, as ``flux job status --json`` and `flux.job.result` report it."""
-    found = {"id": jobid, "exception_occurred": False}
-    for event in events:
-        name, context = event["name"], event.get("context") or {}
-        if name == "submit":
-            found["t_submit"] = event["timestamp"]
-        elif name == "alloc":
-            found["t_run"] = event["timestamp"]
-        elif name == "finish":
-            found["t_cleanup"] = event["timestamp"]
-            found["waitstatus"] = context["status"]
-        elif name == "exception":
-            if 0 < found.get("exception_severity", 0) < context["severity"]:
-                continue
-            found["exception_occurred"] = True
-            for key in ("type", "note", "severity"):
-                found[f"exception_{key}"] = context.get(key, "")
-    if "t_run" in found and found.get("waitstatus") == 0:
-        found["result"] = COMPLETED
-    else:
-        kinds = {"cancel": CANCELED, "timeout": TIMEOUT}
-        found["result"] = kinds.get(found.get("exception_type"), FAILED)
-    return found

@@ -4,23 +4,6 @@
 from flux_engine.formats import idset, rset
 
 
-class Alarm:
-    """A timer of the kernel that calls a function in the service's own greenlet."""
-
-    __slots__ = ("task", "function", "entry")
-
-    def __init__(self, service, when, function):
-        self.task = service.task
-        self.function = function
-        self.entry = service.kernel.add_timer(when, self)
-
-    def expired(self, entry):
-        self.task.post(self.function)
-
-    def cancel(self):
-        self.entry[2] = None
-
-
 class ExecJob:
     """A job that execution was asked to start.
 
@@ -28,7 +11,7 @@ class ExecJob:
         msg: the start request, to which all responses are sent
         id, R, jobspec: from the request
         expiration (float): end of its time, seconds since the epoch; 0: none
-        alarm (Alarm): for the next event, or None
+        alarm (Call): for the next event, or None
     """
 
     __slots__ = ("service", "msg", "id", "R", "jobspec", "expiration", "alarm")
@@ -45,7 +28,8 @@ class ExecJob:
     def set_alarm(self, when, function):
         """Call ``function()`` at a time, instead of the one set before."""
         self.cancel_alarm()
-        self.alarm = Alarm(self.service, when, function)
+        post = self.service.task.post  # in the service's own greenlet
+        self.alarm = self.service.kernel.call_at(when, lambda: post(function))
 
     def cancel_alarm(self):
         if self.alarm is not None:

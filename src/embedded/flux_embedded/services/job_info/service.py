@@ -94,8 +94,8 @@ class EventlogWatch:
         self._sent = 0
         self._over = False
         self._kvs.find(self._key)  # raises for an invalid path
-        for key in {self._main, self._key}:
-            self._kvs.watch(key, self._changed)
+        self._where = where
+        self._kvs.watch(where, self._changed)
 
     def _changed(self):
         self.service.task.post(self.look)
@@ -136,8 +136,7 @@ class EventlogWatch:
     def drop(self):
         """No more answers."""
         self._over = True
-        for key in {self._main, self._key}:
-            self._kvs.unwatch(key, self._changed)
+        self._kvs.unwatch(self._where, self._changed)
         self.service.forget(self)
 
 

@@ -27,9 +27,5 @@ commit                ``{ops: [OP, ...]}`` -> ``{rootseq}``, how many commits
                       the way is replaced by a directory.
 lookup                ``{key}`` -> ``{value: TEXT}``.  Missing: ENOENT, a
                       directory: EISDIR.
-fault                 ``{fail_commits: N, errnum?, match?}`` -> nothing.  For
-                      fault runs: the next N commits that touch a key which
-                      contains ``match`` (default: any) fail with errnum
-                      (default EIO) and change nothing.  N 0 ends it.
 ====================  ======================================================
 """

@@ -22,7 +22,7 @@ class Tree:
     def __init__(self):
         self.root = {}
         self.commits = 0
-        self._watchers = {}  # key -> functions
+        self._watchers = []  # (directory, function)
         self._apply = {
             "put": self._put,
             "append": self._append,
@@ -59,24 +59,17 @@ class Tree:
 
     # -- watching --------------------------------------------------------------------------------
 
-    def watch(self, key, function):
-        """Call ``function()`` after each commit that changed the value of `key`."""
-        self._watchers.setdefault(key, []).append(function)
+    def watch(self, directory, function):
+        """Call ``function()`` after each commit that may have changed something in a directory."""
+        self._watchers.append((directory, function))
 
-    def unwatch(self, key, function):
+    def unwatch(self, directory, function):
         """Undo `watch`."""
-        self._watchers[key].remove(function)
-        if not self._watchers[key]:
-            del self._watchers[key]
+        self._watchers.remove((directory, function))
 
-    def _tell(self, touched):
-        """Call the watchers of the keys that a commit has changed."""
-        for key, below in touched:
-            functions = list(self._watchers.get(key, ()))
-            if below:
-                inside = [name for name in self._watchers if name.startswith(key + ".")]
-                functions += [function for name in inside for function in self._watchers[name]]
-            for function in functions:
+    def _tell(self, keys):
+        for directory, function in list(self._watchers):
+            if any(key.startswith(directory) or directory.startswith(key) for key in keys):
                 function()
 
     # -- writing ---------------------------------------------------------------------------------
@@ -89,10 +82,9 @@ class Tree:
             TypeError, KeyError, IndexError: it is malformed
         """
         undo = []
-        touched = []  # (key, whether keys below it changed too) of each change
         try:
             for op in ops:
-                self._apply[op[0]](undo, touched, *op[1:])
+                self._apply[op[0]](undo, *op[1:])
         except BaseException:
             for where, name, old in reversed(undo):
                 if name is _APPENDED:
@@ -104,36 +96,32 @@ class Tree:
             raise
         self.commits += 1
         if self._watchers:
-            self._tell(touched)
+            self._tell([op[1] for op in ops])
 
-    def _parent(self, undo, touched, key):
+    def _parent(self, undo, key):
         """The (directory, name) for a write to `key`; missing directories are made."""
         parts = split(key)
         name = parts.pop()
         directory = self.root
-        for number, part in enumerate(parts):
+        for part in parts:
             child = directory.get(part)
             if type(child) is not dict:
                 undo.append((directory, part, _MISSING if child is None else child))
-                if child is not None:
-                    touched.append((".".join(parts[: number + 1]), True))
                 child = directory[part] = {}
             directory = child
         return directory, name
 
-    def _put(self, undo, touched, key, text):
+    def _put(self, undo, key, text):
         if type(text) is not str:
             raise OSError(errno.EINVAL, f"{key}: value must be text")
-        directory, name = self._parent(undo, touched, key)
-        old = directory.get(name, _MISSING)
-        undo.append((directory, name, old))
+        directory, name = self._parent(undo, key)
+        undo.append((directory, name, directory.get(name, _MISSING)))
         directory[name] = text
-        touched.append((key, type(old) is dict))
 
-    def _append(self, undo, touched, key, text):
+    def _append(self, undo, key, text):
         if type(text) is not str:
             raise OSError(errno.EINVAL, f"{key}: value must be text")
-        directory, name = self._parent(undo, touched, key)
+        directory, name = self._parent(undo, key)
         old = directory.get(name)
         if type(old) is list:
             undo.append((old, _APPENDED, None))
@@ -146,23 +134,20 @@ class Tree:
         else:
             undo.append((directory, name, old))
             directory[name] = [old, text]
-        touched.append((key, False))
 
-    def _unlink(self, undo, touched, key):
+    def _unlink(self, undo, key):
         above, _, name = key.rpartition(".")
         split(key)
         directory = self.find(above or ".")
         if type(directory) is dict and name in directory:
             undo.append((directory, name, directory.pop(name)))
-            touched.append((key, True))
 
-    def _mkdir(self, undo, touched, key):
-        directory, name = self._parent(undo, touched, key)
+    def _mkdir(self, undo, key):
+        directory, name = self._parent(undo, key)
         old = directory.get(name, _MISSING)
         if type(old) is not dict:
             undo.append((directory, name, old))
             directory[name] = {}
-            touched.append((key, True))
 
 
 def entries(directory, prefix):
