@@ -10,10 +10,10 @@ return None for 0.  It returns the values that C stores through pointers, the la
 checks and converts the arguments is generated from the prototype, and behaves like cffi's: TypeError for another
 type, OverflowError for a number that does not fit.  `functions` declares a table of one-line functions.
 
-There are two ways to call it.  ``lib.flux_respond(...)`` is as in C: it returns -1 and sets ``ffi.errno``.  The
-bindings' own wrapper (``flux.wrapper.FunctionWrapper``) turns that into an exception again, and processes the
-arguments twice.  `Wrapped` replaces it: it behaves the same, and is made once for each function.  `look_up`
-replaces the method that finds a function and stores it in the wrapper's class.
+``lib.flux_respond(...)`` returns -1 and sets ``ffi.errno``, as in C.  The bindings' own wrapper
+(``flux.wrapper.FunctionWrapper``) turns that into an exception again, and processes the arguments twice.  `Wrapped` replaces it: it
+behaves the same, and is made once for each function.  `look_up` replaces the method that finds a function and stores it in the
+wrapper's class.
 """
 
 import errno
@@ -72,12 +72,16 @@ class Function:
 
     def __call__(self, *args):
         if self._plain is None:
-            self._plain = self.bound(wrapped=False)
+            self._plain = self.bound()
         try:
-            result = self._plain(*args)
+            if any(isinstance(arg, str) for arg in args):
+                raise ValueError("a char * is bytes")
+            result = self._plain(None, *args)
         except OSError as exc:
             self._ffi.errno = exc.errno or errno.EINVAL
             return -1 if self.ctype.result.kind == "primitive" else NULL
+        except ValueError as exc:  # of the wrappers' classes
+            raise TypeError(str(exc)) from None
         if result is None and self.ctype.result.kind == "pointer":
             self._ffi.errno = 0
             return NULL
@@ -86,13 +90,11 @@ class Function:
     def __repr__(self):
         return f"<cdata '{self.ctype.cname}' {self.name}>"
 
-    def bound(self, wrapped, add_handle=False):
-        """A Python function that checks its arguments and calls the implementation.
+    def bound(self, add_handle=False):
+        """A Python function of a wrapper of the bindings and the arguments, which checks these and calls the implementation.
 
-        Args:
-            wrapped (bool): for the bindings' wrapper: the first argument is the wrapper; None stands for NULL, a
-                wrapper for its pointer, str for ``char *``
-            add_handle (bool): the wrapper's own pointer goes first
+        None stands for NULL, a wrapper for its pointer, str for ``char *``. With `add_handle` the first wrapper's own pointer
+        goes first.
         """
         names = [f"a{number}" for number in range(len(self.ctype.args))]
         scope = {
@@ -109,9 +111,9 @@ class Function:
                 scope[f"{name}_convert"] = _buffer
                 checks.append(f"{name} = {name}_convert({name})")
             else:
-                checks += _check(name, ctype, wrapped, argument in self._null, scope)
+                checks += _check(name, ctype, argument in self._null, scope)
         given = names[1:] if add_handle else names
-        lines = [f"def call({'owner, ' if wrapped else ''}*args):"]
+        lines = ["def call(owner, *args):"]
         if add_handle:
             lines += [
                 "    a0 = owner._handle",
@@ -125,14 +127,14 @@ class Function:
             lines += ["    try:", f"        {targets} = args", "    except ValueError:"]
         else:
             lines += ["    if args:"]
-        lines += [f"        raise wrong_number(args, {wrapped}, {add_handle}) from None"]
+        lines += [f"        raise wrong_number(args, {add_handle}) from None"]
         if checks:
             lines += [
                 "    try:",
                 *("        " + line for line in checks),
                 "    except TypeError as exc:",
+                "        raise invalid(args) from exc",
             ]
-            lines += ["        raise invalid(args) from exc" if wrapped else "        raise"]
         lines += ["    " + line for line in self._call(names, scope)]
         exec("\n".join(lines), scope)
         call = scope["call"]
@@ -164,10 +166,7 @@ class Function:
             lines.append(f"if {name} is not None: {put}" if argument in self._null else put)
         return [*lines, "return 0"]
 
-    def _wrong_number(self, args, wrapped, add_handle):
-        expected = len(self.ctype.args) - add_handle
-        if not wrapped:
-            return TypeError(f"'{self.ctype.cname}' expects {expected} arguments, got {len(args)}")
+    def _wrong_number(self, args, add_handle):
         from flux.wrapper import WrongNumArguments
 
         args = [None] * add_handle + list(args)
@@ -188,7 +187,7 @@ class Wrapped:
     base = ()
 
     def __new__(cls, fun, name, function_type, ffi, add_handle=False):
-        call = fun.bound(wrapped=True, add_handle=add_handle)
+        call = fun.bound(add_handle)
         # The implementation raises exceptions, so results need no check.
         call.set_error_check = lambda is_error: None
         return call
@@ -224,7 +223,7 @@ def look_up(wrapper, name):
 # -- the checks of one argument ----------------------------------------------------------------------------
 
 
-def _check(name, ctype, wrapped, nullable, scope):
+def _check(name, ctype, nullable, scope):
     """Lines of code that check and convert an argument; the names they use are entered in `scope`."""
     if ctype.kind == "primitive":
         return _check_number(name, ctype, scope)
@@ -237,15 +236,15 @@ def _check(name, ctype, wrapped, nullable, scope):
         scope[convert] = _callback
         return [call]
     if ctype.cname == "char *":
-        scope[convert] = _pointer_converter(ctype, _text_taker(wrapped), wrapped, nullable)
-        return [f"if {name}.__class__ is not str: {call}" if wrapped else call]
+        scope[convert] = _pointer_converter(ctype, _take_text, nullable)
+        return [f"if {name}.__class__ is not str: {call}"]
     classes = (Match,) if ctype.cname == "struct flux_match" else class_of(ctype)
     if classes:
         take = lambda value: value if isinstance(value, classes) else None
-        scope[convert] = _pointer_converter(ctype, take, wrapped, nullable)
+        scope[convert] = _pointer_converter(ctype, take, nullable)
         scope[f"{name}_class"] = classes[0]
         return [f"if {name}.__class__ is not {name}_class: {call}"]
-    scope[convert] = _pointer_converter(ctype, _array_taker(ctype.item), wrapped, nullable)
+    scope[convert] = _pointer_converter(ctype, _array_taker(ctype.item), nullable)
     return [call]
 
 
@@ -299,22 +298,22 @@ def _bool(value):
     return bool(value)
 
 
-def _pointer_converter(ctype, take, wrapped, nullable):
+def _pointer_converter(ctype, take, nullable):
     """A function that checks a pointer.
 
     Args:
         ctype (CType): its type
         take: ``take(value)`` converts a value for the implementation; None if it is not of this type
-        wrapped (bool), nullable (bool): see `Function.bound`
+        nullable (bool): whether NULL is allowed
     """
 
     def convert(value):
-        if wrapped and isinstance(value, Wrapped.base):
+        if isinstance(value, Wrapped.base):
             value = value.handle
         taken = take(value)
         if taken is not None:
             return taken
-        if value is NULL or (wrapped and value is None):
+        if value is NULL or value is None:
             if nullable:
                 return None
             raise failure(errno.EINVAL)
@@ -326,15 +325,12 @@ def _pointer_converter(ctype, take, wrapped, nullable):
     return convert
 
 
-def _text_taker(wrapped):
-    def take(value):
-        if value.__class__ is bytes:
-            return text_of(value)
-        if value.__class__ is Text:
-            return text_of(value.value)
-        return str(value) if wrapped and isinstance(value, str) else None
-
-    return take
+def _take_text(value):
+    if value.__class__ is bytes:
+        return text_of(value)
+    if value.__class__ is Text:
+        return text_of(value.value)
+    return str(value) if isinstance(value, str) else None
 
 
 def _array_taker(item):
