@@ -25,7 +25,7 @@ BINDINGS = {
     "formats": ("flux.resource.pool",),
     "modules": ("flux.brokermod",),
     "resource": ("flux.resource",),
-    "services": ("flux.job", "flux.resource"),
+    "services": ("flux.job", "flux.queue", "flux.resource"),
     "broker": ("flux.brokermod", "flux.core"),
 }
 #: What of the product imports the embedded instance.

@@ -220,7 +220,7 @@ def allocs(inst):
 def test_anonymous_queue(inst):
     inst.load_sched()
     assert status(inst) == {"enable": True, "start": True}
-    assert inst.rpc("job-manager.queue-list") == {"queues": []}
+    assert inst.rpc("job-manager.queue-list") == {"queues": [], "conf": {"queues": []}}
     disable = {"enable": False, "all": False}
     assert error(inst, "queue-enable", disable) == (errno.EINVAL, "reason is required for disable")
     inst.rpc("job-manager.queue-enable", {**disable, "reason": "no more"})
@@ -232,7 +232,7 @@ def test_anonymous_queue(inst):
 
 
 def test_named_queues_are_stopped_at_first(queues):
-    assert queues.rpc("job-manager.queue-list") == {"queues": ["a", "b"]}
+    assert queues.rpc("job-manager.queue-list")["queues"] == ["a", "b"]
     assert status(queues, "a") == {"enable": True, "start": False}
     assert "--all" in error(queues, "queue-start", {"start": True, "all": False})[1]
     one, two = queues.submit(queue="a"), queues.submit()
@@ -267,7 +267,7 @@ def test_bad_queue_configuration(inst, queues):
     with pytest.raises(OSError, match="queues"):
         inst.rpc("config.load", {"queues": queues, **housekeeping})
     # All or nothing.
-    assert inst.rpc("job-manager.queue-list") == {"queues": ["good"]}
+    assert inst.rpc("job-manager.queue-list")["queues"] == ["good"]
     assert not inst.jm.housekeeping.is_configured
 
 
@@ -291,7 +291,7 @@ def test_bad_virtual_queue(inst, entry, text):
         inst.rpc("config.load", {"queues": {"a": {}, "child": {"parent": "a"}, "v": entry}})
     assert caught.value.errno == errno.EINVAL
     assert caught.value.strerror.endswith(f"configuration: queues.v{text}")
-    assert inst.rpc("job-manager.queue-list") == {"queues": ["good"]}
+    assert inst.rpc("job-manager.queue-list")["queues"] == ["good"]
 
 
 # -- virtual queues (RFC 33) ----------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ class LogService(Service):
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
         self._followers = self.keep()
-        ctx.ring.on_entry = self._tell
+        ctx.ring.follow(self._tell)
 
     @request("append", form=ENTRY)
     def append(self, msg):

@@ -24,15 +24,12 @@ def format_entry(entry):
 
 
 class LogRing:
-    """Log of one instance; `attrs` is its AttrTable, `clock` a callable that gives seconds since the epoch.
-
-    ``on_entry(entry)`` is called for each entry that is kept.
-    """
+    """Log of one instance; `attrs` is its AttrTable, `clock` a callable that gives seconds since the epoch."""
 
     def __init__(self, attrs, clock):
         self._clock = clock
         self._entries = collections.deque(maxlen=max(1, attrs.get_int("log-ring-size", 1024)))
-        self.on_entry = lambda entry: None
+        self._followers = []
         self._file = None
         self._level = attrs.get_int("log-level", LOG_DEBUG)
         self._stderr_level = attrs.get_int("log-stderr-level", LOG_ERR)
@@ -65,7 +62,8 @@ class LogRing:
     def _append(self, entry):
         if entry.level <= self._level:
             self._entries.append(entry)
-            self.on_entry(entry)
+            for follower in self._followers:
+                follower(entry)
         if self._file is not None:
             self._file.write(format_entry(entry) + "\n")
         if entry.level <= self._stderr_level:
@@ -79,3 +77,7 @@ class LogRing:
     def clear(self):
         """Empty the ring."""
         self._entries.clear()
+
+    def follow(self, callback):
+        """Call ``callback(entry)`` for each entry kept from now on."""
+        self._followers.append(callback)

@@ -4,8 +4,7 @@
 import errno
 
 import flux
-from flux.queue import QueueInfo, queue_config_fetch
-from flux.resource import resource_list
+from flux.queue import QueueList
 from flux.util import AltField, parse_fsd
 from flux_embedded.cmd.lib.tables import Formats, words
 from flux_engine.command.errors import CommandError, error_text
@@ -52,19 +51,7 @@ class Row:
 
 def list_command(args):
     layout = Formats("flux-queue", FORMATS, "list").layout(args.format, HEADINGS)
-    handle = flux.Flux()
-    # Not QueueList: that of flux-python 0.88.0 needs keys of job-manager.queue-list that the job manager of flux-core
-    # 0.88.0 does not send.
-    conf = queue_config_fetch(handle).get()
-    resources = resource_list(handle).get()
-    rows = []
-    for name in words(args.queue) or list(conf) or [None]:
-        if name is not None and name not in conf:
-            raise CommandError(f"No such queue: {name}")
-        status = _status(handle, name)
-        is_default = name == conf.default_queue
-        state = (status["enable"], status["start"], is_default, status.get("blocked"))
-        rows.append(Row(QueueInfo(name, conf, resources, *state)))
+    rows = map(Row, QueueList(flux.Flux(), words(args.queue)))
     layout.print_items(rows, no_header=args.no_header)
 
 

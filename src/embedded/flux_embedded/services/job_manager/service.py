@@ -16,7 +16,7 @@ memo                    ``{id, memo: {...}}``: merged into the annotations under
 update                  ``{id, updates: {...}}`` -> nothing, see `update`
 wait, drain, idle       see `waits`
 queue-status            ``{name?}`` -> status object of RFC 33
-queue-list              -> ``{queues: [name]}``, empty without named queues
+queue-list              -> ``{queues: [name], conf}``, no names without named queues; see `flux.queue.QueueConf` for conf
 queue-enable,           ``{enable | start: bool, all: bool, name?, reason?}``
 queue-start
 alloc-query             -> ``{queue_length, alloc_pending, running}``
@@ -38,6 +38,7 @@ Plugins may register further topics, ``job-manager.NAME.METHOD``.
 
 import errno
 
+from flux.queue import queue_conf_from_config
 from flux_embedded.services.job_manager.actions import Actions, permit
 from flux_embedded.services.job_manager.events import Events
 from flux_embedded.services.job_manager.execution import Execution
@@ -129,7 +130,9 @@ class JobManager(Service):
 
     @request("queue-list", guest=True)
     def _queue_list(self, msg):
-        self.respond(msg, {"queues": [name for name in self.queues.table if name is not None]})
+        names = [name for name in self.queues.table if name is not None]
+        # `flux.queue` of flux-python 0.88.0 reads "conf", which the job manager of flux-core 0.88.0 does not send.
+        self.respond(msg, {"queues": names, "conf": queue_conf_from_config(self.config)})
 
     @request("queue-enable", form={"enable": bool, **QUEUES})
     def _queue_enable(self, msg):
