@@ -5,8 +5,8 @@ import errno
 from _flux.cdata import bytes_of
 from _flux.function import failure, function, functions
 from _flux.futures import ask, send
+from flux_engine.kernel.defaults import DEBUG_FLAGS
 from flux_engine.kernel.future import RPC_NORESPONSE
-from flux_engine.kernel.task import DEBUG_FLAGS
 
 
 @function("const char *flux_attr_get (flux_t *h, const char *name)")

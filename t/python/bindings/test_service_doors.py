@@ -17,6 +17,7 @@ import pytest
 import flux.job
 from flux.scheduler.testing import make_R
 from flux_embedded.broker.instance import JOB_SERVICES
+from flux_engine.kernel.defaults import METHODS
 from flux_engine.kernel.service import check_form
 
 #: They end or replace what the others are tried on.
@@ -61,6 +62,8 @@ def methods_of(instance):
     found = {}
     for endpoint in instance.kernel.services.values():
         service = getattr(endpoint, "service", None)
+        for method in METHODS.keys() - {"shutdown", "disconnect"} if service else ():
+            found[f"{service.name}.{method}"] = (False, ["op", "flags"])
         for topic, (function, _, streaming) in service.methods.items() if service else ():
             if topic in LEFT_OUT or topic.endswith((".shutdown", ".disconnect")):
                 continue

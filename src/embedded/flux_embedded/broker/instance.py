@@ -32,7 +32,6 @@ from flux_engine.formats.config import check
 from flux_engine.kernel.handle import RPC_NORESPONSE, Flux
 from flux_engine.kernel.kernel import Kernel
 from flux_engine.kernel.task import Task
-from flux_engine.modules import defaults
 from flux_engine.modules.modpath import search_path
 
 #: Seconds a module has to end when the instance stops.
@@ -94,7 +93,6 @@ class Instance:
     def start_broker(self):
         """Start the permanent services."""
         for service in self.infra:
-            defaults.attach(service)
             service.start()
         self.handle = Flux(Task(self.kernel, "client"))
         for name in PERMANENT:

@@ -22,7 +22,7 @@ from flux_engine.formats.levels import LOG_CRIT, LOG_DEBUG, LOG_ERR, LOG_WARNING
 from flux_engine.kernel import message
 from flux_engine.kernel.message import Message
 from flux_engine.kernel.service import Service, request
-from flux_engine.modules import defaults, modpath
+from flux_engine.modules import modpath
 from flux_engine.modules.pymodule import LOADER, ModuleTask, failure_of
 
 INIT, RUNNING, FINALIZING, EXITED = range(4)
@@ -96,7 +96,6 @@ class ModuleManager(Service):
                 errno.EINVAL,
                 f"{service.name} is part of the instance and cannot be given another name",
             )
-        defaults.attach(service)
         # With flux-core the others have files of their own, and can be unloaded.
         path = "builtin" if name in registry.PERMANENT else registry.file_of(name)
         return _Module(name, path, service.task, service)

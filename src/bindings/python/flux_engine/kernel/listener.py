@@ -6,11 +6,9 @@ import sys
 from collections import deque
 
 from flux_engine.kernel import message
+from flux_engine.kernel.defaults import METHODS
 from flux_engine.kernel.endpoint import Endpoint
 from flux_engine.kernel.message import Message
-
-#: Key of the debug word in `Listener.aux`, which ``flux module debug`` changes.
-DEBUG_FLAGS = "debug_flags"
 
 GUEST_REFUSED = "Request requires owner credentials"
 
@@ -98,11 +96,28 @@ class Listener(Endpoint):
     def _dispatch_request(self, msg):
         watchers = self._matching(msg)
         if not watchers:
-            self.refuse(msg, errno.ENOSYS, f"Unknown service method '{msg.topic}'")
+            self._dispatch_default(msg)
         elif not watchers[0].allows(msg):
             self.refuse(msg, errno.EPERM, GUEST_REFUSED)
         else:
             self.guard(watchers[0].call, msg)
+
+    def _dispatch_default(self, msg):
+        """Answer a request that any module answers, or refuse an unknown one."""
+        service, _, method = msg.topic.partition(".")
+        if service != self.name or method not in METHODS:
+            self.refuse(msg, errno.ENOSYS, f"Unknown service method '{msg.topic}'")
+            return
+        function, guest = METHODS[method]
+        if not guest and msg.is_guest:
+            self.refuse(msg, errno.EPERM, GUEST_REFUSED)
+            return
+        try:
+            answer = function(self, msg)
+        except OSError as exc:
+            self.refuse(msg, exc.errno, exc.strerror)
+        else:
+            self.kernel.respond(msg, msg.response(None, answer), self)
 
     def refuse(self, msg, errnum, text):
         self.kernel.respond(msg, msg.error_response(errnum, text), self)

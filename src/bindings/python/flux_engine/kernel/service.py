@@ -91,6 +91,12 @@ class ServiceTask(Task):
         if not self._dispatching:
             self._mark()
 
+    def shut_down(self):
+        try:
+            self.service.stop()
+        finally:
+            super().shut_down()
+
     def _mark(self):
         if not self._marked:
             self._marked = True

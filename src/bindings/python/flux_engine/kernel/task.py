@@ -7,9 +7,9 @@ handles them in order of arrival, one at a time.
 
 from greenlet import getcurrent, greenlet
 
-from flux_engine.kernel.listener import DEBUG_FLAGS, GUEST_REFUSED, Listener
+from flux_engine.kernel.listener import GUEST_REFUSED, Listener
 
-__all__ = ["DEBUG_FLAGS", "GUEST_REFUSED", "REACTOR_NOWAIT", "REACTOR_ONCE", "Task"]
+__all__ = ["GUEST_REFUSED", "REACTOR_NOWAIT", "REACTOR_ONCE", "Task"]
 
 #: Flags of `Task.reactor_run`: do not wait; end after the first item.
 REACTOR_NOWAIT, REACTOR_ONCE = 1, 2
@@ -125,3 +125,7 @@ class Task(Listener):
     def reactor_stop(self, code=0):
         if self._reactor is not None:
             self._reactor.append(code)
+
+    def shut_down(self):
+        """End it, on the request ``shutdown``."""
+        self.reactor_stop(0)

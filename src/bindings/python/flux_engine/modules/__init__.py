@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Broker modules written in Python: finding their files, running them, and the requests that any module answers."""
+"""Broker modules written in Python: finding their files, and running them."""

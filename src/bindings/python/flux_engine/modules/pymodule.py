@@ -11,10 +11,8 @@ import sys
 import traceback
 import types
 
-from flux_engine.kernel import message
 from flux_engine.kernel.handle import Flux
-from flux_engine.kernel.task import GUEST_REFUSED, Task
-from flux_engine.modules import defaults
+from flux_engine.kernel.task import Task
 
 #: The program that runs a Python module on a real host; its name is part of the error texts.
 LOADER = "module-python-exec"
@@ -89,29 +87,6 @@ class ModuleTask(Task):
     def reactor_run(self, flags=0):
         self.set_running()
         return super().reactor_run(flags)
-
-    def _dispatch_request(self, msg):
-        if self._matching(msg):
-            super()._dispatch_request(msg)
-            return
-        service, _, method = msg.topic.partition(".")
-        if service == self.name and method == "shutdown" and not msg.is_guest:
-            self.reactor_stop(0)
-        elif service == self.name and method in defaults.METHODS:
-            self._default(msg, *defaults.METHODS[method])
-        else:
-            super()._dispatch_request(msg)
-
-    def _default(self, msg, function, guest):
-        if not guest and not msg.rolemask & message.ROLE_OWNER:
-            self.refuse(msg, errno.EPERM, GUEST_REFUSED)
-            return
-        try:
-            answer = function(self, msg)
-        except OSError as exc:
-            self.refuse(msg, exc.errno, exc.strerror)
-        else:
-            self.kernel.respond(msg, msg.response(None, answer), self)
 
 
 def _load_entry(path):

@@ -7,7 +7,6 @@ from flux_embedded.services.job_manager.part import Part
 from flux_engine.formats import idset, rset
 from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR, LOG_INFO
 from flux_engine.formats.states import ACTIVE, CLEANUP, RUN
-from flux_engine.kernel.message import OWNER
 from flux_engine.kernel.service import Malformed, request
 
 
@@ -139,14 +138,9 @@ class Execution(Part):
         self.events.post(job, "release", {"ranks": text, "final": final})
 
     def _exception(self, job, data):
-        context = {
-            "type": str(data["type"]),
-            "severity": int(data["severity"]),
-            "userid": OWNER,
-            "note": str(data.get("note") or ""),
-        }
+        kind, severity = str(data["type"]), int(data["severity"])
         if job.state & ACTIVE:
-            self.events.post(job, "exception", context)
+            self.events.raise_exception(job, kind, severity, str(data.get("note") or ""))
 
     def _finished(self, job, data):
         if job.state in (RUN, CLEANUP):

@@ -9,7 +9,9 @@ import errno
 import os
 
 from flux_engine.kernel import message
-from flux_engine.kernel.task import DEBUG_FLAGS
+
+#: Key of the debug word in `Listener.aux`, which ``flux module debug`` changes.
+DEBUG_FLAGS = "debug_flags"
 
 
 def ping(task, msg):
@@ -51,6 +53,10 @@ def nothing(task, msg):
     return None
 
 
+def shutdown(task, msg):
+    task.shut_down()
+
+
 #: method -> (function of task and message that returns the payload, guests allowed)
 METHODS = {
     "ping": (ping, True),
@@ -59,23 +65,5 @@ METHODS = {
     "stats-clear": (nothing, False),
     "config-reload": (nothing, False),
     "disconnect": (nothing, True),
+    "shutdown": (shutdown, False),
 }
-
-
-def attach(service):
-    """Add the default handlers to a builtin service, for requests it does not handle itself."""
-    for method, (function, guest) in METHODS.items():
-        if f"{service.name}.{method}" not in service.methods:
-            service.add_method(method, _handler(service, function), guest)
-    service.add_method("shutdown", lambda msg: _shutdown(service))
-
-
-def _shutdown(service):
-    try:
-        service.stop()
-    finally:
-        service.task.reactor_stop(0)
-
-
-def _handler(service, function):
-    return lambda msg: service.respond(msg, function(service.task, msg))
