@@ -3,8 +3,7 @@
 
 import os
 
-import flux
-from flux_engine.command.errors import CommandError, error_text
+from flux_embedded.cmd.lib.ask import ask
 from flux_engine.command.options import Parser
 
 
@@ -14,11 +13,7 @@ def getattr_(argv):
     name = parser.parse_args(argv).name
     # One broker plays all ranks: a task, or a script of a node, has its rank in the environment.
     rank = os.environ.get("FLUX_EMBEDDED_RANK") if name == "rank" else None
-    handle = flux.Flux()
-    try:
-        print(rank or handle.attr_get(name))
-    except OSError as exc:
-        raise CommandError(f"{name}: {os.strerror(exc.errno)}") from None
+    print(rank or ask("attr.get", {"name": name}, name, plain=True)["value"])
 
 
 def setattr_(argv):
@@ -26,7 +21,4 @@ def setattr_(argv):
     parser.add_argument("name")
     parser.add_argument("value")
     args = parser.parse_args(argv)
-    try:
-        flux.Flux().rpc("attr.set", {"name": args.name, "value": args.value}).get()
-    except OSError as exc:
-        raise CommandError(f"{args.name}: {error_text(exc)}") from None
+    ask("attr.set", {"name": args.name, "value": args.value}, args.name)

@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux kvs get``, ``put`` and ``unlink``: keys of the key-value store."""
 
-import os
 import sys
 
 import flux
+from flux_embedded.cmd.lib.ask import ask
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 
 
 def get(args):
-    handle = flux.Flux()
     for key in args.keys:
-        try:
-            value = handle.rpc("kvs.lookup", {"key": key}).get()["value"]
-        except OSError as exc:
-            raise CommandError(f"{key}: {os.strerror(exc.errno)}") from None
+        value = ask("kvs.lookup", {"key": key}, key, plain=True)["value"]
         if args.raw:
             sys.stdout.write(value)
         elif value:

@@ -5,8 +5,8 @@ import argparse
 import json
 import os
 
-import flux
-from flux_engine.command.errors import CommandError, error_text
+from flux_embedded.cmd.lib.ask import ask
+from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 
 #: letters of the states of a module
@@ -23,20 +23,12 @@ def _path_of(word):
     return os.path.realpath(word)
 
 
-def _ask(topic, payload=None, what=None):
-    """Send a request; a failure is reported with a description of the action."""
-    try:
-        return flux.Flux().rpc(topic, payload).get()
-    except OSError as exc:
-        raise CommandError(f"{what or topic}: {error_text(exc)}") from None
-
-
 def _loaded_name(word):
     """The name under which a module is loaded; one given by path is searched by its path."""
     if "/" not in word:
         return word
     path, name = os.path.realpath(word), os.path.basename(word).split(".", 1)[0]
-    loaded = [mod["name"] for mod in _ask("module.list")["mods"] if mod["path"] == path]
+    loaded = [mod["name"] for mod in ask("module.list")["mods"] if mod["path"] == path]
     return loaded[0] if loaded and name not in loaded else name
 
 
@@ -44,12 +36,12 @@ def _load(args, path):
     payload = {"path": path, "args": args.args}
     if args.name:
         payload["name"] = args.name
-    _ask("module.load", payload, f"load {args.module}")
+    ask("module.load", payload, f"load {args.module}")
 
 
 def _remove(name, force):
     try:
-        _ask("module.remove", {"name": name}, f"remove {name}")
+        ask("module.remove", {"name": name}, f"remove {name}")
     except CommandError as exc:
         if not (force and isinstance(exc.__context__, FileNotFoundError)):
             raise
@@ -72,7 +64,7 @@ def reload(args):
 def list_modules(args):
     head = f"{'Module':<24} {'Idle':>5}  S {'Sendq':>5} {'Recvq':>5} "
     print(head + (f"{'Service':<8} Path" if args.long else "Service"))
-    for mod in _ask("module.list")["mods"]:
+    for mod in ask("module.list")["mods"]:
         name = mod["name"] if len(mod["name"]) <= 24 else mod["name"][:23] + "+"
         services = ",".join(sorted(word for word in mod["services"] if word != mod["name"]))
         if args.long:
@@ -85,18 +77,14 @@ def list_modules(args):
 
 
 def stats(args):
-    print(json.dumps(_ask(f"{args.name}.stats-get"), indent=1, ensure_ascii=False))
+    print(json.dumps(ask(f"{args.name}.stats-get"), indent=1, ensure_ascii=False))
 
 
 def debug(args):
     op, flags = "setbit", args.setbit
     if args.clearbit is not None:
         op, flags = "clrbit", args.clearbit
-    topic = f"{args.name}.debug"
-    try:
-        answer = flux.Flux().rpc(topic, {"op": op, "flags": flags}).get()
-    except OSError as exc:
-        raise CommandError(f"{topic}: {os.strerror(exc.errno)}") from None
+    answer = ask(f"{args.name}.debug", {"op": op, "flags": flags}, plain=True)
     print(f"{answer['flags']:#x}")
 
 

@@ -6,6 +6,7 @@ import errno
 import flux
 from flux.queue import QueueList
 from flux.util import AltField, parse_fsd
+from flux_embedded.cmd.lib.ask import ask
 from flux_embedded.cmd.lib.tables import Formats, words
 from flux_engine.command.errors import CommandError, error_text
 from flux_engine.command.options import Parser
@@ -55,21 +56,13 @@ def list_command(args):
     layout.print_items(rows, no_header=args.no_header)
 
 
-def _status(handle, name):
-    return _ask(handle, "status", "queue-status", {"name": name} if name else {})
+def _status(name):
+    return ask("job-manager.queue-status", {"name": name} if name else {}, "status")
 
 
-def _ask(handle, label, topic, payload):
-    """Send a request; a failure is reported with a description of the action."""
-    try:
-        return handle.rpc(f"job-manager.{topic}", payload).get()
-    except OSError as exc:
-        raise CommandError(f"{label}: {error_text(exc)}") from None
-
-
-def _names(handle, wanted=None):
+def _names(wanted=None):
     """The queues to act on; None is the anonymous one."""
-    return [wanted] if wanted else _ask(handle, "list", "queue-list", {})["queues"] or [None]
+    return [wanted] if wanted else ask("job-manager.queue-list", {}, "list")["queues"] or [None]
 
 
 def submission_text(status):
@@ -85,18 +78,17 @@ def scheduling_text(status):
     return f"Scheduling is stopped: {reason}" if reason else "Scheduling is stopped"
 
 
-def _show(handle, names, texts):
+def _show(names, texts):
     for name in names:
-        status = _status(handle, name)
+        status = _status(name)
         for text in texts:
             print(f"{name}: {text(status)}" if name else text(status))
 
 
 def status_command(args):
-    handle = flux.Flux()
-    _show(handle, _names(handle, args.queue), (submission_text, scheduling_text))
+    _show(_names(args.queue), (submission_text, scheduling_text))
     if args.verbose:
-        count = handle.rpc("job-manager.alloc-query", {}).get()
+        count = ask("job-manager.alloc-query", {})
         print(f"{count['queue_length']} alloc requests queued")
         print(f"{count['alloc_pending']} alloc requests pending to scheduler")
         print(f"{count['running']} running jobs")
@@ -104,10 +96,9 @@ def status_command(args):
 
 def change_command(args):
     wanted = args.queue
-    handle = flux.Flux()
     submission = args.subcommand in ("enable", "disable")
     key = "enable" if submission else "start"
-    if not submission and not wanted and not args.all and _names(handle) != [None]:
+    if not submission and not wanted and not args.all and _names() != [None]:
         raise CommandError("Named queues are defined. Specify queues or use --all.")
     payload = {key: args.subcommand in ("enable", "start"), "all": args.all}
     if wanted:
@@ -117,10 +108,10 @@ def change_command(args):
         reason = reason or "disabled by administrator"
     if reason:
         payload["reason"] = reason
-    _ask(handle, key, f"queue-{key}", payload)
+    ask(f"job-manager.queue-{key}", payload, key)
     if args.quiet:
         return
-    _show(handle, _names(handle, wanted), (submission_text if submission else scheduling_text,))
+    _show(_names(wanted), (submission_text if submission else scheduling_text,))
 
 
 def wait_command(args):

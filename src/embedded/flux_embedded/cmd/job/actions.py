@@ -5,7 +5,8 @@ import sys
 
 import flux
 from flux.job import JobID
-from flux_engine.command.errors import CommandError, error_text, warn
+from flux_embedded.cmd.lib.ask import ask
+from flux_engine.command.errors import CommandError, warn
 from flux_engine.formats.states import FLAG_NAMES
 
 #: the flags that a user can set
@@ -44,11 +45,7 @@ def urgency(args):
         number = names[text] if text in names else int(text)
     except ValueError:
         raise CommandError(f'error parsing urgency: "{args.urgency}"') from None
-    request = {"id": args.id, "urgency": number}
-    try:
-        answer = flux.Flux().rpc("job-manager.urgency", request).get()
-    except OSError as exc:
-        raise CommandError(f"{args.id.orig}: {error_text(exc)}") from None
+    answer = ask("job-manager.urgency", {"id": args.id, "urgency": number}, args.id.orig)
     if args.verbose:
         warn(f"old urgency: {answer['old_urgency']}")
 

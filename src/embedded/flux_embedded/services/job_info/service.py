@@ -20,12 +20,10 @@ import errno
 import json
 
 from flux_engine.formats import eventlog, jobid, rset
-from flux_engine.formats.dotted import update_paths
 from flux_engine.kernel.service import Service, request
 
 JSON_DECODE, CURRENT = 1, 2
 WAITCREATE = 1
-UPDATE_EVENT = {"R": "resource-update", "jobspec": "jobspec-update"}
 
 
 class JobInfo(Service):
@@ -51,12 +49,21 @@ class JobInfo(Service):
         answer = {"id": id}
         for key in keys:
             answer[key] = values[key]
-            if key in UPDATE_EVENT and flags & (JSON_DECODE | CURRENT):
+            if key in ("R", "jobspec") and flags & (JSON_DECODE | CURRENT):
                 obj = json.loads(values[key])
-                if flags & CURRENT and UPDATE_EVENT[key] in log:
-                    obj = apply_updates(key, obj, eventlog.parse(log))
+                if flags & CURRENT:
+                    obj = self._updated(id, key, obj)
                 answer[key] = obj if flags & JSON_DECODE else json.dumps(obj)
         self.respond(msg, answer)
+
+    def _updated(self, id, key, obj):
+        """R or jobspec as it was stored, with its updates since (RFC 21), which the job manager's record of the job has."""
+        job = self.ctx.jobs and self.ctx.jobs.find(id)
+        if not job:
+            return obj
+        if key == "jobspec":
+            return job.jobspec
+        return rset.with_expiration(obj, job.R["execution"].get("expiration", 0.0))
 
     @request(
         "eventlog-watch", guest=True, streaming=True, form={"id": int, "path": str, "flags": int}
@@ -138,19 +145,6 @@ class EventlogWatch:
         self._over = True
         self._kvs.unwatch(self._where, self._changed)
         self.service.forget(self)
-
-
-def apply_updates(key, obj, events):
-    """R or jobspec `obj` with the updates of `events` (RFC 21)."""
-    for event in events:
-        context = event.get("context", {})
-        if event["name"] != UPDATE_EVENT[key]:
-            continue
-        if key == "jobspec":
-            obj = update_paths(obj, context)
-        elif "expiration" in context:
-            obj = rset.with_expiration(obj, context["expiration"])
-    return obj
 
 
 def _has(text, name):
