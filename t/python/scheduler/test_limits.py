@@ -575,3 +575,35 @@ def test_another_offer_lets_in_no_more_jobs_than_fit():
     assert rig.started() == [1, 2, 3, 4, 5]
     assert admitted == [5]
     check(rig)
+
+
+def test_a_job_that_loses_its_promise_to_a_limit_comes_back():
+    """When its promised time comes, urgent jobs hold what it would need beside the share of the
+    job ahead; it starts when they have ended."""
+    instance = FakeInstance(
+        R={
+            "version": 1,
+            "execution": {
+                "R_lite": [{"rank": "0-4", "children": {"core": "0"}}],
+                "nodelist": ["n[0-4]"],
+                "properties": {"y": "0-2", "x": "3-4"},
+                "starttime": 0,
+                "expiration": 0,
+            },
+        },
+        config={"limits": {"one": {"per": "user", "max": {"jobs": 3}}}},
+        estimates=False,
+    )
+    instance.load("sched-backfill", "promise=2")
+    y, x = ({"constraints": {"properties": [name]}} for name in "yx")
+    instance.submit(nodes=2, duration=1000, userid=8, **y)
+    instance.submit(nodes=1, duration=100, userid=7, **y)
+    instance.submit(nodes=2, duration=1000, userid=7, **y)
+    second = instance.submit(nodes=1, duration=5000, userid=7, **y)
+    instance.advance(1)
+    for _ in range(2):
+        instance.submit(nodes=1, duration=299, userid=7, priority=20, **x)
+    instance.advance(200)
+    assert second.state == "pending"
+    instance.advance(100)
+    assert second.t_start == instance.start_time + 300

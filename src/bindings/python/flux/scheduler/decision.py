@@ -83,6 +83,8 @@ class PolicyView(Protocol):
 
     def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None: ...
 
+    def defer(self, job: PendingJob, why: Any) -> None: ...
+
     def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None: ...
 
     def stats_get(self) -> dict[str, Any]: ...
@@ -122,8 +124,9 @@ class Decision:
     def came(self, job: PendingJob) -> None:
         """Called before a job is queued."""
 
-    def before_deferral(self, job: PendingJob) -> None:
-        """Called before a rule defers a job, which loses its promise."""
+    def defer(self, job: PendingJob, why: Any) -> None:
+        """Take a job out of the queue that a rule defers; it loses its promise."""
+        self.policy.defer(job, why)
 
     def leaves(self, job: PendingJob) -> None:
         """Called before a job leaves the queue other than by a pass's decision."""

@@ -156,8 +156,7 @@ class RuleHost:
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
         """Defer a pending job on a rule's own initiative rather than in answer to a check: the job
         loses its promise. A pass must follow (`look_again`)."""
-        self.decision.before_deferral(job)
-        self._scheduler.defer(job, why)
+        self.decision.defer(job, why)
 
     def let_in(self, rule: AdmissionRule, key: Hashable, most: int) -> None:
         """Readmit deferred jobs of a rule until it defers one again: one by one, in queue order, as

@@ -66,8 +66,7 @@ class Backfilling(Decision):
         """Handle an exception from the pool or an admission rule for a job. Return whether it has
         left the queue: it can never run, or was deferred."""
         if isinstance(why, JobDeferred):
-            self.before_deferral(job)
-            self.policy.defer(job, why)
+            self.defer(job, why)
         elif isinstance(why, InsufficientResources):
             return False
         else:
@@ -121,10 +120,11 @@ class Backfilling(Decision):
 
     # -- events ------------------------------------------------------------------------------------
 
-    def before_deferral(self, job: PendingJob) -> None:
+    def defer(self, job: PendingJob, why: JobDeferred) -> None:
         if job in self.promises and not self.policy.estimate_depth:
             self.policy.forecasts.show_estimate(job, None)  # no projection replaces it
         self.forget(job)
+        super().defer(job, why)
 
     def released(self) -> None:
         self.policy.admission.tell(AdmissionRule.released)

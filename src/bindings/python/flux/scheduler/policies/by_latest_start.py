@@ -43,6 +43,7 @@ from flux.scheduler.queue import in_steps
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
+    from flux.scheduler.admission import JobDeferred
     from flux.scheduler.checkpoint import Checkpoints
     from flux.scheduler.host import Timer
     from flux.scheduler.policies.ranks import BackfillPolicy
@@ -405,15 +406,13 @@ class BackfillByLatestStart(BackfillByRank):
             self.take_back(job, latest, "resources")
         return aside
 
-    def before_deferral(self, job: PendingJob) -> None:
-        if job in self.latest:
-            latest = self.latest.when(job)
-            self.forget(job)
+    def defer(self, job: PendingJob, why: JobDeferred) -> None:
+        latest = self.latest.when(job) if job in self.latest else None
+        super().defer(job, why)
+        if latest is not None:
             self.again = True  # jobs ahead of it may start as well
             self.released()
             self.take_back(job, latest, "deferred")
-        else:
-            self.forget(job)
 
     def take_back(self, job: PendingJob, latest: float, cause: str) -> None:
         """Tell a job's user that it has lost its latest start."""

@@ -18,6 +18,7 @@ from flux.resource.errors import InsufficientResources
 from flux.scheduler.policies.backfilling import Backfilling, PromiseBook
 
 if TYPE_CHECKING:
+    from flux.scheduler.admission import JobDeferred
     from flux.scheduler.host import Timer
     from flux.scheduler.policies.ranks import BackfillPolicy
     from flux.scheduler.queue import Backlog
@@ -313,11 +314,12 @@ class BackfillInOrder(Backfilling):
 
     # -- events ------------------------------------------------------------------------------------
 
-    def before_deferral(self, job: PendingJob) -> None:
-        if job in self.promises:
+    def defer(self, job: PendingJob, why: JobDeferred) -> None:
+        was_promised = job in self.promises
+        super().defer(job, why)
+        if was_promised:
             self.backlog.allow()
             self.released()  # its resources may let others start, including jobs ahead of it
-        super().before_deferral(job)
 
     def leaves(self, job: PendingJob) -> None:
         self.revoke(job)
