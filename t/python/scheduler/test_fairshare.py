@@ -133,6 +133,21 @@ def test_priority_counts_before_shares(policy, args):
     assert order(rig) == [4, 2, 3]
 
 
+def test_a_promised_job_that_its_share_puts_first_is_promised_anew():
+    """User 2 has used more when both jobs are promised a start, and less after two minutes."""
+    rig = load(Backfill, ("promise=2",))
+    submit(rig, 1, 2, slots=4)
+    rig.wait(100)
+    rig.free(1)
+    submit(rig, 2, 1, slots=4)
+    submit(rig, 3, 1)
+    rig.alloc(4, jobspec(4, duration=2000), userid=2)
+    rig.settle()
+    assert order(rig) == [3, 4]
+    rig.wait(200)
+    assert rig.started() == [1, 2, 4], "nodes are idle, and the second job is the first now"
+
+
 def test_a_share_does_not_void_a_latest_start():
     rig = load(Backfill, ("promise=all", "within=1m"))
     begin = rig.now

@@ -288,11 +288,20 @@ class PromiseBook:
                 self._changed(job, False)
             self.plan.cancel(job.jobid)
 
-    def reorder(self) -> None:
-        """Sort the jobs again after their order changed."""
+    def reorder(self) -> list[PendingJob]:
+        """Sort the jobs again after their order changed. Return those that are now ahead of others
+        that they were behind."""
+        before = {jobid: place for place, jobid in enumerate(self._ids)}
         self.jobs.sort()
         self._ids = array("q", [job.jobid for job in self.jobs])
         self._by_ranks = None
+        risen, first = [], len(before)
+        for job in reversed(self.jobs):
+            place = before[job.jobid]
+            if place > first:
+                risen.append(job)
+            first = min(first, place)
+        return risen
 
     def ranks_changed(self) -> None:
         """Note that the ranks that jobs could use have changed."""

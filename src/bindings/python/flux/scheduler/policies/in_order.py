@@ -327,6 +327,11 @@ class BackfillInOrder(Backfilling):
 
     moves = leaves
 
+    def reordered(self) -> None:
+        for job in self.promises.reorder():
+            self.revoke(job)  # it takes precedence over those that it was behind
+        self.released()
+
     def plan_void(self) -> None:
         # A new plan is cheaper than checking which promises can still be kept.
         lost = self.promises
