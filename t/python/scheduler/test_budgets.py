@@ -151,6 +151,24 @@ def test_a_job_without_a_time_limit_takes_the_rest_of_the_period():
     check(rig, 22)
 
 
+@POLICIES
+@pytest.mark.parametrize("hours", [30, 0], ids=["limit", "none"])
+def test_a_job_that_outlasts_the_period_starts_when_enough_is_left_for_the_rest(
+    policy, args, hours
+):
+    """22 hours are left of the day, and 8 of its budget: no event, only time, lets it start."""
+    rig = load(policy, args)
+    submit(rig, 1, hours)
+    submit(rig, 2, 2)  # 6 are left
+    begin = rig.now
+    rig.free(2)  # it has used none: 8 again
+    rig.wait(14 * HOUR - 60)
+    assert rig.started() == [2]
+    rig.wait(120)
+    assert rig.started() == [2, 1] and rig.now - begin < 15 * HOUR
+    check(rig, 8)
+
+
 def test_more_time_for_a_running_job_counts():
     rig = load()
     submit(rig, 1, 2)

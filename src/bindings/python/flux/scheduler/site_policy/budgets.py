@@ -9,7 +9,8 @@ the next one.
 
 Like a limit, a budget is checked twice: against the minimum of the request, and then exactly,
 against the pool's offer. A job over a budget is deferred: it has no promise, and no job waits
-behind it. It is readmitted when a job of its key has ended before its limit, or in the next period.
+behind it. It is readmitted when a job of its key has ended before its limit, when so little is left
+of the period that the rest of the budget suffices for it, or in the next period.
 """
 
 from __future__ import annotations
@@ -107,9 +108,11 @@ class Account(Use):
             or their limits, in units times seconds
         stored_as (list): key of the past use in `Usage`, per dimension
         waiting (dict): key of a deferral -> (minimum holding of these jobs, their time limit)
+        wakes (float): the next time at which some of them may fit into the rest of the period;
+            infinite: none
     """
 
-    __slots__ = ("begin", "bounds", "end", "stored_as", "taken", "wanted")
+    __slots__ = ("begin", "bounds", "end", "stored_as", "taken", "wakes", "wanted")
 
     entry: Budget
     lasts = True
@@ -121,6 +124,7 @@ class Account(Use):
             (at, most * HOUR_S) for at, most in enumerate(budget.most) if most is not None
         ]
         self.wanted = [0.0, 0.0, 0.0]  # maximum use by its pending jobs in a period, per dimension
+        self.wakes = inf
 
     def begins(self, usage: Usage, now: float) -> None:
         """Begin the period that includes `now`, and read its past use."""
@@ -137,6 +141,12 @@ class Account(Use):
     def needs(self, rate: float, limit: float, now: float) -> float:
         """Return the use in this period by a job that starts now and runs to its limit."""
         return rate * max(0.0, min(now + limit, self.end) - now)
+
+    def fits_from(self, rates: Amounts) -> float:
+        """Return the time in this period from which the remainder suffices for jobs that hold
+        `rates` until its end."""
+        lengths = [(most - self.taken[at]) / rates[at] for at, most in self.bounds if rates[at]]
+        return self.end - max(0.0, min(lengths, default=0.0))
 
 
 class Charged(Counted):
@@ -291,6 +301,7 @@ class BudgetRule(CountingRule):
         length = 0 if known.limit == inf else int(known.limit).bit_length()
         key = (account.entry.name, account.key, rates, shape, length, *known.uses)
         account.waiting[key] = (rates, known.limit)
+        self._wake(account, rates)
         return Deferral(lambda: self._sentence(account, at, known, rates), account.end, key)
 
     def _has_taken(self, account: Account, at: int) -> tuple[str, str]:
@@ -385,6 +396,21 @@ class BudgetRule(CountingRule):
                 self.host.let_in(self, key, int(min(room, 1e9)))
             if not admission.waiting(self, key):
                 del account.waiting[key]
+            else:
+                self._wake(account, rates)
+
+    def _wake(self, account: Account, rates: Amounts) -> None:
+        """Let in the waiting jobs when jobs that hold `rates` fit into the rest of the period."""
+        when = account.fits_from(rates)
+        if self.host.now() < when < min(account.wakes, account.end):
+            account.wakes = when
+
+            def wake() -> None:
+                if account.wakes == when:
+                    account.wakes = inf
+                    self.let_in(account)
+
+            self.host.call_at(when, wake)
 
     # -- answers -----------------------------------------------------------------------------------
 
