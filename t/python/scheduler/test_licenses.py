@@ -35,16 +35,19 @@ def check(rig):
 
 
 @POLICIES
-def test_a_job_waits_while_its_licences_are_in_use(policy, args):
-    rig = load(policy, args, matlab={"total": 4, "reserved": 1})
+@pytest.mark.parametrize("plan", [False, True])
+def test_a_job_waits_while_its_licences_are_in_use(policy, args, plan):
+    rig = load(policy, args, matlab={"total": 4, "reserved": 1, "plan": plan})
     rig.alloc(1, wants(2))
     rig.alloc(2, wants(2))
     rig.alloc(3, jobspec(1, duration=100))
     assert rig.started() == [1, 3]
     assert rig.reason(2) == "licenses: matlab 2 of 4 in use, 1 reserved; needs 2"
+    assert rig.answer("limits")["licenses"][0]["waiting"] == 1
     check(rig)
     rig.free(1)
     assert rig.started() == [1, 3, 2] and rig.reason(2) is None
+    assert rig.answer("limits")["licenses"][0]["waiting"] == 0
     rig.free(2)
     assert used(rig) == {}
     check(rig)
@@ -106,9 +109,9 @@ def test_a_table_that_comes_later_denies_a_job_that_asks_for_more_than_there_are
 @pytest.mark.parametrize(
     "value, text",
     [
-        ("x", "'x': expected a number, 0 or more, or a table"),
-        (-1, "-1: expected a number"),
-        (True, "True: expected a number"),
+        ("x", "'x': expected a whole number, 0 or more, or a table"),
+        (-1, "-1: expected a whole number"),
+        (True, "True: expected a whole number"),
         ({}, "total is missing"),
         ({"total": -1}, "total=-1: expected a whole number, 0 or more"),
         ({"total": 3, "reserved": 4}, "reserved=4: expected at most the total, 3"),

@@ -61,6 +61,7 @@ def test_what_the_pool_offers_counts_not_what_is_asked(policy, args):
     rig.alloc(6, spec(1), userid=8)
     assert rig.started() == [1, 2, 3, 4, 6]
     assert rig.reason(5) == "limit one: ann has 0 of 2 nodes; needs 3 as nodes are free now"
+    assert [one["waiting"] for one in rig.answer("limits")["limits"]] == [1]
     check(rig)
     rig.free(1)
     rig.free(6)

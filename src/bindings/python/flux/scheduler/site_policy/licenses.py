@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 #: Maximum number of different licences that a job may request.
 MAX_NAMES = 64
 
+#: Number of jobs examined in a step of an answer.
+JOBS_PER_STEP = 256
+
 #: Default interval between readings of such a file, and its minimum, in seconds.
 EVERY_S = 30.0
 LEAST_EVERY_S = 1.0
@@ -123,7 +126,7 @@ def read_license(key: str, value: Any) -> License:
     if not isinstance(value, dict):
         if type(value) is not int or value < 0:
             raise ValueError(
-                f"{value!r}: expected a number, 0 or more, or a table such as {{total=40}}"
+                f"{value!r}: expected a whole number, 0 or more, or a table such as {{total=40}}"
             )
         return License(value)
     table = Fields(value)
@@ -424,13 +427,15 @@ class LicenseRule(TableRule):
         return None if deferral is None else deferral.text
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
+        waiting: dict[str, int] = {}
+        for examined, (jobid, asked) in enumerate(list(self._asked.items()), 1):
+            for name, count in asked.items() if jobid not in self._running else ():
+                if name in self.entries and count > self._free(name):
+                    waiting[name] = waiting.get(name, 0) + 1
+            if examined % JOBS_PER_STEP == 0:
+                yield None
         for name in sorted(self.entries):
-            waiting = sum(
-                self.host.admission.waiting(self, key)
-                for key in self._waiting.get(name, ())
-                if dict(key)[name] > self._free(name)
-            )
-            yield {**self._line(name), "waiting": waiting}
+            yield {**self._line(name), "waiting": waiting.get(name, 0)}
 
     def _line(self, name: str) -> dict[str, Any]:
         """Return the figures of a licence; ``age`` in seconds (None: not read yet) and ``stale``

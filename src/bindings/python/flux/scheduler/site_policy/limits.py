@@ -14,7 +14,7 @@ exceeded any more, they are readmitted one by one until one is reached.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -201,7 +201,7 @@ class LimitRule(CountingRule):
         super().__init__(host, errors)
         self.jobs: dict[int, Limited]
         #: key of a deferral because of the pool's offer -> the jobs' shape
-        self._offers: dict[Hashable, Any] = {}
+        self._offers: dict[tuple[Any, ...], Any] = {}
         #: uses of which a promised job may have been left a part when another was deferred
         self._shares: dict[LimitUse, None] = {}
         #: number of changes of ranks
@@ -509,7 +509,7 @@ class LimitRule(CountingRule):
                 "what": DIMENSIONS[at],
                 "used": use.used[at],
                 "max": use.entry.most[at],
-                "needs": known.least[at],
+                "needs": max(1, known.least[at]),
                 "t_again": when,
                 "job": None if jobid is None else name_of(jobid),
             }
@@ -540,7 +540,10 @@ class LimitRule(CountingRule):
 
     def waiting(self, use: LimitUse) -> int:
         waiting = self.host.admission.waiting
-        return sum(waiting(self, key) for key in use.waiting if use.over(key[1]) is not None)
+        own = use.entry.name, use.key
+        keys: list[Any] = [key for key in use.waiting if use.over(key[1]) is not None]
+        keys += [key for key in self._offers if key[:2] == own]
+        return sum(waiting(self, key) for key in keys)
 
     def stats(self) -> dict[str, Any]:
         uses = self.uses.values()
