@@ -412,6 +412,7 @@ def test_what_cannot_be_reserved_is_doubted():
         "large": {**entry, "nodes": 9},
         "elsewhere": {**entry, "hosts": "n[6-9]"},
         "past": {**entry, "nodes": 1, "start": rig.now - 500},
+        "beside": {**entry, "hosts": "n[0-1]"},
     }
     answer = rig.answer("check-config", config={"reservations": tables})
     assert not answer["faults"]
@@ -420,11 +421,12 @@ def test_what_cannot_be_reserved_is_doubted():
             "large: unsatisfiable request: need 9 ",
             "elsewhere: hosts=n[8-9]: ",
             "past: its last window ",
+            "beside: not enough nodes for it beside reservation good",
         ),
         answer["doubts"],
     ):
         assert line.startswith(f"configuration: reservation {text}")
-    assert len(answer["doubts"]) == 3
+    assert len(answer["doubts"]) == 4
 
 
 def test_a_window_that_lasts_is_not_disturbed_by_another_reload():

@@ -341,8 +341,10 @@ def test_when(flux_sched):
     assert flux_sched(["when"], when={**answer, **odds}).splitlines()[1] == likely
     assert flux_sched(["when"], when={**unknown, **odds}).splitlines()[1] == likely
     assert flux_sched(["when"], when={**soon, **odds}) == "now\n"
-    flux_sched(["when"], when=dict(answer, verdict="never", start=None, reason="too large"))
-    assert flux_sched.code == 1 and "never: too large" in flux_sched.err
+    for more in [], ["--json"]:
+        never = dict(answer, verdict="never", start=None, reason="too large")
+        flux_sched(["when", *more], when=never)
+        assert flux_sched.code == 1 and "never: too large" in flux_sched.err
 
 
 @pytest.mark.parametrize(

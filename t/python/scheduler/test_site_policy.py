@@ -53,6 +53,57 @@ def test_a_queue_that_is_not_configured_is_doubted(loaded):
     ]
 
 
+@pytest.mark.parametrize(
+    "table, entries, doubts",
+    [
+        ("amounts", {"disk": {}}, ["[amounts.disk] no node has any"]),
+        (
+            "amounts",
+            {"memory": {"each": "4G", "default": "5G"}},
+            ["[amounts.memory] default='5G': no node has that much"],
+        ),
+        (
+            "amounts",
+            {"disk": {"each": 1, "hosts": {"n[3-4]": 2}, "properties": {"big": 3}}},
+            [
+                "[amounts.disk] hosts='n[3-4]': n4 not in this instance",
+                "[amounts.disk] properties='big': no node has it",
+            ],
+        ),
+        (
+            "sharing",
+            {"a": {"mode": "user", "properties": ["big"]}},
+            ["[sharing.a] properties='big': no node has it"],
+        ),
+        (
+            "topology",
+            {"rack": {"property-prefix": "rack-"}},
+            ["[topology.rack] property-prefix='rack-': no node has such a property"],
+        ),
+        (
+            "preemption",
+            {"b": {"queues": ["x"], "attribute": True}, "a": {"queues": ["x"], "attribute": True}},
+            [
+                "[preemption.b] queue 'x': class a counts",
+                "[preemption.b] attribute=true: class a counts",
+            ],
+        ),
+    ],
+)
+def test_entries_without_effect_are_doubted(table, entries, doubts):
+    rig = Rig(R(4, 4), "sched-backfill")
+    answer = rig.answer("check-config", config={table: entries, "queues": {"x": {}}})
+    assert answer["doubts"] == [f"configuration: {text}" for text in doubts]
+    assert not answer["faults"]
+
+
+def test_a_table_beside_its_longer_name_is_doubted(loaded):
+    limit = {"per": "user", "max": {"jobs": 1}}
+    assert checked(loaded, limits={"a": limit}, **{"sched-limits": {"b": limit}})["doubts"] == [
+        "configuration: [limits] is not read beside [sched-limits]"
+    ]
+
+
 def test_the_longer_name_counts_where_both_are(loaded):
     limit = {"per": "user", "max": {"jobs": 1}}
     for config, names in (
@@ -90,6 +141,9 @@ def test_a_configuration_is_checked_before_it_is_loaded():
         "limits": {"b": {"per": "user", "max": {"jobs": 3}}, "c": {"per": "uesr"}},
         "licenses": {"matlab": 4},
     }
+    # An invalid entry stays as it is.
+    invalid = rig.answer("check-config", config={"limits": {"a": {"per": "uesr"}, "b": limit}})
+    assert len(invalid["faults"]) == 1 and invalid["changes"] == {}
     answer = rig.answer("check-config", config=config)
     (fault,) = answer["faults"]
     assert fault.startswith("configuration: [limits.c] per='uesr': expected 'user' or ")

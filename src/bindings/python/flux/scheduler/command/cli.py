@@ -55,10 +55,15 @@ class When(Subcommand):
             found = {}  # the answer is about resources
         return {**answer, "warnings": list(found.values())}
 
+    def run(self, context: Context) -> Any:
+        answer = super().run(context)
+        if answer["verdict"] == "never":
+            raise CommandError(f"never: {answer['reason']}")
+
     def show(self, answer: dict[str, Any], context: Context) -> None:
         now, start = answer["now"], answer["start"]
         if answer["verdict"] == "never":
-            raise CommandError(f"never: {answer['reason']}")
+            return
         if start is None:
             print(f"unknown: {printable(answer['reason'])}")
         elif answer["verdict"] == "now":

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest
@@ -251,21 +251,21 @@ class ReservationAnswers(ReservationPart):
             found.append({**entry, "end": None if end == math.inf else end})
         return found
 
-    def overlapping(self, reservation: Reservation) -> list[str]:
+    def overlapping(self, reservation: Reservation, others: Iterable[Reservation]) -> list[str]:
         """Return the names of the reservations that keep the next window from being complete."""
         window = reservation.window_at(self._host.now())
         if window is None:
             return []
         room = self._selector.ranks_up(reservation)
         names, wanted = [], self._selector.nodes(reservation)
-        for entry in self._entries.values():
-            other = entry.reservation.window_at(window.start)
-            if entry.reservation.name == reservation.name or other is None:
+        for one in others:
+            other = one.window_at(window.start)
+            if one.name == reservation.name or other is None:
                 continue
-            theirs = self._selector.ranks_up(entry.reservation)
+            theirs = self._selector.ranks_up(one)
             if other.start < window.end and theirs & room:
-                names.append(entry.name)
-                wanted += self._selector.nodes(entry.reservation)
+                names.append(one.name)
+                wanted += self._selector.nodes(one)
                 room |= theirs
         return names if wanted > popcount(room) else []
 

@@ -73,6 +73,9 @@ VERSION = 1
 #: Maximum number of reservations: each release of resources iterates over all of them.
 MAX_RESERVATIONS = 1000
 
+#: Warning of a reservation, before the names of others.
+TOO_FEW = "not enough nodes for it beside reservation"
+
 #: Maximum number of deferred jobs examined again after a release. Each costs a search of the pool,
 #: and the cost of a release must not grow with the number of jobs that wait for a reservation.
 DEFERRED_JOBS_RETRIED = 32
@@ -423,14 +426,22 @@ class ReservationService:
         return reservation
 
     def doubts(self, entries: dict[str, Reservation]) -> Iterator[str]:
-        """Yield why valid entries of the table could not be reserved by ``sched.reserve``."""
+        """Yield why valid entries of the table could not be reserved by ``sched.reserve``, and
+        those without enough nodes beside others."""
+        rule = self._rule
+        others = [one.reservation for one in rule.entries.values() if not one.configured]
         for name, reservation in entries.items():
             try:
-                if name not in self._rule.entries:
-                    self._rule.check_new(reservation)
-                self._rule.check_nodes(reservation)
+                if name not in rule.entries:
+                    rule.check_new(reservation)
+                rule.check_nodes(reservation)
             except ValueError as exc:
                 yield f"configuration: {exc}"
+                continue
+            names = rule.answers.overlapping(reservation, others)
+            others.append(reservation)
+            if names:
+                yield f"configuration: reservation {name}: {TOO_FEW} {', '.join(names)}"
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -450,9 +461,10 @@ class ReservationService:
         rule.check_nodes(reservation)
         conflicts = rule.answers.conflicts(reservation)
         warnings = []
-        others = rule.answers.overlapping(reservation)
+        present = [entry.reservation for entry in rule.entries.values()]
+        others = rule.answers.overlapping(reservation, present)
         if others:
-            warnings.append(f"not enough nodes for it beside reservation {', '.join(others)}")
+            warnings.append(f"{TOO_FEW} {', '.join(others)}")
         warnings += queues_missing(reservation.queues, scheduler.configuration())
         if reservation.for_nobody and reservation.at_end != "cancel":
             warnings.append("no job can be in it, so at_end has no effect")

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.amounts import check_name, read_entry
+from flux.scheduler.pools import missing_hosts
 from flux.scheduler.site_policy.table_rule import TableRule
 
 if TYPE_CHECKING:
@@ -32,6 +33,23 @@ class AmountRule(TableRule):
         check_name(key)
         read_entry(key, value, getattr(pool, "scheduling", None), pool.inventory)
         return value
+
+    def doubts(self, entries: dict[str, Any]) -> Iterator[str]:
+        pool = self.host.resources
+        for key, value in entries.items():
+            where = f"configuration: [amounts.{key}]"
+            kind, _ = read_entry(key, value, getattr(pool, "scheduling", None), pool.inventory)
+            if not kind.most:
+                yield f"{where} no node has any"
+            elif kind.default > kind.most:
+                yield f"{where} default={value['default']!r}: no node has that much"
+            table = value if isinstance(value, dict) else {}
+            for hosts in table.get("hosts", ()):
+                if missing := missing_hosts(pool, hosts):
+                    yield f"{where} hosts={hosts!r}: {missing} not in this instance"
+            for name in table.get("properties", ()):
+                if name not in pool.inventory.properties:
+                    yield f"{where} properties={name!r}: no node has it"
 
     def configure(self, entries: dict[str, Any]) -> None:
         if self.loaded:

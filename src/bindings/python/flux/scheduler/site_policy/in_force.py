@@ -232,6 +232,7 @@ class RulesInForce:
             raise ValueError("config: expected an object")
         findings = Findings()
         tables = self._reader(findings)
+        tables.begin_with(self.tables)
         tables.read(config)
         yield
         changes = self.tables.changes_to(tables)

@@ -188,6 +188,9 @@ class PlacementRule(TableRule):
                 if missing := missing_hosts(self.host.resources, hosts):
                     where = f"[topology.{key}] groups.{name}={hosts!r}"
                     yield f"configuration: {where}: {missing} not in this instance"
+            if level.prefix and not self._find(level):
+                where = f"[topology.{key}] property-prefix={level.prefix!r}"
+                yield f"configuration: {where}: no node has such a property"
 
     def configure(self, entries: dict[str, Level]) -> None:
         for jobid, placed in self._jobs.items():

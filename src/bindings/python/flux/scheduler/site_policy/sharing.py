@@ -15,7 +15,7 @@ place in the queue, and is promised the time at which the last job of another ke
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.plan.claims import Claims
@@ -122,6 +122,13 @@ class SharingRule(TableRule):
         if rule.mode in CLAIMING and not self.host.planning.pool_can("plan"):
             raise ValueError(f"mode={rule.mode!r}: the pool of this scheduler cannot plan")
         return rule
+
+    def doubts(self, entries: dict[str, Sharing]) -> Iterator[str]:
+        can_find = self.host.planning.pool_can("ranks_matching")
+        for key, rule in entries.items() if can_find else ():
+            for name in rule.properties:
+                if not self.host.resources.ranks_matching({"properties": [name]}):
+                    yield f"configuration: [sharing.{key}] properties={name!r}: no node has it"
 
     def further_entries(self, config: dict[str, Any]) -> dict[str, Any]:
         found = {}

@@ -96,6 +96,10 @@ class PolicyTables:
         self._readers[table] = parse, further_entries
         self._entries[table] = {}
 
+    def begin_with(self, other: PolicyTables) -> None:
+        """Take another reader's entries, which stay where those read next are invalid."""
+        self._entries.update(other._entries)
+
     def drop(self, table: str) -> None:
         """Unregister a table, with its entries."""
         del self._readers[table], self._entries[table]
@@ -119,13 +123,15 @@ class PolicyTables:
 
     def doubts(self, config: dict[str, Any]) -> Iterator[str]:
         """Yield probable mistakes in a valid configuration: a table with almost the name of a
-        registered one, and unconfigured queues.
+        registered one, both names of one, and unconfigured queues.
         """
         for written, table in config.items():
             name = written[len(PREFIX) :] if written.startswith(PREFIX) else written
             meant = get_close_matches(name, self._readers, 1, 0.8)
             if meant and meant[0] != name:
                 yield f"configuration: [{written}] is not a known table: is [{meant[0]}] meant?"
+            if written in self._readers and PREFIX + written in config:
+                yield f"configuration: [{written}] is not read beside [{PREFIX}{written}]"
             if name in self._readers and table == {}:
                 yield f"configuration: [{written}] is empty, and so switches nothing on"
         for table, entries in self._entries.items():

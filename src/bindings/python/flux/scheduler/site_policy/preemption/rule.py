@@ -43,7 +43,7 @@ Queries: `PreemptionAnswers` has the answers for ``flux sched``.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InsufficientResources
@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
+    from flux.scheduler.site_policy.preemption.classes import PreemptionClass
     from flux.scheduler.site_policy.preemption.state import Victim
     from flux.scheduler.site_policy.preemption.takers import Choice
 
@@ -108,6 +109,15 @@ class PreemptionRule(TableRule):
 
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
         return ("jobspec", "eventlog")
+
+    def doubts(self, entries: dict[str, PreemptionClass]) -> Iterator[str]:
+        first: dict[str | None, str] = {}
+        for name, one in sorted(entries.items()):
+            for queue in [*one.queues, None] if one.attribute else one.queues:
+                other = first.setdefault(queue, name)
+                if other != name:
+                    what = "attribute=true" if queue is None else f"queue {queue!r}"
+                    yield f"configuration: [preemption.{name}] {what}: class {other} counts"
 
     def configure(self, entries: dict[str, Any]) -> None:
         if not self.loaded:
