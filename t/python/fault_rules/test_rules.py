@@ -14,7 +14,7 @@ from watch import Watch
 
 from flux.resource.Rv1Pool import Rv1Pool
 from flux.scheduler.site_policy.limits import LimitRule
-from flux.scheduler.site_policy.preemption import borrowed_time, state, takers, under_way
+from flux.scheduler.site_policy.preemption import state, takers, under_way
 from flux.scheduler.testing import make_R
 from flux.simulate.checking import Violation, check_eventlog, check_instance
 
@@ -351,16 +351,16 @@ def run_borrowing():
 def test_a_job_that_is_not_ended_before_the_time_of_another_is_found(monkeypatch):
     """A planted defect: jobs that start in promised time are warned, and not ended."""
     ended = []
-    ordinary = borrowed_time.BorrowedTime._end
+    ordinary = under_way.PreemptionsUnderWay._end
 
-    def end(self, borrower):
-        ended.append(borrower)
-        ordinary(self, borrower)
+    def end(self, preemption, victim):
+        ended.append((preemption.in_promise, victim))
+        ordinary(self, preemption, victim)
 
-    monkeypatch.setattr(borrowed_time.BorrowedTime, "_end", end)
+    monkeypatch.setattr(under_way.PreemptionsUnderWay, "_end", end)
     assert run_borrowing() is None
-    assert len(ended) == 1
-    monkeypatch.setattr(borrowed_time.BorrowedTime, "_end", lambda self, borrower: None)
+    assert [in_promise for in_promise, _ in ended] == [True]
+    monkeypatch.setattr(under_way.PreemptionsUnderWay, "_end", lambda *args: None)
     found = run_borrowing()
     assert found.startswith("Violation: job ") and "was promised" in found
 

@@ -38,8 +38,12 @@ def config(**more):
     return tables(standby={**BORROWING, **more})
 
 
-def borrowed(instance):
-    return instance.scheduler._site_policy.rule(PreemptionRule).borrowed
+def record(instance):
+    return instance.scheduler._site_policy.rule(PreemptionRule)._record
+
+
+def borrowers(instance):
+    return [jobid for one in record(instance).in_promises() for jobid in one.held]
 
 
 def lend(instance, nodes=2, duration=50000):
@@ -75,7 +79,7 @@ def test_a_borrower_is_ended_and_the_promise_is_kept(policy):
     assert taker.state == "running" and taker.t_start <= when + 1
     assert stats(instance)["standby"]["victims"] == 1
     assert stats(instance)["standby"]["useless"] == 0
-    assert not borrowed(instance).active
+    assert not record(instance).active
     assert json.loads(instance.kvs.values[KEY]).get("borrowers") is None
     check(instance)
 
@@ -145,7 +149,7 @@ def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
         for _ in range(chance.choice((1, 5, 10, 20))):
             watch_promises(instance, jobs, told)
             instance.advance(25)
-            lent.update(borrowed(instance).borrowers)
+            lent.update(borrowers(instance))
         waiting = [one for one in jobs if one.state == "pending"]
         if cancels and waiting and chance.random() < 0.2:
             chance.choice(waiting).cancel()
@@ -185,7 +189,7 @@ def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
 def test_where_no_promise_is_kept_at_its_time_nobody_borrows(policy):
     instance = make(*policy, config=config())
     first, taker, job = lend(instance)
-    assert not borrowed(instance).active
+    assert not record(instance).active
     instance.advance(900)
     assert first.state == "running" and exceptions(job) == []
 
@@ -286,10 +290,10 @@ def test_what_is_kept_is_for_all_when_another_outlives_its_limit():
     instance = make("sched-backfill", "promise=unlimited", config=config())
     _, taker, _, other = lend_one_of_two(instance, runtime=700)
     instance.advance(396 + 30)
-    assert borrowed(instance).waited_for() == [taker.id]
+    assert record(instance).active[taker.id].placeholders
     assert taker.state == other.state == "pending"
     instance.advance(40)
-    assert borrowed(instance).waited_for() == []
+    assert not record(instance).active[taker.id].placeholders
     assert taker.state == "pending" and other.state == "running"
     instance.scheduler.resources.check()
 
@@ -300,7 +304,7 @@ def test_a_borrower_that_cannot_be_ended_is_left_alone():
     refuse_to_end(instance, borrower)
     instance.advance(1100)
     assert borrower.state == "running" and taker.state == "pending"
-    assert not borrowed(instance).active
+    assert not record(instance).active
     assert "Operation not permitted" in "\n".join(instance.errors)
 
 
@@ -316,7 +320,7 @@ def test_less_time_than_to_the_promise_makes_it_a_job_like_others():
     instance = make(config=config())
     first, taker, borrower = lend(instance, duration=5000)
     borrower.set_expiration(instance.now() + 500)
-    assert not borrowed(instance).active
+    assert not record(instance).active
 
 
 def test_a_slow_clean_up_is_reckoned_with_the_next_time():
@@ -325,7 +329,7 @@ def test_a_slow_clean_up_is_reckoned_with_the_next_time():
     borrower.clean_up = 60.0
     instance.advance(1100)
     assert taker.state == "running"
-    late = borrowed(instance)._running.kill_time()
+    late = instance.scheduler._site_policy.rule(PreemptionRule)._running.kill_time()
     assert late == pytest.approx(KILL_S + 60, abs=3)
 
 
@@ -338,7 +342,7 @@ def test_who_was_promised_the_time_may_take_from_borrowers(policy):
     first.end()
     instance.advance(200)
     assert taker.state == "running" and borrower.result == "failed"
-    assert not borrowed(instance).active
+    assert not record(instance).active
     assert stats(instance)["standby"]["useless"] == 0
 
 

@@ -222,7 +222,7 @@ class ResourcePoolImplementation(PoolContract):
         eligible = self.eligible_ranks(request) & ranks
         return self.place_request(request, index, eligible) is not None
 
-    def hold_free(self, jobid: int, ranks: int, until: float) -> int:
+    def hold_free(self, jobid: int, ranks: int, until: float, of: Selection | None = None) -> int:
         """Allocate all free resources on given ranks to a placeholder.
 
         A placeholder is an allocation that belongs to no job. ``job_end_times()``, ``held_ranks()``
@@ -235,6 +235,7 @@ class ResourcePoolImplementation(PoolContract):
             ranks (int): mask of ranks; all free units of those that are up are allocated.
             until (float): end of the placeholder, seconds since the epoch. Plans expect its
                 resources back then; it stays until ``free()`` is called.
+            of: a selection, of which only units are allocated; None: any.
 
         Returns:
             int: mask of the placeholder's ranks. 0: nothing was free, and there is no placeholder.
@@ -244,13 +245,16 @@ class ResourcePoolImplementation(PoolContract):
         """
         _expect_new(self, jobid)
         inventory, index = self.inventory, self.index
-        up = self.eligible(None) & ranks
-        idle = up & index.idle
-        groups = {units: mask & idle for units, mask in inventory.kinds.items()}
-        for rank in members(up ^ idle):
-            units = index.free(rank)
-            if units:
-                groups[units] = groups.get(units, 0) | 1 << rank
+        up, groups = self.eligible(None) & ranks, dict[int, int]()
+        for mask, wanted in ((up, -1),) if of is None else pairs(of):
+            for units, kind in inventory.kinds.items():
+                idle = mask & up & kind & index.idle
+                if idle:
+                    groups[units & wanted] = groups.get(units & wanted, 0) | idle
+            for rank in members(mask & up & ~index.idle):
+                units = index.free(rank) & wanted
+                if units:
+                    groups[units] = groups.get(units, 0) | 1 << rank
         free = select(groups)
         if free:
             # grant() reads only the duration; 0 would mean no end.

@@ -204,7 +204,7 @@ class AdmissionControl:
         pins: a rule's record of promises that must keep their times even if earlier ones are
             possible; None: there are none. ``stays(job)`` tells whether the promise to a job is
             such a one, and is asked first for each promised job; ``review()`` is called before a
-            job is examined, ``void(why)`` when all promises are void
+            job is examined
     """
 
     pins: Any = None

@@ -277,8 +277,6 @@ class PolicyScheduler(Scheduler):
     def _plan_changed(self, plan: Plan | None) -> None:
         self._reservations.future.attach(plan)
         if plan is None:
-            if self.admission.pins is not None:
-                self.admission.pins.void("promises were made anew")
             self.decision.plan_void()
 
     def _ranks_changed(self, lost: bool) -> None:

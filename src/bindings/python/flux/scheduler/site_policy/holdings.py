@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flux.resource.pool.masks import idset_text, popcount
+from flux.resource.pool.masks import popcount
 from flux.resource.pool.rv1 import object_of, read_lite
 
 if TYPE_CHECKING:
+    from flux.resource.pool.inventory import Selection
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.decision import PolicyView
 
@@ -72,27 +73,6 @@ def holding_of(pool: ResourcePool, jobid: int) -> Holding:
         return _together(pool.held_kinds(jobid))
     except KeyError:
         return NOTHING
-
-
-def amounts_held(pool: ResourcePool, jobid: int) -> dict[str, Any] | None:
-    """Return a job's amounts, such as memory, in the form of R's scheduling key, which the R of a
-    free lacks; None if none are counted."""
-    inventory = getattr(pool, "inventory", None)
-    if inventory is None or not getattr(inventory, "amounts", ()):
-        return None
-    return {"amounts": inventory.amounts_of(pool.held(jobid))}
-
-
-def part_of(R: Any, ranks: int) -> dict[str, Any] | None:
-    """Return the part of an R (an object, or a ResourcePool) on some ranks (a mask), as an R
-    object; None if empty."""
-    entries = []
-    for mask, cores, gpus in read_lite(object_of(R)):
-        if mask & ranks:
-            units = {"core": cores, "gpu": gpus}
-            children = {name: idset_text(some) for name, some in units.items() if some}
-            entries.append({"rank": idset_text(mask & ranks), "children": children})
-    return {"version": 1, "execution": {"R_lite": entries}} if entries else None
 
 
 class Holdings:
@@ -160,23 +140,14 @@ class Placeholders:
         """Return an id in the pool and the plan that no job has."""
         return next(self._ids)
 
-    def hold(self, R: dict[str, Any], until: float) -> int | None:
-        """Allocate `R`, just freed, until a time in seconds since the epoch. Return the id of the
-        allocation, or None: a reservation that was short of nodes has taken some of it."""
-        jobid, pool = self.next_id(), self._scheduler.resources
-        try:
-            pool.register_alloc(jobid, R)
-        except ValueError:
-            return None
-        pool.update_expiration(jobid, until)
-        return jobid
-
-    def hold_free(self, ranks: int, until: float, pool: Any = None) -> list[int]:
-        """Allocate the free part of some ranks (a mask) until a time (0: no end). Return the id of
-        the allocation, in a list that is empty if none is free. `pool`: a copy of the scheduler's
-        pool to use instead."""
+    def hold_free(
+        self, ranks: int, until: float, of: Selection | None = None, pool: Any = None
+    ) -> list[int]:
+        """Allocate the free part of some ranks (a mask), or of a selection on them, until a time
+        (0: no end). Return the id of the allocation, in a list that is empty if none is free.
+        `pool`: a copy of the scheduler's pool to use instead."""
         jobid, pool = self.next_id(), pool or self._scheduler.resources
-        return [jobid] if pool.hold_free(jobid, ranks, until) else []
+        return [jobid] if pool.hold_free(jobid, ranks, until, of) else []
 
     def free(self, jobids: list[int]) -> None:
         """Free allocations, and clear the list of their ids."""

@@ -26,7 +26,8 @@ After a reload of the scheduler, preemptions continue from the record. Without a
 ended.
 
 If a class has ``into-promises``, its jobs may also start into time promised to jobs of a higher
-class, and are ended before it.
+class. The promised job is then their taker from the start on; they are warned and ended in time for
+it, in the same way.
 
 Files
 =====
@@ -34,9 +35,9 @@ Files
 State: `state` has the running jobs, counts and the stored record of current preemptions, `classes`
 reads the table.
 
-Actions: `takers` finds jobs that may preempt others, and their victims; `under_way` carries out a
-preemption, `borrowed_time` starts jobs into promised time and ends them. Both keep resources with
-placeholders, and notify jobs with the `state.Messenger`.
+Actions: `takers` finds jobs that may preempt others, and their victims, `lending` starts jobs in
+promised time; `under_way` carries out preemptions of both kinds, keeps resources with placeholders,
+and notifies jobs with the `state.Messenger`.
 
 Queries: `PreemptionAnswers` has the answers for ``flux sched``.
 """
@@ -50,8 +51,8 @@ from flux.resource.errors import InsufficientResources
 from flux.scheduler.disclosure import Owned, read_by
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import Caller, Steps, read
-from flux.scheduler.site_policy.preemption.borrowed_time import BorrowedTime
 from flux.scheduler.site_policy.preemption.classes import read_class
+from flux.scheduler.site_policy.preemption.lending import Lending
 from flux.scheduler.site_policy.preemption.state import (
     Messenger,
     Part,
@@ -84,7 +85,6 @@ class PreemptionRule(TableRule):
 
     Attributes:
         classes (Classes): the classes in force
-        borrowed (BorrowedTime): the jobs in time promised to others
     """
 
     name = "preemption"
@@ -100,9 +100,9 @@ class PreemptionRule(TableRule):
         self._record, self._counts = state.record, state.counts
         messenger = Messenger(state)
         self._takers = takers = Takers(state, lambda *chosen: self._under_way.decide(*chosen))
-        self.borrowed = BorrowedTime(state, self, messenger)
-        self._under_way = PreemptionsUnderWay(state, self, messenger, takers, self.borrowed)
-        self.answers = PreemptionAnswers(state, takers, self.borrowed)  # answers queries
+        self._under_way = under_way = PreemptionsUnderWay(state, self, messenger, takers)
+        self._lending = under_way.pins = Lending(state, under_way)
+        self.answers = PreemptionAnswers(state, takers)  # answers queries
         self._restored = False
 
     # -- the table ---------------------------------------------------------------------------------
@@ -126,14 +126,13 @@ class PreemptionRule(TableRule):
             except ValueError as exc:
                 self.errors.report(f"nobody is ended: {exc}")
         self.classes.entries = entries
-        self.borrowed.engage()
+        self._under_way.engage()
         if not entries:
             for preemption in list(self._record.active.values()):
                 self._under_way.give_up(preemption, "the table was removed", "configuration")
-            self.borrowed.void("the table was removed")
             self._waiting.clear()
-            self._running.clear()
-            self.host.admission.pins = None
+            self._running.jobs.clear()
+            self._running.of_classes.clear()
 
     # -- pending jobs ------------------------------------------------------------------------------
 
@@ -142,7 +141,8 @@ class PreemptionRule(TableRule):
         waiting = self._waiting.setdefault(job.jobid, Waiting(job, terms))
         waiting.terms = terms
         preemption = self._record.active.get(job.jobid)
-        if preemption is not None and preemption.request is None:
+        is_back = preemption is not None and preemption.request is None
+        if preemption is not None and is_back and not preemption.in_promise:
             self._under_way.came_back(preemption, waiting)
         elif self.classes.may_take(terms):
             self._takers.look_soon()
@@ -160,22 +160,23 @@ class PreemptionRule(TableRule):
         preemption = self._record.active.get(jobid)
         if preemption is not None:
             self._under_way.taker_is_gone(preemption)
-        self.borrowed.gone(jobid)
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        preemption = self._record.active.get(job.jobid)
+        preemption, waiting = self._record.active.get(job.jobid), self._waiting.get(job.jobid)
+        alloc = None
         if preemption is not None:
-            return self._under_way.allocate(job, plan, preemption)
-        waiting = self._waiting.get(job.jobid)
-        if waiting is None:
-            return None
-        terms = waiting.terms
-        alloc = self.borrowed.start_taker(job, plan) if self.borrowed.active else None
-        if alloc is None and terms.cls is not None and terms.cls.into_promises:
+            alloc = self._under_way.allocate(job, plan, preemption)
+        terms = None if waiting is None else waiting.terms
+        if (
+            alloc is None
+            and terms is not None
+            and terms.cls is not None
+            and terms.cls.into_promises
+        ):
             try:
                 alloc = plan.alloc(job.jobid, job.resource_request)
             except InsufficientResources:
-                alloc = self.borrowed.offer(job, terms, plan)
+                alloc = self._lending.offer(job, terms, plan)
         return alloc
 
     def why(self, job: PendingJob) -> str | None:
@@ -185,19 +186,16 @@ class PreemptionRule(TableRule):
     # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any] | None:
-        waited = self._waiting.pop(job.jobid, None)
-        if waited is not None:
-            self._running.start(job, waited.terms)
-            if waited.terms.cls is not None:
-                self._takers.look_soon()
-        preemption = self._record.active.get(job.jobid)
+        waited, preemption = self._waiting.pop(job.jobid, None), self._record.active.get(job.jobid)
         if preemption is not None:
             self._under_way.taker_starts(preemption)
-        if not self.borrowed.active:
+        if waited is None:
             return None
-        self.borrowed.started(job.jobid)
-        borrower = self._record.borrowers.get(job.jobid)
-        return None if borrower is None else {"t_preempt": self.borrowed.deadline(borrower)}
+        running = self._running.enter(job, waited.terms)
+        if waited.terms.cls is not None:
+            self._takers.look_soon()
+        end = self._lending.started(running)
+        return None if end is None else {"t_preempt": end}
 
     def hello(self, job: RunningJob) -> None:
         self._running.hello(job, self.classes.terms(job.attributes))
@@ -205,50 +203,33 @@ class PreemptionRule(TableRule):
     def free(self, jobid: int, R: Any, final: bool) -> None:
         running = self._running.jobs.get(jobid)
         if final:
-            if self.borrowed.active:
-                self.borrowed.freed(jobid, R)
             self._running.remove(jobid)
         else:
             self._running.ends(jobid)
         if self._record.active:
-            self._under_way.freed(running, R, final)
-        if self.borrowed.active:
-            self._start_takers()
+            self._under_way.freed(running, final)
         self._takers.look_soon()
 
-    def _start_takers(self) -> None:
-        """Start the jobs for which borrowers have given up promised time, as soon as they fit:
-        passes do not see the kept resources."""
-        for jobid in self.borrowed.waited_for():
-            job = self.host.pending(jobid)
-            if job is not None and jobid not in self.host.admission.deferred:
-                self._under_way.start_out_of_turn(job)
-
     def extended(self, jobid: int, expiration: float) -> None:
-        if not self._under_way.extended(jobid, expiration):
-            self.borrowed.extended(jobid, expiration)
+        self._under_way.extended(jobid, expiration)
 
     # -- the start, resources and plans ------------------------------------------------------------
 
     def ready(self) -> None:
         if self._restored:
             for preemption in self._record.active.values():
-                self._under_way.defer_taker(preemption)  # it is among the pending jobs again
+                if not preemption.in_promise:
+                    self._under_way.defer_taker(preemption)  # it is among the pending jobs again
         else:
             self._restored = True
-            if self._record.active or self._record.borrowers:
-                self.host.call_at(self.host.now() + COME_BACK_S, self._not_come_back)
+            if self._record.active:
+                when = self.host.now() + COME_BACK_S
+                self.host.call_at(when, self._under_way.drop_missing)
             self._under_way.restore()
-            self.borrowed.restore()
         self._takers.look_soon()
-
-    def _not_come_back(self) -> None:
-        self._under_way.drop_missing()
-        self.borrowed.drop_missing()
 
     def ranks_changed(self, lost: bool) -> None:
         self._under_way.ranks_changed()
-        self._start_takers()
         self._takers.look_soon()
 
     # -- answers -----------------------------------------------------------------------------------
@@ -267,13 +248,13 @@ class PreemptionRule(TableRule):
 class PreemptionAnswers(Part):
     """Answers queries about preemption."""
 
-    def __init__(self, state: PreemptionState, takers: Takers, borrowed: BorrowedTime) -> None:
+    def __init__(self, state: PreemptionState, takers: Takers) -> None:
         super().__init__(state)
-        self._takers, self._borrowed = takers, borrowed
+        self._takers = takers
 
     def _choice(self, job: PendingJob) -> Choice | None:
-        one = self._waiting.get(job.jobid)
-        if one is None or job.jobid in self._record.active:
+        one, under_way = self._waiting.get(job.jobid), self._record.active.get(job.jobid)
+        if one is None or (under_way is not None and not under_way.is_lent):
             return None
         return self._takers.choice(one)
 
@@ -288,15 +269,14 @@ class PreemptionAnswers(Part):
     def borrowers(self, job: PendingJob) -> dict[str, Any] | None:
         """Return, for ``sched.explain``, the borrowers of time promised to a job: ``jobs``, ``end``
         (when the first is ended) and ``text``; None if there are none."""
-        borrowed = self._borrowed
-        found = borrowed.by_taker(job.jobid)
-        if not found:
+        lent = self._record.active.get(job.jobid)
+        if lent is None or not lent.in_promise or not lent.held:
             return None
-        verb = "runs" if len(found) == 1 else "run"
+        verb = "runs" if len(lent.held) == 1 else "run"
         return {
-            "jobs": len(found),
-            "end": min(borrowed.deadline(one) for one in found),
-            "text": f"{jobs_of_classes(one.victim for one in found)} {verb} in its time",
+            "jobs": len(lent.held),
+            "end": lent.deadline,
+            "text": f"{jobs_of_classes(lent.victims[jobid] for jobid in lent.held)} {verb} in its time",
         }
 
     def preempt(self, payload: Any, caller: Caller) -> Steps:
@@ -331,7 +311,7 @@ class PreemptionAnswers(Part):
         reason: str | None = "it is not known here"
         text = ""
         choice = self._choice(job)
-        if under_way is not None:
+        if under_way is not None and not under_way.is_lent:
             victims, reason = under_way.victims.values(), "jobs are ending for it already"
         elif choice is not None:
             victims, reason, text = choice.victims, choice.reason, choice.text()
@@ -359,42 +339,38 @@ class PreemptionAnswers(Part):
         read(payload)
         now = self._host.now()
         shown = []
-        for one in list(self._record.active.values()):
-            users = {one.userid, *(victim.userid for victim in one.victims.values())}
-            if not any(caller.may_see(userid) for userid in users):
-                continue
-            shown.append(
-                {
-                    "name": caller.name(one.taker, one.userid),
-                    "queue": one.queue,
-                    "state": one.state,
-                    "deadline": one.deadline,
-                    "expected": one.expected,
-                    "victims": [
-                        self._victim(victim, caller, now) for victim in one.victims.values()
-                    ],
-                }
-            )
-            yield
         borrowers = []
-        for borrower in list(self._record.borrowers.values()):
-            taker = self._host.pending(borrower.taker)
-            owner = None if taker is None else taker.userid
-            victim = borrower.victim
-            if not caller.may_see(victim.userid) and not caller.may_see(owner):
-                continue
-            borrowers.append(
-                Owned(
+        for one in list(self._record.active.values()):
+            job = self._host.pending(one.taker)
+            owner = one.userid if job is None else job.userid
+            taker, victims = caller.name(one.taker, owner), one.victims.values()
+            if one.in_promise:
+                borrowers += [
+                    Owned(
+                        {
+                            "name": caller.name(victim.jobid, victim.userid),
+                            "class": victim.cls,
+                            "for": taker,
+                            "state": "ended" if victim.jobid in one.ended else one.state,
+                            "end": one.deadline,
+                        },
+                        victim.userid,
+                    )
+                    for victim in victims
+                    if victim.jobid in one.held
+                    and (caller.may_see(victim.userid) or caller.may_see(owner))
+                ]
+            elif any(caller.may_see(who) for who in (owner, *(one.userid for one in victims))):
+                shown.append(
                     {
-                        "name": caller.name(victim.jobid, victim.userid),
-                        "class": victim.cls,
-                        "for": caller.name(borrower.taker, owner),
-                        "state": borrower.state,
-                        "end": self._borrowed.deadline(borrower),
-                    },
-                    victim.userid,
+                        "name": taker,
+                        "queue": one.queue,
+                        "state": one.state,
+                        "deadline": one.deadline,
+                        "expected": one.expected,
+                        "victims": [self._victim(victim, caller, now) for victim in victims],
+                    }
                 )
-            )
             yield
         return {
             "now": now,

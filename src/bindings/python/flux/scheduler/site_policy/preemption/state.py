@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The shared state of preemption: the pending jobs, the running jobs that may be ended, counts since
-the scheduler was loaded, and the stored record of current preemptions and of jobs that run in
-promised time; and the requests to the job manager that warn and end victims.
+the scheduler was loaded, and the stored record of current preemptions; and the requests to the job
+manager that warn and end victims.
 
 No code here waits for an answer: the job manager may itself wait for the scheduler, and then
 neither would go on.
@@ -16,16 +16,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Tuple
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.pool.inventory import Selection
 from flux.resource.pool.masks import idset_text, parse_idset
 from flux.scheduler.checkpoint import read_stored
 from flux.scheduler.disclosure import Reason, is_private
 from flux.scheduler.host import counted, name_of
-from flux.scheduler.site_policy.holdings import part_of
-from flux.scheduler.site_policy.preemption.classes import Classes, kill_timeout_of
-from flux.scheduler.times import duration_text
+from flux.scheduler.site_policy.preemption.classes import Classes
+from flux.scheduler.times import duration_text, seconds_of
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -40,14 +40,11 @@ KEY = "checkpoint.sched-preemptions"
 VERSION = 1
 
 # States of a preemption.
+LENT = "runs"  # its victims run in time promised to the taker
 DECIDED = "decided"  # it is being recorded in the KVS; nobody was told
 WARNED = "warned"  # the jobs that give way were told, and the grace lasts
 ENDING = "ending"  # they were ended; their resources are kept for the job as they come back
 OVER = "over"  # the job has started, or it was given up
-
-# States of a borrower, which may also be `WARNED`.
-RUNS = "runs"
-ENDED = "ended"
 
 
 #: Type of the exceptions (RFC 21 permits any type).
@@ -103,9 +100,17 @@ def jobs_of_classes(victims: Iterable[Victim]) -> str:
     return " and ".join(f"{counted(number, 'job')} of {cls}" for cls, number in counts.items())
 
 
+#: Resources, as from `ResourcePoolImplementation.place_request`: a selection, and its slots.
+Place = Tuple[Selection, int]
+
+
 @dataclass(eq=False)
 class Preemption:
-    """A preemption.
+    """Running jobs that end for a pending one, the taker.
+
+    *In promised time* the taker has a promise, and the victims are *borrowers*: they were started
+    although they may run past its start, and end before it. Otherwise they end after a grace, the
+    taker has no promise, and its resources are kept for it by placeholders.
 
     Times are in seconds since the epoch.
 
@@ -118,21 +123,24 @@ class Preemption:
     queue: str | None  # the taker's queue
     userid: int | None  # the taker's user
     victims: dict[int, Victim]  # id -> job that gives way
-    ranks: int  # mask of the ranks kept for the taker
+    ranks: int  # mask of the ranks kept for the taker; in promised time, of the ended victims
     decided: float
     deadline: float
-    expected: float  # the expected start of the taker
-    state: str = DECIDED  # one of `DECIDED`, `WARNED`, `ENDING` and `OVER`
+    expected: float  # the expected start of the taker; in promised time, the promised one
+    state: str = DECIDED  # one of `LENT`, `DECIDED`, `WARNED`, `ENDING` and `OVER`
     request: Any = None  # the taker's resource request; None: it has not come back after a reload
+    in_promise: bool = False
     ended: set[int] = field(default_factory=set)  # ids of those ended by an exception of severity 0
-    # ids of the allocations that keep free parts of `ranks` for the job
-    placeholders: list[int] = field(default_factory=list)
-    # ids of the allocations that keep other free parts of `ranks` from the job, while the victims
-    # are being ended
-    withheld: list[int] = field(default_factory=list)
-    # all victims have ended, and the taker did not start on what they freed
-    needs_more: bool = False
-    timer: Timer | None = None  # timer for the deadline, then for the taker's start
+    # its place; in promised time, the resources of the ended victims; empty: unknown
+    places: list[Place] = field(default_factory=list)
+    placeholders: list[int] = field(default_factory=list)  # ids of allocations of free parts of it
+    timer: Timer | None = None  # timer for the next step, or for the taker's start
+    # In promised time: requests of the victims, unknown after a reload; ids of the promises that
+    # keep their resources after the promised time; and the generation of the pool in which the
+    # promise was found to need them.
+    requests: dict[int, Any] = field(default_factory=dict)
+    rests: dict[int, int] = field(default_factory=dict)
+    needed_in: int | None = None
 
     def __post_init__(self) -> None:
         self.held = set(self.victims)
@@ -144,15 +152,22 @@ class Preemption:
         return max(self.expected, now) + length if length > 0 else inf
 
     @property
-    def withholds(self) -> bool:
-        """Whether resources freed by others than victims are kept from the taker, which might
-        otherwise start without those of a victim that was ended for it."""
-        return self.state == ENDING and not self.needs_more
+    def is_lent(self) -> bool:
+        """Whether its victims run in promised time, and none was ended."""
+        return self.in_promise and self.state in (LENT, WARNED)
 
-    def reason(self) -> Reason:
-        """Return why the taker waits, in a sentence."""
+    @property
+    def keeps_ranks(self) -> bool:
+        """Whether all that is free on its ranks is kept for the taker, not only its place."""
+        is_apart = getattr(self.request, "claimant", None) is not None
+        return not self.in_promise and (is_apart or not self.places)
+
+    def reason(self) -> Reason | None:
+        """Return why the taker waits, in a sentence; None if it waits for its promised time."""
+        if self.in_promise:
+            return None
         classes = jobs_of_classes(self.victims.values())
-        if self.needs_more:
+        if self.state == ENDING and not self.held:
             return Reason(
                 f"{classes} ended for it; waits for what others hold there",
                 "waits for resources that are given back",
@@ -165,7 +180,7 @@ class Preemption:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the stored form."""
+        """Return the stored form, not in promised time."""
         victims = [one.to_dict() for one in self.victims.values()]
         plain = {key: getattr(self, key) for key in STORED_AS}
         return {**plain, "ranks": idset_text(self.ranks), "victims": victims}
@@ -179,89 +194,60 @@ class Preemption:
         return cls(victims=victims, ranks=parse_idset(stored["ranks"]), **plain)
 
 
-@dataclass(eq=False)
-class Borrower:
-    """A running job that is ended before a promised time, unless it ends by itself.
-
-    Times are in seconds since the epoch.
-    """
-
-    victim: Victim
-    taker: int  # id of the job that was promised the time
-    queue: str | None  # the taker's queue
-    until: float  # start of the promised time
-    limit: float  # the borrower's end by its own limit; infinite if it has none
-    request: Any = None  # its request; None if unknown, since it started before a reload
-    rest: int | None = None  # id of the promise that keeps its resources after the promised time
-    awaits: bool = False  # whether the taker must come back first, after a reload
-    state: str = RUNS  # `RUNS`, `WARNED` or `ENDED`
-    stored: bool = False  # whether it is recorded in the KVS, a condition for ending it
-    timer: Timer | None = None  # timer for the next step
-    began: float = 0.0  # time at which it was ended
-    ranks: int = 0  # mask of the ranks that it held when it was ended
-    # resources freed since then and kept for the taker: (id in the pool, R)
-    kept: tuple[int, dict[str, Any]] | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the stored form."""
-        return {
-            **self.victim.to_dict(),
-            "taker": self.taker,
-            "queue": self.queue,
-            "until": self.until,
-            "limit": as_end(self.limit),
-            "warned": self.state != RUNS,
-        }
-
-    @classmethod
-    def from_dict(cls, stored: Any) -> Borrower:
-        """Restore from the stored form; raises as `Preemption.from_dict`."""
-        limit = float(stored["limit"]) or inf
-        taker, until = int(stored["taker"]), float(stored["until"])
-        found = cls(Victim.from_dict(stored), taker, stored["queue"], until, limit)
-        found.stored = found.awaits = True
-        found.state = WARNED if stored["warned"] else RUNS
-        return found
-
-
-def rests_of(borrowers: Iterable[Borrower]) -> list[int]:
-    """Return the ids of the promises that keep borrowers' resources after the promised time."""
-    return [one.rest for one in borrowers if one.rest is not None]
-
-
 class Record:
-    """The current preemptions and borrowers. Stored in the KVS before any job is warned or ended."""
+    """The current preemptions. Stored in the KVS before any job is warned or ended."""
 
     def __init__(self, host: RuleHost) -> None:
         self._host = host
         self.active: dict[int, Preemption] = {}  # id of the taker -> preemption
-        self.borrowers: dict[int, Borrower] = {}  # id -> job in time promised to others
+
+    def in_promises(self) -> list[Preemption]:
+        """Return those in promised time."""
+        return [one for one in self.active.values() if one.in_promise]
 
     def store(self, stored: Callable[[], None] = lambda: None) -> None:
         """Store the record, then call ``stored()``."""
-        entries = [one.to_dict() for one in self.active.values()]
+        active = self.active.values()
+        borrowers = [
+            {
+                **one.victims[jobid].to_dict(),
+                "taker": one.taker,
+                "queue": one.queue,
+                "until": one.expected,
+                "warned": one.state != LENT,
+            }
+            for one in self.in_promises()
+            for jobid in sorted(one.held)
+        ]
+        entries = [one.to_dict() for one in active if not one.in_promise]
         record: dict[str, Any] = {"version": VERSION, "preemptions": entries}
-        if self.borrowers:
-            record["borrowers"] = [one.to_dict() for one in self.borrowers.values()]
+        if borrowers:
+            record["borrowers"] = borrowers
         self._host.store(KEY, json.dumps(record), stored)
 
     def load(self) -> None:
         """Load the record stored by the previous scheduler, if any. Raises ValueError if it is
         unreadable; the record is then empty."""
 
-        def parse(stored: Any) -> tuple[list[Preemption], list[Borrower]]:
+        def parse(stored: Any) -> dict[int, Preemption]:
             if stored["version"] != VERSION:
                 raise ValueError(f"version {stored['version']!r}")
-            preemptions = [Preemption.from_dict(one) for one in stored["preemptions"]]
-            return preemptions, [Borrower.from_dict(one) for one in stored.get("borrowers", ())]
+            found = {one.taker: one for one in map(Preemption.from_dict, stored["preemptions"])}
+            for one in stored.get("borrowers", ()):
+                victim, taker, until = Victim.from_dict(one), int(one["taker"]), float(one["until"])
+                state = WARNED if one["warned"] else LENT
+                new = Preemption(taker, one["queue"], None, {}, 0, until, until, until, state)
+                new.in_promise = True
+                lent = found.setdefault(taker, new)
+                if lent.in_promise:
+                    lent.victims[victim.jobid] = victim
+                    lent.held.add(victim.jobid)
+            return found
 
         try:
-            found = read_stored(self._host.handle, KEY, parse)
+            self.active = read_stored(self._host.handle, KEY, parse) or {}
         except OSError:
             return
-        if found is not None:
-            self.active = {one.taker: one for one in found[0]}
-            self.borrowers = {one.victim.jobid: one for one in found[1]}
 
 
 #: Maximum seconds to wait for a job that is being cleaned up before others are ended.
@@ -269,6 +255,9 @@ CLEAN_UP_WAIT_S = 60.0
 
 #: Weight of a new sample in the average clean-up time.
 CLEAN_UP_WEIGHT = 0.25
+
+#: Default of ``exec.kill-timeout``.
+DEFAULT_KILL_TIMEOUT_S = 5.0
 
 
 @dataclass(eq=False)
@@ -290,31 +279,23 @@ class Running:
     start: float  # its start, seconds since the epoch
     userid: int | None  # its user, or None if unknown
     gives_way_to: Preemption | None = None  # the preemption in which it is a victim
-    # its memory and other amounts when it was to be ended
-    # (`flux.scheduler.site_policy.holdings.amounts_held`)
-    scheduling: dict[str, Any] | None = None
     # time since which it is known to be ending by itself, seconds since the epoch
     ending: float | None = None
     left_alone: bool = False  # whether it could not be queried or ended
     # whether it was found at the start with the exception that ends it for another
     was_ended: bool = False
 
-    @property
-    def is_spared(self) -> bool:
-        """Whether it cannot give way: it is already ending, or cannot be ended."""
-        return self.gives_way_to is not None or self.ending is not None or self.left_alone
+    def may_give_way_to(self, taker: int | None) -> bool:
+        """Whether it may give way to a job, or (None) to any: it is not ending, and can be ended. A
+        borrower gives way to the job of that time only."""
+        if self.ending is not None or self.left_alone:
+            return False
+        other = self.gives_way_to
+        return other is None or (other.is_lent and taker in (None, other.taker))
 
     def as_victim(self, cls: PreemptionClass, nodes: int) -> Victim:
         """Return it as a victim of a class, on a number of nodes."""
         return Victim(self.jobid, cls.name, nodes, self.start, self.userid, cls.rank)
-
-    def part_of(self, R: Any, ranks: int) -> dict[str, Any] | None:
-        """Return the part on some ranks (a mask) of `R`, freed by it, with its memory there, which
-        R lacks; None if empty."""
-        part = part_of(R, ranks)
-        if part is not None and self.scheduling is not None:
-            part["scheduling"] = self.scheduling
-        return part
 
 
 class RunningJobs:
@@ -326,44 +307,32 @@ class RunningJobs:
         self.of_classes: dict[int, Running] = {}  # those that have a class
         self._clean_up: float | None = None
 
-    def start(self, job: PendingJob, terms: PreemptionTerms) -> None:
-        """Add a job that starts."""
-        self._enter(Running(job.jobid, terms, self._host.now(), job.userid))
+    def enter(self, job: PendingJob | RunningJob, terms: PreemptionTerms) -> Running:
+        """Add a job that starts or was found running, unless it is known. Return it."""
+        jobid, found = job.jobid, self._host.running.get(job.jobid)
+        start = self._host.now() if found is None else found.start
+        one = self.jobs.setdefault(jobid, Running(jobid, terms, start, job.userid))
+        one.terms = terms
+        self.of_classes.pop(jobid, None)
+        if terms.cls is not None:
+            self.of_classes[jobid] = one
+        return one
 
     def hello(self, job: RunningJob, terms: PreemptionTerms) -> None:
         """Add a job found running, or update it after the classes have changed."""
-        found, now = self._host.running.get(job.jobid), self._host.now()
-        one = self.jobs.get(job.jobid)
-        if one is None:
-            start = now if found is None else found.start
-            one = Running(job.jobid, terms, start, job.userid)
-        one.terms = terms
-        self.of_classes.pop(job.jobid, None)
-        self._enter(one)
+        one = self.enter(job, terms)
         one.left_alone |= job.unreadable
         if has_ended(job.eventlog):
             self.ends(job.jobid)
-        one.was_ended |= any(
-            event.get("name") == "exception"
-            and (event.get("context") or {}).get("severity") == 0
-            and event["context"].get("type") == EXCEPTION
-            for event in job.eventlog
-        )
-
-    def _enter(self, one: Running) -> None:
-        self.jobs[one.jobid] = one
-        if one.terms.cls is not None:
-            self.of_classes[one.jobid] = one
+        for event in job.eventlog:
+            context = event.get("context") or {}
+            is_end = event.get("name") == "exception" and context.get("severity") == 0
+            one.was_ended |= is_end and context.get("type") == EXCEPTION
 
     def remove(self, jobid: int) -> None:
         """Remove a job, if it is known."""
         self.jobs.pop(jobid, None)
         self.of_classes.pop(jobid, None)
-
-    def clear(self) -> None:
-        """Remove all jobs."""
-        self.jobs.clear()
-        self.of_classes.clear()
 
     def ends(self, jobid: int) -> None:
         """Note that a running job is ending by itself."""
@@ -380,18 +349,14 @@ class RunningJobs:
             if one.ending is not None and one.ending >= since and one.gives_way_to is None
         ]
 
-    def leave_alone(self, jobid: int) -> None:
-        """Never end a job that could not be queried or ended."""
-        one = self.jobs.get(jobid)
-        if one is not None:
-            one.left_alone = True
-
     # -- duration of clean-ups ---------------------------------------------------------------------
 
     @property
     def kill_timeout(self) -> float:
-        """Seconds between SIGTERM and SIGKILL for the tasks of a job."""
-        return kill_timeout_of(self._host.configuration())
+        """Seconds between SIGTERM and SIGKILL for the tasks of a job (``exec.kill-timeout``)."""
+        table = self._host.configuration().get("exec")
+        seconds = seconds_of(table.get("kill-timeout") if isinstance(table, dict) else None)
+        return DEFAULT_KILL_TIMEOUT_S if seconds is None else seconds
 
     def clean_up(self) -> float:
         """Return the seconds between the deadline and an ended job's final free: an average,
@@ -407,20 +372,17 @@ class RunningJobs:
         """Add the clean-up time of a job, to be ended at `began` (seconds since the epoch), that
         has freed all resources."""
         seconds, before = max(0.0, self._host.now() - began), self._clean_up
-        self._clean_up = (
-            seconds if before is None else before + CLEAN_UP_WEIGHT * (seconds - before)
-        )
+        before = seconds if before is None else before
+        self._clean_up = before + CLEAN_UP_WEIGHT * (seconds - before)
 
 
 def has_ended(eventlog: list[dict[str, Any]]) -> bool:
     """Whether a job's events show that it has ended, or was ended."""
-    for event in eventlog:
-        name, context = event.get("name"), event.get("context") or {}
-        if name in ("finish", "free", "clean") or (
-            name == "exception" and context.get("severity") == 0
-        ):
-            return True
-    return False
+    return any(
+        event.get("name") in ("finish", "free", "clean")
+        or (event.get("name") == "exception" and (event.get("context") or {}).get("severity") == 0)
+        for event in eventlog
+    )
 
 
 class PreemptionCounts:
@@ -430,26 +392,21 @@ class PreemptionCounts:
         self.takers = 0  # number of jobs that started where others were ended for them
         self._classes: dict[str, dict[str, Any]] = {}
 
-    def _of(self, victim: Victim) -> dict[str, Any]:
+    def of(self, victim: Victim) -> dict[str, Any]:
         """Return the counts of a job's class: numbers of ``victims`` (jobs ended), ``node_hours``
         lost, jobs ended for nothing (``useless``, ``useless_by`` cause), jobs that would have been
         ended with mode="log" (``logged``), and jobs that started in time promised to others
         (``borrowing``)."""
         zeros = dict.fromkeys(("victims", "useless", "logged", "borrowing"), 0)
-        new = {"class": victim.cls, "node_hours": 0.0, "useless_by": {}, **zeros}
+        new = {"class": victim.cls, "node_hours": 0.0, "useless_by": Counter(), **zeros}
         return self._classes.setdefault(victim.cls, new)
-
-    def add(self, victim: Victim, key: str, number: float = 1) -> None:
-        """Add to a count of a job's class."""
-        self._of(victim)[key] += number
 
     def ended_uselessly(self, victims: Iterable[Victim], cause: str) -> None:
         """Count jobs ended for one that did not start, by cause: ``gone``, ``node``, ``refused``,
         ``rule`` or ``configuration`` (:doc:`../guide/preemption`)."""
         for victim in victims:
-            counts = self._of(victim)
-            counts["useless"] += 1
-            counts["useless_by"][cause] = counts["useless_by"].get(cause, 0) + 1
+            self.of(victim)["useless"] += 1
+            self.of(victim)["useless_by"][cause] += 1
 
     def by_class(self) -> Iterator[dict[str, Any]]:
         """Yield an object per class with jobs that were, or would have been, ended."""
@@ -492,34 +449,27 @@ class Part:
         without: Collection[int] = (),
         hold: Callable[[], list[int]] = list,
     ) -> bool:
-        """Whether a promise that can be kept now would break if some running jobs had other ends;
-        determined by a trial that is undone.
+        """Whether a promise that can be kept now would break in a trial, which is undone.
 
         Args:
-            ends: id of a job -> its end in the pool
+            ends: id of a running job -> its end in the pool
             without: ids of the promises that do not count
             hold: also makes placeholders, and returns their ids
         """
         pool, held = self._host.resources, list[int]()
         before = {jobid: pool.job_end(jobid) for jobid in ends}
 
-        def move(ends: dict[int, float]) -> None:
+        def change() -> None:
             for jobid, end in ends.items():
                 pool.update_expiration(jobid, end)
-
-        def change() -> None:
-            move(ends)
             held.extend(hold())
 
         def undo() -> None:
             self._placeholders.free(held)
-            move(before)
+            for jobid, end in before.items():
+                pool.update_expiration(jobid, end)
 
         return plan.would_break(change, undo, without)
-
-
-#: Errors for a job that has already ended, which count as success.
-NOT_THERE = (errno.ENOENT, errno.EINVAL)
 
 
 class Messenger(Part):
@@ -530,74 +480,61 @@ class Messenger(Part):
         """Whether users must not see the names of others' jobs."""
         return is_private(self._host.configuration())
 
-    def warn(self, victim: Victim, deadline: float, queue: str | None) -> None:
-        """Warn a job that it will be ended at `deadline` (seconds since the epoch) for a job of a
-        queue."""
-        when = time.strftime("%H:%M:%S", time.localtime(deadline))
-        self._raise(victim.jobid, 1, f"will end at {when} for a job{_of(queue)}")
+    def warn(self, victim: Victim, preemption: Preemption) -> None:
+        """Warn a job that it will be ended at the deadline of a preemption."""
+        when = time.strftime("%H:%M:%S", time.localtime(preemption.deadline))
+        self._raise(victim.jobid, 1, f"will end at {when} for a job{_of(preemption.queue)}")
         cls = self._classes.entries.get(victim.cls)
         if cls is not None and cls.signal:
-            self._send("kill", victim.jobid, {"id": victim.jobid, "signum": cls.signal})
+            self._send("kill", victim.jobid, signum=cls.signal)
 
     def spare(self, jobid: int, why: str) -> None:
         """Tell a warned job that it may continue."""
         self._raise(jobid, 1, f"will not be ended now: {why}")
 
-    def end(
-        self,
-        victim: Victim,
-        taker: int,
-        queue: str | None,
-        refused: Callable[[], None],
-        failed: Callable[[], None] = lambda: None,
-    ) -> None:
-        """End a job for another, and count it.
-
-        Args:
-            taker: id of the job that it is ended for
-            queue: that job's queue
-            refused: called if the job manager refuses, and the job continues
-            failed: called before that, and also if the job has already ended
-        """
-        jobid, now = victim.jobid, self._host.now()
+    def end(self, victim: Victim, preemption: Preemption, failed: Callable[[bool], None]) -> None:
+        """End a job for another, and count it. If it was not ended, ``failed(refused)`` is called:
+        the job manager refused, and the job continues; or it has already ended."""
+        jobid, queue, now = victim.jobid, preemption.queue, self._host.now()
         ran = duration_text(max(0.0, now - victim.start), 2)
-        for_whom = self.name_for_users(taker, queue)
+        for_whom = self.taker_of(preemption)
         of_queue = f" ({queue})" if queue and not self.is_private else ""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
         mark = f"{stamp} for {for_whom}, class {victim.cls}"  # {user.preempted} of flux jobs -o
-        self._send("memo", jobid, {"id": jobid, "memo": {"preempted": mark}})
+        self._send("memo", jobid, memo={"preempted": mark})
 
         def done(error: int) -> None:
             if error == 0:
-                self._counts.add(victim, "victims")
-                self._counts.add(victim, "node_hours", victim.node_hours(now))
+                self._counts.of(victim)["victims"] += 1
+                self._counts.of(victim)["node_hours"] += victim.node_hours(now)
                 return
-            failed()
-            if error != errno.ENOENT and jobid in self._running.jobs:
-                self._running.leave_alone(jobid)
-                refused()
+            one = self._running.jobs.get(jobid)
+            refused = error not in NOT_THERE and one is not None
+            if one is not None:
+                one.left_alone |= refused
+            failed(refused)
 
         self._raise(jobid, 0, f"preempted for {for_whom}{of_queue}; ran {ran}", done)
 
-    def name_for_users(self, jobid: int, queue: str | None) -> str:
-        """Return the name of a job of a queue in texts for other users."""
-        return f"a job{_of(queue)}" if self.is_private else name_of(jobid)
+    def taker_of(self, preemption: Preemption) -> str:
+        """Return the name of the taker in texts for other users."""
+        return f"a job{_of(preemption.queue)}" if self.is_private else name_of(preemption.taker)
 
     def _raise(
-        self, jobid: int, severity: int, note: str, done: Callable[[int], Any] | None = None
+        self, jobid: int, severity: int, note: str, done: Callable[[int], Any] = lambda error: None
     ) -> None:
-        payload = {"id": jobid, "type": EXCEPTION, "severity": severity, "note": note}
-        self._send("raise", jobid, payload, done)
+        self._send("raise", jobid, done, type=EXCEPTION, severity=severity, note=note)
 
     def _send(
         self,
         method: str,
         jobid: int,
-        payload: dict[str, Any],
-        done: Callable[[int], Any] | None = None,
+        done: Callable[[int], Any] = lambda error: None,
+        **payload: Any,
     ) -> None:
-        """Send a request; ``done`` is called with 0, ``errno.ENOENT`` if the job has already ended,
-        or the errno of a refusal, which is reported."""
+        """Send a request about a job; ``done`` is called with 0 or an errno, which is reported
+        unless it is one of `NOT_THERE`."""
+        what = f"preemption: {method} of {name_of(jobid)}"
 
         def answered(future: Any) -> None:
             error = 0
@@ -605,17 +542,19 @@ class Messenger(Part):
                 future.get()
             except OSError as exc:
                 error = exc.errno or errno.EIO
-                if error in NOT_THERE:
-                    error = errno.ENOENT
-                else:
-                    self._errors.report(f"preemption: {method} of {name_of(jobid)}: {exc}")
-            if done is not None:
-                self._errors.guard(f"preemption: {method} of {name_of(jobid)}", done, error)
+                if error not in NOT_THERE:
+                    self._errors.report(f"{what}: {exc}")
+            self._errors.guard(what, done, error)
 
         try:
-            self._host.handle.rpc(f"job-manager.{method}", payload).then(answered)
+            rpc = self._host.handle.rpc(f"job-manager.{method}", {"id": jobid, **payload})
+            rpc.then(answered)
         except OSError as exc:
-            self._errors.report(f"preemption: {method} of {name_of(jobid)}: {exc}")
+            self._errors.report(f"{what}: {exc}")
+
+
+#: Errors for a job that has already ended.
+NOT_THERE = (errno.ENOENT, errno.EINVAL)
 
 
 def _of(queue: str | None) -> str:

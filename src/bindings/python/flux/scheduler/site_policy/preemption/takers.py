@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flux.scheduler.admission import JobDeferred
     from flux.scheduler.host import Timer
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass
-    from flux.scheduler.site_policy.preemption.state import PreemptionState, Waiting
+    from flux.scheduler.site_policy.preemption.state import Place, PreemptionState, Waiting
 
 
 def in_order(candidates: Iterable[Victim], now: float) -> list[Victim]:
@@ -45,14 +45,12 @@ def in_order(candidates: Iterable[Victim], now: float) -> list[Victim]:
 
 
 def choose(candidates: Iterable[Victim], trial: Trial, now: float) -> list[Victim] | None:
-    """Return the jobs that must end, in the order in which they were added.
+    """Return the jobs that must end, in the order in which they were added; the trial is then
+    without them. None: the job would not fit even without all candidates; the trial is unchanged.
 
     Assumes that ending fewer jobs never leaves more room: twice as many are added each time, and
     those added too many are among the first to be spared. Costs a sort of the candidates, and some
     two trials per chosen job.
-
-    Return None if the job would not fit even without all of them; the trial is then unchanged,
-    otherwise without the chosen jobs.
     """
     ordered = in_order(candidates, now)
     out = 0
@@ -120,20 +118,19 @@ class Trial:
         self.pool.grant(jobid, ResourceRequest(duration=1.0), held, 0)
         self.pool.update_expiration(jobid, end)
 
-    def offer(self, ask: Callable[[Any, int], Any] | None = None) -> int | None:
-        """Return the mask of ranks that the job would get with all promises to others kept, or None
-        if it does not fit. They are allocated, and freed again. `ask`: called with the pool and the
-        id of the allocation, before it is freed."""
+    def offer(self, ask: Callable[[Any, int], Any] | None = None) -> Place | None:
+        """Return the place that the job would get with all promises to others kept, or None if it
+        does not fit. `ask`: called with the pool and the id of a trial allocation of it."""
         try:
-            self._plan.alloc(TRIED, self._request)
+            alloc = self._plan.alloc(TRIED, self._request)
         except (InsufficientResources, InfeasibleRequest):
             # ranks that it needs may have left since it was queued
             return None
-        ranks: int = self.pool.held_ranks(TRIED)
+        place = (self.pool.held(TRIED), alloc.nslots or 0)
         if ask is not None:
             ask(self.pool, TRIED)
         self.pool.free(TRIED)
-        return ranks
+        return place
 
     def fits(self) -> bool:
         """Whether the job could start now."""
@@ -165,7 +162,7 @@ class Choice(NamedTuple):
 
     # the jobs that would have to end, in order of selection; empty: it preempts none
     victims: tuple[Victim, ...]
-    ranks: int  # mask of the ranks to keep for it
+    place: Place  # the resources that it would get
     reason: str | None  # why it preempts none, in a sentence; None if it does
     node_hours: float = 0.0  # the loss
     others: tuple[int, ...] = ()  # ids of the first jobs that could have been chosen instead
@@ -195,36 +192,25 @@ class Takers(Part):
             self._look_at(max(self._host.now(), self._looked_at) + LOOK_INTERVAL_S)
 
     def _look_at(self, when: float) -> None:
-        timer = self._timer
-        if timer is not None:
-            if timer.when <= when:
-                return
-            timer.cancel()
-        self._timer = self._host.call_at(when, self._look)
+        if self._timer is None or when < self._timer.when:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._host.call_at(when, self._look)
 
     def _look(self) -> None:
-        self._timer = None
-        if not self._classes.entries:
-            return
-        self._looked_at = now = self._host.now()
+        self._timer, self._looked_at = None, self._host.now()
+        now, takers = self._looked_at, []
         classes, next_look = self._classes_of_victims(now)
-        if not classes and next_look == inf:
-            return  # no job could give way
-        takers = []
-        for one in self._startable():
-            if not self._is_free_to_take(one):
-                continue
-            if one.job.prefers is not None:
-                next_look = min(next_look, one.job.prefers[1] + LOOK_INTERVAL_S)
-                continue
-            waits = [cls.wait for cls in classes.values() if cls.rank < one.terms.rank]
-            if not waits:
-                continue
-            job = one.job
-            if now >= job.came + min(waits):
-                takers.append((job.order, job.jobid, one))
-            later = [job.came + wait for wait in waits if job.came + wait > now]
-            next_look = min([next_look, *later])
+        for one in self._startable() if classes else ():
+            job, rank = one.job, one.terms.rank
+            if job.prefers is None:
+                times = [job.came + cls.wait for cls in classes.values() if cls.rank < rank]
+            else:
+                times = [job.prefers[1] + LOOK_INTERVAL_S]
+            if times and self._is_free_to_take(one):
+                if min(times) <= now:
+                    takers.append((job.order, job.jobid, one))
+                next_look = min([next_look, *(time for time in times if time > now)])
         if next_look < inf:
             self._look_at(max(next_look, now + LOOK_INTERVAL_S))
         first = heapq.nsmallest(16 * JOBS_PER_LOOK, takers)
@@ -238,13 +224,11 @@ class Takers(Part):
         aging = inf
         for one in self._running.of_classes.values():
             cls = one.terms.cls
-            if cls is None or one.is_spared:
-                continue
-            ripe = one.start + one.terms.after
-            if ripe > now:
-                aging = min(aging, ripe)
-            else:
-                classes[cls.name] = cls
+            if cls is not None and one.may_give_way_to(None):
+                if one.start + one.terms.after > now:
+                    aging = min(aging, one.start + one.terms.after)
+                else:
+                    classes[cls.name] = cls
         return classes, aging
 
     def _startable(self) -> Iterable[Waiting]:
@@ -257,9 +241,10 @@ class Takers(Part):
 
     def _is_free_to_take(self, one: Waiting) -> bool:
         jobid = one.job.jobid
+        under_way = self._record.active.get(jobid)
         return (
             self._classes.may_take(one.terms)
-            and jobid not in self._record.active
+            and (under_way is None or under_way.is_lent)
             and not one.job.request.finalized
             and one.tries < MOST_TRIES
             and jobid not in self._host.admission.deferred
@@ -297,7 +282,8 @@ class Takers(Part):
             known = alive
             for victim, answer in found.items():
                 if answer is None:
-                    self._running.leave_alone(victim)
+                    if victim in self._running.jobs:
+                        self._running.jobs[victim].left_alone = True
                 elif has_ended(answer["eventlog"]):
                     self._running.ends(victim)
                 else:
@@ -312,8 +298,8 @@ class Takers(Part):
             return
         one.logged = victims
         for victim in choice.victims:
-            self._counts.add(victim, "logged")
-        names = ", ".join(name_of(jobid) for jobid in victims)
+            self._counts.of(victim)["logged"] += 1
+        names = ", ".join(map(name_of, victims))
         self._host.log.info(
             f"preemption (mode=log): {one.job.name} could start by ending {names}: {choice.text()}"
         )
@@ -341,11 +327,8 @@ class Takers(Part):
         found = self._candidates(one, waited)
         if not found:
             return _nothing("no job of a lower rank runs where it could")
-        plan, now, grace = (
-            host.planning.current(),
-            host.now(),
-            self._classes.grace(one.cls for one in found),
-        )
+        plan, now = host.planning.current(), host.now()
+        grace = self._classes.grace(one.cls for one in found)
         assert plan is not None, "the pool can plan"
         start = plan.promises().get(job.jobid, (None, inf))[0]
         if start is None:
@@ -372,15 +355,15 @@ class Takers(Part):
         def ask(*held: Any) -> None:
             objections.append(host.admission.second_look(job, *held))
 
-        ranks = trial.offer(ask)
-        if ranks is None:
+        place = trial.offer(ask)
+        if place is None:
             return _nothing("promises to others are in the way")
         reason = self._beyond(victims, now)
         if reason is None and objections[0] is not None:
             reason = str(objections[0].deferral.text)
         lost = sum(one.node_hours(now) for one in victims)
         others = tuple(one.jobid for one in in_order(found, now)[:MAX_OTHERS])
-        return Choice(tuple(victims), ranks, reason, lost, others)
+        return Choice(tuple(victims), place, reason, lost, others)
 
     def _candidates(self, taker: Waiting, waited: float) -> list[Victim]:
         """Return the running jobs that a job may preempt. `waited`: its wait in seconds; infinite:
@@ -391,14 +374,12 @@ class Takers(Part):
         found = []
         for one in self._running.of_classes.values():
             cls = one.terms.cls
-            borrower = self._record.borrowers.get(one.jobid)
             if (
                 cls is None
                 or not cls.rank < taker.terms.rank
                 or now - one.start < one.terms.after
                 or waited < cls.wait
-                or one.is_spared
-                or (borrower is not None and borrower.taker != taker.job.jobid)
+                or not one.may_give_way_to(taker.job.jobid)
             ):
                 continue
             try:
@@ -442,4 +423,4 @@ def _different(takers: list[Waiting]) -> list[Waiting]:
 
 def _nothing(reason: str) -> Choice:
     """Return an empty choice, with its reason."""
-    return Choice((), 0, reason)
+    return Choice((), ((), 0), reason)

@@ -1,6 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The current preemptions, from the decision to the start of the taker, the job for which victims
-end."""
+end.
+
+A taker has a *place*: the resources that it would get if its victims ended. The free part is kept
+for it, and more as victims free theirs, until it starts there. Others may use the rest of the same
+ranks.
+
+Victims are warned, and ended at the deadline, in promised time as otherwise. What differs there is
+that the taker's promise keeps its resources; only those freed by victims are its place, and no
+others are chosen if it cannot start on them.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +18,20 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.pool.inventory import selected_ranks
 from flux.scheduler.admission import Deferral, JobDeferred
 from flux.scheduler.host import name_of
-from flux.scheduler.site_policy.holdings import amounts_held
+from flux.scheduler.site_policy.preemption.promised_time import PromisedTime
 from flux.scheduler.site_policy.preemption.state import (
     DECIDED,
     ENDING,
+    LENT,
     OVER,
     WARNED,
     Part,
     Preemption,
     as_end,
     by_id,
-    rests_of,
 )
 from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S, Trial, needed
 
@@ -30,9 +40,9 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.admission import AdmissionRule
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.preemption.borrowed_time import BorrowedTime
     from flux.scheduler.site_policy.preemption.state import (
         Messenger,
+        Place,
         PreemptionState,
         Running,
         Victim,
@@ -40,21 +50,31 @@ if TYPE_CHECKING:
     )
     from flux.scheduler.site_policy.preemption.takers import Choice, Takers
 
+#: Seconds after the promised time for which an ended borrower's resources are kept, while the job
+#: that it was ended for waits for jobs that outlived their limits.
+KEPT_S = 60.0
+
+#: Seconds after the promised time in which the job starts on its own ranks only: of several jobs
+#: that end at that time, the one whose message arrives first may leave room on other ranks.
+OWN_RANKS_ONLY_S = 0.5
+
 
 class PreemptionsUnderWay(Part):
-    """Ends victims for takers, and keeps the freed resources for the latter."""
+    """Ends victims for takers, and keeps the freed resources for the latter.
+
+    Attributes:
+        promised_time (PromisedTime): resources in promised time
+        pins: `AdmissionControl.pins` while there is promised time
+    """
+
+    pins: Any = None
 
     def __init__(
-        self,
-        state: PreemptionState,
-        rule: AdmissionRule,
-        messenger: Messenger,
-        takers: Takers,
-        borrowed: BorrowedTime,
+        self, state: PreemptionState, rule: AdmissionRule, messenger: Messenger, takers: Takers
     ) -> None:
         super().__init__(state)
-        self._rule, self._messenger = rule, messenger
-        self._takers, self._borrowed = takers, borrowed
+        self._rule, self._messenger, self._takers = rule, messenger, takers
+        self.promised_time = PromisedTime(state)
         #: whether a job is being started regardless of its place in the queue
         self._out_of_turn = False
 
@@ -63,6 +83,14 @@ class PreemptionsUnderWay(Part):
 
     def _all(self) -> list[Preemption]:
         return list(self._record.active.values())
+
+    def engage(self) -> None:
+        """Have promises stay while there are borrowers, or jobs that borrowers were ended for; and
+        have `AdmissionRule.allocate` called while preemptions or classes need it."""
+        active = self._record.active
+        self._host.admission.pins = self.pins if self._record.in_promises() else None
+        lends = any(cls.into_promises for cls in self._classes.entries.values())
+        self._host.admission.engage(self._rule, True, adds=lends or bool(active))
 
     # -- deciding ----------------------------------------------------------------------------------
 
@@ -75,17 +103,20 @@ class PreemptionsUnderWay(Part):
             one.terms.queue,
             job.userid,
             by_id(choice.victims),
-            choice.ranks,
+            selected_ranks(choice.place[0]),
             now,
             deadline,
             deadline + self._running.clean_up(),
             request=job.resource_request,
+            places=[choice.place],
         )
-        if self._delays_others(preemption):
+        lent = self._record.active.get(job.jobid)
+        if self._delays_others(preemption, lent):
             return
         one.tries += 1
-        self._borrowed.give_back_all(job.jobid, "the job of that time starts earlier")
-        self._enter(preemption)
+        if lent is not None:
+            self.end(lent, "the job of that time starts earlier")
+        self.enter(preemption)
         # From now on the plan has another time for this job.
         self.defer_taker(preemption)
         names = ", ".join(name_of(victim.jobid) for victim in choice.victims)
@@ -98,29 +129,31 @@ class PreemptionsUnderWay(Part):
 
         If promises are made, they must hold whether the victim ends or not: its resources are in
         use until the later of its own end and the taker's. In strict order there are no promises,
-        and the estimate of the taker's start must be right.
+        and the estimate of the taker's start must be right. In promised time, `Lending` looks after
+        other promises.
         """
-        if not self._host.decision.looks_past_heads:
+        if preemption.in_promise or not self._host.decision.looks_past_heads:
             return min(end, preemption.expected)
         return as_end(max(end, preemption.end_of_taker(self._host.now())))
 
     def _kept_until(self, preemption: Preemption) -> float:
         """Return the planned end of the free resources kept for the taker; 0: none."""
         now = self._host.now()
+        if preemption.in_promise:
+            return max(preemption.expected, now)
         if not self._host.decision.looks_past_heads or preemption.request is None:
             return max(preemption.expected, now + 1.0)
         return as_end(max(preemption.end_of_taker(now), now + 1.0))
 
-    def _delays_others(self, preemption: Preemption) -> bool:
-        """Whether a present promise would break if the victims did not end."""
-        pool, borrowers = self._host.resources, self._borrowed.by_taker(preemption.taker)
-        limits = {one.victim.jobid: one.limit for one in borrowers}
+    def _delays_others(self, preemption: Preemption, lent: Preemption | None) -> bool:
+        """Whether a present promise would break if the victims did not end. `lent`: the taker's
+        preemption in promised time, which would be over."""
         ends = {}
-        for jobid in {*preemption.held, *limits}:
-            end = limits.get(jobid, pool.job_end(jobid) or inf)
-            is_held = jobid in preemption.held
+        for jobid in preemption.held | (set() if lent is None else lent.held):
+            end, is_held = self.promised_time.own_end(jobid), jobid in preemption.held
             ends[jobid] = self._planned_end(preemption, end) if is_held else as_end(end)
-        return self._breaks_a_promise(preemption, ends, [preemption.taker, *rests_of(borrowers)])
+        rests = () if lent is None else lent.rests.values()
+        return self._breaks_a_promise(preemption, ends, [preemption.taker, *rests])
 
     def _breaks_a_promise(
         self,
@@ -128,79 +161,96 @@ class PreemptionsUnderWay(Part):
         ends: dict[int, float] | None = None,
         without: Collection[int] = (),
     ) -> bool:
-        """Whether a present promise would break if the free part of a preemption's ranks was kept;
-        arguments are those of `_would_break`."""
+        """Whether a present promise would break if the free part of a taker's place was kept for
+        it; arguments are those of `_would_break`."""
         plan = self._host.planning.current()
         if plan is None or not self._host.decision.looks_past_heads:
             return False
         return self._would_break(plan, ends or {}, without, lambda: self._hold(preemption))
 
-    def _enter(self, preemption: Preemption) -> None:
+    def enter(self, preemption: Preemption) -> None:
         """Enter a preemption into the record."""
         self._record.active[preemption.taker] = preemption
-        self._borrowed.engage()
+        self.engage()
         pool = self._host.resources
         for jobid in preemption.held:
-            running = self._running.jobs[jobid]
-            running.gives_way_to = preemption
-            running.scheduling = amounts_held(pool, jobid)
-            if preemption.request is not None:
-                end = self._planned_end(preemption, pool.job_end(jobid) or inf)
+            self._running.jobs[jobid].gives_way_to = preemption
+            if preemption.in_promise or preemption.request is not None:
+                end = self._planned_end(preemption, self.promised_time.own_end(jobid))
                 pool.update_expiration(jobid, end)
         self.keep(preemption)
 
     # -- resources kept for a taker ----------------------------------------------------------------
 
     def _hold(self, preemption: Preemption) -> list[int]:
-        """Allocate the free part of a preemption's ranks to a placeholder. Return its id, in a list
-        that is empty if none is free."""
-        return self._placeholders.hold_free(preemption.ranks, self._kept_until(preemption))
+        """Allocate the free part of a taker's place to placeholders: that of all its ranks if the
+        place is unknown, after a reload, or the taker shares ranks only with some jobs, so that
+        others stay off them. Return their ids."""
+        until, hold = self._kept_until(preemption), self._placeholders.hold_free
+        if preemption.keeps_ranks:
+            return hold(preemption.ranks, until)
+        places = (selection for selection, _ in preemption.places)
+        return [jobid for place in places for jobid in hold(preemption.ranks, until, place)]
 
     def keep(self, preemption: Preemption) -> None:
-        """Keep the free part of a preemption's ranks for its taker."""
+        """Keep the free part of a taker's place for it."""
         self._placeholders.free(preemption.placeholders)
         preemption.placeholders = self._hold(preemption)
 
-    def _keep_from_victim(self, preemption: Preemption, victim: Running, R: Any) -> None:
-        """Keep the resources freed by a victim: `R`, and its memory there. While victims are being
-        ended, other resources freed on their ranks were promised to others, or are withheld
-        (`_keep_again`): with these the taker might not need all victims."""
-        if preemption.state != ENDING:
-            self.keep(preemption)
-            return
-        part = victim.part_of(R, preemption.ranks & self._host.resources.eligible_ranks())
-        if part is None:
-            return
-        jobid = self._placeholders.hold(part, self._kept_until(preemption))
-        if jobid is None:
-            self.keep(preemption)
-        else:
-            preemption.placeholders.append(jobid)
+    def keep_no_more(self, preemption: Preemption) -> None:
+        """Keep no resources for a taker any more."""
+        preemption.places.clear()
+        self._placeholders.free(preemption.placeholders)
 
-    def _keep_again(self, preemption: Preemption) -> None:
-        """Keep resources that may have been freed by other jobs than victims: during the grace for
-        the taker, unless they were promised to others; later from all jobs, so that the taker
-        starts on the kept ones: otherwise the victims might have been ended for nothing."""
-        if self._breaks_a_promise(preemption):
-            return
-        if preemption.withholds:
-            preemption.withheld += self._hold(preemption)
-        else:
-            self.keep(preemption)
+    def _settle(self, preemption: Preemption, spares: bool = False) -> bool:
+        """Choose the place of a taker again, on its ranks: with what is free there if that breaks
+        no promise and no victim has been ended, else with what is kept for it and what victims
+        hold. Return False if it does not fit.
 
-    def freed(self, running: Running | None, R: Any, final: bool) -> None:
-        """Keep `R`, freed by a running job, for the victim's taker, and only the rest for other
-        takers on the same ranks; called before any job is examined."""
+        Args:
+            spares: also spare victims that need not end then, since others have made room
+        """
+        plan, before = self._host.planning.current(), preemption.places
+        assert plan is not None, "the pool can plan"
+        victims = [jobid for jobid in preemption.victims if jobid in preemption.held]
+        for alone in (True,) if preemption.ended and victims else (False, True):
+            there = preemption.request.on_ranks(preemption.ranks)
+            trial = Trial(plan, there, yielding=plan.promises())
+            if alone:
+                until = self._kept_until(preemption)
+                self._placeholders.hold_free(preemption.ranks, until, pool=trial.pool)
+            for jobid in (*preemption.placeholders, *victims):
+                trial.take_out(jobid)
+            if trial.fits():
+                left = needed(victims, trial) if spares else set(victims)
+                place = trial.offer()
+                preemption.places = before if place is None else [place]
+                if place is not None and not self._breaks_a_promise(preemption):
+                    spared = [jobid for jobid in victims if jobid not in left]
+                    self.let_run(preemption, spared, "others have made room")
+                    self.keep(preemption)
+                    return True
+        preemption.places = before
+        return False
+
+    def freed(self, running: Running | None, final: bool) -> None:
+        """Keep what a running job has freed for the victim's taker; called before any job is
+        examined."""
         preemption = None if running is None else running.gives_way_to
         if running is not None and preemption is not None:
+            jobid = running.jobid
             if final:
-                preemption.held.discard(running.jobid)
-                if running.jobid in preemption.ended:
+                preemption.held.discard(jobid)
+                self.promised_time.drop_rest(preemption, jobid)
+                if jobid in preemption.ended:
                     self._running.was_cleaned_up(preemption.deadline)
-            self._keep_from_victim(preemption, running, R)
+                elif preemption.in_promise:
+                    self.let_run(preemption, [jobid], "")
+            if self._is_active(preemption):
+                self.keep(preemption)
         for one in self._all():
-            if one is not preemption:
-                self._keep_again(one)
+            if one.keeps_ranks and one is not preemption and not self._breaks_a_promise(one):
+                self.keep(one)
         for one in self._all():
             self._try_to_start(one)
         if preemption is not None:
@@ -208,34 +258,44 @@ class PreemptionsUnderWay(Part):
 
     def _await_rest(self, preemption: Preemption) -> None:
         """Try at intervals to start a taker that did not start when its last victim had ended, also
-        on resources freed by others: the release of those that no job holds, such as a
-        reservation's, is not reported."""
-        if preemption.state != ENDING or preemption.held or not self._is_active(preemption):
+        elsewhere on its ranks: the release of resources that no job holds, such as a reservation's,
+        is not reported. In promised time, keep the resources for it only until its other ones
+        should have become free."""
+        if preemption.state != ENDING or not self._is_active(preemption):
             return
+        if preemption.in_promise:
+            when, step = self._kept_until(preemption) + KEPT_S, self._let_go
+        elif not preemption.held:
+            when, step = self._host.now() + LOOK_INTERVAL_S, self._take_up
+        else:
+            return
+        preemption.timer = self._host.call_at(when, lambda: step(preemption))
 
-        def retry() -> None:
-            preemption.needs_more = True
-            preemption.placeholders += preemption.withheld
-            preemption.withheld = []
-            self._take_up(preemption)
+    def _let_go(self, preemption: Preemption) -> None:
+        self.keep_no_more(preemption)
+        self._host.look_again()
 
-        preemption.timer = self._host.call_at(self._host.now() + LOOK_INTERVAL_S, retry)
-
-    def extended(self, jobid: int, expiration: float) -> bool:
-        """Set the new end of a running job. Return whether it is a victim: its end is then set in
-        the pool."""
+    def extended(self, jobid: int, expiration: float) -> None:
+        """Set the new end of a running job (seconds since the epoch; 0: none): that of a victim in
+        the pool remains the planned one."""
         running = self._running.jobs.get(jobid)
-        if running is None or running.gives_way_to is None:
-            return False
-        end = self._planned_end(running.gives_way_to, expiration or inf)
-        self._host.resources.update_expiration(jobid, end)
-        return True
+        preemption = None if running is None else running.gives_way_to
+        if preemption is None:
+            return
+        end = expiration or inf
+        if preemption.is_lent and end <= preemption.expected:
+            self.let_run(preemption, [jobid], "it ends before that")
+        else:
+            self._host.resources.update_expiration(jobid, self._planned_end(preemption, end))
 
     def ranks_changed(self) -> None:
         """Update all preemptions after ranks came up or went down."""
         for preemption in self._all():
-            if preemption.request is not None and not self._lost_a_node(preemption):
-                self._keep_again(preemption)
+            if preemption.in_promise:
+                self.keep(preemption)
+                self._try_to_start(preemption)
+            elif preemption.request is not None:
+                self._take_up(preemption)
 
     def _lost_a_node(self, preemption: Preemption) -> bool:
         """Whether a node kept for a taker went down; victims are then chosen again."""
@@ -246,139 +306,166 @@ class PreemptionsUnderWay(Part):
 
     # -- warning and ending ------------------------------------------------------------------------
 
+    def await_step(self, preemption: Preemption) -> None:
+        """Schedule the warning of victims in promised time, or the end of warned ones."""
+        if preemption.timer is not None:
+            preemption.timer.cancel()
+        preemption.timer = None
+        is_lent = preemption.state == LENT
+        if preemption.request is None or not (is_lent or preemption.state == WARNED):
+            return
+        if preemption.in_promise:
+            preemption.deadline = preemption.expected - self._running.kill_time()
+        when = preemption.deadline - (self._grace(preemption) if is_lent else 0.0)
+        step = self._warn if is_lent else self._deadline
+        preemption.timer = self._host.call_at(max(when, self._host.now()), lambda: step(preemption))
+
+    def _grace(self, preemption: Preemption) -> float:
+        return self._classes.grace(one.cls for one in preemption.victims.values())
+
+    def _warn(self, preemption: Preemption) -> None:
+        """Warn victims in promised time, once that is recorded."""
+        preemption.timer = None
+        if self._is_still_wanted(preemption):
+            preemption.state = DECIDED
+            self._record.store(lambda: self._recorded(preemption))
+
     def _recorded(self, preemption: Preemption) -> None:
         """Warn the victims: the record is stored."""
         if preemption.state != DECIDED:
             return
         now = self._host.now()
-        grace = self._classes.grace(one.cls for one in preemption.victims.values())
-        if now - preemption.decided > LOOK_INTERVAL_S and grace > 0:
+        grace = self._grace(preemption)
+        is_late = not preemption.in_promise and now - preemption.decided > LOOK_INTERVAL_S
+        if is_late and grace > 0:
             # Storing took a while, and victims must get their full grace.
             preemption.expected += now - preemption.decided
             preemption.decided, preemption.deadline = now, now + grace
             self._record.store(lambda: self._recorded(preemption))
             return
         preemption.state = WARNED
+        if preemption.in_promise:
+            preemption.deadline = preemption.expected - self._running.kill_time()
         if preemption.deadline > now:
             for jobid in sorted(preemption.held):
-                victim = preemption.victims[jobid]
-                self._messenger.warn(victim, preemption.deadline, preemption.queue)
-            self._await_deadline(preemption)
+                self._messenger.warn(preemption.victims[jobid], preemption)
+            self.await_step(preemption)
         else:
             self._deadline(preemption)
 
-    def _await_deadline(self, preemption: Preemption) -> None:
-        when = max(preemption.deadline, self._host.now())
-        preemption.timer = self._host.call_at(when, lambda: self._deadline(preemption))
-
     def _deadline(self, preemption: Preemption) -> None:
         """End the victims: the grace is over."""
-        if preemption.state != WARNED or not self._is_active(preemption):
+        # after a reload, the taker has not come back yet if its request is unknown
+        if preemption.state != WARNED or preemption.request is None:
             return
-        if preemption.request is None:
-            return  # after a reload, the taker has not come back yet
+        if self._is_active(preemption) and self._is_still_wanted(preemption):
+            preemption.state = ENDING
+            for jobid in sorted(preemption.held - preemption.ended):
+                self._end(preemption, preemption.victims[jobid])
+
+    def _is_still_wanted(self, preemption: Preemption) -> bool:
+        """Whether some victims must still end for the taker; others are spared. If none must, the
+        preemption is over."""
         job = self._host.pending(preemption.taker)
         if job is None:
             self.taker_is_gone(preemption)
-            return
+            return False
         objection = self._objection(job)
         if objection is not None:
             self.give_up(preemption, objection, "rule")
-            return
-        # Resources may have been freed without a notice to this rule, for example when a node came
-        # up.
-        self._try_to_start(preemption)
+        elif not preemption.in_promise:
+            # Resources may have been freed without a notice to this rule, for example when a node
+            # came up.
+            self._try_to_start(preemption)
         if not self._is_active(preemption):
-            return
-        if not self._spare(preemption):
-            self._again(preemption, "it would not fit there any more", "node")
-            return
-        if not preemption.held:
-            self._again(preemption, "nobody has to end for it, and it does not start", "node")
-            return
-        preemption.state = ENDING
-        for jobid in sorted(preemption.held - preemption.ended):
-            self._end(preemption, preemption.victims[jobid])
-
-    def _spare(self, preemption: Preemption) -> bool:
-        """Spare victims that need not end, since others have made room during the grace. Return
-        False if the job would not fit even if all ended."""
-        plan = self._host.planning.current()
-        if plan is None:
-            return True
-        victims = [jobid for jobid in preemption.victims if jobid in preemption.held]
-        there = preemption.request.on_ranks(preemption.ranks)
-        trial = Trial(plan, there, yielding=plan.promises())
-        if self._breaks_a_promise(preemption):
-            # The taker will not get other free resources there.
-            self._placeholders.hold_free(preemption.ranks, self._kept_until(preemption), trial.pool)
-        for jobid in (*preemption.placeholders, *victims):
-            trial.take_out(jobid)
-        if not trial.fits():
             return False
-        spared = set(victims) - needed(victims, trial)
-        for jobid in sorted(spared):
+        if preemption.in_promise:
+            self.let_run(
+                preemption, self.promised_time.not_needed(preemption), "others have made room"
+            )
+        elif not self._settle(preemption, spares=True):
+            self._again(preemption, "it would not fit there any more", "node")
+        elif not preemption.held:
+            self._again(preemption, "nobody has to end for it, and it does not start", "node")
+        return self._is_active(preemption)
+
+    def let_run(self, preemption: Preemption, jobids: Collection[int], why: str) -> None:
+        """Let some victims run to their own ends: they need not end for the taker, or have
+        ended."""
+        for jobid in jobids:
             self._runs_on(jobid)
-            self._messenger.spare(jobid, "others have made room")
+            if preemption.state in (WARNED, ENDING) and jobid in preemption.held:
+                self._messenger.spare(jobid, why)
             preemption.held.discard(jobid)
             del preemption.victims[jobid]
-        if spared:
+            self.promised_time.drop_rest(preemption, jobid)
+        if preemption.in_promise and not preemption.victims:
+            self.end(preemption, why)
+        elif jobids:
             self._record.store()
-        return True
 
     def _runs_on(self, jobid: int) -> None:
         """Restore the planned end of a victim that no longer gives way."""
-        self._running.jobs[jobid].gives_way_to = None
-        running = self._host.running.get(jobid)
-        if running is not None:
-            self._host.resources.update_expiration(jobid, as_end(running.end))
+        one = self._running.jobs.get(jobid)
+        if one is not None:
+            one.gives_way_to = None
+            self._host.resources.update_expiration(jobid, as_end(self.promised_time.own_end(jobid)))
 
     def _end(self, preemption: Preemption, victim: Victim) -> None:
-        preemption.ended.add(victim.jobid)
+        jobid = victim.jobid
+        preemption.ended.add(jobid)
+        if preemption.in_promise:
+            self._add_place(preemption, jobid)
 
-        def refused() -> None:
-            if self._is_active(preemption):
-                self._again(preemption, f"{name_of(victim.jobid)} cannot be ended", "refused")
+        def failed(refused: bool) -> None:
+            preemption.ended.discard(jobid)
+            if refused and self._is_active(preemption):
+                why = f"{name_of(jobid)} cannot be ended"
+                if preemption.in_promise:
+                    self.let_run(preemption, [jobid], why)
+                else:
+                    self._again(preemption, why, "refused")
 
-        def failed() -> None:
-            preemption.ended.discard(victim.jobid)
+        self._messenger.end(victim, preemption, failed)
 
-        self._messenger.end(victim, preemption.taker, preemption.queue, refused, failed)
+    def _add_place(self, preemption: Preemption, jobid: int) -> None:
+        """Add the resources of a job that is being ended to the place of the promised job."""
+        pool = self._host.resources
+        preemption.places.append((pool.held(jobid), 0))
+        preemption.ranks |= pool.held_ranks(jobid)
 
     # -- its end -----------------------------------------------------------------------------------
 
     def taker_starts(self, preemption: Preemption) -> None:
         """End the preemption: the taker starts."""
         self._counts.takers += bool(preemption.ended)
-        self._over(preemption, f"{self._taker_text(preemption)} has started without that")
-        # If it starts later than planned, it also ends later.
-        self._host.planning.doubt()
+        self.end(preemption, f"{self._messenger.taker_of(preemption)} has started without that")
+        if not preemption.in_promise:
+            # If it starts later than planned, it also ends later.
+            self._host.planning.doubt()
 
     def taker_is_gone(self, preemption: Preemption) -> None:
         """End the preemption: the taker will not start."""
-        self.give_up(preemption, f"{self._taker_text(preemption)} is gone", "gone")
+        self.give_up(preemption, f"{self._messenger.taker_of(preemption)} is gone", "gone")
 
     def give_up(self, preemption: Preemption, why: str, cause: str) -> None:
         """End the preemption: the taker does not start on the kept resources."""
         ended = [preemption.victims[jobid] for jobid in preemption.ended]
         self._counts.ended_uselessly(ended, cause)
         self._host.log.info(f"preemption for {name_of(preemption.taker)} is given up: {why}")
-        self._over(preemption, why)
+        self.end(preemption, why)
 
-    def _over(self, preemption: Preemption, why: str) -> None:
-        """End the preemption, and notify victims that were warned but not ended."""
+    def end(self, preemption: Preemption, why: str) -> None:
+        """End a preemption, and notify victims that were warned but not ended."""
         was, preemption.state = preemption.state, OVER
         if preemption.timer is not None:
             preemption.timer.cancel()
         del self._record.active[preemption.taker]
-        self._borrowed.engage()
-        kept = bool(preemption.placeholders or preemption.withheld)
-        self._placeholders.free(preemption.placeholders)
-        self._placeholders.free(preemption.withheld)
-        for other in self._all():
-            if other.state == ENDING:
-                self._keep_again(other)
-        if kept:
+        if preemption.in_promise:
+            self.promised_time.withdraw(preemption)
+        self.engage()
+        if preemption.placeholders:
+            self._placeholders.free(preemption.placeholders)
             self._host.look_again()  # no pass would follow if this is not due to a message
         for jobid in sorted(preemption.held):
             self._runs_on(jobid)
@@ -397,53 +484,56 @@ class PreemptionsUnderWay(Part):
         self.give_up(preemption, why, cause)
         self._takers.consider(preemption.taker)
 
-    def _taker_text(self, preemption: Preemption) -> str:
-        return self._messenger.name_for_users(preemption.taker, preemption.queue)
-
     # -- the taker ---------------------------------------------------------------------------------
 
-    def allocate(self, job: PendingJob, plan: Plan, preemption: Preemption) -> ResourcePool:
-        """Implement `AdmissionRule.allocate` for a taker."""
-        looks_past_heads = self._host.decision.looks_past_heads
-        withheld: list[int] = []
-        if preemption.withholds or self._breaks_a_promise(preemption):
-            withheld = self._hold(preemption)
+    def allocate(self, job: PendingJob, plan: Plan, preemption: Preemption) -> ResourcePool | None:
+        """Implement `AdmissionRule.allocate` for a taker: allocate its place or, until victims are
+        ended, any resources."""
+        in_promise, is_kept = preemption.in_promise, bool(preemption.placeholders)
+        if in_promise and not preemption.ended - preemption.held:
+            return None
+        pool, past_heads = self._host.resources, self._host.decision.looks_past_heads
+        others_too = preemption.state != ENDING and (past_heads or not self._out_of_turn)
         self._placeholders.free(preemption.placeholders)
-        others_too = preemption.state != ENDING and (looks_past_heads or not self._out_of_turn)
-        alloc = self._alloc(job, plan, preemption.ranks, others_too)
-        pool, refused = self._host.resources, None
+        refused = None
+        if in_promise:
+            alloc = self.promised_time.alloc_beside(preemption, job, plan)
+        else:
+            alloc = self._alloc(job, plan, preemption.places, others_too)
         if alloc is not None:
             refused = self._host.admission.second_look(job, pool, job.jobid)
             if refused is None:
-                preemption.withheld += withheld
                 return alloc
             pool.free(job.jobid)
         self.keep(preemption)
-        if withheld:
-            self._placeholders.free(withheld)
-            self._keep_again(preemption)
         if refused is not None:
             raise refused
+        if in_promise:
+            until, now = preemption.expected, self._host.now()
+            if is_kept and until <= now < until + OWN_RANKS_ONLY_S:
+                self._host.call_at(until + OWN_RANKS_ONLY_S, self._host.look_again)
+                raise InsufficientResources("the jobs on the nodes kept for it end now")
+            return None
         deferral = self._deferral(preemption)
-        if looks_past_heads:
+        if past_heads:
             raise JobDeferred(self._rule, deferral)
         # In strict order the jobs behind it wait for it, as before.
         raise InsufficientResources(deferral.text)
 
     def _alloc(
-        self, job: PendingJob, plan: Plan, ranks: int, others_too: bool
+        self, job: PendingJob, plan: Plan, places: list[Place], others_too: bool
     ) -> ResourcePool | None:
-        """Allocate to a job on some ranks (a mask), or with `others_too` on any. Return None if it
-        does not fit."""
-        jobid, request = job.jobid, job.resource_request
+        """Allocate its place to a job or, with `others_too`, any resources. Return None if they are
+        not free."""
+        pool, request = self._host.resources, job.resource_request
+        usable = pool.eligible_ranks(request) & ~plan.closed_now(request)
+        for place in places:
+            if not selected_ranks(place[0]) & ~usable and pool.index.is_free(place[0]):
+                alloc = pool.grant(job.jobid, request, *place)
+                plan.note_started(job.jobid, request)
+                return alloc
         try:
-            alloc = self._host.resources.alloc_on(jobid, request, ranks & ~plan.closed_now(request))
-            plan.note_started(jobid, request)
-            return alloc
-        except InsufficientResources:
-            pass
-        try:
-            return plan.alloc(jobid, request) if others_too else None
+            return plan.alloc(job.jobid, request) if others_too else None
         except InsufficientResources:
             return None
 
@@ -463,12 +553,17 @@ class PreemptionsUnderWay(Part):
         job = self._host.pending(preemption.taker)
         if job is None or not self._is_active(preemption) or preemption.request is None:
             return
+        if preemption.in_promise:
+            # Passes do not see the kept resources.
+            if preemption.placeholders and job.jobid not in self._host.admission.deferred:
+                self._start_out_of_turn(job)
+            return
         self.defer_taker(preemption)
-        why = self.start_out_of_turn(job)
+        why = self._start_out_of_turn(job)
         if why is not None and why.rule is not self._rule:
             self.give_up(preemption, str(why), "rule")
 
-    def start_out_of_turn(self, job: PendingJob) -> JobDeferred | None:
+    def _start_out_of_turn(self, job: PendingJob) -> JobDeferred | None:
         """Start a job if it fits now, regardless of others ahead of it. Return its deferral, or
         None."""
         host, rule = self._host, self._rule
@@ -491,41 +586,54 @@ class PreemptionsUnderWay(Part):
         return None
 
     def _deferral(self, preemption: Preemption) -> Deferral:
-        return Deferral(preemption.reason(), key=preemption.taker)
+        return Deferral(preemption.reason() or "", key=preemption.taker)
 
     # -- after a reload ----------------------------------------------------------------------------
 
     def restore(self) -> None:
         """Continue from the record."""
+        running = self._running.jobs
         for preemption in self._all():
-            running = self._running.jobs
             preemption.held &= set(running)
             preemption.ended = {jobid for jobid in preemption.held if running[jobid].was_ended}
-            preemption.state = ENDING if preemption.held <= preemption.ended else WARNED
+            if preemption.in_promise:
+                if not preemption.held or not self._host.decision.keeps_times:
+                    del self._record.active[preemption.taker]
+                    continue
+                preemption.victims = {
+                    jobid: one for jobid, one in preemption.victims.items() if jobid in running
+                }
+            if preemption.held <= preemption.ended:
+                preemption.state = ENDING
+            elif not preemption.in_promise or preemption.ended:
+                preemption.state = WARNED
             for jobid in preemption.ended:
                 running[jobid].ending = None
-            self._enter(preemption)
+                if preemption.in_promise:
+                    self._add_place(preemption, jobid)
+            self.enter(preemption)
+        self.engage()
 
     def came_back(self, preemption: Preemption, one: Waiting) -> None:
         """Continue after the taker has come back after a reload."""
         preemption.request = one.job.resource_request
         one.tries = 1
-        self._enter(preemption)  # its run time, and so the end of the kept resources, is known now
+        self.enter(preemption)  # its run time, and so the end of the kept resources, is known now
         # in another reactor turn, when it is in the queue
         self._host.call_at(self._host.now(), lambda: self._take_up(preemption))
-        if preemption.state == WARNED:
-            self._await_deadline(preemption)
+        self.await_step(preemption)
 
     def _take_up(self, preemption: Preemption) -> None:
-        """Try to start the taker, as after a reload, during which a node kept for it may have gone
-        down."""
+        """Choose the taker's place again, as after a reload, during which a node kept for it may
+        have gone down, and try to start it."""
         if self._is_active(preemption) and not self._lost_a_node(preemption):
-            self._keep_again(preemption)
+            self._settle(preemption)
             self._try_to_start(preemption)
             self._await_rest(preemption)
 
     def drop_missing(self) -> None:
         """End the preemptions whose takers have not come back."""
         for preemption in self._all():
-            if preemption.request is None:
+            is_kept = preemption.in_promise and preemption.state == ENDING
+            if preemption.request is None and not is_kept:
                 self.taker_is_gone(preemption)

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Jobs of a low class that start in time promised to a job of a higher one.
+
+A class with ``into-promises = true`` permits this. Such a job, a *borrower*, is no obstacle to the
+promise: in the plan it ends when the promised time begins, and it is a victim of the promised job
+(`flux.scheduler.site_policy.preemption.under_way`) from its start on. Its user sees the limit of
+its request. If the promise can be kept without its end, it runs to that limit.
+
+Promises to others must not depend on the borrower's end, since the promise that it is ended for may
+be withdrawn. So the units of all borrowers of a job must be among the promised ones
+(``Plan.alloc_within()``); a promise bound to ranks stays on these meanwhile. If a borrower's limit
+is later than the end of the promised time, its units must be free then too, and are kept by a
+promise in the plan with an id that no job has. If the promise is withdrawn, the borrower thus uses
+no resources promised to others.
+
+For the same reason the promise keeps its time while it needs a borrower's resources: an earlier one
+would leave part of the borrower's time to others.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from math import inf
+from typing import TYPE_CHECKING
+
+from flux.resource.errors import InsufficientResources
+from flux.resource.pool.masks import popcount
+from flux.scheduler.site_policy.preemption.state import ENDING, LENT, Part, Preemption
+
+if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.requests import PendingJob
+    from flux.scheduler.site_policy.preemption.classes import PreemptionTerms
+    from flux.scheduler.site_policy.preemption.state import PreemptionState, Running
+    from flux.scheduler.site_policy.preemption.under_way import PreemptionsUnderWay
+
+#: Maximum number of promises tried for a job that may start into one, the latest first; each costs
+#: a search of the plan up to its time.
+MOST_TRIED = 8
+
+
+class Lending(Part):
+    """Starts jobs in time promised to others, and follows these promises
+    (`AdmissionControl.pins`)."""
+
+    def __init__(self, state: PreemptionState, under_way: PreemptionsUnderWay) -> None:
+        super().__init__(state)
+        self._under_way, self._time = under_way, under_way.promised_time
+
+    # -- starting ----------------------------------------------------------------------------------
+
+    def offer(self, job: PendingJob, terms: PreemptionTerms, plan: Plan) -> ResourcePool | None:
+        """Allocate resources in promised time to a job, or return None.
+
+        Call this if the job does not fit otherwise. Costs O(promises), and a few searches of the
+        plan.
+        """
+        cls, request, now = terms.cls, job.resource_request, self._host.now()
+        if cls is None or not cls.into_promises or cls.log_only:
+            return None
+        if not self._host.decision.keeps_times or getattr(request, "tokens", None):
+            return None
+        first = now + terms.after + cls.grace + self._running.kill_time()
+        promises = sorted(
+            [
+                (start, end, jobid)
+                for jobid, (start, end) in plan.promises().items()
+                if jobid >= 0 and first < start < end
+            ],
+            reverse=True,
+        )
+        lenders = (one for one in promises if self._may_borrow(terms, one[2]))
+        for start, end, taker in islice(lenders, MOST_TRIED):
+            if plan.fits(request, duration=start - now):
+                alloc = self._start(job, terms, plan, taker, start, end)
+                if alloc is not None:
+                    return alloc
+        return None
+
+    def _may_borrow(self, terms: PreemptionTerms, taker: int) -> bool:
+        """Whether a job on these terms may run in the time promised to `taker`."""
+        other, cls = self._waiting.get(taker), terms.cls
+        if other is None or self._host.pending(taker) is None or cls is None:
+            return False
+        if not terms.rank < other.terms.rank:
+            return False
+        lent = self._record.active.get(taker)
+        if lent is None:
+            return True
+        victims = lent.victims
+        if lent.state != LENT or not victims.keys() <= lent.requests.keys():
+            return False
+        return sum(one.cls == cls.name for one in victims.values()) < cls.max_jobs
+
+    def _start(
+        self,
+        job: PendingJob,
+        terms: PreemptionTerms,
+        plan: Plan,
+        taker: int,
+        start: float,
+        end: float,
+    ) -> ResourcePool | None:
+        now, pool, request = self._host.now(), self._host.resources, job.resource_request
+        limit, cls, jobid = (
+            now + request.duration if request.duration > 0 else inf,
+            terms.cls,
+            job.jobid,
+        )
+        if cls is None or (limit == inf and end != inf):
+            return None  # the rest to keep would have no end
+        lent = self._record.active.get(taker)
+        if lent is None:
+            other = self._waiting[taker]
+            queue, asked = other.terms.queue, other.job.resource_request
+            lent = Preemption(taker, queue, other.job.userid, {}, 0, now, start, start, LENT, asked)
+            lent.in_promise = True
+        try:
+            alloc: ResourcePool = plan.alloc_within(jobid, request, taker, lent.victims)
+        except InsufficientResources:
+            return None
+        refused = self._host.admission.second_look(job, pool, jobid)
+        if refused is not None:
+            pool.free(jobid)
+            raise refused
+        pool.update_expiration(jobid, start)
+        running = self._running.enter(job, terms)
+        victim = running.as_victim(cls, popcount(pool.held_ranks(jobid)))
+        same = [one for one in (*lent.victims.values(), victim) if one.cls == cls.name]
+        lent.requests[jobid] = request
+        if sum(
+            one.node_hours(start) for one in same
+        ) > cls.max_node_hours or not self._time.keep_rest(lent, jobid, limit, plan, end):
+            del lent.requests[jobid]
+            self._running.remove(jobid)
+            pool.free(jobid)
+            return None
+        plan.pin(taker)
+        lent.victims[jobid] = victim
+        lent.held.add(jobid)
+        running.gives_way_to = lent
+        self._record.active[taker] = lent
+        self._under_way.engage()
+        return alloc
+
+    def started(self, running: Running) -> float | None:
+        """Note the start of a job. Return when it is to be ended, seconds since the epoch, if it is
+        a borrower; else None."""
+        lent = running.gives_way_to
+        if lent is None:
+            return None
+        lent.needed_in = None
+        self._record.store()
+        self._under_way.await_step(lent)
+        self._counts.of(lent.victims[running.jobid])["borrowing"] += 1
+        return lent.deadline
+
+    # -- the promises ------------------------------------------------------------------------------
+
+    def review(self) -> None:
+        """Follow changes of promises. Called before any other promise is made. Costs a look-up per
+        promise with borrowers."""
+        plan, now = self._host.planning.current(), self._host.now()
+        if plan is None:
+            return
+        for lent in self._record.in_promises():
+            has_promise = plan.has(lent.taker)
+            if lent.state == ENDING:
+                if not has_promise or plan.start_of(lent.taker) > max(now, lent.expected):
+                    self._under_way.keep_no_more(lent)  # they would be idle for that long
+            elif has_promise:
+                if lent.request is None:
+                    job = self._host.pending(lent.taker)
+                    lent.request = None if job is None else job.resource_request
+                    self._under_way.await_step(lent)
+                start = plan.start_of(lent.taker)
+                if start != lent.expected and start > now:
+                    self._follow(lent, plan, start)
+            elif lent.request is not None:
+                self._under_way.end(lent, "the job of that time is promised another")
+
+    def _follow(self, lent: Preemption, plan: Plan, start: float) -> None:
+        """Update the borrowers of a promise that has moved."""
+        lent.expected, ends = start, {jobid: self._time.own_end(jobid) for jobid in lent.held}
+        for jobid in lent.held:
+            self._time.drop_rest(lent, jobid)
+        for jobid, end in ends.items():
+            if end > start:
+                self._host.resources.update_expiration(jobid, start)
+                self._time.keep_rest(lent, jobid, end, plan, plan.promises()[lent.taker][1])
+        self._under_way.await_step(lent)
+        early = [jobid for jobid, end in ends.items() if end <= start]
+        self._under_way.let_run(lent, early, "it ends before that")
+        self._record.store()
+
+    def stays(self, job: PendingJob) -> bool:
+        """Whether the promise to a job keeps its time, since it needs its borrowers' resources. If
+        not, they run to their limits."""
+        self.review()
+        plan, lent = self._host.planning.current(), self._record.active.get(job.jobid)
+        if plan is None or lent is None or not lent.in_promise or not lent.held:
+            return False
+        if job.jobid in plan.stale():
+            return False  # it cannot keep its time
+        if lent.state != ENDING and lent.needed_in != plan.pool.generation:
+            if not self._time.are_needed(lent, lent.held, plan):
+                self._under_way.end(lent, "others have made room")
+                return False
+            lent.needed_in = plan.pool.generation
+        return True
