@@ -577,7 +577,7 @@ def test_candidates():
         ([(1, {0}, ())], "not all free"),
         ([(0, {8}, ())], "not all free"),
         ([(0, {0}, {5})], "not all free"),
-        ([(0, (), ())], "not all free"),
+        ([(0, (), ())], "no cores and no gpus"),
         ([(0, {0})], "expected"),
         ([("0", {0}, ())], "expected"),
         ([(0, {-1}, ())], "expected"),
@@ -596,6 +596,23 @@ def test_what_a_hook_may_not_choose(selected, words):
         pool.alloc(1, ask(pool))
     assert (pool.generation, pool.impl._pool_state.text()) == (before, state)
     pool._check()
+
+
+@pytest.mark.parametrize(
+    "answer, words",
+    [
+        (5, r"expected \(selected, nslots\), got 5"),
+        ([(0, {0}, ())], r"expected \(selected, nslots\)"),
+        (([(0, {0}, ())], 0), "expected a number of slots, 1 or more, got 0"),
+        (([(0, {0}, ())], -3), "got -3"),
+        (([(0, {0}, ())], None), "got None"),
+    ],
+)
+def test_a_hook_returns_a_selection_and_a_number_of_slots(answer, words):
+    pool = hooked(_select_resources=lambda self, candidates, request: answer)(R())
+    with pytest.raises(ValueError, match=f"_select_resources: .*{words}"):
+        pool.alloc(1, ask(pool))
+    assert not pool.job_end_times()
 
 
 def test_a_hook_that_finds_nothing():

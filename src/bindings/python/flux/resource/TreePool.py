@@ -27,6 +27,7 @@ from typing import Any
 from flux.resource.hwloc.amend import amend
 from flux.resource.pool.explain import infeasible_in_groups
 from flux.resource.pool.groups import Rooms
+from flux.resource.pool.hooks import ids_of, mask_of_ids
 from flux.resource.pool.inventory import Inventory
 from flux.resource.pool.rank_index import RankIndex, unused
 from flux.resource.request import ResourceRequest, Shape
@@ -41,7 +42,6 @@ from flux.resource.tree.explain_containers import (
 )
 from flux.resource.tree.node import NodeType, NodeTypes
 from flux.resource.tree.topology import cut_children, entries_of, read_children
-from flux.resource.tree.tree_hooks import TreeHooks
 from flux.resource.tree.tree_placement import TreePlacement
 
 __all__ = ("TreePool", "TreeResourceRequest", "amend", "pool_class")
@@ -73,7 +73,7 @@ class TreeResourceRequest(ResourceRequest):
         return self.shape.container_level
 
 
-class _TreePoolV1(TreeHooks, Rv1Pool):
+class _TreePoolV1(Rv1Pool):
     """The implementation for R version 1.
 
     Args:
@@ -86,6 +86,7 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
     """
 
     name = "TreePool"
+    placement: TreePlacement
     request_class = TreeResourceRequest
     index_class = ContainerIndex
 
@@ -95,6 +96,25 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
         self.scheduling, entries, topologies = read_children(self.scheduling, own)
         self._children = self.scheduling, entries
         self.placement = TreePlacement(_node_types(self._base, topologies))
+
+    def _room(self, candidate: Any, shape: Shape) -> int:
+        if shape.container_level is None:
+            return super()._room(candidate, shape)
+        rank, _, cores, gpus = candidate
+        node = self.placement.types.of_rank(rank)
+        return node.container_slots(mask_of_ids(cores) | mask_of_ids(gpus) << node.shift, shape)
+
+    def _chosen(self, candidate: Any, shape: Shape, slots: int) -> Any:
+        if shape.exclusive:
+            return super()._chosen(candidate, shape, slots)
+        rank, _, cores, gpus = candidate
+        node = self.placement.types.of_rank(rank)
+        free = mask_of_ids(cores) | mask_of_ids(gpus) << node.shift
+        if shape.container_level is None:
+            units = node.slots(free, (shape.slot_size, shape.gpu_per_slot, slots))
+        else:
+            units = node.containers(free, shape, slots)[1]
+        return rank, ids_of(units & node.core_mask), ids_of(units >> node.shift)
 
     def countable(self, shape: Shape) -> bool:
         # A container must be free as a whole, which counts of free cores and GPUs do not show.

@@ -18,12 +18,21 @@ if TYPE_CHECKING:
     from flux.resource.pool.inventory import Selection
     from flux.resource.pool.rank_index import RankIndex
     from flux.resource.request import ResourceRequest, Shape
-    from flux.resource.ResourceCount import ResourceCount
 
 
 def ids_of(mask: int) -> frozenset[int]:
     """Return a frozenset of the members of a mask."""
     return frozenset(members(mask))
+
+
+def mask_of_ids(ids: Any) -> int:
+    """Return a mask of ids; raise an exception if they are not ids."""
+    mask = 0
+    for one in ids or ():
+        if one >= UNIT_LIMIT:
+            raise ValueError
+        mask |= 1 << one
+    return mask
 
 
 class Hooks(ResourcePoolImplementation):
@@ -49,9 +58,10 @@ class Hooks(ResourcePoolImplementation):
 
         Returns:
             The candidates in the order of trial. The default is most free cores, then most free
-            GPUs, then lowest rank.
+            GPUs (with ``best_fit``, as in TreePool, fewest), then lowest rank.
         """
-        return sorted(candidates, key=lambda one: (-len(one[2]), -len(one[3]), one[0]))
+        sign = 1 if self.placement.best_fit else -1
+        return sorted(candidates, key=lambda one: (sign * len(one[2]), sign * len(one[3]), one[0]))
 
     def _select_resources(self, candidates: list[Any], request: ResourceRequest) -> Any:
         """Choose resources from the ordered candidates.
@@ -65,9 +75,44 @@ class Hooks(ResourcePoolImplementation):
             taken on each; empty if the request does not fit now.
         """
         shape = request.shape
-        if shape.node_count is not None:
-            return _select_nodes(candidates, shape, shape.node_count)
-        return _select_slots(candidates, shape)
+        rooms = [(one, self._room(one, shape)) for one in candidates]
+        if shape.node_count is None:
+            wanted = shape.slot_count.floor(sum([room for _, room in rooms]))
+            if wanted is None:
+                return [], 0
+            selected = []
+            left = wanted
+            for one, room in rooms:
+                slots = min(room, left)
+                if slots:
+                    selected.append(self._chosen(one, shape, slots))
+                    left -= slots
+            return selected, wanted
+        least = shape.slot_count.min
+        rooms = [(one, room) for one, room in rooms if room >= least]
+        nodes = shape.node_count.floor(len(rooms))
+        if nodes is None:
+            return [], 0
+        slots = shape.slot_count.floor(sorted([room for _, room in rooms])[-nodes]) or least
+        able = [one for one, room in rooms if room >= slots]
+        selected = [self._chosen(one, shape, slots) for one in able[:nodes]]
+        return selected, shape.slots_given(nodes, slots)
+
+    def _room(self, candidate: Any, shape: Shape) -> int:
+        """Return the number of slots that fit on a candidate."""
+        _, _, cores, gpus = candidate
+        return slots_on((len(cores), len(gpus)), shape)
+
+    def _chosen(self, candidate: Any, shape: Shape, slots: int) -> Any:
+        """Return ``(rank, cores, gpus)`` for some slots on a candidate."""
+        rank, info, cores, gpus = candidate
+        if shape.exclusive:
+            return rank, info["cores"], info["gpus"]
+        return (
+            rank,
+            frozenset(sorted(cores)[: slots * shape.slot_size]),
+            frozenset(sorted(gpus)[: slots * shape.gpu_per_slot]),
+        )
 
     def place_by_hooks(
         self, request: ResourceRequest, index: RankIndex, eligible: int
@@ -95,9 +140,18 @@ class Hooks(ResourcePoolImplementation):
         if answer is None:
             self._warn_of_none()
             return None
-        selected, nslots = answer
+        try:
+            selected, nslots = answer
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"_select_resources: expected (selected, nslots), got {quote(answer)}"
+            ) from None
         if not selected:
             return None
+        if not isinstance(nslots, int) or nslots < 1:
+            raise ValueError(
+                f"_select_resources: expected a number of slots, 1 or more, got {quote(nslots)}"
+            )
         return with_amounts(index, shape, (self._checked(index, eligible, selected), nslots))
 
     def _warn_of_none(self) -> None:
@@ -137,8 +191,8 @@ class Hooks(ResourcePoolImplementation):
         for one in selected:
             try:
                 rank, cores, gpus = one
-                core_mask = _mask(cores)
-                units = core_mask | _mask(gpus) << inventory.shift
+                core_mask = mask_of_ids(cores)
+                units = core_mask | mask_of_ids(gpus) << inventory.shift
                 bit = 1 << rank
             except (TypeError, ValueError, OverflowError):
                 raise ValueError(
@@ -150,7 +204,9 @@ class Hooks(ResourcePoolImplementation):
                 )
             if not eligible & bit:
                 raise ValueError(f"_select_resources: rank {rank} is not up or not eligible")
-            if core_mask >> inventory.shift or units & ~index.free(rank) or not units:
+            if not units:
+                raise ValueError(f"_select_resources: rank {rank}: no cores and no gpus")
+            if core_mask >> inventory.shift or units & ~index.free(rank):
                 raise ValueError(
                     f"_select_resources: rank {rank}: cores {quote(sorted(cores))} and"
                     f" gpus {quote(sorted(gpus))} are not all free"
@@ -158,66 +214,3 @@ class Hooks(ResourcePoolImplementation):
             seen |= bit
             groups[units] = groups.get(units, 0) | bit
         return select(groups)
-
-
-def _mask(ids: Any) -> int:
-    mask = 0
-    for one in ids or ():
-        if one >= UNIT_LIMIT:
-            raise ValueError
-        mask |= 1 << one
-    return mask
-
-
-def _lowest_ids(ids: Any, count: int) -> frozenset[int]:
-    return frozenset(sorted(ids)[:count])
-
-
-def _select_slots(candidates: list[Any], shape: Shape) -> tuple[list[Any], int]:
-    room = [(one, slots_on((len(one[2]), len(one[3])), shape)) for one in candidates]
-    wanted = shape.slot_count.floor(sum([slots for _, slots in room]))
-    if wanted is None:
-        return [], 0
-    selected = []
-    left = wanted
-    for (rank, _, cores, gpus), slots in room:
-        slots = min(slots, left)
-        if slots:
-            selected.append(
-                (
-                    rank,
-                    _lowest_ids(cores, slots * shape.slot_size),
-                    _lowest_ids(gpus, slots * shape.gpu_per_slot),
-                )
-            )
-            left -= slots
-    return selected, wanted
-
-
-def _select_nodes(
-    candidates: list[Any], shape: Shape, count: ResourceCount
-) -> tuple[list[Any], int]:
-    least = shape.slot_count.min
-    room = [(one, slots_on((len(one[2]), len(one[3])), shape)) for one in candidates]
-    if shape.slot_size:
-        room = [(one, slots) for one, slots in room if slots >= least]
-    nodes = count.floor(len(room))
-    if nodes is None:
-        return [], 0
-    each = least
-    if not shape.slot_count.fixed:
-        each = shape.slot_count.floor(sorted([slots for _, slots in room])[-nodes]) or least
-        room = [(one, slots) for one, slots in room if slots >= each]
-    selected = []
-    for (rank, info, cores, gpus), _ in room[:nodes]:
-        if shape.exclusive:
-            selected.append((rank, info["cores"], info["gpus"]))
-        else:
-            selected.append(
-                (
-                    rank,
-                    _lowest_ids(cores, each * shape.slot_size),
-                    _lowest_ids(gpus, each * shape.gpu_per_slot),
-                )
-            )
-    return selected, shape.slots_given(nodes, each)

@@ -8,7 +8,6 @@ Which file to open:
 - ``tree_placement.py``: the nodes that a request gets.
 - ``container_index.py``: the number of free whole containers on each node.
 - ``explain_containers.py``: the reason why a request for containers does not fit.
-- ``tree_hooks.py``: a site's hooks, as in ``TreePool``.
 
 Interfaces: only ``flux/resource/TreePool.py``, and the pictures in ``draw/`` (``topology.py``),
 import these modules. ``doc/guide/treepool.rst`` describes placement; for slots it must agree with
