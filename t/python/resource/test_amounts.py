@@ -195,9 +195,9 @@ def test_a_hook_sees_cores_for_as_many_slots_as_memory_allows():
     seen = []
 
     class Mine(Rv1Pool):
-        def _sort_candidates(self, candidates):
+        def _select_resources(self, candidates, request):
             seen.extend(sorted(one[2]) for one in candidates)
-            return candidates
+            return super()._select_resources(candidates, request)
 
     pool = Mine(R_of(), amounts={"memory": "64G"})
     alloc = pool.alloc(1, ask(pool, slots=4, memory="20G"))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """A site's own TreePool: the hooks choose nodes, the topology what is taken of them."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared import runs
@@ -63,3 +64,16 @@ def test_the_way_of_the_hooks_gives_the_same(found, wanted):
             except (TreePool.InsufficientResources, TreePool.InfeasibleRequest) as exc:
                 answers.append(type(exc))
         assert answers[0] == answers[1], request.shape()
+
+
+@pytest.mark.parametrize("pool_class", (TreePool, Same))
+def test_all_free_cores_are_candidates_whatever_memory_is_left(pool_class):
+    numas = {"numa": [{"cores": "0-3"}, {"cores": "4-7", "gpus": "0"}]}
+    pool = pool_class(topo_R((2, "0-7", "0", numas)), amounts={"memory": "8G"})
+    one = {"memory": "1G"}
+    assert alloc(pool, 1, "slot/core=5", **one) == "rank0/core[0-4],memory=1G"
+    assert alloc(pool, 2, "slot/[core;gpu]", **one) == "rank0/core5,gpu0,memory=1G"
+    assert alloc(pool, 3, "node/slot/numa{x}", **one) == "rank1/core[0-3],memory=1G"
+    assert alloc(pool, 4, "slot/core", memory="7G") == "rank1/core4,memory=7G"
+    assert alloc(pool, 5, "slot=2/core", memory="3G") == "rank0/core[6-7],memory=6G"
+    assert alloc(pool, 6, "slot/core", **one) == "InsufficientResources"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.inventory import select
 from flux.resource.pool.masks import UNIT_LIMIT, members, popcount, quote, take
-from flux.resource.pool.placement import slots_on, with_amounts
+from flux.resource.pool.placement import slots_by_amounts, slots_on, with_amounts
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
 if TYPE_CHECKING:
@@ -38,15 +38,15 @@ def mask_of_ids(ids: Any) -> int:
 class Hooks(ResourcePoolImplementation):
     """The steps of an allocation that a subclass of ``Rv1Pool`` may override."""
 
+    #: Whether ``_select_resources()`` is overridden.
+    _chooses_itself = False
     #: Whether it was logged that ``_select_resources()`` returned None.
     _is_none_logged = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.hooked = (
-            cls._sort_candidates is not Hooks._sort_candidates
-            or cls._select_resources is not Hooks._select_resources
-        )
+        cls._chooses_itself = cls._select_resources is not Hooks._select_resources
+        cls.hooked = cls._chooses_itself or cls._sort_candidates is not Hooks._sort_candidates
 
     def _sort_candidates(self, candidates: list[Any]) -> list[Any]:
         """Order the candidates.
@@ -54,14 +54,22 @@ class Hooks(ResourcePoolImplementation):
         Args:
             candidates (list): tuples ``(rank, info, free_cores, free_gpus)``: ``info`` is a
                 read-only mapping with ``hostname``, ``cores``, ``gpus`` and ``up``; ``cores``,
-                ``gpus`` and the last two elements are frozensets of ids.
+                ``gpus`` and the last two elements are frozensets of ids. Where amounts are
+                counted, ``amounts`` are their free steps.
 
         Returns:
             The candidates in the order of trial. The default is most free cores, then most free
-            GPUs (with ``best_fit``, as in TreePool, fewest), then lowest rank.
+            GPUs, then most of the amounts (with ``best_fit``, as in TreePool, fewest of each), then
+            lowest rank.
         """
         sign = 1 if self.placement.best_fit else -1
-        return sorted(candidates, key=lambda one: (sign * len(one[2]), sign * len(one[3]), one[0]))
+
+        def preference(candidate: Any) -> Any:
+            rank, info, cores, gpus = candidate
+            counts = len(cores), len(gpus), *info.get("amounts", ())
+            return [sign * count for count in counts], rank
+
+        return sorted(candidates, key=preference)
 
     def _select_resources(self, candidates: list[Any], request: ResourceRequest) -> Any:
         """Choose resources from the ordered candidates.
@@ -100,8 +108,8 @@ class Hooks(ResourcePoolImplementation):
 
     def _room(self, candidate: Any, shape: Shape) -> int:
         """Return the number of slots that fit on a candidate."""
-        _, _, cores, gpus = candidate
-        return slots_on((len(cores), len(gpus)), shape)
+        _, info, cores, gpus = candidate
+        return slots_on((len(cores), len(gpus), *info.get("amounts", ())), shape)
 
     def _chosen(self, candidate: Any, shape: Shape, slots: int) -> Any:
         """Return ``(rank, cores, gpus)`` for some slots on a candidate."""
@@ -165,17 +173,21 @@ class Hooks(ResourcePoolImplementation):
         inventory = index.inventory
         free = index.free(rank)
         free_cores = free & inventory.core_mask
-        if shape.slot_amounts and not shape.exclusive:
-            # The hook does not know of amounts: show it cores for as many slots as these allow.
-            slots = slots_on(inventory.counts_of(free), shape)
-            free_cores = take(free_cores, min(slots * shape.slot_size, popcount(free_cores)))
+        counts = inventory.counts_of(free)
+        if self._chooses_itself and shape.slot_size and not shape.exclusive:
+            # It does not know of amounts: show it cores for as many slots as these allow.
+            most = slots_by_amounts(counts, shape) * shape.slot_size
+            if most < popcount(free_cores):
+                free_cores = take(free_cores, most)
         full = inventory.full[rank]
-        info = {
+        info: dict[str, Any] = {
             "hostname": inventory.hosts.name(rank),
             "cores": ids_of(full & inventory.core_mask),
             "gpus": ids_of(inventory.gpus(full)),
             "up": bool(self.eligible(None) >> rank & 1),
         }
+        if inventory.amounts:
+            info["amounts"] = counts[2:]
         return (
             rank,
             MappingProxyType(info),
