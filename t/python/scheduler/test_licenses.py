@@ -31,7 +31,7 @@ def used(rig):
 def check(rig):
     rig.check()
     rule = rig.rule("licenses")
-    assert all(rule._in_use[name] <= one.usable for name, one in rule.entries.items())
+    assert all(use.in_use <= use.entry.usable for use in rule.uses.values())
 
 
 @POLICIES

@@ -12,6 +12,9 @@ treats all alike. A rule is called when:
   changed (`~AdmissionRule.extended`), or was already running when the scheduler was loaded
   (`~AdmissionRule.hello`).
 
+A rule that counts what jobs hold, such as a limit (`CountedRule`), enters bounds for a job instead:
+it is asked only while one of them is exceeded.
+
 A job kept from starting by a rule is *deferred*: it leaves the queue, has no promise, and no job
 waits behind it. It returns when the rule readmits it (`AdmissionHost.readmit`).
 
@@ -22,7 +25,7 @@ examined. A rule that distinguishes between such jobs overrides `~AdmissionRule.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Protocol, Tuple
 
 from flux.resource.errors import InsufficientResources
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from flux.scheduler.decision import Planning
     from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob, RunningJob
+    from flux.scheduler.site_policy.holdings import Holding
 
 
 #: Key of the deferral of a job that a rule lets start (`AdmissionControl.kept_for`), but that fits nowhere.
@@ -48,7 +52,7 @@ class Deferral(NamedTuple):
             or a past time: when the rule calls `AdmissionHost.readmit`
         key: identifies the cause; `AdmissionHost.readmit` selects the jobs deferred for one cause
             by it
-        instead: from `AdmissionRule.second_look`: alternative requests to try, for less or for
+        instead: from `CountedRule.second_look`: alternative requests to try, for less or for
             other ranks
     """
 
@@ -134,7 +138,7 @@ class AdmissionRule:
     source: str | None = None
 
     #: Whether this rule may have an effect at present. While false, `check`, `allocate`,
-    #: `second_look`, `why`, `start` and `free` are not called; while no rule is engaged, no rule's
+    #: `why`, `start` and `free` are not called; while no rule is engaged, no rule's
     #: `extended` is called. So an unused rule costs nothing; a rule that counts jobs is
     #: engaged while it has any. After a change the rule calls ``host.admission.update()``, or uses
     #: ``engage()``.
@@ -212,23 +216,6 @@ class AdmissionRule:
         """
         return None
 
-    def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
-        """Return None if `job` may start on this allocation, else the reason; the allocation is
-        then freed.
-
-        Args:
-            job (PendingJob): the job
-            pool (ResourcePoolImplementation): the pool with the allocation: the scheduler's, or a
-                copy for a trial
-            jobid (int): the id of the allocation in the pool
-        """
-        return None
-
-    def keeps_promise(self, job: PendingJob) -> bool:
-        """Whether this rule is certain to let `job` start at its promised time. If not, the time is
-        shown as planned."""
-        return True
-
     def why(self, job: PendingJob) -> str | None:
         """Return why this rule keeps a job waiting, in a sentence, or None."""
         return None
@@ -271,10 +258,6 @@ class AdmissionRule:
         """Called when all running jobs are known, before the first request; and when the rule has
         come into force or its table has changed, after it was told of all jobs."""
 
-    def released(self) -> None:
-        """Called when resources were released, or a promise was given up: a job that this rule kept
-        from starting for the sake of a promise may start. Only schedulers with promises call it."""
-
     def ranks_changed(self, lost: bool) -> None:
         """Called when ranks came up or, if `lost`, went down, left or changed."""
 
@@ -288,3 +271,64 @@ class AdmissionRule:
         """Return entries to add to the answer of ``sched.stats``: lists by name. A costly list may
         be a generator."""
         return {}
+
+
+#: ``(numbers, index, maximum)``: a job may start while ``numbers[index]`` is not above the maximum.
+Bound = Tuple[List[Any], int, float]
+
+
+class Bounds(NamedTuple):
+    """The bounds of a pending job, made when it is examined for the first time since its request or
+    a counting rule has changed.
+
+    Attributes:
+        request: the request that they are for
+        version: number of the last change of counting rules included
+        least: minimum numbers of nodes, cores and GPUs that the request takes
+    """
+
+    request: Any
+    version: int
+    least: tuple[int, int, int]
+    bounds: list[Bound]
+
+
+class CountedRule(AdmissionRule):
+    """A rule of the library that counts what jobs hold. It is told of that by `hold`, in place of
+    `AdmissionRule.start` and `AdmissionRule.free`; its `AdmissionRule.check` is called only while
+    one of a job's bounds is exceeded. When these change, it calls ``host.admission.recount()``.
+    """
+
+    def bounds(self, job: PendingJob) -> list[Bound]:
+        """Return the bounds within which `job` may start."""
+        return []
+
+    def hold(self, jobid: int, before: Holding, after: Holding, jobs: int, now: float) -> None:
+        """Called when the resources that a job holds have changed.
+
+        Args:
+            jobs (int): 1 if the job has started, 0 if it has freed some resources, -1 if all
+            now (float): the time, seconds since the epoch
+        """
+
+    def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
+        """Return None if `job` may start on this allocation, which is other than the minimum of its
+        request, else the reason; the allocation is then freed.
+
+        Args:
+            job (PendingJob): the job
+            pool (ResourcePoolImplementation): the pool with the allocation: the scheduler's, or a
+                copy for a trial
+            jobid (int): the id of the allocation in the pool
+        """
+        return None
+
+    def keeps_promise(self, job: PendingJob) -> bool:
+        """Whether this rule is certain to let `job` start at its promised time. If not, the time is
+        shown as planned."""
+        return True
+
+
+def has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:
+    """Whether a rule overrides a method of `AdmissionRule`."""
+    return getattr(getattr(rule, method.__name__), "__func__", None) is not method

@@ -8,14 +8,26 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
 from flux.resource.pool.remembered import Remembered
-from flux.scheduler.admission import NO_ROOM, AdmissionRule, Cause, Deferral, JobDeferred
+from flux.scheduler.admission import (
+    NO_ROOM,
+    AdmissionRule,
+    Bounds,
+    Cause,
+    CountedRule,
+    Deferral,
+    JobDeferred,
+    has_own,
+)
 from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.site_policy.holdings import NOTHING
 from flux.scheduler.walk import JobGroup, entry_of
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.pools import RequestFacts
     from flux.scheduler.requests import PendingJob, Requests
+    from flux.scheduler.site_policy.holdings import Holding, Holdings
 
 
 class DeferredJobs:
@@ -162,11 +174,6 @@ def use_older_names(rule: AdmissionRule) -> None:
             rule.host.log.warning(f"rule {rule.name}: {former}() is not called any more: {instead}")
 
 
-def has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:
-    """Whether a rule overrides a method of `AdmissionRule`."""
-    return getattr(getattr(rule, method.__name__), "__func__", None) is not method
-
-
 class Families(Remembered[Any, Hashable]):
     """Signatures of jobs -> the same without the parts of some rules. `left_out`: their names."""
 
@@ -187,6 +194,7 @@ class AdmissionControl:
 
     Args:
         report: ``report(text, trace=True)`` logs and counts the exception being handled
+        facts, holdings: those of the scheduler
 
     Attributes:
         rules (list): the rules, in the order of checks
@@ -198,6 +206,9 @@ class AdmissionControl:
         kept_for (dict): job id -> rule whose `AdmissionRule.allocate` may find resources that other
             jobs cannot have. Such a job that may start but fits nowhere is deferred with the reason
             `AdmissionRule.why`
+        holds (dict): id of a running job -> the resources that it holds, while a rule counts them
+        at_release (dict): functions to call, once each, when resources are released or a promise is
+            given up, for schedulers with promises; the keys are their users'
         own_ends (dict): id of a starting or running job whose resources are kept beyond its end ->
             this end, seconds since the epoch; 0: none. The value at its start becomes the
             expiration of its R
@@ -209,12 +220,25 @@ class AdmissionControl:
 
     pins: Any = None
 
-    def __init__(self, requests: Requests, report: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        requests: Requests,
+        report: Callable[..., None],
+        facts: RequestFacts,
+        holdings: Holdings,
+    ) -> None:
         self._report = report
+        self._facts, self._holdings = facts, holdings
         self.deferred = DeferredJobs(requests)
         self.rules: list[AdmissionRule] = []
         self.kept_for: dict[int, AdmissionRule] = {}
         self.own_ends: dict[int, float] = {}
+        self.holds: dict[int, Holding] = {}
+        self.at_release: dict[Hashable, Callable[[], None]] = {}
+        #: the last allocation that rules looked at, and what the job holds by it
+        self._offered: tuple[Any, Holding] = (None, NOTHING)
+        #: number of the last change of bounds
+        self._version = 0
         #: ids of the pending jobs that a rule was told of
         self._told: set[int] = set()
         self.families = Families()
@@ -248,14 +272,25 @@ class AdmissionControl:
         self._checking = self._engaged_with(AdmissionRule.check)
         self._giving = [one for one in self._engaged_with(AdmissionRule.allocate) if one[0].adds]
         self.asks_each = bool(self._giving)
-        self._looking = self._engaged_with(AdmissionRule.second_look)
-        self._starting = self._engaged_with(AdmissionRule.start)
-        self._doubting = self._engaged_with(AdmissionRule.keeps_promise)
+        self._starting = self._told_by(AdmissionRule.start)
+        self._freeing = self._told_by(AdmissionRule.free)
+        self._counting = [rule for rule in self.rules if isinstance(rule, CountedRule)]
+        #: the rules that are asked about a job within its bounds
+        self._asked_always = [one for one in self._checking if one[0] not in self._counting]
+        self._looking = self._engaged_with(CountedRule.second_look)
+        self._doubting = self._engaged_with(CountedRule.keeps_promise)
+        if not self._counting:
+            self.holds.clear()
+        self.recount()
         #: method of `AdmissionRule` -> overriding methods, each with the subject of its error
         #: reports
         self._tellings: dict[Callable[..., Any], list[tuple[str, Callable[..., Any]]]] = {}
         self.families.clear()
         self.families.left_out = {rule.name for rule in self.rules if rule.only_takes_away}
+
+    def recount(self) -> None:
+        """Make the bounds of pending jobs again when they are examined."""
+        self._version += 1
 
     def engage(self, rule: AdmissionRule, engaged: bool, adds: bool | None = None) -> bool:
         """Set `AdmissionRule.engaged` and, if given, `AdmissionRule.adds` of a rule. Return whether
@@ -267,6 +302,16 @@ class AdmissionControl:
         self.update()
         return True
 
+    def _told_by(
+        self, method: Callable[..., Any]
+    ) -> list[tuple[AdmissionRule, Callable[..., Any]]]:
+        """Return `_engaged_with` with the counting rules, each with its `CountedRule.hold`."""
+        return [
+            (rule, getattr(rule, "hold" if isinstance(rule, CountedRule) else method.__name__))
+            for rule in self.rules
+            if rule.engaged and (isinstance(rule, CountedRule) or has_own(rule, method))
+        ]
+
     def _engaged_with(
         self, method: Callable[..., Any]
     ) -> list[tuple[AdmissionRule, Callable[..., Any]]]:
@@ -274,7 +319,7 @@ class AdmissionControl:
         return [
             (rule, getattr(rule, method.__name__))
             for rule in self.rules
-            if rule.engaged and has_own(rule, method)
+            if rule.engaged and hasattr(rule, method.__name__) and has_own(rule, method)
         ]
 
     # -- one job -----------------------------------------------------------------------------------
@@ -306,6 +351,7 @@ class AdmissionControl:
         raises as `queued`."""
         self._told.add(job.jobid)
         marks: tuple[tuple[str, Hashable], ...] = ()
+        job.bounds = None
         for rule in self.rules:
             if rule.attributes is not None and not attributes.names_any(rule.attributes):
                 continue
@@ -314,14 +360,43 @@ class AdmissionControl:
             mark = rule.signature(job)
             if mark is not None:
                 marks += ((rule.name, mark),)
+        if self._counting:
+            self._enter_bounds(job)
         return marks or None
+
+    def _to_ask(self, job: PendingJob) -> list[tuple[AdmissionRule, Callable[..., Any]]]:
+        """Return the rules that may keep a job from starting, with their checks: those that count
+        only if it exceeds one of its bounds."""
+        if self._counting:
+            found = job.bounds
+            if (
+                found is None
+                or found.request is not job.resource_request
+                or found.version != self._version
+            ):
+                found = self._enter_bounds(job)
+            for numbers, at, most in found.bounds:
+                if numbers[at] > most:
+                    return self._checking
+        return self._asked_always
+
+    def _enter_bounds(self, job: PendingJob) -> Bounds:
+        """Make a pending job's bounds."""
+        request = job.resource_request
+        bounds = [bound for rule in self._counting for bound in rule.bounds(job)]
+        least = self._facts.least_of(request)
+        found = job.bounds = Bounds(request, self._version, least, bounds)
+        return found
 
     def check(self, job: PendingJob) -> None:
         """Raise JobDeferred if a rule keeps `job` from starting now, InfeasibleRequest if it may
         never start."""
         if self.pins is not None:
             self.pins.review()
-        for rule, check in self._checking:
+        self._ask(job, self._to_ask(job))
+
+    def _ask(self, job: PendingJob, asked: list[tuple[AdmissionRule, Callable[..., Any]]]) -> None:
+        for rule, check in asked:
             try:
                 deferral = check(job)
             except InsufficientResources:
@@ -341,8 +416,12 @@ class AdmissionControl:
             InsufficientResources, InfeasibleRequest, ValueError: from `check`, or from
                 ``ResourcePool.alloc()``
         """
-        if self._checking or self.pins is not None:
-            self.check(job)
+        if self.pins is not None:
+            self.pins.review()
+        if self._checking:
+            asked = self._to_ask(job)
+            if asked:
+                self._ask(job, asked)
         source: Plan | ResourcePool = pool if plan is None else plan
         alloc = None
         if plan is not None:
@@ -357,7 +436,13 @@ class AdmissionControl:
                 if self.kept_for:
                     self.defer_without_room(job)
                 raise
-        refused = self.second_look(job, pool, job.jobid) if self._looking else None
+        refused = None
+        if self._looking:
+            held = self._holdings.held_by(job.jobid)
+            self._offered = alloc, held
+            # The minimum of its request has been checked.
+            if job.bounds is None or held[1:] != job.bounds.least:
+                refused = self.second_look(job, pool, job.jobid)
         if refused is None:
             return alloc
         pool.free(job.jobid)
@@ -393,17 +478,51 @@ class AdmissionControl:
                 return False
         return True
 
-    def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any]:
+    def start(self, job: PendingJob, alloc: ResourcePool, now: float) -> dict[str, Any]:
         """Tell the rules that a job starts. Return their annotations."""
         found: dict[str, Any] = {}
+        jobid, held = job.jobid, NOTHING
+        if self._counting:
+            offered, held = self._offered
+            if offered is not alloc:
+                held = self._holdings.held_by(jobid)
+            self.holds[jobid] = held
         for rule, start in self._starting:
             try:
+                if rule in self._counting:
+                    start(jobid, NOTHING, held, 1, now)
+                    continue
                 more = start(job, alloc)
                 if more:
                     found.update(more)
             except Exception:
                 self._report(f"admission rule {rule.name}: start", trace=True)
         return found
+
+    def free(self, jobid: int, R: Any, final: bool, now: float) -> None:
+        """Tell the rules that a job has freed resources."""
+        before, after = self.holds.get(jobid), NOTHING
+        if before is not None and not final:
+            # Ranks that have left the instance count until the job is freed.
+            after = before.left_of(R)
+        for rule, free in self._freeing:
+            try:
+                if rule not in self._counting:
+                    free(jobid, R, final)
+                elif before is not None:
+                    free(jobid, before, after, -1 if final else 0, now)
+            except Exception:
+                self._report(f"admission rule {rule.name}: free", trace=True)
+        if before is not None:
+            self.holds[jobid] = after
+            if final:
+                del self.holds[jobid]
+
+    def released(self) -> None:
+        """Called when resources were released, or a promise was given up."""
+        functions, self.at_release = self.at_release, {}
+        for function in functions.values():
+            function()
 
     def why(self, job: PendingJob) -> Cause | None:
         """Return why a rule keeps `job` waiting, or None."""
@@ -419,7 +538,7 @@ class AdmissionControl:
     def deferrals(self, job: PendingJob) -> Iterator[tuple[AdmissionRule, Deferral]]:
         """Yield the deferrals of all rules that keep a job from starting, in the order of
         checks."""
-        for rule, check in self._checking:
+        for rule, check in self._to_ask(job):
             try:
                 deferral = check(job)
             except InsufficientResources as exc:
@@ -428,16 +547,15 @@ class AdmissionControl:
                 yield rule, deferral
 
     def tell(self, method: Callable[..., Any], *args: Any) -> None:
-        """Call a method of every rule; `AdmissionRule.free` only of engaged rules: a rule that
-        counts jobs is engaged. `method`: a method of `AdmissionRule`, such as
-        ``AdmissionRule.free``."""
+        """Call a method of every rule. `method`: a method of `AdmissionRule`, such as
+        ``AdmissionRule.hello``."""
         tellings = self._tellings.get(method)
         if tellings is None:
             name = method.__name__
             tellings = self._tellings[method] = [
                 (f"admission rule {rule.name}: {name}", getattr(rule, name))
                 for rule in self.rules
-                if has_own(rule, method) and (rule.engaged or method is not AdmissionRule.free)
+                if has_own(rule, method)
             ]
         for what, told in tellings:
             try:

@@ -228,7 +228,7 @@ class Planning:
         self._stop = stop
         self._changed = changed
         self.plan: Plan | None = None  # the plan, if it was made
-        self._in_doubt = False
+        self.in_doubt = False  # whether a starting job may break promises
         self._missing: set[str] = set()  # operations that the pool lacks
 
     def pool_can(self, operation: str) -> bool:
@@ -272,21 +272,20 @@ class Planning:
     def renew(self) -> None:
         """Drop the plan with all its promises: ranks were lost, or the resources kept by an
         admission rule do not fit beside the promises. The next pass makes a new plan."""
-        self.plan, self._in_doubt = None, False
+        self.plan, self.in_doubt = None, False
         self._changed(None)
 
     def doubt(self) -> None:
-        """Note that a starting job may break promises; `started` checks that when all rules have
+        """Note that a starting job may break promises; `check_promises` follows when all rules have
         been told."""
-        self._in_doubt = True
+        self.in_doubt = True
 
-    def started(self) -> None:
+    def check_promises(self) -> None:
         """Check promises in doubt: all rules have entered a starting job's use of the resources
         that they keep."""
-        if self._in_doubt:
-            self._in_doubt = False
-            if self.plan is not None and self.plan.breaks_a_promise():
-                self.renew()
+        self.in_doubt = False
+        if self.plan is not None and self.plan.breaks_a_promise():
+            self.renew()
 
 
 class QueueOrder:

@@ -166,7 +166,9 @@ class PolicyScheduler(Scheduler):
         self.holdings = Holdings(self)
         self.queue_order = QueueOrder(self, self._backlog, lambda: self._passes.events)
         self._config = self._host.config
-        self.admission = AdmissionControl(self._requests, self._errors.report)
+        self.admission = AdmissionControl(
+            self._requests, self._errors.report, self.facts, self.holdings
+        )
 
         self.planning = Planning(self, self.stop, self._plan_changed)
         self._projections = Projections(self, waits=self._host.has_virtual_time)
@@ -421,7 +423,15 @@ class PolicyScheduler(Scheduler):
         if not admission.engaged:
             alloc: ResourcePool = (plan or self.resources).alloc(job.jobid, job.resource_request)
             return alloc
-        return admission.allocate(job, plan or self.planning.current(), self.resources)
+        planning = self.planning
+        if plan is None and (
+            planning.claims is not None
+            or planning.tokens is not None
+            or self._reservations.entries
+            or admission.asks_each
+        ):
+            plan = planning.current()
+        return admission.allocate(job, plan, self.resources)
 
     def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None:
         """Answer a job's request with `alloc`.
@@ -441,8 +451,9 @@ class PolicyScheduler(Scheduler):
         admission = self.admission
         if admission.engaged:
             end = admission.own_ends.get(job.jobid) or end
-            annotations.update(admission.start(job, alloc))
-            self.planning.started()
+            annotations.update(admission.start(job, alloc, now))
+            if self.planning.in_doubt:
+                self.planning.check_promises()
         predicted = None
         try:
             predicted = self.predicted(job)
@@ -584,13 +595,13 @@ class PolicyScheduler(Scheduler):
         if jobid in self.holdings.departed:
             self.holdings.freed(jobid, R, final)
         if self.admission.engaged:
-            self.admission.tell(AdmissionRule.free, jobid, R, final)
+            self.admission.free(jobid, R, final, self.now())
 
     def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:
         super()._success_failed(request, R, error)
         if self.admission.engaged and not self._requests.is_running(request.jobid):
             # The rules were told of the start.
-            self.admission.tell(AdmissionRule.free, request.jobid, R, True)
+            self.admission.free(request.jobid, R, True, self.now())
 
     def stats_get(self) -> dict[str, Any]:
         stats = super().stats_get()

@@ -12,7 +12,7 @@ from syslog import LOG_DEBUG
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
-from flux.scheduler.admission import AdmissionRule, JobDeferred
+from flux.scheduler.admission import JobDeferred
 from flux.scheduler.decision import Decision
 
 if TYPE_CHECKING:
@@ -127,7 +127,8 @@ class Backfilling(Decision):
         super().defer(job, why)
 
     def released(self) -> None:
-        self.policy.admission.tell(AdmissionRule.released)
+        if self.policy.admission.at_release:
+            self.policy.admission.released()
 
     def reordered(self) -> None:
         self.promises.reorder()

@@ -15,7 +15,7 @@ of the period that the rest of the budget suffices for it, or in the next period
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone, tzinfo
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Tuple
@@ -23,13 +23,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Tuple
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned, Reason
-from flux.scheduler.site_policy.counting import Counted, CountingRule, Scope, Use, read_scope
+from flux.scheduler.site_policy.counting import (
+    Counted,
+    Scope,
+    ScopedRule,
+    ScopedUse,
+    read_scope,
+)
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.usage import KeptUsage, Usage
 from flux.scheduler.times import local_zone_name, zone_named
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import ErrorReporter
+    from flux.scheduler.admission import Bound
+    from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
@@ -74,6 +81,10 @@ def read_budget(key: str, value: Any) -> Budget:
     return Budget(key, scope, period, zone, most)
 
 
+def _is_key(key: tuple[Any, ...]) -> bool:
+    return len(key) >= 3 and isinstance(key[0], str)
+
+
 def _zone(name: str) -> tzinfo:
     """Return the zone of a name; UTC needs no zone files. Raises ValueError if there is no such
     zone."""
@@ -98,7 +109,7 @@ def period_of(period: str, zone: tzinfo, when: float) -> tuple[float, float]:
     return day.timestamp(), end.timestamp()
 
 
-class Account(Use):
+class Account(ScopedUse):
     """The use of a budget by the jobs of one key, in the current period.
 
     Attributes:
@@ -106,13 +117,25 @@ class Account(Use):
         begin, end (float): the period, seconds since the epoch
         taken (list): use per dimension, including that of running jobs until the end of the period
             or their limits, in units times seconds
+        rates, ends (list): the running jobs' use per second, per dimension; and the same, each times
+            the seconds from the begin of the period to its end or the job's limit
         stored_as (list): key of the past use in `Usage`, per dimension
         waiting (dict): key of a deferral -> (minimum holding of these jobs, their time limit)
         wakes (float): the next time at which some of them may fit into the rest of the period;
             infinite: none
     """
 
-    __slots__ = ("begin", "bounds", "end", "stored_as", "taken", "wakes", "wanted")
+    __slots__ = (
+        "begin",
+        "bounds",
+        "end",
+        "ends",
+        "rates",
+        "stored_as",
+        "taken",
+        "wakes",
+        "wanted",
+    )
 
     entry: Budget
     lasts = True
@@ -125,13 +148,19 @@ class Account(Use):
         ]
         self.wanted = [0.0, 0.0, 0.0]  # maximum use by its pending jobs in a period, per dimension
         self.wakes = inf
+        self.taken = [0.0, 0.0, 0.0]
 
     def begins(self, usage: Usage, now: float) -> None:
         """Begin the period that includes `now`, and read its past use."""
         budget = self.entry
         self.begin, self.end = period_of(budget.period, _zone(budget.zone), now)
         self.stored_as = [(budget.name, self.begin, at, *self.key) for at in range(len(DIMENSIONS))]
-        self.taken = [usage.amount(key, now) for key in self.stored_as]
+        self.taken[:] = [usage.amount(key, now) for key in self.stored_as]
+        self.rates, self.ends = [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]
+
+    def used(self, at: int, now: float) -> float:
+        """Return the past use in the period, in units times seconds."""
+        return max(0.0, self.taken[at] - self.ends[at] + self.rates[at] * (now - self.begin))
 
     def expect(self, known: Charged, sign: int) -> None:
         seconds = min(known.limit, self.end - self.begin)
@@ -155,23 +184,20 @@ class Charged(Counted):
     Attributes:
         limit (float): its time limit in seconds
         end (float): its latest end, seconds since the epoch
-        rooms (list): (account, index in `DIMENSIONS`, maximum of `Account.taken` with which it may
-            start and run to its limit in the period)
         since (float): start of its use that no scheduler has counted, seconds since the epoch;
             infinite: none
     """
 
-    __slots__ = ("end", "limit", "rooms", "since")
+    __slots__ = ("end", "limit", "since")
 
     least: Amounts
 
     def __init__(self, uses: tuple[Account, ...], userid: int) -> None:
         super().__init__(uses, userid)
         self.limit = self.end = self.since = inf
-        self.rooms: list[tuple[Account, int, float]] = []
 
 
-class BudgetRule(CountingRule):
+class BudgetRule(ScopedRule):
     """Keeps a job waiting while it could exceed the budget of its user, bank or queue."""
 
     name = "budget"
@@ -183,15 +209,16 @@ class BudgetRule(CountingRule):
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
         self.jobs: dict[int, Charged]
-        self._usage = KeptUsage(
-            host, errors, KEY, self._learn, lambda key: len(key) >= 3 and isinstance(key[0], str)
-        )
+        self._usage = KeptUsage(host, errors, KEY, self._learn, _is_key, self._settle)
         #: end of the first period to end, seconds since the epoch
         self._next_end = inf
+        #: timer for that time; None: no job is examined before it
+        self._timer: Timer | None = None
 
     # -- the table ---------------------------------------------------------------------------------
 
     def configure(self, entries: dict[str, Budget]) -> None:
+        self._settle()
         if self.jobs:
             self._usage.cease(self.host.now())
         if entries:
@@ -225,21 +252,42 @@ class BudgetRule(CountingRule):
                 if now >= account.end:
                     self._begin_period(account, now)
             self._next_end = min([account.end for account in self.uses.values()], default=inf)
-            self._usage.changed()
+            self._usage.touch()
         return now
+
+    def _period_ends(self) -> None:
+        self._timer = None
+        self._now()
+        if any(known.waits for known in self.jobs.values()):
+            self._timer = self.host.call_at(self._next_end, self._period_ends)
 
     def _begin_period(self, account: Account, now: float) -> None:
         for key in account.stored_as:
             self._usage.forget(key)
         account.begins(self._usage, now)
-        for known in self.jobs.values():
-            if account in known.uses and not known.waits:
-                self._count(account, known, known.holds[1:], now, account.begin)
+        for jobid, known in self.jobs.items():
+            if account in known.uses and not known.waits and known.since == inf:
+                end = min(known.end, account.end)
+                for at, rate in enumerate(self.host.admission.holds[jobid][1:]):
+                    account.taken[at] += rate * (end - account.begin)
+                    account.rates[at] += rate
+                    account.ends[at] += rate * (end - account.begin)
+
+    def _settle(self) -> None:
+        """Enter the past use in the `Usage` that is stored."""
+        now = self._now()
+        for account in self.uses.values():
+            for at, key in enumerate(account.stored_as):
+                self._usage.set(key, account.used(at, now), now)
 
     def new_use(self, entry: Budget, key: tuple[Any, ...]) -> Account:
         account = Account(entry, key)
         account.begins(self._usage, self.host.now())
-        self._next_end = min(self._next_end, account.end)
+        if account.end < self._next_end:
+            self._next_end = account.end
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
         return account
 
     def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
@@ -249,16 +297,24 @@ class BudgetRule(CountingRule):
             seconds = until - max(since, account.begin)
             for at, rate in enumerate((job.get("nnodes", 0), job.get("ncores", 0))):
                 if seconds > 0:
-                    self._usage.add(account.stored_as[at], rate * seconds, self.host.now())
                     account.taken[at] += rate * seconds
 
     # -- pending jobs ------------------------------------------------------------------------------
 
-    def read_job(self, job: PendingJob, known: Charged) -> None:
+    def read_job(self, job: PendingJob, known: Charged, attributes: SystemAttributes) -> None:
         known.least = self._least(job.resource_request)
         known.limit = getattr(job.resource_request, "duration", 0.0) or inf
-        known.rooms = [
-            (account, at, most + GRAIN - known.least[at] * known.limit)
+
+    def bounds(self, job: PendingJob) -> list[Bound]:
+        known = self.jobs.get(job.jobid)
+        if known is None:
+            return []
+        self._now()
+        if self._timer is None:  # the bounds hold in these periods
+            self._timer = self.host.call_at(self._next_end, self._period_ends)
+        # Usually enough is left for its whole limit, regardless of the period's end.
+        return [
+            (account.taken, at, most + GRAIN - known.least[at] * known.limit)
             for account in known.uses
             for at, most in account.bounds
             if known.least[at]
@@ -276,20 +332,13 @@ class BudgetRule(CountingRule):
         for account in known.uses:
             for at, most in account.bounds:
                 rate, left = rates[at], most - account.taken[at] + GRAIN
-                # Usually enough is left for its whole limit, regardless of the period's end.
-                if rate and rate * limit > left:
-                    if account.needs(rate, limit, now) > left:
-                        return account, at
+                if rate and account.needs(rate, limit, now) > left:
+                    return account, at
         return None
 
     def check(self, job: PendingJob) -> Deferral | None:
         known = self.jobs.get(job.jobid)
-        if known is not None:
-            self._now()
-            for account, at, most in known.rooms:  # this runs for each examined job
-                if account.taken[at] > most:
-                    return self._look(job, known, known.least)
-        return None
+        return None if known is None else self._look(job, known, known.least)
 
     def _look(self, job: PendingJob, known: Charged, rates: Amounts) -> Deferral | None:
         """Return None if a job that would hold `rates` may start, else the reason."""
@@ -344,32 +393,38 @@ class BudgetRule(CountingRule):
         self._usage.found(job.jobid)
         super().hello(job)
 
-    def found(self, jobid: int, known: Charged) -> None:
+    def found(self, jobid: int, known: Charged, attributes: SystemAttributes) -> None:
         known.end = self.host.running[jobid].end
         known.since = self._usage.found(jobid)
 
-    def hold(self, known: Charged, holds: Holding, jobs: int) -> None:
-        before, known.holds, now = known.holds, holds, self._now()
-        if known.waits:
-            known.end = now + known.limit  # it starts
-        more = holds.nodes - before.nodes, holds.cores - before.cores, holds.gpus - before.gpus
+    def hold(self, jobid: int, before: Holding, after: Holding, jobs: int, now: float) -> None:
+        known = self.jobs.get(jobid)
+        if known is None or (known.waits and jobs < 1):
+            return
+        if now >= self._next_end:
+            self._now()
+        waited, known.waits = known.waits, False
+        if waited:
+            known.end = now + known.limit
+        more = (after.nodes - before.nodes, after.cores - before.cores, after.gpus - before.gpus)
         for account in known.uses:
-            since = now if known.since >= now else max(known.since, account.begin)
-            self._count(account, known, more, now, since)
+            if waited:
+                account.expect(known, -1)
+            begin, end = account.begin, min(known.end, account.end)
+            since = now if known.since >= now else max(known.since, begin)
+            taken, rates, ends = account.taken, account.rates, account.ends
+            for at, rate in enumerate(more):
+                if rate:
+                    taken[at] += rate * (end - since)
+                    rates[at] += rate
+                    ends[at] += rate * (end - begin)
             if jobs < 1 and account.waiting:
                 self.let_in(account)
         known.since = inf
-
-    def _count(
-        self, account: Account, known: Charged, rates: Iterable[float], now: float, since: float
-    ) -> None:
-        """Change a running job's use by `rates` from `now` on, counted since `since`, which is not
-        later."""
-        seconds = min(known.end, account.end) - since
-        for at, rate in enumerate(rates):
-            if rate:
-                account.taken[at] += rate * seconds
-                self._usage.change(account.stored_as[at], rate, now, since)
+        if jobs < 0:
+            del self.jobs[jobid]
+        if not self._usage.has_changed:
+            self._usage.touch()
 
     def extended(self, jobid: int, expiration: float) -> None:
         known = self.jobs.get(jobid)
@@ -378,8 +433,9 @@ class BudgetRule(CountingRule):
             before, known.end = known.end, expiration or inf
             for account in known.uses:
                 later = min(known.end, account.end) - min(before, account.end)
-                for at, rate in enumerate(known.holds[1:]):
+                for at, rate in enumerate(self.host.admission.holds[jobid][1:]):
                     account.taken[at] += rate * later
+                    account.ends[at] += rate * later
                 self.let_in(account)
 
     def let_in(self, account: Account) -> None:
@@ -444,7 +500,7 @@ class BudgetRule(CountingRule):
 
     def figures(self, account: Account) -> dict[str, Any]:
         now = self.host.now()
-        used = [self._usage.amount(key, now) / HOUR_S for key in account.stored_as]
+        used = [account.used(at, now) / HOUR_S for at in range(len(DIMENSIONS))]
         to_come = [max(0.0, all / HOUR_S - one) for all, one in zip(account.taken, used)]
         return {
             "period": account.entry.period,
@@ -461,8 +517,10 @@ class BudgetRule(CountingRule):
     def sorted_uses(self) -> list[Account]:
         return sorted(self.uses.values(), key=lambda one: (one.entry.name, str(one.key)))
 
-    def trial(self) -> BudgetRule:
+    def trial(self, entries: dict[str, Any], names: list[str]) -> BudgetRule:
         rule = BudgetRule(self.host, self.errors)
+        rule.entries = {name: entries[name] for name in names}
+        self._settle()
         rule._usage.take(self._usage, self.host.now())
         return rule
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Rules that count what the jobs of a user, a bank or a queue hold: limits and budgets.
+"""Rules that count what jobs hold: limits, budgets, licences and fair share.
 
-An entry of such a table has a `Scope`, which groups jobs by keys, and maxima. A job counts in the
-`Use` of each entry that applies to it: from its request with its minimum, and from its start to its
-final ``sched.free`` with the resources in its R.
+A job counts in a `Use` of each entry of the table that applies to it: from its request with its
+minimum, and from its start to its final ``sched.free`` with what it holds. The entries of limits
+and budgets have a `Scope`, which groups the jobs of a user, a bank or a queue by keys, and maxima.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 
+from flux.scheduler.admission import CountedRule
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned
 from flux.scheduler.host import name_of
@@ -19,7 +20,6 @@ from flux.scheduler.site_policy.holdings import NOTHING
 from flux.scheduler.site_policy.table_rule import JobsOver, TableRule
 
 if TYPE_CHECKING:
-    from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
@@ -119,23 +119,35 @@ class Use:
     """The use of an entry by the jobs of one key.
 
     Attributes:
-        entry: the entry, with its ``name`` and ``scope``
-        key (tuple): user id, bank or queue of the jobs, or two of them
-        userid (int or None): the jobs' user, if it is the same for all
+        entry: the entry of the table
+        key (tuple): what these jobs have in common
         jobs (int): number of pending and running jobs counted here
         waiting (dict): key of a deferral -> the needs of the jobs deferred with it
     """
 
-    __slots__ = ("entry", "jobs", "key", "userid", "waiting")
+    __slots__ = ("entry", "jobs", "key", "waiting")
 
     #: Whether it is kept without jobs.
     lasts = False
 
     def __init__(self, entry: Any, key: tuple[Any, ...]) -> None:
         self.entry, self.key, self.jobs = entry, key, 0
+        self.waiting: dict[Any, Any] = {}
+
+    def expect(self, known: Any, sign: int) -> None:
+        """Add the record of a pending job or, if `sign` is -1, remove it."""
+
+
+class ScopedUse(Use):
+    """The use of an entry with a ``name`` and a ``scope``; the key has user id, bank or queue of the
+    jobs, or two of them. `userid`: their user, if it is the same for all, or None."""
+
+    __slots__ = ("userid",)
+
+    def __init__(self, entry: Any, key: tuple[Any, ...]) -> None:
+        super().__init__(entry, key)
         parts = entry.scope.per.split("+")
         self.userid = key[parts.index("user")] if "user" in parts else None
-        self.waiting: dict[Any, Any] = {}
 
     @property
     def whose(self) -> str:
@@ -155,73 +167,61 @@ class Counted:
     Attributes:
         uses (tuple): the `Use` objects in which it counts, in the order of entries
         userid (int): its user; -1 if unknown
+        waits (bool): whether it is pending
+        least: the minimum that it takes
     """
 
-    __slots__ = ("holds", "least", "userid", "uses", "waits")
+    __slots__ = ("least", "userid", "uses", "waits")
 
-    least: Any  # the minimum that it takes
+    least: Any
 
     def __init__(self, uses: tuple[Any, ...], userid: int) -> None:
         self.uses, self.userid = uses, userid
-        self.waits = False  # whether it is pending
-        self.holds = NOTHING  # the resources that it holds
+        self.waits = False
 
 
-class CountingRule(TableRule):
-    """Counts jobs by the scopes of its entries. A subclass implements:
+class CountingRule(CountedRule, TableRule):
+    """Counts jobs by the entries of its table. A subclass implements `CountedRule.hold`, which sets
+    ``waits`` of a starting job, and:
 
-    - ``new_use(entry, key)`` and ``new_job(uses, userid)``, which return a `Use` and a `Counted`;
-    - ``read_job(job, known)``: fill in the record of a new pending job, or raise ValueError if it
-      can never run;
-    - ``hold(known, holds, jobs)``: change what it holds, which is less if `jobs` is 0 (it has freed
-      some resources) or -1 (it has ended), and then readmit jobs that wait for its uses;
+    - ``uses_of(userid, attributes)``: return the uses in which a job counts;
+    - ``read_job(job, known, attributes)``: fill in the record of a new pending job, or raise
+      ValueError if it can never run;
     - ``let_in(use)``: readmit the jobs that wait for a use and may start now;
-    - ``text_if_over(use)``: the use in words if running jobs exceed the maximum, else None;
-    - ``too_much(job, known)``: the first use with too little left for a job, and why, or None;
-    - ``figures(use)``: its fields in `report`.
+    - for `jobs_over`, ``text_if_over(use)``: the use in words if running jobs exceed the maximum,
+      else None, and ``objection(job, names)``: the first of some entries with too little left for a
+      job, and why, or None.
     """
 
-    new_use: Callable[..., Any]
-    new_job: Callable[..., Any]
-    read_job: Callable[..., None]
-    hold: Callable[..., None]
-    let_in: Callable[..., None]
+    new_job: Callable[..., Any] = Counted
+    uses_of: Callable[..., tuple[Any, ...]]
     text_if_over: Callable[..., str | None]
-    too_much: Callable[..., tuple[Any, str] | None]
-    figures: Callable[..., dict[str, Any]]
+    objection: Callable[..., tuple[str, str] | None]
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self.uses: dict[tuple[str, tuple[Any, ...]], Any] = {}  # (name of an entry, key) -> `Use`
+        self.uses: dict[Any, Any] = {}  # key -> `Use`
         self.jobs: dict[int, Any] = {}  # job id -> `Counted`
 
     def configure(self, entries: dict[str, Any]) -> None:
         self.uses.clear()
         self.jobs.clear()
-
-    def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
-        return ("jobspec",) if any(one.scope.needs_jobspec for one in entries.values()) else ()
-
-    def uses_of(self, userid: int, attributes: SystemAttributes) -> tuple[Any, ...]:
-        """Return the uses in which a job counts."""
-        uses = []
-        for entry in self.entries.values():
-            key = entry.scope.key_of(userid, attributes, self.host.queue_names)
-            if key is not None:
-                use = self.uses.get((entry.name, key))
-                if use is None:
-                    use = self.uses[entry.name, key] = self.new_use(entry, key)
-                uses.append(use)
-        return tuple(uses)
+        self.host.admission.recount()
 
     # -- the life of a job -------------------------------------------------------------------------
+
+    def read_job(self, job: PendingJob, known: Any, attributes: SystemAttributes) -> None:
+        pass
+
+    def let_in(self, use: Any) -> None:
+        pass
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         userid = -1 if job.userid is None else job.userid
         uses = self.uses_of(userid, attributes)
         if uses:
             known = self.new_job(uses, userid)
-            self.read_job(job, known)
+            self.read_job(job, known, attributes)
             self.jobs[job.jobid] = known
             known.waits = True
             for use in uses:
@@ -231,48 +231,35 @@ class CountingRule(TableRule):
     def cancel(self, jobid: int) -> None:
         known = self.jobs.pop(jobid, None)
         if known is not None:
+            known.waits = False
+            for use in known.uses:
+                use.expect(known, -1)
             self.waits_no_more(jobid, known)
             for use in known.uses:
                 if use.waiting:
                     self.let_in(use)  # it may have been readmitted ahead of others
-            self._forget(known)
+            self.forget(known)
 
     def waits_no_more(self, jobid: int, known: Any) -> None:
-        """Remove a pending job from its uses."""
-        known.waits = False
-        for use in known.uses:
-            use.expect(known, -1)
-
-    def start(self, job: PendingJob, alloc: ResourcePool) -> None:
-        known = self.jobs.get(job.jobid)
-        if known is not None:
-            self.hold(known, self.host.holdings.held_by(job.jobid), 1)
-            self.waits_no_more(job.jobid, known)
+        """Called when a job has started or was canceled."""
 
     def hello(self, job: RunningJob) -> None:
         userid = job.userid if isinstance(job.userid, int) else -1
         uses = self.uses_of(userid, job.attributes)
         if uses:
-            known = self.jobs[job.jobid] = self.new_job(uses, userid)
+            jobid, held = job.jobid, self.host.holdings.held_by(job.jobid)
+            known = self.jobs[jobid] = self.new_job(uses, userid)
             for use in uses:
                 use.jobs += 1
-            self.found(job.jobid, known)
-            self.hold(known, self.host.holdings.held_by(job.jobid), 1)
+            self.found(jobid, known, job.attributes)
+            if self in self.host.admission.rules:  # this is no trial
+                self.host.admission.holds[jobid] = held
+            self.hold(jobid, NOTHING, held, 1, self.host.now())
 
-    def found(self, jobid: int, known: Any) -> None:
+    def found(self, jobid: int, known: Any, attributes: SystemAttributes) -> None:
         """Fill in the record of a job found running."""
 
-    def free(self, jobid: int, R: Any, final: bool) -> None:
-        known = self.jobs.get(jobid)
-        if known is None or known.waits:
-            return
-        # Ranks that have left the instance count until the job is freed.
-        self.hold(known, NOTHING if final else known.holds.left_of(R), -1 if final else 0)
-        if final:
-            del self.jobs[jobid]
-            self._forget(known)
-
-    def _forget(self, known: Counted) -> None:
+    def forget(self, known: Counted) -> None:
         """Drop the uses in which only this job was counted."""
         for use in known.uses:
             use.jobs -= 1
@@ -280,6 +267,65 @@ class CountingRule(TableRule):
                 del self.uses[use.entry.name, use.key]
 
     # -- answers -----------------------------------------------------------------------------------
+
+    def waiting(self, use: Any) -> int:
+        """Return the number of jobs that wait for a use."""
+        return sum(self.host.admission.waiting(self, key) for key in use.waiting)
+
+    def jobs_over(
+        self,
+        entries: dict[str, Any],
+        names: list[str],
+        running: list[RunningJob],
+        pending: list[PendingJob],
+    ) -> Iterator[JobsOver | None]:
+        rule = self.trial(entries, names)
+        for run in running:
+            rule.hello(run)
+            yield None
+        for use in rule.uses.values():
+            text = rule.text_if_over(use) if use.entry.name in names else None
+            if text is not None:
+                its = [name_of(id) for id, known in rule.jobs.items() if use in known.uses]
+                yield JobsOver(use.entry.name, text, "running", its)
+        for job in pending:
+            found = rule.objection(job, names)
+            if found is not None:
+                yield JobsOver(*found, "pending", [job.name])
+            yield None
+
+    def trial(self, entries: dict[str, Any], names: list[str]) -> CountingRule:
+        """Return a rule of this class for a trial of some new or changed entries, without jobs."""
+        rule = type(self)(self.host, self.errors)
+        rule.entries = {name: entries[name] for name in names}
+        return rule
+
+
+class ScopedRule(CountingRule):
+    """Counts jobs by the scopes of its entries. A subclass also implements:
+
+    - ``new_use(entry, key)``, which returns a `ScopedUse`;
+    - ``too_much(job, known)``: the first use with too little left for a job, and why, or None;
+    - ``figures(use)``: its fields in `report`.
+    """
+
+    new_use: Callable[..., Any]
+    too_much: Callable[..., tuple[Any, str] | None]
+    figures: Callable[..., dict[str, Any]]
+
+    def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
+        return ("jobspec",) if any(one.scope.needs_jobspec for one in entries.values()) else ()
+
+    def uses_of(self, userid: int, attributes: SystemAttributes) -> tuple[Any, ...]:
+        uses = []
+        for entry in self.entries.values():
+            key = entry.scope.key_of(userid, attributes, self.host.queue_names)
+            if key is not None:
+                use = self.uses.get((entry.name, key))
+                if use is None:
+                    use = self.uses[entry.name, key] = self.new_use(entry, key)
+                uses.append(use)
+        return tuple(uses)
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         jobs = self.jobs.values()
@@ -305,38 +351,11 @@ class CountingRule(TableRule):
             self.uses.values(), key=lambda use: (order.index(use.entry.name), str(use.key))
         )
 
-    def waiting(self, use: Any) -> int:
-        """Return the number of jobs that wait for a use."""
-        return sum(self.host.admission.waiting(self, key) for key in use.waiting)
-
-    def jobs_over(
-        self,
-        entries: dict[str, Any],
-        names: list[str],
-        running: list[RunningJob],
-        pending: list[PendingJob],
-    ) -> Iterator[JobsOver | None]:
-        rule = self.trial()
-        rule.entries = {name: entries[name] for name in names}
-        for run in running:
-            rule.hello(run)
-            yield None
-        for use in rule.uses.values():
-            text = rule.text_if_over(use)
-            if text is not None:
-                its = [name_of(id) for id, known in rule.jobs.items() if use in known.uses]
-                yield JobsOver(use.entry.name, text, "running", its)
-        for job in pending:
-            try:
-                rule.alloc(job, SystemAttributes.of_job(job))
-            except ValueError as exc:
-                yield JobsOver(names[0], str(exc), "pending", [job.name])
-            known = rule.jobs.get(job.jobid)
-            found = None if known is None else rule.too_much(job, known)
-            if found is not None:
-                yield JobsOver(found[0].entry.name, str(found[1]), "pending", [job.name])
-            yield None
-
-    def trial(self) -> CountingRule:
-        """Return a rule of this class for a trial, without entries and jobs."""
-        return type(self)(self.host, self.errors)
+    def objection(self, job: PendingJob, names: list[str]) -> tuple[str, str] | None:
+        try:
+            self.alloc(job, SystemAttributes.of_job(job))
+        except ValueError as exc:
+            return names[0], str(exc)
+        known = self.jobs.get(job.jobid)
+        found = None if known is None else self.too_much(job, known)
+        return found and (found[0].entry.name, str(found[1]))

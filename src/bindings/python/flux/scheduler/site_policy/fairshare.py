@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
 
 from flux.scheduler.disclosure import Owned
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
+from flux.scheduler.site_policy.counting import Counted, CountingRule, Use
 from flux.scheduler.site_policy.fields import Fields, user_id, user_name
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.usage import KeptUsage
 
 if TYPE_CHECKING:
-    from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import ErrorReporter, Timer
-    from flux.scheduler.requests import PendingJob, RunningJob
+    from flux.scheduler.requests import PendingJob
     from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.holdings import Holding
 
@@ -51,10 +51,6 @@ class Weights(NamedTuple):
     nodes: float = 0.0
     cores: float = 1.0
     gpus: float = 0.0
-
-    def rate(self, holds: Holding) -> float:
-        """Return the use per second of a job that holds these resources."""
-        return holds.nodes * self.nodes + holds.cores * self.cores + holds.gpus * self.gpus
 
 
 def read_entry(key: str, value: Any) -> Any:
@@ -81,7 +77,20 @@ def read_entry(key: str, value: Any) -> Any:
     raise ValueError("unknown key: expected half-life, period, weights, banks or users")
 
 
-class FairShareRule(TableRule):
+class Associated(Use):
+    """The jobs of an association, its key."""
+
+    __slots__ = ("pending",)
+
+    def __init__(self, key: Association) -> None:
+        super().__init__(None, key)
+        self.pending = 0  # number of its pending jobs
+
+    def expect(self, known: Counted, sign: int) -> None:
+        self.pending += sign
+
+
+class FairShareRule(CountingRule):
     """Orders pending jobs; keeps none from starting."""
 
     name = "fairshare"
@@ -94,10 +103,6 @@ class FairShareRule(TableRule):
         self._weights = Weights()
         self._banks: dict[str, float] = {}
         self._users: dict[int | None, float] = {}
-        #: job id -> association of a pending job
-        self._pending: dict[int, Association] = {}
-        #: job id -> (association, holding, use per second) of a running job
-        self._running: dict[int, tuple[Association, Holding, float]] = {}
         #: current levels, by which jobs are sorted
         self._levels: dict[Association, Level] = {}
         self._in_force = False
@@ -117,8 +122,7 @@ class FairShareRule(TableRule):
         self._weights = entries.get("weights", Weights())
         self._banks = entries.get("banks", {})
         self._users = entries.get("users", {})
-        self._pending.clear()
-        self._running.clear()
+        super().configure(entries)
         self._levels.clear()
         if was_in_force and not entries:
             self.host.order_by_share(None)
@@ -136,50 +140,57 @@ class FairShareRule(TableRule):
 
     # -- jobs --------------------------------------------------------------------------------------
 
+    jobs_over = TableRule.jobs_over
+
+    def uses_of(self, userid: int, attributes: SystemAttributes) -> tuple[Associated]:
+        key = (attributes.bank or "", None if userid < 0 else userid)
+        use = self.uses.get(key)
+        if use is None:
+            use = self.uses[key] = Associated(key)
+        return (use,)
+
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
-        self._pending[job.jobid] = (attributes.bank or "", job.userid)
+        super().alloc(job, attributes)
         if self._timer is None:
             self._timer = self.host.call_at(self.host.now() + self._period, self._period_ends)
 
-    def cancel(self, jobid: int) -> None:
-        self._pending.pop(jobid, None)
+    def forget(self, known: Counted) -> None:
+        (use,) = known.uses
+        use.jobs -= 1
+        if not use.jobs:
+            del self.uses[use.key]
 
-    def start(self, job: PendingJob, alloc: ResourcePool) -> None:
-        association = self._pending.pop(job.jobid, None)
-        if association is not None:
-            self._runs(job.jobid, association, inf)
-
-    def hello(self, job: RunningJob) -> None:
-        userid = job.userid if isinstance(job.userid, int) else None
-        association = (job.attributes.bank or "", userid)
-        self._runs(job.jobid, association, self._usage.found(job.jobid))
-
-    def _runs(self, jobid: int, association: Association, since: float) -> None:
-        holds = self.host.holdings.held_by(jobid)
-        rate = self._weights.rate(holds)
-        self._running[jobid] = (association, holds, rate)
-        self._usage.change(association, rate, self.host.now(), since)
-
-    def free(self, jobid: int, R: Any, final: bool) -> None:
-        known = self._running.pop(jobid, None)
-        if known is None:
+    def hold(self, jobid: int, before: Holding, after: Holding, jobs: int, now: float) -> None:
+        known = self.jobs.get(jobid)
+        if known is None or (known.waits and jobs < 1):
             return
-        association, holds, before = known
-        rate = 0.0
-        if not final:
-            holds = holds.left_of(R)
-            rate = self._weights.rate(holds)
-            self._running[jobid] = (association, holds, rate)
-        self._usage.change(association, rate - before, self.host.now())
+        (use,) = known.uses
+        since = inf
+        if known.waits:
+            known.waits = False
+            use.pending -= 1
+        elif jobs > 0:
+            since = self._usage.found(jobid)
+        weights = self._weights
+        rate = (
+            (after.nodes - before.nodes) * weights.nodes
+            + (after.cores - before.cores) * weights.cores
+            + (after.gpus - before.gpus) * weights.gpus
+        )
+        self._usage.change(use.key, rate, now, since)
+        if jobs < 0:
+            del self.jobs[jobid]
+            self.forget(known)
 
     # -- the order ---------------------------------------------------------------------------------
 
     def _level_of_job(self, job: PendingJob) -> Level:
         """Return the sort key of a pending job among those of its priority; the lowest goes
         first."""
-        association = self._pending.get(job.jobid)
-        if association is None:
+        known = self.jobs.get(job.jobid)
+        if known is None:
             return 0.0, 0.0  # just made, no rule has been told of it
+        association = known.uses[0].key
         level = self._levels.get(association)
         if level is None:
             # The levels of others are older: compute them together soon.
@@ -213,7 +224,7 @@ class FairShareRule(TableRule):
     def _period_ends(self) -> None:
         self._timer = None
         self._usage.forget_negligible(self.host.now())
-        if not self._pending:
+        if not any(use.pending for use in self.uses.values()):
             self._levels.clear()
         elif self._in_force:
             self._timer = self.host.call_at(self.host.now() + self._period, self._period_ends)
@@ -229,8 +240,10 @@ class FairShareRule(TableRule):
 
     def _levels_of_pending(self) -> dict[Association, Level]:
         """Return the levels of the associations with pending jobs, as used for sorting."""
-        waiting = set(self._pending.values())
-        return {one: level for one, level in self._levels.items() if one in waiting}
+        uses = self.uses
+        return {
+            key: level for key, level in self._levels.items() if key in uses and uses[key].pending
+        }
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -238,7 +251,8 @@ class FairShareRule(TableRule):
         """Return the place of the job's association among those with pending jobs, ``place`` of
         ``of``, with ``bank`` and ``user``, and their use (`shares`)."""
         places = _places(self._levels_of_pending())
-        association = self._pending.get(job.jobid)
+        known = self.jobs.get(job.jobid)
+        association = None if known is None else known.uses[0].key
         if association is None or association not in places:
             return {}
         found = {
@@ -268,11 +282,7 @@ class FairShareRule(TableRule):
         }
         used = self._used_now() if self.entries else {}
         total = sum(used.values())
-        jobs: dict[Association, list[int]] = {}
-        for pending in self._pending.values():
-            jobs.setdefault(pending, [0, 0])[0] += 1
-        for association, _, _ in self._running.values():
-            jobs.setdefault(association, [0, 0])[1] += 1
+        jobs = {key: (use.pending, use.jobs - use.pending) for key, use in self.uses.items()}
         yield
         known = sorted({*used, *jobs}, key=lambda one: (one[0], user_name(one[1])))
         banks = sorted({*self._banks, *(bank for bank, _ in known)})

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
-from flux.scheduler.admission import AdmissionRule
-from flux.scheduler.admission_control import has_own
+from flux.scheduler.admission import AdmissionRule, has_own
 from flux.scheduler.host import ask_job_attributes
 from flux.scheduler.misspelled import tell_mistakes
 from flux.scheduler.options import name_in_file, read_code

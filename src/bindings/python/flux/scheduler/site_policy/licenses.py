@@ -35,17 +35,17 @@ from flux.resource.plan.tokens import TokenPlan
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Reason
-from flux.scheduler.host import name_of
+from flux.scheduler.site_policy.counting import Counted, CountingRule, Use
 from flux.scheduler.site_policy.fields import Fields
-from flux.scheduler.site_policy.table_rule import JobsOver, TableRule
 from flux.scheduler.times import duration_text
 
 if TYPE_CHECKING:
-    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.admission import Bound
     from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
+    from flux.scheduler.site_policy.holdings import Holding
 
 #: Maximum number of different licences that a job may request.
 MAX_NAMES = 64
@@ -107,6 +107,7 @@ def read_file(path: str) -> Reading:
 class License(NamedTuple):
     """A licence, as in the table."""
 
+    name: str
     total: int  # number owned by the site
     reserved: int = 0  # number of these kept from the jobs of this instance
     plan: bool = False  # whether it is a dimension of the plan
@@ -128,7 +129,7 @@ def read_license(key: str, value: Any) -> License:
             raise ValueError(
                 f"{value!r}: expected a whole number, 0 or more, or a table such as {{total=40}}"
             )
-        return License(value)
+        return License(key, value)
     table = Fields(value)
     total = table.whole("total")
     if total is None:
@@ -149,7 +150,7 @@ def read_license(key: str, value: Any) -> License:
     table.end()
     if reserved > total:
         raise ValueError(f"reserved={reserved}: expected at most the total, {total}")
-    return License(total, reserved, plan, elsewhere, every, max_age)
+    return License(key, total, reserved, plan, elsewhere, every, max_age)
 
 
 def asked_for(attributes: SystemAttributes) -> dict[str, int]:
@@ -166,7 +167,41 @@ def asked_for(attributes: SystemAttributes) -> dict[str, int]:
     return asked
 
 
-class LicenseRule(TableRule):
+class LicenseUse(Use):
+    """The use of a licence. `numbers` has the number in use, and that minus the number for jobs,
+    without those used elsewhere."""
+
+    __slots__ = ("numbers",)
+
+    entry: License
+    lasts = True
+
+    def __init__(self, license: License) -> None:
+        super().__init__(license, ())
+        self.numbers = [0, -license.usable]
+
+    @property
+    def in_use(self) -> int:
+        return self.numbers[0]
+
+    @property
+    def free(self) -> int:
+        return -self.numbers[1]
+
+    @property
+    def usable(self) -> int:
+        return self.numbers[0] - self.numbers[1]
+
+
+class Asking(Counted):
+    """The record of a job that requests licences: `asked`, {name: number}."""
+
+    __slots__ = ("asked",)
+
+    asked: dict[str, int]
+
+
+class LicenseRule(CountingRule):
     """Keeps a job waiting while its licences are in use."""
 
     name = "licenses"
@@ -174,20 +209,16 @@ class LicenseRule(TableRule):
     lists = "licenses"
     attributes = ("licenses",)
     parse = staticmethod(read_license)
+    new_job = Asking
+
+    uses: dict[str, LicenseUse]
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self._in_use: dict[str, int] = {}
-        #: name -> number for jobs, without those used elsewhere
-        self._usable: dict[str, int] = {}
-        #: job id -> licences that a pending or running job requests
-        self._asked: dict[int, dict[str, int]] = {}
         #: job id -> licences that a running job uses
         self._running: dict[int, dict[str, int]] = {}
         #: name -> number of each licence with ``plan``
         self._planned: dict[str, int] = {}
-        #: name -> keys of the deferrals of jobs that wait for it
-        self._waiting: dict[str, set[tuple[Any, ...]]] = {}
         #: path -> last reading, or None if there is none
         self._read: dict[str, Reading | None] = {}
         #: path -> why the last reading failed, or None
@@ -199,14 +230,14 @@ class LicenseRule(TableRule):
     def _take(self, entries: dict[str, License]) -> None:
         """Set the licences, without jobs."""
         self.entries = entries
-        self._in_use = dict.fromkeys(entries, 0)
-        self._usable = {name: one.usable - self._elsewhere(name) for name, one in entries.items()}
-        self._asked.clear()
-        self._running.clear()
+        self.uses.update({name: LicenseUse(one) for name, one in entries.items()})
+        for name in entries:
+            self._note_elsewhere(name)
 
     def configure(self, entries: dict[str, License]) -> None:
+        super().configure(entries)
+        self._running.clear()
         self._take(entries)
-        self._waiting.clear()
         planning = self.host.planning
         self._planned, planning.tokens = {}, None
         if self.host.decision.plans_tokens:
@@ -247,8 +278,13 @@ class LicenseRule(TableRule):
         self._read[path] = found
         for name, one in self.entries.items():
             if one.elsewhere == path:
-                self._usable[name] = one.usable - self._elsewhere(name)
-                self._let_in(name)
+                self._note_elsewhere(name)
+                self.let_in(self.uses[name])
+
+    def _note_elsewhere(self, name: str) -> None:
+        """Take the number of a licence used elsewhere from the number for jobs."""
+        use = self.uses[name]
+        use.numbers[1] = use.in_use - (use.entry.usable - self._elsewhere(name))
 
     def _elsewhere(self, name: str) -> int:
         """Return the number of a licence used elsewhere, as last read; 0 before the first
@@ -265,14 +301,20 @@ class LicenseRule(TableRule):
 
     # -- pending jobs ------------------------------------------------------------------------------
 
+    def uses_of(self, userid: int, attributes: SystemAttributes) -> tuple[LicenseUse, ...]:
+        # A licence that has since left the table is not counted for a running job.
+        return tuple([self.uses[name] for name in asked_for(attributes) if name in self.entries])
+
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
-        asked = asked_for(attributes)
-        for name, count in asked.items():
+        for name, count in asked_for(attributes).items():
             self._may_ask(name, count)
-        self._asked[job.jobid] = asked
+        super().alloc(job, attributes)
+
+    def read_job(self, job: PendingJob, known: Asking, attributes: SystemAttributes) -> None:
+        known.asked = dict(asked_for(attributes))
         request = job.resource_request
         if hasattr(request, "with_tokens"):
-            tokens = {name: count for name, count in asked.items() if name in self._planned}
+            tokens = {name: n for name, n in known.asked.items() if name in self._planned}
             if tokens or request.tokens:
                 job.resource_request = request.with_tokens(tokens or None)
 
@@ -284,22 +326,31 @@ class LicenseRule(TableRule):
         if count > license.usable:
             raise ValueError(f"licenses: needs {count} of {name}, there are {license.usable}")
 
+    def _asked(self, jobid: int) -> dict[str, int]:
+        """Return the licences that a pending or running job requests."""
+        known = self.jobs.get(jobid)
+        return {} if known is None else known.asked
+
     def signature(self, job: PendingJob) -> Hashable:
-        asked = self._asked.get(job.jobid)
-        return None if not asked else tuple(sorted(asked.items()))
+        return tuple(sorted(self._asked(job.jobid).items())) or None
+
+    def bounds(self, job: PendingJob) -> list[Bound]:
+        found: list[Bound] = []
+        for name, count in self._asked(job.jobid).items():
+            found.append((self.uses[name].numbers, 1, -count))
+            if name in self._planned:
+                found.append(([1], 0, 0))  # the plan decides
+        return found
 
     def check(self, job: PendingJob) -> Deferral | None:
-        asked = self._asked.get(job.jobid)
-        if not asked:
-            return None
+        asked = self._asked(job.jobid)
         for name, count in asked.items():
-            free = self._usable[name] - self._in_use[name]
-            if free < count and self._available(name) < count:
+            if self.uses[name].free < count and self._available(name) < count:
                 key = tuple(asked.items())
                 for one in asked:
-                    self._waiting.setdefault(one, set()).add(key)
+                    self.uses[one].waiting[key] = None
                 return Deferral(lambda: self._sentence(name, count), key=key)
-        if self._planned:
+        if self._planned and asked:
             short = self._short_of(job)
             if short is not None:
                 raise InsufficientResources(short)
@@ -308,10 +359,11 @@ class LicenseRule(TableRule):
     def _available(self, name: str) -> int:
         """Return the number of a licence that is free; of a planned one, the number that is free
         when all jobs with a known end have ended: a start may be promised."""
-        if self._free(name) < self._usable[name] and name in self._planned:
+        use = self.uses[name]
+        if use.in_use and name in self._planned:
             endless = [asked for jobid, asked in self._running.items() if not self._end_of(jobid)]
-            return self._usable[name] - sum(asked.get(name, 0) for asked in endless)
-        return self._free(name)
+            return use.usable - sum(asked.get(name, 0) for asked in endless)
+        return use.free
 
     def _short_of(self, job: PendingJob) -> str | None:
         """Return why planned licences keep a job from starting now, although it waits for a
@@ -321,7 +373,7 @@ class LicenseRule(TableRule):
         if not tokens:
             return None
         for name, count in tokens.items():
-            if self._free(name) < count:
+            if self.uses[name].free < count:
                 return self._sentence(name, count)
         plan = self.host.planning.current()
         if job.jobid in self.host.admission.kept_for or plan is None:
@@ -341,9 +393,6 @@ class LicenseRule(TableRule):
         except KeyError:
             return 0.0
 
-    def _free(self, name: str) -> int:
-        return self._usable[name] - self._in_use[name]
-
     def _sentence(self, name: str, count: int) -> Reason:
         license = self.entries[name]
         more = f", {license.reserved} reserved" if license.reserved else ""
@@ -353,67 +402,53 @@ class LicenseRule(TableRule):
             if is_stale:
                 more += " (never read)" if age is None else f" ({duration_text(age, 1)} ago)"
         return Reason(
-            f"licenses: {name} {self._in_use[name]} of {license.total} in use{more}; needs {count}",
+            f"licenses: {name} {self.uses[name].in_use} of {license.total} in use{more}; needs {count}",
             f"licenses: {name}: too many of {license.total} are in use; needs {count}",
         )
 
     def keeps_promise(self, job: PendingJob) -> bool:
-        asked = self._asked.get(job.jobid)
-        return not asked or self._planned.keys() >= asked.keys()
-
-    def cancel(self, jobid: int) -> None:
-        for name in self._asked.pop(jobid, None) or ():
-            self._let_in(name)  # it may have been readmitted ahead of others
+        return self._planned.keys() >= self._asked(job.jobid).keys()
 
     # -- running jobs ------------------------------------------------------------------------------
 
-    def start(self, job: PendingJob, alloc: ResourcePool) -> None:
-        self._runs(job.jobid)
-
-    def _runs(self, jobid: int) -> None:
-        asked = self._asked.get(jobid)
-        if asked:
-            self._running[jobid] = asked
-            for name, count in asked.items():
-                self._in_use[name] = self._in_use.get(name, 0) + count
-
     def hello(self, job: RunningJob) -> None:
         try:
-            asked = asked_for(job.attributes)
+            super().hello(job)
         except ValueError:
             return  # it started while no job requested licences
-        # A licence that has since left the table is no longer counted.
-        self._asked[job.jobid] = {
-            name: count for name, count in asked.items() if name in self.entries
-        }
-        self._runs(job.jobid)
 
-    def free(self, jobid: int, R: Any, final: bool) -> None:
-        if not final or jobid not in self._running:
+    def found(self, jobid: int, known: Asking, attributes: SystemAttributes) -> None:
+        asked = asked_for(attributes)
+        known.asked = {name: asked[name] for name in asked if name in self.entries}
+
+    def hold(self, jobid: int, before: Holding, after: Holding, jobs: int, now: float) -> None:
+        known = self.jobs.get(jobid) if jobs > 0 else None
+        if jobs < 0 and jobid in self._running:
+            known = self.jobs.pop(jobid)
+            del self._running[jobid]
+        if known is None:
             return
-        del self._running[jobid]
-        asked = self._asked.pop(jobid)
-        for name, count in asked.items():
-            self._in_use[name] -= count
-        if self._waiting:
-            for name in asked:
-                self._let_in(name)
+        known.waits = False
+        for use, count in zip(known.uses, known.asked.values()):
+            use.numbers[0] += jobs * count
+            use.numbers[1] += jobs * count
+        if jobs > 0:
+            self._running[jobid] = known.asked
+            return
+        for use in known.uses:
+            if use.waiting:
+                self.let_in(use)
 
-    def _let_in(self, name: str) -> None:
-        """Readmit the jobs that wait for a licence, if enough of all their licences are
-        available."""
+    def let_in(self, use: LicenseUse) -> None:
         admission = self.host.admission
-        keys = self._waiting.get(name)
-        if keys is None:
-            return
-        for key in list(keys):
+        for key in list(use.waiting):
             if not admission.waiting(self, key):
-                keys.discard(key)
+                del use.waiting[key]
             elif all(count <= self._available(one) for one, count in key):
-                free = [self._free(one) // count for one, count in key if one not in self._planned]
+                free = [
+                    self.uses[one].free // count for one, count in key if one not in self._planned
+                ]
                 self.host.let_in(self, key, min(free, default=admission.waiting(self, key)))
-        if not keys:
-            self._waiting.pop(name, None)
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -428,10 +463,10 @@ class LicenseRule(TableRule):
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         waiting: dict[str, int] = {}
-        for examined, (jobid, asked) in enumerate(list(self._asked.items()), 1):
-            for name, count in asked.items() if jobid not in self._running else ():
-                if name in self.entries and count > self._free(name):
-                    waiting[name] = waiting.get(name, 0) + 1
+        for examined, known in enumerate(list(self.jobs.values()), 1):
+            for use, count in zip(known.uses, known.asked.values()) if known.waits else ():
+                if count > use.free:
+                    waiting[use.entry.name] = waiting.get(use.entry.name, 0) + 1
             if examined % JOBS_PER_STEP == 0:
                 yield None
         for name in sorted(self.entries):
@@ -441,7 +476,7 @@ class LicenseRule(TableRule):
         """Return the figures of a licence; ``age`` in seconds (None: not read yet) and ``stale``
         are of a number used ``elsewhere``."""
         license: License = self.entries[name]
-        line = {**license._asdict(), "name": name, "used": self._in_use[name]}
+        line = {**license._asdict(), "used": self.uses[name].in_use}
         for key in ("elsewhere", "every", "max_age"):
             del line[key]
         if license.elsewhere is not None:
@@ -458,31 +493,25 @@ class LicenseRule(TableRule):
             ]
         }
 
-    def jobs_over(
-        self,
-        entries: dict[str, License],
-        names: list[str],
-        running: list[RunningJob],
-        pending: list[PendingJob],
-    ) -> Iterator[JobsOver | None]:
+    def trial(self, entries: dict[str, License], names: list[str]) -> LicenseRule:
         rule = LicenseRule(self.host, self.errors)
         rule._read = self._read
         rule._take(entries)
-        for run in running:
-            rule.hello(run)
-            yield None
-        for name in names:
-            if rule._free(name) < 0:
-                jobs = [name_of(jobid) for jobid, asked in rule._running.items() if name in asked]
-                text = f"licenses: {name} {rule._in_use[name]} of {entries[name].total} in use"
-                yield JobsOver(name, text, "running", jobs)
-        for job in pending:
-            name = names[0]
-            try:
-                for name, count in asked_for(SystemAttributes.of_job(job)).items():
-                    rule._may_ask(name, count)
-                    if name in names and rule._free(name) < count:
-                        raise ValueError(rule._sentence(name, count))
-            except ValueError as exc:
-                yield JobsOver(name, str(exc), "pending", [job.name])
-            yield None
+        return rule
+
+    def text_if_over(self, use: LicenseUse) -> str | None:
+        license = use.entry
+        if use.free >= 0:
+            return None
+        return f"licenses: {license.name} {use.in_use} of {license.total} in use"
+
+    def objection(self, job: PendingJob, names: list[str]) -> tuple[str, str] | None:
+        name = names[0]
+        try:
+            for name, count in asked_for(SystemAttributes.of_job(job)).items():
+                self._may_ask(name, count)
+                if name in names and self.uses[name].free < count:
+                    return name, self._sentence(name, count)
+        except ValueError as exc:
+            return name, str(exc)
+        return None

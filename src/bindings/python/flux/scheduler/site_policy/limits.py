@@ -25,11 +25,18 @@ from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
 from flux.scheduler.disclosure import Owned, Reason, behind
 from flux.scheduler.host import counted, name_of
-from flux.scheduler.site_policy.counting import Counted, CountingRule, Scope, Use, read_scope
+from flux.scheduler.site_policy.counting import (
+    Counted,
+    Scope,
+    ScopedRule,
+    ScopedUse,
+    read_scope,
+)
 from flux.scheduler.site_policy.fields import Fields
-from flux.scheduler.site_policy.holdings import NOTHING
 
 if TYPE_CHECKING:
+    from flux.scheduler.admission import Bound
+    from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.rule_host import RuleHost
@@ -97,7 +104,7 @@ def read_limit(key: str, value: Any) -> Limit:
     return limit
 
 
-class LimitUse(Use):
+class LimitUse(ScopedUse):
     """The use of a limit by the jobs of one key.
 
     Attributes:
@@ -106,7 +113,7 @@ class LimitUse(Use):
         certain (dict): id -> pending job with a promise that this limit is certain to allow
     """
 
-    __slots__ = ("certain", "demoted", "head", "pending", "ranks", "used")
+    __slots__ = ("certain", "claims", "demoted", "head", "pending", "ranks", "used")
 
     entry: Limit
 
@@ -114,23 +121,15 @@ class LimitUse(Use):
         super().__init__(limit, key)
         self.ranks = RankCounts()  # the jobs' ranks
         self.used = [0, 0, 0, 0]  # the jobs' holdings, per dimension
+        self.claims = [0]  # number of jobs for which others may have to leave room
         self.pending = [0, 0, 0, 0]  # minimum of all pending jobs of the key together
         self.head: PendingJob | None = None  # the first job waiting for the limit, if it is strict
         self.demoted: set[int] = set()  # ids of pending jobs over a soft limit
         self.certain: dict[int, PendingJob] = {}
 
-    def change(self, before: Holding, after: Holding, jobs: int) -> None:
-        """Update the use after a job's holding has changed."""
-        used, ranks = self.used, self.ranks
-        gone = before.ranks & ~after.ranks
-        if gone:
-            ranks.remove(gone)
-        else:
-            ranks.add(after.ranks & ~before.ranks)
-        used[0] = popcount(ranks.ranks)
-        used[1] += after.cores - before.cores
-        used[2] += after.gpus - before.gpus
-        used[JOBS] += jobs
+    def count_claims(self) -> None:
+        """Update `claims` after `head` or `certain` has changed."""
+        self.claims[0] = (self.head is not None) + len(self.certain)
 
     def expect(self, known: Counted, sign: int) -> None:
         for at, amount in enumerate(known.least):
@@ -158,36 +157,20 @@ class Limited(Counted):
     """The record of a job that a limit applies to.
 
     Attributes:
-        request: a request with its present `shape`, if requests have one; `least_now` is the minimum
-            that it takes with the present ranks
-        rooms (list): (use, index in `DIMENSIONS`, maximum of `LimitUse.used` with which it may
-            start); the maximum is -1 if the number of nodes that it adds depends on those in use
+        request: its present request; `least_now` is the minimum that it takes with the present ranks
     """
 
-    __slots__ = ("least_now", "request", "rooms", "seen", "shape")
+    __slots__ = ("least_now", "request")
 
     least: Amount
 
     def __init__(self, uses: tuple[LimitUse, ...], userid: int) -> None:
         super().__init__(uses, userid)
         self.least = self.least_now = Amount()
-        self.request = self.shape = None
-        self.seen = -1  # number of the last change of ranks included in `least_now`
-        self.rooms: list[tuple[LimitUse, int, int]] = []
-
-    def ask(self, request: Any, least: Amount, seen: int) -> None:
-        """Set its request and minimum, as of a number of changes of ranks."""
-        self.request, self.least_now, self.seen = request, least, seen
-        self.shape = getattr(request, "shape", request)
-        unknown = not least.nodes and getattr(request, "nnodes", 0) > 0
-        self.rooms = [
-            (use, at, -1 if unknown and not at else most - least[at])
-            for use in self.uses
-            for at, most in use.entry.bounds
-        ]
+        self.request: Any = None
 
 
-class LimitRule(CountingRule):
+class LimitRule(ScopedRule):
     """Keeps a job waiting while it would exceed the limit of its user, bank or queue."""
 
     name = "limit"
@@ -202,10 +185,6 @@ class LimitRule(CountingRule):
         self.jobs: dict[int, Limited]
         #: key of a deferral because of the pool's offer -> the jobs' shape
         self._offers: dict[tuple[Any, ...], Any] = {}
-        #: uses of which a promised job may have been left a part when another was deferred
-        self._shares: dict[LimitUse, None] = {}
-        #: number of changes of ranks
-        self._changes = 0
         #: ids of jobs to move behind all others
         self._to_demote: list[int] = []
 
@@ -219,7 +198,7 @@ class LimitRule(CountingRule):
 
     # -- pending jobs ------------------------------------------------------------------------------
 
-    def read_job(self, job: PendingJob, known: Limited) -> None:
+    def read_job(self, job: PendingJob, known: Limited, attributes: SystemAttributes) -> None:
         self._renew(job, known)
         known.least = known.least_now
         for use in known.uses:
@@ -232,24 +211,31 @@ class LimitRule(CountingRule):
 
     def _renew(self, job: PendingJob, known: Limited) -> None:
         """Update a job's record after its request, or the ranks, have changed."""
-        request = job.resource_request
-        known.ask(request, Amount(*self.host.facts.least_of(request), 1), self._changes)
+        known.request = request = job.resource_request
+        known.least_now = Amount(*self.host.facts.least_of(request), 1)
+
+    def bounds(self, job: PendingJob) -> list[Bound]:
+        known = self.jobs.get(job.jobid)
+        if known is None:
+            return []
+        self._renew(job, known)
+        least = known.least_now
+        # A job that may share nodes has no minimum, but may ask for more than those in use.
+        more = 0 if least.nodes else getattr(known.request, "nnodes", 0)
+        found: list[Bound] = []
+        for use in known.uses:
+            found.append((use.claims, 0, 0))
+            for at, most in use.entry.bounds:
+                found.append((use.used, at, -1 if not at and more > most else most - least[at]))
+        return found
 
     def check(self, job: PendingJob) -> Deferral | None:
         known = self.jobs.get(job.jobid)
         if known is None:
             return None
-        request = job.resource_request
-        if getattr(request, "shape", request) is not known.shape or known.seen != self._changes:
-            self._renew(job, known)
-        for use, at, most in known.rooms:  # this runs for each examined job
-            if use.used[at] > most or use.head is not None or use.certain:
-                break
-        else:
-            return None
         for use in known.uses:
             kept = NONE
-            if use.head is not None or use.certain:
+            if use.claims[0]:
                 kept = self._left_free(use, job)
             over = use.over(_added(use, known), kept)
             if over is not None:
@@ -268,6 +254,7 @@ class LimitRule(CountingRule):
             for jobid, other in list(use.certain.items()):
                 if plan is None or not plan.has(jobid):
                     del use.certain[jobid]
+                    use.count_claims()
                 elif other is not head and other < job and plan.start_of(jobid) < end:
                     kept = kept.plus(self._least_of(other))
         return kept
@@ -290,7 +277,8 @@ class LimitRule(CountingRule):
         if limit.strict:
             self._note_head(use, job, known)
         if use.certain:
-            self._shares[use] = None
+            # It is asked about again if the promise is given up.
+            self.host.admission.at_release[use] = lambda: self.let_in(use)
         key = (known.uses, known.least_now)
         for one in known.uses:
             one.waiting[key] = known.uses
@@ -301,6 +289,7 @@ class LimitRule(CountingRule):
         would wait forever."""
         if (use.head is None or job < use.head) and _exceeds_alone(use.entry, known) is None:
             use.head = job
+            use.count_claims()
 
     def _reason(self, use: LimitUse, job: PendingJob, known: Limited, at: int) -> str:
         limit = use.entry
@@ -329,7 +318,7 @@ class LimitRule(CountingRule):
             if use.entry.soft:
                 continue
             more, kept = (popcount(ranks & ~use.ranks.ranks), cores, gpus, 1), NONE
-            if use.head is not None or use.certain:
+            if use.claims[0]:
                 kept = self._left_free(use, job)
             at = use.over(more, kept)
             if at is None:
@@ -389,44 +378,60 @@ class LimitRule(CountingRule):
         for use in known.uses:
             if not use.entry.soft:
                 use.certain[job.jobid] = job
+                use.count_claims()
         return True
 
     def waits_no_more(self, jobid: int, known: Limited) -> None:
-        known.waits = False
         for use in known.uses:
-            use.expect(known, -1)
             if use.demoted:
                 use.demoted.discard(jobid)
-            if use.certain:
+            if use.claims[0]:
                 use.certain.pop(jobid, None)
-            if use.head is not None and use.head.jobid == jobid:
-                use.head = None
-                self.let_in(use)
+                was_head = use.head is not None and use.head.jobid == jobid
+                if was_head:
+                    use.head = None
+                use.count_claims()
+                if was_head:
+                    self.let_in(use)
 
     # -- running jobs ------------------------------------------------------------------------------
 
-    def hold(self, known: Limited, holds: Holding, jobs: int) -> None:
-        before, known.holds = known.holds, holds
+    def hold(self, jobid: int, before: Holding, after: Holding, jobs: int, now: float) -> None:
+        if jobs < 1 and self._offers:
+            self._ask_again()
+        known = self.jobs.get(jobid)
+        if known is None or (known.waits and jobs < 1):
+            return
+        waited, known.waits = known.waits, False
+        is_claimed = False
         for use in known.uses:
-            use.change(before, holds, jobs)
+            used = use.used
+            if jobs > 0:
+                use.ranks.add(after.ranks)
+            else:
+                use.ranks.remove(before.ranks & ~after.ranks)
+            used[0] = popcount(use.ranks.ranks)
+            used[1] += after.cores - before.cores
+            used[2] += after.gpus - before.gpus
+            used[JOBS] += jobs
+            if waited:
+                pending, least = use.pending, known.least
+                for at in (0, 1, 2, JOBS):
+                    pending[at] -= least[at]
+                is_claimed |= bool(use.claims[0] or use.demoted)
             if jobs < 1:
                 if use.demoted and use.over(Amount(jobs=1)) is None:
                     self._promote(use)
                 if use.waiting:
                     self.let_in(use)
-
-    def free(self, jobid: int, R: Any, final: bool) -> None:
-        super().free(jobid, R, final)
-        if self._offers:
-            self._ask_again()
-
-    def released(self) -> None:
-        shares, self._shares = self._shares, {}
-        for use in shares:
-            self.let_in(use)
+        if is_claimed:
+            self.waits_no_more(jobid, known)
+        if jobs < 0:
+            del self.jobs[jobid]
+            self.forget(known)
 
     def ranks_changed(self, lost: bool) -> None:
-        self._changes += 1
+        self.host.admission.recount()
         self._ask_again()
 
     def let_in(self, use: LimitUse) -> None:
@@ -524,10 +529,13 @@ class LimitRule(CountingRule):
             for jobid, known in self.jobs.items()
             if not known.waits and use in known.uses
         )
-        left = LimitUse(use.entry, use.key)
-        for end, jobid in reversed(ends):
-            left.change(NOTHING, self.jobs[jobid].holds, 1)
-            if left.over(least) is not None:
+        holds = self.host.admission.holds
+        ranks = cores = gpus = 0
+        for jobs, (end, jobid) in enumerate(reversed(ends), 1):
+            held = holds[jobid]
+            ranks, cores, gpus = ranks | held.ranks, cores + held.cores, gpus + held.gpus
+            left = (popcount(ranks), cores, gpus, jobs)
+            if any(left[at] + least[at] > most for at, most in use.entry.bounds):
                 return (None, None) if end == inf else (end, jobid)
         return None, None
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flux.scheduler.admission import AdmissionRule
-from flux.scheduler.admission_control import has_own
+from flux.scheduler.admission import AdmissionRule, has_own
 
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter

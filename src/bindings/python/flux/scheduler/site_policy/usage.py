@@ -62,8 +62,19 @@ class Usage:
             amount += self._grown((0.0, rate, since), now)[0]
         self._entries[key] = (amount, before + rate, now)
         if not self.has_changed:
-            self.has_changed = True
-            self.changed()
+            self.touch()
+
+    def touch(self) -> None:
+        """Note that amounts have changed since they were stored."""
+        self.has_changed = True
+        self.changed()
+
+    def set(self, key: tuple[Any, ...], amount: float, now: float) -> None:
+        """Set the amount of a key, as counted elsewhere; none if it is 0."""
+        if amount:
+            self._entries[key] = (amount, 0.0, now)
+        else:
+            self._entries.pop(key, None)
 
     def amount(self, key: tuple[Any, ...], now: float) -> float:
         """Return the amount of a key, in units times seconds.  O(1)."""
@@ -157,6 +168,7 @@ class KeptUsage(Usage):
         learn: ``learn(job, since, until)`` is called for such a job, with its `ATTRIBUTES` from
             ``job-list``, and the uncounted time span in seconds since the epoch
         is_key: whether a tuple is a valid key
+        settle: called before amounts are stored: sets those that are counted elsewhere
     """
 
     def __init__(
@@ -166,12 +178,13 @@ class KeptUsage(Usage):
         key: str,
         learn: Callable[[dict[str, Any], float, float], None],
         is_key: Callable[[tuple[Any, ...]], bool],
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
         self._host = host
         self._errors = errors
         self._learn_job = learn
-        self.is_key = is_key
+        self.is_key, self._settle = is_key, settle
         self._key = key
         #: None: jobs are not counted yet, or only for a query
         self._checkpoint: Checkpoint | None = None
@@ -183,10 +196,7 @@ class KeptUsage(Usage):
         """Start counting jobs: load the amounts stored by an earlier scheduler."""
         if self._checkpoint is not None:
             return
-        host = self._host
-        self._checkpoint = host.checkpoint(
-            self._key, SAVE_INTERVAL_S, lambda: self.text(host.now())
-        )
+        self._checkpoint = self._host.checkpoint(self._key, SAVE_INTERVAL_S, self._dump)
         self.changed, self.has_changed = self._checkpoint.changed, False
         self._checkpoint.read(self.restore)
         if self.through and self._host.reads_files:
@@ -200,6 +210,10 @@ class KeptUsage(Usage):
                 self._host.now,
                 self._errors,
             )
+
+    def _dump(self) -> Iterator[str]:
+        self._settle()
+        return self.text(self._host.now())
 
     def found(self, jobid: int) -> float:
         """Add a job found running. Return the time from which to count it, seconds since the
