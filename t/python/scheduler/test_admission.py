@@ -52,11 +52,8 @@ class Deadline(AdmissionRule):
 
     def __init__(self, host):
         super().__init__(host)
-        self.opens = None
+        self.opens = host.now() + 100
         self.told = []
-
-    def ready(self):
-        self.opens = self.host.now() + 100
 
     def check(self, job):
         if self.host.now() < self.opens:

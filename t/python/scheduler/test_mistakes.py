@@ -66,12 +66,13 @@ RULES_MISTAKES = {
     "attributes = (7,)": r"attributes=\(7,\): expected names",
     "def alloc(self, job, attributes): return False": r"alloc\(\) returned False: expected nothing, or a ValueError",
     "def check(self, job): return Deferral('late', 3600)": r"check\(\) returned until=3600, a past time",
-    "def second_look(self, job, pool, jobid): return Deferral('late', instead=7)": r"expected a Deferral.* whose `instead` is a list",
     "def stats(self): return {'seen': 7}": r"stats\(\) returned \{'seen': 7\}: expected a dict of lists",
     "def stats(self): return {'seen': (one for one in [{7}])}": r"stats\(\) returned .* expected a dict of lists",
     "def free(self, jobid, R, final): self.host.readmit('late')": r"TypeError: readmit\('late'\): expected the rule itself",
     "def config_changed(self, config): pass": r"config_changed\(\) is not called any more: a TableRule has configure",
-    "def taken_back(self, jobid): pass": r"taken_back\(\) is not called any more: allocate\(\) asks host.admission.second_look",
+    "def taken_back(self, jobid): pass": r"taken_back\(\) is not called any more: the pool offers what check\(\) lets start",
+    "def second_look(self, job, pool, jobid): pass": r"second_look\(\) is not called any more: check\(\) is",
+    "def ready(self): pass": r"ready\(\) is not called any more: a TableRule has it",
 }  # fmt: skip
 
 

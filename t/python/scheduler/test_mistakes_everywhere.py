@@ -156,7 +156,7 @@ MISTAKES = {
     ),
     "a pause that blocks": (schedule("time.sleep(0)"), r"Mine.schedule\(\): during time.sleep\(\) no message is answered: `yield` seconds"),
     "an answer that is waited for": (
-        with_rule("def ready(self): self.h.rpc('any', dict(a=1)).get()"), r"Odd.ready\(\): during rpc\(\).get\(\) no message is answered: use",
+        with_rule("def alloc(self, job, attributes): self.h.rpc('any', dict(a=1)).get()"), r"Odd.alloc\(\): during rpc\(\).get\(\) no message is answered: use",
     ),
     "a call in the place of a function": (
         defines("def schedule(self): self.call_at(9, self.look_again())"), r"call_at\(\): expected a function, got None \(are there parentheses",

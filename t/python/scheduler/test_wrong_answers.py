@@ -202,7 +202,7 @@ class Hears(AdmissionRule):
 
 
 #: Methods without which nobody knows whether the job may start.
-COSTS_ITS_JOB = ("alloc", "signature", "check", "allocate", "second_look")
+COSTS_ITS_JOB = ("alloc", "signature", "check")
 
 CASES = [("conservative", hook, wrong) for hook in HOOKS for wrong in WRONG]
 CASES += [(name, hook, "raises") for hook in HOOKS for name in ("fifo", "short-waits")]

@@ -137,7 +137,7 @@ class AdmissionRule:
     #: ``FILE:CLASS`` of a site's rule, as configured or given as an argument; None for other rules.
     source: str | None = None
 
-    #: Whether this rule may have an effect at present. While false, `check`, `allocate`,
+    #: Whether this rule may have an effect at present. While false, `check`,
     #: `why`, `start` and `free` are not called; while no rule is engaged, no rule's
     #: `extended` is called. So an unused rule costs nothing; a rule that counts jobs is
     #: engaged while it has any. After a change the rule calls ``host.admission.update()``, or uses
@@ -148,15 +148,14 @@ class AdmissionRule:
     #: of them cost nothing. If None, they are called for every job.
     attributes: tuple[str, ...] | None = None
 
+    #: Whether `alloc` may change the request of a job, so that it is called, and then `cancel`, for
+    #: one that is not submitted, without request and user.
+    changes_requests = False
+
     #: Whether this rule only restricts jobs, and never gives a job resources that others of its
     #: shape cannot have. When the pool has no room for a job, jobs of its shape are then refused
     #: with it regardless of `signature`. Not for a rule whose `check` must see every job.
     only_takes_away = False
-
-    #: Whether `allocate` may have resources to give at present. While false it is not called; while
-    #: false for all rules, jobs without room in the pool are not examined. After a change the rule
-    #: calls ``host.admission.update()``.
-    adds = True
 
     def __init__(self, host: AdmissionHost) -> None:
         self.host = host
@@ -175,14 +174,6 @@ class AdmissionRule:
             ValueError: the job can never run; the text is for its user
         """
 
-    def as_queued(self, request: Any, attributes: SystemAttributes) -> Any:
-        """Return the request of a job that is not submitted, changed as `alloc` would.
-
-        Raises:
-            ValueError: such a job can never run; the text is for the client
-        """
-        return request
-
     def signature(self, job: PendingJob) -> Hashable:
         """Return the properties of `job` that this rule's answers depend on, or None if the rule
         ignores the job.
@@ -200,19 +191,6 @@ class AdmissionRule:
             InfeasibleRequest: the job may never start; it is denied
             InsufficientResources: the job waits in the queue as for resources, since a plan knows
                 when it can start
-        """
-        return None
-
-    def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        """Allocate to `job` resources that this rule keeps for it, if all rules let it start there
-        (``host.admission.second_look``); otherwise it frees them, and raises the result of that.
-
-        Args:
-            job (PendingJob): a job that may start now
-            plan (Plan): the plan through which jobs are started
-
-        Returns:
-            the allocation, or None: the job is then allocated generally free resources
         """
         return None
 
@@ -254,10 +232,6 @@ class AdmissionRule:
 
     # -- the start, resources and plans ------------------------------------------------------------
 
-    def ready(self) -> None:
-        """Called when all running jobs are known, before the first request; and when the rule has
-        come into force or its table has changed, after it was told of all jobs."""
-
     def ranks_changed(self, lost: bool) -> None:
         """Called when ranks came up or, if `lost`, went down, left or changed."""
 
@@ -291,6 +265,24 @@ class Bounds(NamedTuple):
     version: int
     least: tuple[int, int, int]
     bounds: list[Bound]
+
+
+class GivingRule(AdmissionRule):
+    """A rule of the library that may have resources to give to a job. While it does
+    (``host.admission.engage()``), jobs without room in the pool are examined, too."""
+
+    def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
+        """Allocate to `job` resources that this rule keeps for it, if all rules let it start there
+        (``host.admission.second_look``); otherwise it frees them, and raises the result of that.
+
+        Args:
+            job (PendingJob): a job that may start now
+            plan (Plan): the plan through which jobs are started
+
+        Returns:
+            the allocation, or None: the job is then allocated generally free resources
+        """
+        return None
 
 
 class CountedRule(AdmissionRule):

@@ -15,18 +15,21 @@ from flux.scheduler.admission import (
     Cause,
     CountedRule,
     Deferral,
+    GivingRule,
     JobDeferred,
     has_own,
 )
 from flux.scheduler.attributes import SystemAttributes
-from flux.scheduler.site_policy.holdings import NOTHING
+from flux.scheduler.misspelled import is_ours
+from flux.scheduler.requests import PendingJob
+from flux.scheduler.site_policy.holdings import FIRST_ID, NOTHING
 from flux.scheduler.walk import JobGroup, entry_of
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.pools import RequestFacts
-    from flux.scheduler.requests import PendingJob, Requests
+    from flux.scheduler.requests import Requests
     from flux.scheduler.site_policy.holdings import Holding, Holdings
 
 
@@ -146,6 +149,9 @@ class DeferredJobs:
             assert state == "deferred", f"{jobid}: deferred, and {state}"
 
 
+#: Id of a job that is not submitted.
+TRIAL_ID = FIRST_ID + 1
+
 #: Older names of rules' methods, from before they were named after a policy's methods.
 OLDER_NAMES = {
     "queued": "alloc",
@@ -157,8 +163,14 @@ OLDER_NAMES = {
 
 #: Methods that are not called any more, and what replaces them.
 FORMER_METHODS = {
-    "taken_back": "allocate() asks host.admission.second_look()",
+    "taken_back": "the pool offers what check() lets start",
     "config_changed": "a TableRule has configure()",
+    "as_queued": "alloc() is, with changes_requests",
+    "allocate": "the pool offers what check() lets start",
+    "second_look": "check() is",
+    "keeps_promise": "check() is, at the promised time",
+    "released": "a Deferral has until, and readmit() is for other events",
+    "ready": "a TableRule has it",
 }
 
 
@@ -170,7 +182,9 @@ def use_older_names(rule: AdmissionRule) -> None:
             setattr(rule, name, method)
             rule.host.log.warning(f"rule {rule.name}: {older}() is called {name}() now")
     for former, instead in FORMER_METHODS.items():
-        if hasattr(rule, former):
+        defining = next((base for base in type(rule).__mro__ if former in vars(base)), None)
+        is_called = former == "ready" and hasattr(rule, "configure")
+        if defining is not None and not is_ours(defining) and not is_called:
             rule.host.log.warning(f"rule {rule.name}: {former}() is not called any more: {instead}")
 
 
@@ -203,7 +217,7 @@ class AdmissionControl:
             find room for it
         families (Families): without the parts of rules with `AdmissionRule.only_takes_away`
         deferred (DeferredJobs): the deferred jobs
-        kept_for (dict): job id -> rule whose `AdmissionRule.allocate` may find resources that other
+        kept_for (dict): job id -> rule whose `GivingRule.allocate` may find resources that other
             jobs cannot have. Such a job that may start but fits nowhere is deferred with the reason
             `AdmissionRule.why`
         holds (dict): id of a running job -> the resources that it holds, while a rule counts them
@@ -239,6 +253,9 @@ class AdmissionControl:
         self._offered: tuple[Any, Holding] = (None, NOTHING)
         #: number of the last change of bounds
         self._version = 0
+        self._counting: list[CountedRule] = []
+        #: the rules that have resources to give
+        self._have_more: set[AdmissionRule] = set()
         #: ids of the pending jobs that a rule was told of
         self._told: set[int] = set()
         self.families = Families()
@@ -261,8 +278,8 @@ class AdmissionControl:
             self.update()
 
     def update(self) -> None:
-        """Update the caches after a rule was added or removed, or its `AdmissionRule.engaged`,
-        `AdmissionRule.adds` or `AdmissionRule.attributes` changed."""
+        """Update the caches after a rule was added or removed, or its `AdmissionRule.engaged` or
+        `AdmissionRule.attributes` changed."""
         self.engaged = any(rule.engaged for rule in self.rules)
         #: the system attributes of all rules, and whether a rule is told of every job
         self._asks_always = any(rule.attributes is None for rule in self.rules)
@@ -270,18 +287,24 @@ class AdmissionControl:
         # Per method, the engaged rules that override it, with their methods: a rule costs nothing
         # where it overrides nothing.
         self._checking = self._engaged_with(AdmissionRule.check)
-        self._giving = [one for one in self._engaged_with(AdmissionRule.allocate) if one[0].adds]
+        self._giving = [
+            rule.allocate
+            for rule in self.rules
+            if isinstance(rule, GivingRule) and rule.engaged and rule in self._have_more
+        ]
         self.asks_each = bool(self._giving)
         self._starting = self._told_by(AdmissionRule.start)
         self._freeing = self._told_by(AdmissionRule.free)
-        self._counting = [rule for rule in self.rules if isinstance(rule, CountedRule)]
+        counting = [rule for rule in self.rules if isinstance(rule, CountedRule)]
+        if counting != self._counting:
+            self._counting = counting
+            self.recount()
         #: the rules that are asked about a job within its bounds
         self._asked_always = [one for one in self._checking if one[0] not in self._counting]
         self._looking = self._engaged_with(CountedRule.second_look)
         self._doubting = self._engaged_with(CountedRule.keeps_promise)
         if not self._counting:
             self.holds.clear()
-        self.recount()
         #: method of `AdmissionRule` -> overriding methods, each with the subject of its error
         #: reports
         self._tellings: dict[Callable[..., Any], list[tuple[str, Callable[..., Any]]]] = {}
@@ -292,13 +315,13 @@ class AdmissionControl:
         """Make the bounds of pending jobs again when they are examined."""
         self._version += 1
 
-    def engage(self, rule: AdmissionRule, engaged: bool, adds: bool | None = None) -> bool:
-        """Set `AdmissionRule.engaged` and, if given, `AdmissionRule.adds` of a rule. Return whether
-        one of them changed."""
-        adds = rule.adds if adds is None else adds
-        if engaged == rule.engaged and adds == rule.adds:
+    def engage(self, rule: AdmissionRule, engaged: bool, adds: bool = False) -> bool:
+        """Set `AdmissionRule.engaged` of a rule and, for a `GivingRule`, whether it may have
+        resources to give. Return whether one of them changed."""
+        if engaged == rule.engaged and adds == (rule in self._have_more):
             return False
-        rule.engaged, rule.adds = engaged, adds
+        rule.engaged = engaged
+        (self._have_more.add if adds else self._have_more.discard)(rule)
         self.update()
         return True
 
@@ -339,10 +362,19 @@ class AdmissionControl:
         """Return the request of a job that is not submitted, changed as the rules would. Raises
         ValueError if such a job can never run."""
         attributes = SystemAttributes.from_jobspec(jobspec)
+        job = PendingJob(TRIAL_ID, 0, 0.0, None, request)
+        job.came = 0.0  # it has waited for all that it prefers
         for rule in self.rules:
-            if rule.attributes is None or attributes.names_any(rule.attributes):
-                request = rule.as_queued(request, attributes)
-        return request
+            names = rule.attributes
+            if rule.changes_requests and (names is None or attributes.names_any(names)):
+                try:
+                    rule.alloc(job, attributes)
+                finally:
+                    rule.cancel(TRIAL_ID)
+        changed = job.resource_request
+        if getattr(changed, "claimant", None) is not None:
+            return changed.with_claimant(None)  # its user is unknown
+        return changed
 
     def tell_of_pending(
         self, job: PendingJob, attributes: SystemAttributes, told: list[AdmissionRule]
@@ -425,7 +457,7 @@ class AdmissionControl:
         source: Plan | ResourcePool = pool if plan is None else plan
         alloc = None
         if plan is not None:
-            for _, allocate in self._giving:
+            for allocate in self._giving:
                 alloc = allocate(job, plan)
                 if alloc is not None:
                     break

@@ -384,7 +384,8 @@ class PolicyScheduler(Scheduler):
             self.running[job.jobid] = job
             self.admission.tell(AdmissionRule.hello, job)
             job.keep(self.keep_attributes)
-        self.admission.tell(AdmissionRule.ready)
+        self._errors.guard("reservations", self._reservations.open)
+        self._site_policy.ready()
 
     # -- starting jobs -----------------------------------------------------------------------------
 

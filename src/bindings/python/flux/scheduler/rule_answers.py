@@ -12,12 +12,10 @@ from __future__ import annotations
 import functools
 import json
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from flux.resource.pool.masks import quote
-from flux.resource.ResourcePool import ResourcePool
-from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.misspelled import check_begun, is_ours
 
@@ -41,7 +39,6 @@ def _is_deferral(value: Any) -> bool:
         and hash(value.key) is not None
         and isinstance(value.reason, str)
         and (value.until is None or type(value.until) in (int, float))
-        and isinstance(value.instead, Iterable)
     )
 
 
@@ -51,7 +48,7 @@ def _is_json(value: Any, kind: type) -> bool:
 
 
 _DEFERRAL = Answer(
-    "a Deferral, whose key can be hashed, whose `until` is a number or None, and whose `instead` is a list, or None",
+    "a Deferral, whose key can be hashed, and whose `until` is a number or None; or None",
     _is_deferral,
 )
 _NOTHING = Answer("nothing", lambda value: True, lambda: None)
@@ -59,15 +56,8 @@ _NOTHING = Answer("nothing", lambda value: True, lambda: None)
 #: Methods of a rule -> valid answers.
 ANSWERS: dict[str, Answer] = {
     "alloc": Answer("nothing, or a ValueError to deny the job", lambda one: one is None),
-    "as_queued": Answer("a request", lambda one: hasattr(one, "duration")),
     "signature": Answer("something that can be hashed", lambda value: hash(value) or True),
     "check": _DEFERRAL,
-    "allocate": Answer(
-        "what the pool has allocated, or None",
-        lambda one: isinstance(one, (ResourcePool, ResourcePoolImplementation, type(None))),
-    ),
-    "second_look": _DEFERRAL,
-    "keeps_promise": Answer("True or False", lambda one: isinstance(one, bool), lambda: False),
     "why": Answer("text or None", lambda one: isinstance(one, (str, type(None))), lambda: None),
     "start": Answer(
         "a dict that JSON can have, or None",
@@ -75,7 +65,7 @@ ANSWERS: dict[str, Answer] = {
         lambda: None,
     ),
     **dict.fromkeys(("cancel", "hello", "free", "extended"), _NOTHING),
-    **dict.fromkeys(("ready", "released", "ranks_changed"), _NOTHING),
+    **dict.fromkeys(("ready", "ranks_changed"), _NOTHING),
     "facts": Answer("a dict that JSON can have", lambda one: _is_json(one, dict), dict),
     "stats": Answer(
         "a dict of lists that JSON can have",

@@ -40,7 +40,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest
-from flux.scheduler.admission import NO_ROOM, AdmissionRule, Deferral
+from flux.scheduler.admission import NO_ROOM, Deferral, GivingRule
 from flux.scheduler.checkpoint import read_stored
 from flux.scheduler.host import counted, name_of
 from flux.scheduler.pools import missing_hosts
@@ -81,7 +81,7 @@ TOO_FEW = "not enough nodes for it beside reservation"
 DEFERRED_JOBS_RETRIED = 32
 
 
-class ReservationRule(AdmissionRule):
+class ReservationRule(GivingRule):
     """Keeps reserved resources from jobs outside the group, and allocates them to jobs of the
     group.
 
@@ -334,9 +334,9 @@ class ReservationRule(AdmissionRule):
 
     # -- the start, resources and plans ------------------------------------------------------------
 
-    def ready(self) -> None:
-        # Windows may begin only now: until all running jobs were found, the pool showed their nodes
-        # as free.
+    def open(self) -> None:
+        """Begin windows: all running jobs are known, so that the pool shows no node of theirs as
+        free."""
         self._open = True
         self.tick()
         self._arm()

@@ -190,6 +190,12 @@ class RulesInForce:
         self._service.load()
         self._service.configure(self.tables.entries(self._service.table))
 
+    def ready(self) -> None:
+        """Tell the rules in force that all running jobs are known."""
+        for rule in self.rules:
+            if isinstance(rule, TableRule) and rule in self._host.admission.rules:
+                self._errors.guard(f"admission rule {rule.name}: ready", rule.ready)
+
     def reload(self, config: dict[str, Any]) -> None:
         """Read the tables after a reload of the configuration."""
         renamed = self._host.queue_names.read(config)
@@ -352,7 +358,8 @@ class RulesInForce:
             for job in jobs:
                 self._errors.guard(f"{rule.name}: hello", rule.hello, job)
             self._host.tell_pending(rule)
-            rule.ready()
+            if isinstance(rule, TableRule):
+                rule.ready()
         self._host.look_again()  # jobs may have been refused because of the rule
 
     def _configure(self, rule: AdmissionRule) -> None:

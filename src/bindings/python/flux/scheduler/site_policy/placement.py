@@ -122,6 +122,7 @@ class PlacementRule(TableRule):
     name = "placement"
     table = "topology"
     attributes = ("placement",)
+    changes_requests = True
     engaged = False  # no job has a placement yet
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
@@ -243,10 +244,6 @@ class PlacementRule(TableRule):
                 f"placement.level={wanted.level!r}: there is no such level (known: {known})"
             )
         return Placed(wanted, within_of(wanted, groups, request))
-
-    def as_queued(self, request: Any, attributes: SystemAttributes) -> Any:
-        placed = self._placed(request, attributes)
-        return request if placed.wanted.mode == "preferred" else _together(request, placed)
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         before = self._jobs.pop(job.jobid, None)

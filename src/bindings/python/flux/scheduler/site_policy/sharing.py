@@ -96,6 +96,7 @@ class SharingRule(TableRule):
 
     name = "sharing"
     table = "sharing"
+    changes_requests = True
     only_takes_away = True  # it only restricts jobs to fewer of the free ranks
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
@@ -203,10 +204,6 @@ class SharingRule(TableRule):
             count_kept(256 + len(attributes.bank or "") + len(queue or ""))
             sharer = self._sharers[whose] = Sharer(queue, where["node"], claimant)
         return sharer
-
-    def as_queued(self, request: Any, attributes: SystemAttributes) -> Any:
-        # The job's user is unknown here, so claims of others are ignored.
-        return self._in_whole_nodes(request, self._where(attributes.queue)["node"])
 
     def _in_whole_nodes(self, request: Any, whole: int) -> Any:
         """Return a request for whole nodes, if the job can get some of its possible ranks only as

@@ -80,6 +80,10 @@ class TableRule(AdmissionRule):
         in `self.entries`.
         """
 
+    def ready(self) -> None:
+        """Called when the rule has been told of all jobs: after the table has changed, and before
+        the first request."""
+
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
         """Return the data of running jobs to look up for `hello`, among ``jobspec`` and
         ``eventlog``; by default the jobspec, if there is a `hello`. `entries`: the entries in

@@ -48,6 +48,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InsufficientResources
+from flux.scheduler.admission import GivingRule
 from flux.scheduler.disclosure import Owned, read_by
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import Caller, Steps, read
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
 COME_BACK_S = 5.0
 
 
-class PreemptionRule(TableRule):
+class PreemptionRule(GivingRule, TableRule):
     """Ends running jobs for pending ones, by the table ``[preemption]``.
 
     Attributes:

@@ -86,7 +86,7 @@ class PreemptionsUnderWay(Part):
 
     def engage(self) -> None:
         """Have promises stay while there are borrowers, or jobs that borrowers were ended for; and
-        have `AdmissionRule.allocate` called while preemptions or classes need it."""
+        have `GivingRule.allocate` called while preemptions or classes need it."""
         active = self._record.active
         self._host.admission.pins = self.pins if self._record.in_promises() else None
         lends = any(cls.into_promises for cls in self._classes.entries.values())
@@ -487,7 +487,7 @@ class PreemptionsUnderWay(Part):
     # -- the taker ---------------------------------------------------------------------------------
 
     def allocate(self, job: PendingJob, plan: Plan, preemption: Preemption) -> ResourcePool | None:
-        """Implement `AdmissionRule.allocate` for a taker: allocate its place or, until victims are
+        """Implement `GivingRule.allocate` for a taker: allocate its place or, until victims are
         ended, any resources."""
         in_promise, is_kept = preemption.in_promise, bool(preemption.placeholders)
         if in_promise and not preemption.ended - preemption.held:
