@@ -280,34 +280,29 @@ class AdmissionControl:
     def update(self) -> None:
         """Update the caches after a rule was added or removed, or its `AdmissionRule.engaged` or
         `AdmissionRule.attributes` changed."""
-        self.engaged = any(rule.engaged for rule in self.rules)
         #: the system attributes of all rules, and whether a rule is told of every job
         self._asks_always = any(rule.attributes is None for rule in self.rules)
         self._names = {name for rule in self.rules for name in rule.attributes or ()}
         # Per method, the engaged rules that override it, with their methods: a rule costs nothing
         # where it overrides nothing.
-        self._checking = self._engaged_with(AdmissionRule.check)
-        self._giving = [
-            rule.allocate
-            for rule in self.rules
-            if isinstance(rule, GivingRule) and rule.engaged and rule in self._have_more
-        ]
+        engaged = [rule for rule in self.rules if rule.engaged]
+        self.engaged = bool(engaged)
+        self._checking = self._overriding(AdmissionRule.check, engaged)
+        giving = self._overriding(GivingRule.allocate, engaged)
+        self._giving = [one for one in giving if one[0] in self._have_more]
         self.asks_each = bool(self._giving)
-        self._starting = self._told_by(AdmissionRule.start)
-        self._freeing = self._told_by(AdmissionRule.free)
-        counting = [rule for rule in self.rules if isinstance(rule, CountedRule)]
+        self._starting = self._overriding(AdmissionRule.start, engaged)
+        self._freeing = self._overriding(AdmissionRule.free, engaged)
+        self._looking = self._overriding(CountedRule.second_look, engaged)
+        self._doubting = self._overriding(CountedRule.keeps_promise, engaged)
+        counting = [rule for rule in engaged if isinstance(rule, CountedRule)]
         if counting != self._counting:
             self._counting = counting
             self.recount()
         #: the rules that are asked about a job within its bounds
-        self._asked_always = [one for one in self._checking if one[0] not in self._counting]
-        self._looking = self._engaged_with(CountedRule.second_look)
-        self._doubting = self._engaged_with(CountedRule.keeps_promise)
-        if not self._counting:
+        self._asked_always = [one for one in self._checking if one[0] not in counting]
+        if not counting:
             self.holds.clear()
-        #: method of `AdmissionRule` -> overriding methods, each with the subject of its error
-        #: reports
-        self._tellings: dict[Callable[..., Any], list[tuple[str, Callable[..., Any]]]] = {}
         self.families.clear()
         self.families.left_out = {rule.name for rule in self.rules if rule.only_takes_away}
 
@@ -325,25 +320,18 @@ class AdmissionControl:
         self.update()
         return True
 
-    def _told_by(
-        self, method: Callable[..., Any]
+    @staticmethod
+    def _overriding(
+        method: Callable[..., Any], rules: Iterable[AdmissionRule]
     ) -> list[tuple[AdmissionRule, Callable[..., Any]]]:
-        """Return `_engaged_with` with the counting rules, each with its `CountedRule.hold`."""
-        return [
-            (rule, getattr(rule, "hold" if isinstance(rule, CountedRule) else method.__name__))
-            for rule in self.rules
-            if rule.engaged and (isinstance(rule, CountedRule) or has_own(rule, method))
-        ]
-
-    def _engaged_with(
-        self, method: Callable[..., Any]
-    ) -> list[tuple[AdmissionRule, Callable[..., Any]]]:
-        """Return the engaged rules that override a method, each with its own."""
-        return [
-            (rule, getattr(rule, method.__name__))
-            for rule in self.rules
-            if rule.engaged and hasattr(rule, method.__name__) and has_own(rule, method)
-        ]
+        """Return those of some rules that override a method, each with its own; a counting rule has
+        `CountedRule.hold` in place of two."""
+        name, found = method.__name__, []
+        for rule in rules:
+            counts = isinstance(rule, CountedRule) and name in ("start", "free")
+            if counts or (hasattr(rule, name) and has_own(rule, method)):
+                found.append((rule, getattr(rule, "hold" if counts else name)))
+        return found
 
     # -- one job -----------------------------------------------------------------------------------
 
@@ -457,7 +445,7 @@ class AdmissionControl:
         source: Plan | ResourcePool = pool if plan is None else plan
         alloc = None
         if plan is not None:
-            for allocate in self._giving:
+            for _, allocate in self._giving:
                 alloc = allocate(job, plan)
                 if alloc is not None:
                     break
@@ -505,10 +493,7 @@ class AdmissionControl:
 
     def keeps_promise(self, job: PendingJob) -> bool:
         """Whether all rules are certain to let a job start at its promised time."""
-        for _, keeps_promise in self._doubting:
-            if not keeps_promise(job):
-                return False
-        return True
+        return all(keeps_promise(job) for _, keeps_promise in self._doubting)
 
     def start(self, job: PendingJob, alloc: ResourcePool, now: float) -> dict[str, Any]:
         """Tell the rules that a job starts. Return their annotations."""
@@ -581,19 +566,11 @@ class AdmissionControl:
     def tell(self, method: Callable[..., Any], *args: Any) -> None:
         """Call a method of every rule. `method`: a method of `AdmissionRule`, such as
         ``AdmissionRule.hello``."""
-        tellings = self._tellings.get(method)
-        if tellings is None:
-            name = method.__name__
-            tellings = self._tellings[method] = [
-                (f"admission rule {rule.name}: {name}", getattr(rule, name))
-                for rule in self.rules
-                if has_own(rule, method)
-            ]
-        for what, told in tellings:
+        for rule, told in self._overriding(method, self.rules):
             try:
                 told(*args)
             except Exception:
-                self._report(what, trace=True)
+                self._report(f"admission rule {rule.name}: {method.__name__}", trace=True)
 
     # -- deferred jobs -----------------------------------------------------------------------------
 

@@ -439,21 +439,9 @@ class BudgetRule(ScopedRule):
                 self.let_in(account)
 
     def let_in(self, account: Account) -> None:
-        # of jobs with equal needs, the number that the remainder suffices for
-        admission, now = self.host.admission, self.host.now()
-        for key, (rates, limit) in list(account.waiting.items()):
-            rooms = [
-                (most - account.taken[at] + GRAIN) // account.needs(rates[at], limit, now)
-                for at, most in account.bounds
-                if rates[at] and now < account.end
-            ]
-            room = min(rooms, default=1.0)
-            if room >= 1 and admission.waiting(self, key):
-                self.host.let_in(self, key, int(min(room, 1e9)))
-            if not admission.waiting(self, key):
-                del account.waiting[key]
-            else:
-                self._wake(account, rates)
+        super().let_in(account)
+        for rates, _ in account.waiting.values():
+            self._wake(account, rates)
 
     def _wake(self, account: Account, rates: Amounts) -> None:
         """Let in the waiting jobs when jobs that hold `rates` fit into the rest of the period."""
@@ -467,6 +455,15 @@ class BudgetRule(ScopedRule):
                     self.let_in(account)
 
             self.host.call_at(when, wake)
+
+    def room(self, account: Account, key: Any, needs: tuple[Amounts, float]) -> float:
+        (rates, limit), now = needs, self.host.now()
+        rooms = [
+            (most - account.taken[at] + GRAIN) // account.needs(rates[at], limit, now)
+            for at, most in account.bounds
+            if rates[at] and now < account.end
+        ]
+        return min(rooms, default=1.0)
 
     # -- answers -----------------------------------------------------------------------------------
 

@@ -187,7 +187,7 @@ class CountingRule(CountedRule, TableRule):
     - ``uses_of(userid, attributes)``: return the uses in which a job counts;
     - ``read_job(job, known, attributes)``: fill in the record of a new pending job, or raise
       ValueError if it can never run;
-    - ``let_in(use)``: readmit the jobs that wait for a use and may start now;
+    - ``room(use, key, needs)``: the number of jobs deferred with a key for which there can be room;
     - for `jobs_over`, ``text_if_over(use)``: the use in words if running jobs exceed the maximum,
       else None, and ``objection(job, names)``: the first of some entries with too little left for a
       job, and why, or None.
@@ -195,6 +195,7 @@ class CountingRule(CountedRule, TableRule):
 
     new_job: Callable[..., Any] = Counted
     uses_of: Callable[..., tuple[Any, ...]]
+    room: Callable[..., float]
     text_if_over: Callable[..., str | None]
     objection: Callable[..., tuple[str, str] | None]
 
@@ -211,9 +212,6 @@ class CountingRule(CountedRule, TableRule):
     # -- the life of a job -------------------------------------------------------------------------
 
     def read_job(self, job: PendingJob, known: Any, attributes: SystemAttributes) -> None:
-        pass
-
-    def let_in(self, use: Any) -> None:
         pass
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
@@ -258,6 +256,16 @@ class CountingRule(CountedRule, TableRule):
 
     def found(self, jobid: int, known: Any, attributes: SystemAttributes) -> None:
         """Fill in the record of a job found running."""
+
+    def let_in(self, use: Any) -> None:
+        """Readmit the jobs that wait for a use and may start now."""
+        for key, needs in list(use.waiting.items()):
+            waiting = self.host.admission.waiting(self, key)
+            room = self.room(use, key, needs) if waiting else 0
+            if room >= 1:
+                self.host.let_in(self, key, int(min(room, waiting)))
+            elif not waiting:
+                del use.waiting[key]
 
     def forget(self, known: Counted) -> None:
         """Drop the uses in which only this job was counted."""

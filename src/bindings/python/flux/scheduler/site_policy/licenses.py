@@ -439,16 +439,11 @@ class LicenseRule(CountingRule):
             if use.waiting:
                 self.let_in(use)
 
-    def let_in(self, use: LicenseUse) -> None:
-        admission = self.host.admission
-        for key in list(use.waiting):
-            if not admission.waiting(self, key):
-                del use.waiting[key]
-            elif all(count <= self._available(one) for one, count in key):
-                free = [
-                    self.uses[one].free // count for one, count in key if one not in self._planned
-                ]
-                self.host.let_in(self, key, min(free, default=admission.waiting(self, key)))
+    def room(self, use: LicenseUse, key: tuple[tuple[str, int], ...], needs: None) -> float:
+        if any(count > self._available(one) for one, count in key):
+            return 0
+        free = [self.uses[one].free // count for one, count in key if one not in self._planned]
+        return min(free, default=inf)
 
     # -- answers -----------------------------------------------------------------------------------
 

@@ -144,13 +144,12 @@ class LimitUse(ScopedUse):
                 return at
         return None
 
-    def room(self, each: Amount) -> int | None:
-        """Return the number of jobs with minimum `each` that could be let in; None: unlimited."""
-        used = self.used
-        rooms = [
-            max(0, limit - used[at]) // each[at] for at, limit in self.entry.bounds if each[at]
-        ]
-        return min(rooms, default=None)
+    def room(self, each: Amount) -> float:
+        """Return the number of jobs with minimum `each` that could be let in."""
+        return min(
+            (most - self.used[at]) // each[at] if each[at] else inf if self.used[at] <= most else 0
+            for at, most in self.entry.bounds
+        )
 
 
 class Limited(Counted):
@@ -434,17 +433,9 @@ class LimitRule(ScopedRule):
         self.host.admission.recount()
         self._ask_again()
 
-    def let_in(self, use: LimitUse) -> None:
-        for key, uses in list(use.waiting.items()):
-            least = key[1]
-            hard = [one for one in uses if not one.entry.soft]
-            if not self.host.admission.waiting(self, key):
-                del use.waiting[key]
-            elif all(one.over(least) is None for one in hard):
-                rooms = [one.room(least) for one in hard]
-                self.host.let_in(
-                    self, key, min([room for room in rooms if room is not None], default=1)
-                )
+    def room(self, use: LimitUse, key: Any, uses: tuple[LimitUse, ...]) -> float:
+        room = min([one.room(key[1]) for one in uses if not one.entry.soft], default=1)
+        return 1 if room == inf else room
 
     def _ask_again(self) -> None:
         """Let in jobs that wait for another offer, as many as the free resources suffice for: the
