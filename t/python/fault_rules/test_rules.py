@@ -453,6 +453,6 @@ def test_a_scheduler_that_does_not_count_is_caught(scheduler, monkeypatch):
     steps = [["configure", 1], ["submit", [job] * 3], ["advance", 3]]
     assert faults.run_history(steps, scheduler, "rv1") is None
     monkeypatch.setattr(LimitRule, "check", lambda self, job: None)
-    monkeypatch.setattr(LimitRule, "second_look", lambda self, job, pool, jobid: None)
+    monkeypatch.setattr(LimitRule, "second_look", lambda self, job, pool, held: None)
     found = faults.run_history(steps, scheduler, "rv1")
     assert found is not None and "3 of 2 nodes" in found

@@ -303,15 +303,10 @@ class CountedRule(AdmissionRule):
             now (float): the time, seconds since the epoch
         """
 
-    def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
-        """Return None if `job` may start on this allocation, which is other than the minimum of its
-        request, else the reason; the allocation is then freed.
-
-        Args:
-            job (PendingJob): the job
-            pool (ResourcePoolImplementation): the pool with the allocation: the scheduler's, or a
-                copy for a trial
-            jobid (int): the id of the allocation in the pool
+    def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
+        """Return None if `job`, which is within its bounds, may start with `held`, which is other
+        than the minimum of its request, else the reason; the allocation is then freed. `pool`: that
+        of the allocation, the scheduler's or a copy for a trial.
         """
         return None
 

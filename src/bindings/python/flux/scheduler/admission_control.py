@@ -249,8 +249,6 @@ class AdmissionControl:
         self.own_ends: dict[int, float] = {}
         self.holds: dict[int, Holding] = {}
         self.at_release: dict[Hashable, Callable[[], None]] = {}
-        #: the last allocation that rules looked at, and what the job holds by it
-        self._offered: tuple[Any, Holding] = (None, NOTHING)
         #: number of the last change of bounds
         self._version = 0
         self._counting: list[CountedRule] = []
@@ -456,13 +454,7 @@ class AdmissionControl:
                 if self.kept_for:
                     self.defer_without_room(job)
                 raise
-        refused = None
-        if self._looking:
-            held = self._holdings.held_by(job.jobid)
-            self._offered = alloc, held
-            # The minimum of its request has been checked.
-            if job.bounds is None or held[1:] != job.bounds.least:
-                refused = self.second_look(job, pool, job.jobid)
+        refused = self.second_look(job, pool, job.jobid) if self._looking else None
         if refused is None:
             return alloc
         pool.free(job.jobid)
@@ -484,11 +476,14 @@ class AdmissionControl:
             raise JobDeferred(rule, Deferral(rule.why(job) or "", key=NO_ROOM)) from None
 
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> JobDeferred | None:
-        """Return why a job may not start on allocation `jobid` of a pool, or None."""
-        for rule, second_look in self._looking:
-            deferral = second_look(job, pool, jobid)
-            if deferral is not None:
-                return JobDeferred(rule, deferral)
+        """Return why a job that is within its bounds may not start on allocation `jobid` of a pool,
+        or None."""
+        held = self._holdings.held_by(jobid, pool)
+        if job.bounds is None or held[1:] != job.bounds.least:
+            for rule, second_look in self._looking:
+                deferral = second_look(job, pool, held)
+                if deferral is not None:
+                    return JobDeferred(rule, deferral)
         return None
 
     def keeps_promise(self, job: PendingJob) -> bool:
@@ -500,10 +495,7 @@ class AdmissionControl:
         found: dict[str, Any] = {}
         jobid, held = job.jobid, NOTHING
         if self._counting:
-            offered, held = self._offered
-            if offered is not alloc:
-                held = self._holdings.held_by(jobid)
-            self.holds[jobid] = held
+            held = self.holds[jobid] = self._holdings.held_by(jobid)
         for rule, start in self._starting:
             try:
                 if rule in self._counting:

@@ -369,13 +369,9 @@ class BudgetRule(ScopedRule):
         full, brief = (f"{one}; needs {needs:.1f}" for one in self._has_taken(account, at))
         return Reason(full, brief, userid=account.userid)
 
-    def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
+    def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
         known = self.jobs.get(job.jobid)
-        if known is None:
-            return None
-        rates = self.host.holdings.held_by(jobid, pool)[1:]
-        # If it is the minimum, it was checked before.
-        return None if rates == known.least else self._look(job, known, rates)
+        return None if known is None else self._look(job, known, held[1:])
 
     def keeps_promise(self, job: PendingJob) -> bool:
         # It is certain to start if all pending jobs may start in this period.
@@ -469,10 +465,8 @@ class BudgetRule(ScopedRule):
 
     def why(self, job: PendingJob) -> str | None:
         known = self.jobs.get(job.jobid)
-        found = self._over(known, known.least) if known is not None and known.waits else None
-        if known is None or found is None:
-            return None
-        return self._sentence(*found, known, known.least)
+        found = self.too_much(job, known) if known is not None and known.waits else None
+        return found and found[1]
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return the budget that keeps `job` from starting: ``name``, ``whose``, ``what``,

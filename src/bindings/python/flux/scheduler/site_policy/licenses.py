@@ -168,29 +168,26 @@ def asked_for(attributes: SystemAttributes) -> dict[str, int]:
 
 
 class LicenseUse(Use):
-    """The use of a licence. `numbers` has the number in use, and that minus the number for jobs,
-    without those used elsewhere."""
+    """The use of a licence.
 
-    __slots__ = ("numbers",)
+    Attributes:
+        in_use (int): the number in use by jobs
+        excess (list): the same minus the number for jobs, without those used elsewhere
+    """
+
+    __slots__ = ("excess", "in_use")
 
     entry: License
     lasts = True
 
     def __init__(self, license: License) -> None:
         super().__init__(license, ())
-        self.numbers = [0, -license.usable]
-
-    @property
-    def in_use(self) -> int:
-        return self.numbers[0]
+        self.in_use, self.excess = 0, [-license.usable]
 
     @property
     def free(self) -> int:
-        return -self.numbers[1]
-
-    @property
-    def usable(self) -> int:
-        return self.numbers[0] - self.numbers[1]
+        """The number that jobs may take."""
+        return -self.excess[0]
 
 
 class Asking(Counted):
@@ -284,7 +281,7 @@ class LicenseRule(CountingRule):
     def _note_elsewhere(self, name: str) -> None:
         """Take the number of a licence used elsewhere from the number for jobs."""
         use = self.uses[name]
-        use.numbers[1] = use.in_use - (use.entry.usable - self._elsewhere(name))
+        use.excess[0] = use.in_use - use.entry.usable + self._elsewhere(name)
 
     def _elsewhere(self, name: str) -> int:
         """Return the number of a licence used elsewhere, as last read; 0 before the first
@@ -337,7 +334,7 @@ class LicenseRule(CountingRule):
     def bounds(self, job: PendingJob) -> list[Bound]:
         found: list[Bound] = []
         for name, count in self._asked(job.jobid).items():
-            found.append((self.uses[name].numbers, 1, -count))
+            found.append((self.uses[name].excess, 0, -count))
             if name in self._planned:
                 found.append(([1], 0, 0))  # the plan decides
         return found
@@ -362,7 +359,7 @@ class LicenseRule(CountingRule):
         use = self.uses[name]
         if use.in_use and name in self._planned:
             endless = [asked for jobid, asked in self._running.items() if not self._end_of(jobid)]
-            return use.usable - sum(asked.get(name, 0) for asked in endless)
+            return use.in_use + use.free - sum(asked.get(name, 0) for asked in endless)
         return use.free
 
     def _short_of(self, job: PendingJob) -> str | None:
@@ -430,8 +427,8 @@ class LicenseRule(CountingRule):
             return
         known.waits = False
         for use, count in zip(known.uses, known.asked.values()):
-            use.numbers[0] += jobs * count
-            use.numbers[1] += jobs * count
+            use.in_use += jobs * count
+            use.excess[0] += jobs * count
         if jobs > 0:
             self._running[jobid] = known.asked
             return

@@ -305,14 +305,11 @@ class LimitRule(ScopedRule):
 
     # -- the pool's offer --------------------------------------------------------------------------
 
-    def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
+    def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
         known = self.jobs.get(job.jobid)
         if known is None:
             return None
-        ranks, nodes, cores, gpus = self.host.holdings.held_by(jobid, pool)
-        least = known.least_now
-        if nodes <= least.nodes and cores <= least.cores and gpus <= least.gpus:
-            return None  # no more than was checked before
+        ranks, _, cores, gpus = held
         for use in known.uses:
             if use.entry.soft:
                 continue
