@@ -476,6 +476,11 @@ def test_a_start_that_cannot_be_answered_does_not_count(policy, args):
         ({"per": "user", "max": {"jobs": 1}, "soft": 1}, "soft=1: expected true or false"),
         ({"per": "user", "queues": [""]}, "queues=['']: expected a list of names"),
         ({"per": "user", "max": {"nodes": -1}}, "max.nodes=-1: expected a whole number"),
+        (
+            {"per": "user", "max": {"jobs": 1}, "queue": ["a"]},
+            "queue: unknown key: is 'queues' meant?",
+        ),
+        ({"per": "user", "max": {"node": 1}}, "max.node: unknown key: is 'nodes' meant?"),
         ({"per": "user", "max": {"slots": 1}}, "max.slots: unknown key"),
         ({"per": "user", "max": {"jobs": 1}, "users": ["nobody-x"]}, "users: there is no user"),
         (

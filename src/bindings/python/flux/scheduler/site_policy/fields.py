@@ -5,9 +5,16 @@ from __future__ import annotations
 
 import pwd
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any, Callable
 
 from flux.scheduler.times import seconds_of
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return ": is ... meant?" with the nearest of some names; empty if none is near."""
+    near = get_close_matches(name, known, 1)
+    return f": is {near[0]!r} meant?" if near else ""
 
 
 class Fields:
@@ -30,12 +37,17 @@ class Fields:
             raise ValueError(f"{what}expected a table")
         self._left = dict(table)
         self._path = path
+        self._known: list[str] = []  # the keys taken, or missing
+
+    def _pop(self, key: str, default: Any = None) -> Any:
+        self._known.append(key)
+        return self._left.pop(key, default)
 
     def _wrong(self, key: str, value: Any, expected: str) -> ValueError:
         return ValueError(f"{self._path}{key}={value!r}: expected {expected}")
 
     def _take(self, key: str, is_right: Callable[[Any], Any], expected: str) -> Any:
-        value = self._left.pop(key, None)
+        value = self._pop(key)
         if value is not None and not is_right(value):
             raise self._wrong(key, value, expected)
         return value
@@ -43,7 +55,7 @@ class Fields:
     def choice(self, key: str, choices: Iterable[str], default: str | None = None) -> str:
         """Return one of some words; required unless there is a default. Raises ValueError if it is
         another word, or missing."""
-        value = self._left.pop(key, default)
+        value = self._pop(key, default)
         choices = list(choices)
         if not isinstance(value, str) or value not in choices:
             expected = " or ".join(map(repr, choices))
@@ -54,7 +66,7 @@ class Fields:
 
     def flag(self, key: str, default: bool = False) -> bool:
         """Return true or false."""
-        value = self._left.pop(key, default)
+        value = self._pop(key, default)
         if not isinstance(value, bool):
             raise self._wrong(key, value, "true or false")
         return value
@@ -88,7 +100,7 @@ class Fields:
     def names(self, key: str) -> tuple[str, ...]:
         """Return a list of names, of which a single one need not be in a list; empty if the key is
         missing. Numbers are names."""
-        value = self._left.pop(key, None)
+        value = self._pop(key)
         some = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
         names = tuple(str(one) if type(one) is int else one for one in some)
         if not all(isinstance(one, str) and one for one in names):
@@ -109,9 +121,9 @@ class Fields:
 
     def table(self, key: str) -> Fields | None:
         """Return a nested table, or None if the key is missing."""
-        if key not in self._left:
-            return None
-        return Fields(self._left.pop(key), f"{self._path}{key}.")
+        is_missing = key not in self._left
+        value = self._pop(key)
+        return None if is_missing else Fields(value, f"{self._path}{key}.")
 
     def rest(self) -> dict[str, Any]:
         """Take all remaining keys."""
@@ -121,7 +133,7 @@ class Fields:
     def end(self) -> None:
         """Check that no key is left. Raises ValueError if a key is left."""
         for key in self._left:
-            raise ValueError(f"{self._path}{key}: unknown key")
+            raise ValueError(f"{self._path}{key}: unknown key{meant(key, self._known)}")
 
 
 _names: dict[int, str] = {}

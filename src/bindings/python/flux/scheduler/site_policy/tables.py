@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Callable, Dict
 
+from flux.scheduler.site_policy.fields import meant
+
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
 
@@ -66,8 +68,7 @@ def queues_missing(names: Iterable[str], config: dict[str, Any]) -> Iterator[str
     known = list(queues) if isinstance(queues, dict) else []
     for name in names:
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            yield f"there is no queue {name!r}" + (f": is {near[0]!r} meant?" if near else "")
+            yield f"there is no queue {name!r}{meant(name, known)}"
 
 
 class Findings:
@@ -127,9 +128,9 @@ class PolicyTables:
         """
         for written, table in config.items():
             name = written[len(PREFIX) :] if written.startswith(PREFIX) else written
-            meant = get_close_matches(name, self._readers, 1, 0.8)
-            if meant and meant[0] != name:
-                yield f"configuration: [{written}] is not a known table: is [{meant[0]}] meant?"
+            near = get_close_matches(name, self._readers, 1, 0.8)
+            if near and near[0] != name:
+                yield f"configuration: [{written}] is not a known table: is [{near[0]}] meant?"
             if written in self._readers and PREFIX + written in config:
                 yield f"configuration: [{written}] is not read beside [{PREFIX}{written}]"
             if name in self._readers and table == {}:
