@@ -141,32 +141,24 @@ class RunningCallback:
         source = UpdateArgsSource if topic.startswith("job.update.") else ArgsSource
         view = CallbackArgs(source(args_address(self.args)))
         _running.append(self)
-        host.perilogs.enter()
-        failed = True
         try:
-            try:
+            with host.perilogs.call(f"{plugin.name}: {topic}"):
                 answer = callback(plugin, topic, view)
-            finally:
                 process_guard.end_child()
-            if answer is not None:
-                answer = read_answer(answer, topic, plugin.name)
-                if answer:
-                    self._answer(view, answer)
-            if self.updates:
-                # Deferred until the callback has returned: the job manager collects updates and
-                # applies them to the job of the next successful callback. Those of a failed
-                # callback would reach another job.
-                text = json.dumps(self.updates).encode()
-                _check(lib.jobtap_jobspec_update(host.p, 1, 0, text), _UPDATE)
-            failed = False
+                if answer is not None:
+                    answer = read_answer(answer, topic, plugin.name)
+                    if answer:
+                        self._answer(view, answer)
+                if self.updates:
+                    # Deferred until the callback has returned: the job manager collects updates and
+                    # applies them to the job of the next successful callback. Those of a failed
+                    # callback would reach another job.
+                    text = json.dumps(self.updates).encode()
+                    _check(lib.jobtap_jobspec_update(host.p, 1, 0, text), _UPDATE)
             return 0
         except FAILURES as exc:
             return self._failed(exc)
         finally:
-            if failed:
-                host.perilogs.fail(f"{plugin.name}: {topic}")
-            else:
-                host.perilogs.leave()
             _running.pop()
             # Two of the references belong here: `view`, and the argument of getrefcount().
             view.release(sys.getrefcount(view) > 2)
@@ -259,10 +251,8 @@ class PluginHost:
             )
             self.name = self.plugin_resources.name = plugin.name
             self.set_name(plugin, service_name(plugin.name))
-            try:
+            with self.perilogs.call(f"{plugin.name}: plugin_init"):
                 answer = plugin_file.run_plugin_file(path)(plugin)
-            finally:
-                process_guard.end_child()
             read_answer(answer, "plugin_init", plugin.name)
         except FAILURES as exc:
             text = describe(exc, self.plugin.path if self.plugin else None)
@@ -616,10 +606,7 @@ class PluginHost:
         """Call the plugin's function for a request to one of its services."""
         try:
             with self.perilogs.call(f"{self.plugin.name}: service {topic.partition('.')[2]}"):
-                try:
-                    callback(self.plugin, msg)
-                finally:
-                    process_guard.end_child()
+                callback(self.plugin, msg)
         except OSError as exc:
             self.handle.respond_error(msg, exc.errno or errno.EINVAL, describe(exc))
         except FAILURES as exc:
@@ -642,10 +629,8 @@ class PluginHost:
             plugin.end()
             if callback is not None:
                 try:
-                    try:
+                    with self.perilogs.call(f"{plugin.name}: plugin.exit"):
                         callback(plugin, "plugin.exit", FrozenDict())
-                    finally:
-                        process_guard.end_child()
                 except FAILURES as exc:
                     self.report("plugin.exit", exc)
         self.plugin_resources.end(drop_future)

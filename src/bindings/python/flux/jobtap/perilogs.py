@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from flux.jobtap.process_guard import end_child
+
 #: Maximum number open per job. flux-core's job manager counts them in eight bits, and drops the
 #: queued events of a job that has more.
 MAX_OPEN = 255
@@ -64,31 +66,23 @@ class Perilogs:
                 return True
         return False
 
-    def enter(self) -> None:
-        """Begin a call of the plugin; `leave` or `fail` ends it."""
-        self._started.append([])
-
-    def leave(self) -> None:
-        """End a call that has returned."""
-        self._started.pop()
-
-    def fail(self, what: str) -> None:
-        """End a call (plugin and topic, for the log) that has raised: finish the prologs and
-        epilogs that it started, since it may not have arranged for their end."""
-        started = self._started.pop()
-        left = [perilog for perilog in started if perilog in self._open]
-        self._end(left, f"{what} failed", lambda perilog: FAILED)
-
     @contextmanager
     def call(self, what: str) -> Iterator[None]:
-        """A context for a call of the plugin (see `enter`)."""
-        self.enter()
+        """A context for a call of the plugin (`what`: plugin and topic, for the log). If it raises, the prologs and epilogs
+        that it started are finished, since it may not have arranged for their end. A child process that it has forked ends
+        here."""
+        self._started.append([])
         try:
-            yield
+            try:
+                yield
+            finally:
+                end_child()
         except BaseException:
-            self.fail(what)
+            started = self._started.pop()
+            left = [perilog for perilog in started if perilog in self._open]
+            self._end(left, f"{what} failed", lambda perilog: FAILED)
             raise
-        self.leave()
+        self._started.pop()
 
     def end(self, plugin: str) -> None:
         """Finish all that are open: the plugin is removed."""

@@ -12,7 +12,6 @@ from threading import get_ident
 from typing import Any
 
 from flux.jobtap.errors import FAILURES
-from flux.jobtap.process_guard import end_child
 
 #: Services answered by the job manager itself, and methods of others that call it before they
 #: answer.
@@ -129,10 +128,7 @@ class PluginResources:
                 return
             try:
                 with self._enter():
-                    try:
-                        callback(*args, **kwargs)
-                    finally:
-                        end_child()
+                    callback(*args, **kwargs)
             except FAILURES as exc:
                 self._report(where, exc)
 

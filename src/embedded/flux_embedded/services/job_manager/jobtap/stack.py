@@ -99,10 +99,7 @@ class Jobtap(Part):
         perilogs = self.host.states[plugin].perilogs
         try:
             with perilogs.call(f"{plugin.name}: {what}"):
-                try:
-                    yield
-                finally:
-                    process_guard.end_child()
+                yield
         finally:
             self._guests.remove(plugin)
             task.handle = former
@@ -279,21 +276,12 @@ class Jobtap(Part):
         self.announce_dependencies(job)
         self.call(job, "job.new")
 
-    def announce_dependencies(self, job, plugin=None):
-        """Show the job's dependencies to the plugins, or one of them; Rejected if one is unknown or invalid."""
+    def announce_dependencies(self, job):
+        """Show the job's dependencies to the plugins; Rejected if one is unknown or invalid."""
         for dependency in _dependencies(job):
             scheme = dependency["scheme"]
             topic = f"job.dependency.{scheme}"
-            handlers = self.handlers(topic)
-            if plugin is not None:
-                self._call_each(
-                    job,
-                    topic,
-                    JobSource(job, {"dependency": dependency}),
-                    [entry for entry in handlers if entry[0] is plugin],
-                )
-                continue
-            if not handlers:
+            if not self.handlers(topic):
                 raise Rejected(f'dependency scheme "{scheme}" not supported')
             self.call_rejecting(job, topic, dependency=dependency)
 
@@ -396,18 +384,17 @@ class Jobtap(Part):
             for topic in ("job.create", "job.new"):
                 self._call_mine(plugin, job, topic)
             if job.state == states.DEPEND and job.id in self.jobs.active:
-                try:
-                    self.announce_dependencies(job, plugin)
-                except JobtapError as exc:
-                    self.report(plugin, "job.dependency", exc)
+                for dependency in _dependencies(job):
+                    topic = f"job.dependency.{dependency['scheme']}"
+                    self._call_mine(plugin, job, topic, dependency=dependency)
                 self._call_mine(plugin, job, "job.state.depend")
         if not isinstance(plugin, Builtin):
             self.service.life.reprioritize_all()
 
-    def _call_mine(self, plugin, job, topic):
+    def _call_mine(self, plugin, job, topic, **more):
         mine = [entry for entry in self.handlers(topic) if entry[0] is plugin]
         if mine and job.id in self.jobs.active:
-            self._call_each(job, topic, JobSource(job, {}), mine)
+            self._call_each(job, topic, JobSource(job, more), mine)
 
     def remove(self, pattern):
         """Remove the plugins that match a name, ``all`` or a glob, builtins only by one with a dot; ENOENT if none does."""
