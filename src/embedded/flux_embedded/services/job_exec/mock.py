@@ -61,11 +61,8 @@ class MockJob(base.ExecJob):
         self._finish(self._test.get("wait_status", 0))
 
     def _expire(self):
-        if not self._over:
-            self._over = True
-            self.answer("exception", EXPIRED)
-            self._over = False
-            self._finish(signal.SIGALRM)
+        self.answer("exception", EXPIRED)
+        self._finish(signal.SIGALRM)
 
     def exception(self, kind):
         self._finish(signal.SIGTERM)

@@ -24,7 +24,7 @@ import os
 from flux_embedded.services.job_exec.local import LocalJob
 from flux_embedded.services.job_exec.mock import MockJob
 from flux_embedded.services.job_exec.scripts import Scripts
-from flux_engine.formats import eventlog, form, fsd, idset, jobid, rset
+from flux_engine.formats import eventlog, form, fsd, idset, jobid
 from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_engine.kernel.service import Service, request
@@ -64,16 +64,18 @@ class JobExec(Service):
     def _start(self, msg):
         body = msg.body
         id = body["id"]
-        if body["reattach"] and id not in self.jobs:
-            self._not_there(msg, id, body["R"])
-            return
         if id in self.jobs:
             job = self.jobs[id]
             job.msg = msg
             job.answer("reattached", {})
             return
         job = self.jobs[id] = self._make(msg, body)
-        job.start()
+        if body["reattach"]:
+            note = "job is not running: its execution service is gone"
+            job.answer("exception", {"severity": 0, "type": "exec", "note": note})
+            job.release()
+        else:
+            job.start()
 
     def _make(self, msg, body):
         """The job of a start request, mock or real."""
@@ -81,19 +83,6 @@ class JobExec(Service):
         if test is not None or self.kernel.clock.virtual:
             return MockJob(self, msg, body, {} if test is None else test)
         return LocalJob(self, msg, body)
-
-    def _not_there(self, msg, id, R):
-        """Refuse to reattach: the job was lost with the service that ran it."""
-        exception = {
-            "severity": 0,
-            "type": "exec",
-            "note": "job is not running: its execution service is gone",
-        }
-        for kind, data in (
-            ("exception", exception),
-            ("release", {"ranks": idset.text(rset.ranks(R)), "final": True}),
-        ):
-            self.respond(msg, {"id": id, "type": kind, "data": data})
 
     @request("kill", form={"id": int, "signum": int})
     def _kill(self, msg):

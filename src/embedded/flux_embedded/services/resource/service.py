@@ -7,7 +7,7 @@ import json
 from flux_embedded.services.resource.fake import fake_resources
 from flux_engine.formats import eventlog, idset
 from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
-from flux_engine.formats.rset import RSet
+from flux_engine.formats.rset import RSet, redacted
 from flux_engine.kernel.service import Service, refusing, request
 from flux_engine.resource import sources
 from flux_engine.resource.acquire import AcquireStream, property_changes
@@ -100,9 +100,6 @@ class Resource(Service):
         except OSError:  # the overlay is unloaded at the end
             return
         future.reset()
-        self._membership(update)
-
-    def _membership(self, update):
         online = idset.decode(update.get("online", ""))
         offline = idset.decode(update.get("offline", ""))
         if online:
@@ -184,15 +181,9 @@ class Resource(Service):
         self.respond(msg)
 
     @request("property-add")
-    def property_add(self, msg):
-        self._change_property(msg, True)
-
     @request("property-remove")
-    def property_remove(self, msg):
-        self._change_property(msg, False)
-
-    def _change_property(self, msg, add):
-        ranks = self._targets(msg)
+    def change_property(self, msg):
+        ranks, add = self._targets(msg), msg.topic == "resource.property-add"
         with refusing():
             inventory = self.state.with_property((msg.body or {}).get("name"), ranks, add)
         self._replace(inventory)
@@ -295,8 +286,7 @@ class Resource(Service):
             allocated = RSet().to_dict()
         view = self.state.view
         down = view.restrict(idset.difference(view.ranks, self.state.up))
-        every = {key: value for key, value in view.R.items() if key != "scheduling"}
-        self.respond(msg, {"all": every, "down": down, "allocated": allocated})
+        self.respond(msg, {"all": redacted(view.R), "down": down, "allocated": allocated})
 
 
 def _ranks(bounds):
