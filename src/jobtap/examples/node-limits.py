@@ -11,7 +11,7 @@ A job that exceeds the limit alone is rejected. Others wait in DEPEND with the d
 does not request nodes counts as one node. ``flux jobtap query`` shows how many nodes each user has.
 """
 
-from flux.jobtap import CURRENT_JOB
+from flux.jobtap import CURRENT_JOB, count_resources
 
 DEPEND, INACTIVE = 2, 64
 DEPENDENCY = "node-limit"
@@ -45,28 +45,10 @@ def conf_update(p, topic, args):
     release(p)
 
 
-def nodes_of(jobspec):
-    """The minimum number of nodes that a jobspec requests."""
-
-    def count(vertices):
-        for vertex in vertices:
-            number = vertex["count"]
-            if isinstance(number, dict):
-                number = number.get("min", 1)
-            if vertex["type"] == "node":
-                return number
-            below = count(vertex.get("with", ()))
-            if below:
-                return number * below
-        return 0
-
-    return count(jobspec["resources"]) or 1
-
-
 def describe(args):
     jobspec = args["jobspec"]
     queue = jobspec["attributes"]["system"].get("queue")
-    return args["userid"], queue, nodes_of(jobspec)
+    return args["userid"], queue, count_resources(jobspec["resources"])["node"] or 1
 
 
 def limits_of(p, job):

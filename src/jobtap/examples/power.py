@@ -7,6 +7,8 @@ A job that requests nodes draws `node` watts for each of their minimum number; a
 that sets ``system.licenses.watts`` itself keeps its number. The scheduler has ``[licenses] watts``.
 """
 
+from flux.jobtap import count_resources
+
 
 def plugin_init(p):
     for name in ("node", "core"):
@@ -16,24 +18,12 @@ def plugin_init(p):
     p.add_handler("job.create", create)
 
 
-def count_of(vertices, kind):
-    """The minimum number of vertices of a kind that a jobspec requests."""
-    total = 0
-    for vertex in vertices:
-        number = vertex["count"]
-        if isinstance(number, dict):
-            number = number.get("min", 1)
-        below = 1 if vertex["type"] == kind else count_of(vertex.get("with", ()), kind)
-        total += number * below
-    return total
-
-
 def create(p, topic, args):
     jobspec = args["jobspec"]
     asked = jobspec["attributes"]["system"].get("licenses", {})
     if args["state"] != 1 or "watts" in asked:
         return  # not a new job, or the job sets it itself
-    watts = count_of(jobspec["resources"], "node") * p.args.get("node", 0)
-    watts = watts or count_of(jobspec["resources"], "core") * p.args.get("core", 0)
+    counts = count_resources(jobspec["resources"])
+    watts = counts["node"] * p.args.get("node", 0) or counts["core"] * p.args.get("core", 0)
     if watts:
         p.jobspec_update({"attributes.system.licenses.watts": round(watts)})

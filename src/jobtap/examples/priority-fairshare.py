@@ -11,7 +11,7 @@ file `shares` gives weights by userid: ``{"1001": 3, "1002": 1}``; a user not in
 
 import json
 
-from flux.jobtap import JobtapError
+from flux.jobtap import JobtapError, count_resources
 
 DEFAULTS = {"half-life": 604800, "weight": 10000, "period": 600}
 
@@ -60,19 +60,12 @@ def now(p):
     return p.handle.reactor_now(p.handle.get_reactor())
 
 
-def cores_of(resources, factor=1):
-    """Cores that a request names; a node that is taken whole counts as its slots."""
-    total = 0
-    for entry in resources:
-        count = entry["count"] if isinstance(entry["count"], int) else 1
-        if entry["type"] == "core":
-            total += count * factor
-        total += cores_of(entry.get("with", ()), factor * count)
-    return total
-
-
 def began(p, topic, args):
-    p.running[args["id"]] = (args["userid"], cores_of(args["jobspec"]["resources"]), now(p))
+    p.running[args["id"]] = (
+        args["userid"],
+        count_resources(args["jobspec"]["resources"])["core"],
+        now(p),
+    )
 
 
 def ended(p, topic, args):

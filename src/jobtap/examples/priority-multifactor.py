@@ -16,7 +16,7 @@ are computed anew.
 import json
 import os
 
-from flux.jobtap import JobtapError
+from flux.jobtap import JobtapError, count_resources
 
 DEFAULTS = {"age": 1000, "size": 0, "share": 0, "max-age": 604800, "max-nodes": 1024, "period": 60}
 
@@ -70,17 +70,12 @@ def refresh(p):
     p.reprioritize_all()
 
 
-def nodes_of(jobspec):
-    first = jobspec["resources"][0]
-    count = first["count"] if first["type"] == "node" else 1
-    return count if isinstance(count, int) else 1
-
-
 def priority(p, topic, args):
     now = p.handle.reactor_now(p.handle.get_reactor())
     settings = p.settings
     age = min(max(now - args["t_submit"], 0.0) / settings["max-age"], 1.0)
-    size = min(nodes_of(args["jobspec"]) / settings["max-nodes"], 1.0)
+    nodes = count_resources(args["jobspec"]["resources"])["node"] or 1
+    size = min(nodes / settings["max-nodes"], 1.0)
     share = p.shares.get(str(args["userid"]), 0.5)
     return {
         "priority": args["urgency"] * 1000

@@ -279,9 +279,14 @@ def of_the_engine(overlay):
 
 
 def test_schedulers_and_pools_do_without_the_engine(overlay):
-    """The command ``flux sched`` reads a configuration as the instance does."""
+    """The command ``flux sched`` reads a configuration as the instance does, and jobtap plugins count resources as it does."""
     rooms = {path.parts[: 1 + (path.parts[0] == "scheduler")] for path, _ in of_the_engine(overlay)}
-    assert rooms == {("simulate",), ("scheduler", "testing"), ("scheduler", "command")}
+    assert rooms == {
+        ("jobtap",),
+        ("simulate",),
+        ("scheduler", "testing"),
+        ("scheduler", "command"),
+    }
 
 
 def test_tests_of_a_scheduler_need_no_greenlets(overlay, host):

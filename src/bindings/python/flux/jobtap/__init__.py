@@ -38,5 +38,13 @@ new method of `Plugin` needs a method of the same name in both hosts, its checks
 from flux.jobtap.errors import JobtapError, Rejected
 from flux.jobtap.plugin import Plugin
 from flux.jobtap.validation import CURRENT_JOB, PRIORITY_UNAVAIL
+from flux_engine.formats.jobspec import count_resources
 
-__all__ = ["CURRENT_JOB", "PRIORITY_UNAVAIL", "JobtapError", "Plugin", "Rejected"]
+__all__ = [
+    "CURRENT_JOB",
+    "PRIORITY_UNAVAIL",
+    "JobtapError",
+    "Plugin",
+    "Rejected",
+    "count_resources",
+]
