@@ -8,9 +8,9 @@ from jobs_instance import ALL
 from shared import optional_jsonl, recorded_cases
 
 from flux.scheduler.testing import jobspec, make_R
+from flux_embedded.services.job_manager.job import Job
 from flux_engine.formats import states
 from flux_engine.formats.states import INACTIVE, PRIORITY, RUN, SCHED
-from flux_engine.job_manager.job import Job
 
 RECORDED = optional_jsonl("golden/eventlogs.jsonl")
 

@@ -60,16 +60,12 @@ class Queue:
 class Queues:
     """All queues.
 
-    Args:
-        any_name (bool): without named queues, jobs may name one; otherwise a job whose queue was removed is not sent
-
     Attributes:
         table (dict): name -> Queue
     """
 
-    def __init__(self, any_name=False):
+    def __init__(self):
         self.table = {None: Queue(None, True)}
-        self._any_name = any_name
 
     @property
     def are_named(self):
@@ -112,14 +108,10 @@ class Queues:
 
     def is_started(self, job):
         """Whether `job`'s queue allows sending it to the scheduler."""
-        queue = self._of(job)
+        queue = self.table.get(job.queue_name)
         return queue is not None and queue.schedules
 
     def is_stopped(self, job):
         """Whether `job`'s queue is stopped. One that was removed is not: jobs sent before stay with the scheduler."""
-        queue = self._of(job)
-        return queue is not None and not queue.schedules
-
-    def _of(self, job):
         queue = self.table.get(job.queue_name)
-        return self.table.get(None) if queue is None and self._any_name else queue
+        return queue is not None and not queue.schedules

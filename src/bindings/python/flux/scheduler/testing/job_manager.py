@@ -296,7 +296,7 @@ class JobManager(FakeService):
             self,
             jobs,
             self,
-            Queues(any_name=True),
+            Queues(),
             self._holders,
             FakeJob.finish,
             lambda: instance.resource,

@@ -118,7 +118,7 @@ class Manager(Peer):
         self.waiting = 0
         self.running = 0
         self._specs = {}
-        self.queues = Queues(any_name=True)
+        self.queues = Queues()
         if config.get("queues"):
             self.queues.configure({"queues": config["queues"]})
             for queue in self.queues.table.values():
