@@ -15,7 +15,9 @@ config.reload         -> nothing: reads the files given at start again
 import errno
 
 from flux_engine.formats import config
+from flux_engine.kernel.handle import Flux
 from flux_engine.kernel.service import Service, request
+from flux_engine.kernel.task import Task
 
 
 class ConfigService(Service):
@@ -25,8 +27,7 @@ class ConfigService(Service):
 
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
-        self.loading = None  # (request, former configuration, modules told so far, modules to tell)
-        self.waiting = []
+        self._loads = []  # (request, new configuration)
 
     @request("get", guest=True)
     def get(self, msg):
@@ -48,51 +49,38 @@ class ConfigService(Service):
         self._begin(msg, table if path else self.ctx.config)
 
     def _begin(self, msg, table):
-        if self.loading is not None:
-            self.waiting.append((msg, table))
-            return
-        self.loading = (msg, self.ctx.config, [])
-        self.ctx.config = table
-        self.rpc("module.list").then(self._tell_all)
+        self._loads.append((msg, table))
+        if len(self._loads) == 1:
+            # In a task of its own: modules may read the configuration meanwhile.
+            task = Task(self.kernel, self.name, lambda: self._work(task.handle))
+            task.on_exit = lambda task, exc: task.close()
+            Flux(task)
+            task.start()
 
-    def _tell_all(self, future):
-        names = [mod["name"] for mod in future.body["mods"] if mod["name"] != self.name]
-        # By name: flux-core tells all at once.
-        self._tell(sorted(names))
+    def _work(self, h):
+        while self._loads:
+            msg, table = self._loads[0]
+            try:
+                self._replace(h, table)
+            except OSError as exc:
+                self.respond_error(msg, exc.errno, exc.strerror)
+            else:
+                self.respond(msg)
+            del self._loads[0]
 
-    def _tell(self, names):
+    def _replace(self, h, table):
         """Tell one module after the other, so that the first refusal ends the load."""
-        msg, former, told = self.loading
-        if not names:
-            self._end()
-            self.respond(msg)
-            return
-        name = names[0]
-        told.append(name)
-        self.rpc(f"{name}.config-reload", self.ctx.config).then(self._told, names[1:])
-
-    def _told(self, future, names):
-        told = self.loading[2]
-        try:
-            future.get()
-        except OSError as exc:
-            if exc.errno not in (
-                errno.ENOSYS,
-                errno.EHOSTUNREACH,
-            ):  # modules that are gone meanwhile
-                self._undo(told[-1], exc)
-                return
-        self._tell(names)
-
-    def _undo(self, name, exc):
-        msg, former, told = self.loading
-        self.ctx.config = former
-        for other in told[:-1]:
-            self.notify(f"{other}.config-reload", former)
-        self._end()
-        self.respond_error(msg, exc.errno, f"error updating {name}: {exc.strerror}")
-
-    def _end(self):
-        self.loading = None
-        if self.waiting:
-            self._begin(*self.waiting.pop(0))
+        former, self.ctx.config, told = self.ctx.config, table, []
+        modules = h.rpc_object("module.list").body["mods"]
+        # By name: flux-core tells all at once.
+        for name in sorted(mod["name"] for mod in modules if mod["name"] != self.name):
+            try:
+                h.rpc_object(f"{name}.config-reload", table).response()
+            except OSError as exc:
+                if exc.errno in (errno.ENOSYS, errno.EHOSTUNREACH):
+                    continue  # it is gone meanwhile
+                self.ctx.config = former
+                for other in told:
+                    self.notify(f"{other}.config-reload", former)
+                raise OSError(exc.errno, f"error updating {name}: {exc.strerror}") from None
+            told.append(name)
