@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import errno
 import fnmatch
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, NoReturn
@@ -131,8 +132,8 @@ def freeze(value: Any) -> Any:
     return value
 
 
-#: Size of the cache of callbacks by topic; limited, since plugins may invent any number of topics.
-MAX_REMEMBERED_TOPICS = 1000
+#: Whether a pattern is a glob, not a topic.
+_GLOB = re.compile(r"[*?[]").search
 
 
 class Handlers:
@@ -140,11 +141,9 @@ class Handlers:
 
     def __init__(self) -> None:
         self._entries: list[tuple[str, Callable[..., Any]]] = []
-        self._found: dict[str, Callable[..., Any] | None] = {}
 
     def add(self, pattern: str, callback: Callable[..., Any]) -> None:
         self._entries.append((pattern, callback))
-        self._found.clear()
 
     def remove(self, pattern: str) -> None:
         """Remove the first handler registered for exactly `pattern`, if any."""
@@ -152,37 +151,17 @@ class Handlers:
             if entry[0] == pattern:
                 self._entries.remove(entry)
                 break
-        self._found.clear()
 
     def find(self, topic: str) -> Callable[..., Any] | None:
         """Return the callback for `topic`, or None."""
-        try:
-            return self._found[topic]
-        except KeyError:
-            return self._search(topic)
+        for pattern, callback in self._entries:
+            if pattern == topic or (_GLOB(pattern) and fnmatch.fnmatchcase(topic, pattern)):
+                return callback
+        return None
 
-    def _search(self, topic: str) -> Callable[..., Any] | None:
-        if len(self._found) >= MAX_REMEMBERED_TOPICS:
-            self._found.clear()
-        callback = next(
-            (
-                callback
-                for pattern, callback in self._entries
-                if pattern == topic or fnmatch.fnmatchcase(topic, pattern)
-            ),
-            None,
-        )
-        self._found[topic] = callback
-        return callback
-
-    @property
-    def callbacks(self) -> list[Callable[..., Any]]:
-        """Return all callbacks, in order of registration."""
-        return [callback for _, callback in self._entries]
-
-    def has(self, pattern: str) -> bool:
-        """Whether a handler is registered for exactly `pattern`."""
-        return any(entry[0] == pattern for entry in self._entries)
+    def exactly(self, pattern: str) -> Callable[..., Any] | None:
+        """Return the first callback registered for exactly `pattern`, or None."""
+        return next((callback for known, callback in self._entries if known == pattern), None)
 
 
 #: Topics that the host calls. Below `OPEN_TOPICS` there are more, by names that others choose.

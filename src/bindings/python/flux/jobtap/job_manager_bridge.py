@@ -308,7 +308,8 @@ class PluginHost:
     # -- calls from Plugin -------------------------------------------------------------------------
 
     def handlers_changed(self, plugin: Plugin, topic: str) -> None:
-        if plugin.handlers.has(topic) or topic in ("conf.update", "job.update", "job.state.depend"):
+        needed = ("conf.update", "job.update", "job.state.depend")
+        if topic in needed or plugin.handlers.exactly(topic):
             self._register(topic)
         elif topic in self._registered:
             self._registered.discard(topic)
@@ -622,9 +623,7 @@ class PluginHost:
         for number in self._numbers:
             _services.pop(number, None)
         if plugin is not None:
-            callback = (
-                plugin.handlers.find("plugin.exit") if plugin.handlers.has("plugin.exit") else None
-            )
+            callback = plugin.handlers.exactly("plugin.exit")
             self.perilogs.end(plugin.name)
             plugin.end()
             if callback is not None:

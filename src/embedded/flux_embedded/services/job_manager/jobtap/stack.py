@@ -10,7 +10,7 @@ import errno
 import fnmatch
 import os
 import sys
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from types import MappingProxyType
 
 from flux.jobtap import plugin_file, process_guard, validation
@@ -347,14 +347,11 @@ class Jobtap(Part):
             raise
         return self.add(plugin, init)
 
-    def _entered(self, plugin):
-        return nullcontext() if isinstance(plugin, Builtin) else self.guest(plugin)
-
     def add(self, plugin, init):
         """Add a plugin: call its ``init(plugin)``, show it the configuration and the jobs; OSError if it fails or refuses."""
         self.plugins.append(plugin)
         try:
-            with self._entered(plugin):
+            with self.guest(plugin):
                 read_answer(init(plugin), "plugin_init", plugin.name)
         except FAILURES as exc:
             text = describe(exc, plugin.path)
@@ -414,12 +411,10 @@ class Jobtap(Part):
             self._drop(plugin)
 
     def _drop(self, plugin):
-        callback = (
-            plugin.handlers.find("plugin.exit") if plugin.handlers.has("plugin.exit") else None
-        )
+        callback = plugin.handlers.exactly("plugin.exit")
         if callback is not None:
             try:
-                with self._entered(plugin):
+                with self.guest(plugin):
                     callback(plugin, "plugin.exit", FrozenDict())
             except FAILURES as exc:
                 self.report(plugin, "plugin.exit", exc)
@@ -439,7 +434,7 @@ class Jobtap(Part):
         if callback is None:
             return
         try:
-            with self._entered(plugin):
+            with self.guest(plugin):
                 conf = config if isinstance(plugin, Builtin) else freeze(config)
                 answer = callback(plugin, "conf.update", MappingProxyType({"conf": conf}))
                 read_answer(answer, "conf.update", plugin.name)
@@ -502,7 +497,7 @@ class Jobtap(Part):
         callback = plugin.handlers.find(topic)
         if callback is not None:
             try:
-                with self._entered(plugin):
+                with self.guest(plugin):
                     more = read_answer(callback(plugin, topic, FrozenDict()), topic, name)
             except FAILURES as exc:
                 self.report(plugin, topic, exc)
