@@ -109,6 +109,8 @@ f2t6V2H
 f2t6V2H
 $ flux jobs | true; flux resource list | head -1 | wc -l
 1
+$ flux queue list -n | wc -l
+1
 $ flux jobtap list | wc -l; flux jobtap list -a | grep '^.priority-default$'
 0
 .priority-default

@@ -52,7 +52,7 @@ class Row:
 
 def list_command(args):
     layout = Formats("flux-queue", FORMATS, "list").layout(args.format, HEADINGS)
-    rows = map(Row, QueueList(flux.Flux(), words(args.queue)))
+    rows = [Row(info) for info in QueueList(flux.Flux(), words(args.queue))]
     layout.print_items(rows, no_header=args.no_header)
 
 
