@@ -120,13 +120,13 @@ def test_R(R):
     pool = ResourcePool(BASE)
     request = pool.parse_resource_request(jobspec(slots=5))
     pool.alloc(1, request)
-    state = pool.impl._pool_state.text()
+    state = pool.impl.pool_state.text()
     if bounded(pool.free, 1, R, True) is None and len(pool.job_end_times()):
-        assert pool.impl._pool_state.text() == state
-    before = pool.impl._pool_state.text()
+        assert pool.impl.pool_state.text() == state
+    before = pool.impl.pool_state.text()
     bounded(pool.register_alloc, 2, R)
     if len(pool.job_end_times()) < 2:
-        assert pool.impl._pool_state.text() == before or 1 not in dict(pool.job_end_times())
+        assert pool.impl.pool_state.text() == before or 1 not in dict(pool.job_end_times())
     pool._check()
 
 

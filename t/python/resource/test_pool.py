@@ -369,7 +369,7 @@ def test_a_failed_request_is_tried_again_after_a_release():
     for change in (lambda p: p.free(1), lambda p: p.remove_ranks("3")):
         other = copied.copy()
         change(other)
-        assert not other.impl._pool_state.blocked
+        assert not other.impl.pool_state.blocked
 
 
 def test_shared_states_are_bounded(monkeypatch):
@@ -591,10 +591,10 @@ def test_what_a_hook_may_not_choose(selected, words):
     pool = hooked(_select_resources=lambda self, candidates, request: (selected, 1))(R())
     pool.register_alloc(5, R([{"rank": "1", "children": {"core": "0"}}]))
     pool.mark_down("3")
-    before, state = pool.generation, pool.impl._pool_state.text()
+    before, state = pool.generation, pool.impl.pool_state.text()
     with pytest.raises(ValueError, match=words):
         pool.alloc(1, ask(pool))
-    assert (pool.generation, pool.impl._pool_state.text()) == (before, state)
+    assert (pool.generation, pool.impl.pool_state.text()) == (before, state)
     pool._check()
 
 
@@ -663,14 +663,14 @@ def test_feasibility_of_the_site():
     [
         lambda impl: impl.index.partial.__setitem__(0, 0b1),
         lambda impl: impl.index.groups.clear(),
-        lambda impl: impl._pool_state.jobs.__setitem__(9, (0.0, 0, 0b1)),
-        lambda impl: impl._pool_state.jobs.clear(),
-        lambda impl: setattr(impl._pool_state, "up", 1 << 9),
-        lambda impl: setattr(impl._pool_state, "gone", 1),
+        lambda impl: impl.pool_state.jobs.__setitem__(9, (0.0, 0, 0b1)),
+        lambda impl: impl.pool_state.jobs.clear(),
+        lambda impl: setattr(impl.pool_state, "up", 1 << 9),
+        lambda impl: setattr(impl.pool_state, "gone", 1),
         lambda impl: setattr(impl.index, "idle", 0),
         lambda impl: impl.index.keys.append(1),
         lambda impl: impl.inventory.matches.__setitem__(("ranks", ("0",)), 0),
-        lambda impl: setattr(impl._pool_state, "_ends", [(1.0, 9)]),
+        lambda impl: setattr(impl.pool_state, "_ends", [(1.0, 9)]),
         lambda impl: setattr(impl.index, "inventory", None),
     ],
 )

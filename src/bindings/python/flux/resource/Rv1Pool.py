@@ -59,7 +59,7 @@ CORE_LIMIT = 1 << 16
 SHARE = "share"
 
 #: Attributes that a copy or an allocation does not inherit from its pool.
-NOT_INHERITED = ("_pool_state", "_shared_plan")
+NOT_INHERITED = ("pool_state", "_shared_plan")
 
 
 class Rv1Pool(Hooks):
@@ -139,7 +139,7 @@ class Rv1Pool(Hooks):
         return make_inventory(*self._read_from)
 
     @cached_property
-    def _pool_state(self) -> PoolState:
+    def pool_state(self) -> PoolState:
         inventory = self._base.part(self._selection) if self._granted else self._base
         return PoolState(inventory, self.index_class(inventory))
 
@@ -155,7 +155,7 @@ class Rv1Pool(Hooks):
         return new
 
     def count_amounts(self, table: Any) -> None:
-        state = self._pool_state
+        state = self.pool_state
         if state.jobs:
             raise ValueError("amounts cannot change while jobs have resources")
         amounts = read_table(table, self.scheduling, state.inventory)
@@ -166,46 +166,46 @@ class Rv1Pool(Hooks):
 
     @property
     def generation(self) -> int:  # type: ignore[override]
-        return self._pool_state.generation
+        return self.pool_state.generation
 
     @property
     def releases(self) -> int:  # type: ignore[override]
-        return self._pool_state.releases
+        return self.pool_state.releases
 
     @property
     def inventory(self) -> Inventory:
         # For a pool that is only read, the state, with an entry per rank, is not made.
-        if "_pool_state" in self.__dict__ or self._granted:
-            return self._pool_state.inventory
+        if "pool_state" in self.__dict__ or self._granted:
+            return self.pool_state.inventory
         return self._base
 
     @property
     def index(self) -> RankIndex:
-        return self._pool_state.index
+        return self.pool_state.index
 
     def eligible(self, match: Any) -> int:
         """See ``ResourcePoolImplementation.eligible()``; O(1) for a constraint seen before."""
-        return self._pool_state.eligible(match)
+        return self.pool_state.eligible(match)
 
     def held(self, jobid: int) -> Selection:
-        return self._pool_state.jobs[jobid][1:]
+        return self.pool_state.jobs[jobid][1:]
 
     def records_now(self) -> dict[int, JobRecord]:
-        return self._pool_state.jobs.copy()
+        return self.pool_state.jobs.copy()
 
     def changes_since(self, generation: int) -> dict[int, JobRecord | None] | None:
-        return self._pool_state.changes_since(generation)
+        return self.pool_state.changes_since(generation)
 
     def job_end(self, jobid: int) -> float:
-        end: float = self._pool_state.jobs[jobid][0]
+        end: float = self.pool_state.jobs[jobid][0]
         return end
 
     def job_end_times(self) -> list[tuple[int, float]]:
-        return [(jobid, record[0]) for jobid, record in self._pool_state.jobs.items()]
+        return [(jobid, record[0]) for jobid, record in self.pool_state.jobs.items()]
 
     def jobs_by_end(self) -> list[tuple[float, int]]:
         """See ``ResourcePool.jobs_by_end()``. O(jobs): a copy, after the first call."""
-        return self._pool_state.ends()
+        return self.pool_state.ends()
 
     # -- requests -----------------------------------------------------------
 
@@ -240,7 +240,7 @@ class Rv1Pool(Hooks):
         Raises:
             ValueError: also if a hook chose resources that are not free.
         """
-        state = self._pool_state
+        state = self.pool_state
         if jobid in state.jobs:
             raise ValueError(f"job {job_text(jobid)} already has an allocation")
         shape = request.shape
@@ -260,7 +260,7 @@ class Rv1Pool(Hooks):
             end = self.clock() + request.duration
         else:
             end = self._expiration
-        state = self._pool_state
+        state = self.pool_state
         state.enter(jobid, end, selection)
         granted: Rv1Pool = self._sibling(
             _granted=True,
@@ -298,14 +298,14 @@ class Rv1Pool(Hooks):
         if not entries:
             return self.scheduling
         scheduling = cut_children(scheduling, entries, selected_ranks(selection))
-        cores = record_cores(selection, self._pool_state.inventory.core_mask)
+        cores = record_cores(selection, self.pool_state.inventory.core_mask)
         if cores:
             scheduling["cores"] = cores
         return scheduling
 
     def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
         """See ``ResourcePoolImplementation.free()``; O(ranks freed), O(1) for whole nodes."""
-        state = self._pool_state
+        state = self.pool_state
         if jobid not in state.jobs:
             return
         record = state.jobs[jobid]
@@ -319,7 +319,7 @@ class Rv1Pool(Hooks):
             )
 
     def register_alloc(self, jobid: int, R: Any) -> None:
-        state = self._pool_state
+        state = self.pool_state
         if jobid in state.jobs:
             raise ValueError(f"job {job_text(jobid)} already has an allocation")
         if isinstance(R, (str, bytes)):
@@ -352,29 +352,29 @@ class Rv1Pool(Hooks):
 
     def _known_ranks(self, ids: Any) -> int:
         """Return the mask of those ranks of an idset, or of ``"all"``, that are in the pool."""
-        ranks = self._pool_state.inventory.ranks
+        ranks = self.pool_state.inventory.ranks
         if isinstance(ids, str) and ids == "all":
             return ranks
         return to_mask(ids, ranks.bit_length()) & ranks
 
     def mark_up(self, ids: Any) -> None:
-        self._pool_state.set_up(self._pool_state.up | self._known_ranks(ids))
+        self.pool_state.set_up(self.pool_state.up | self._known_ranks(ids))
 
     def mark_down(self, ids: Any) -> None:
-        self._pool_state.set_up(self._pool_state.up & ~self._known_ranks(ids))
+        self.pool_state.set_up(self.pool_state.up & ~self._known_ranks(ids))
 
     def remove_ranks(self, ranks: Any) -> None:
         mask = self._known_ranks(ranks)
         if mask:
-            self._pool_state.remove(mask)
+            self.pool_state.remove(mask)
 
     def add_property(self, name: str, ranks: Any) -> None:
-        old = self._pool_state.inventory.properties.get(name, 0)
-        self._pool_state.set_property(name, old | self._known_ranks(ranks))
+        old = self.pool_state.inventory.properties.get(name, 0)
+        self.pool_state.set_property(name, old | self._known_ranks(ranks))
 
     def remove_property(self, name: str, ranks: Any) -> None:
-        old = self._pool_state.inventory.properties.get(name, 0)
-        self._pool_state.set_property(name, old & ~self._known_ranks(ranks))
+        old = self.pool_state.inventory.properties.get(name, 0)
+        self.pool_state.set_property(name, old & ~self._known_ranks(ranks))
 
     @property
     def expiration(self) -> float:
@@ -387,24 +387,24 @@ class Rv1Pool(Hooks):
         self.starttime = seconds(starttime, "starttime")
 
     def update_expiration(self, jobid: int, expiration: float) -> None:
-        if jobid in self._pool_state.jobs:
-            self._pool_state.set_end(jobid, seconds(expiration, "expiration"))
+        if jobid in self.pool_state.jobs:
+            self.pool_state.set_end(jobid, seconds(expiration, "expiration"))
 
     # -- R and copies -------------------------------------------------------
 
     def copy(self) -> Rv1Pool:
-        state = self.__dict__.get("_pool_state")
+        state = self.__dict__.get("pool_state")
         new: Rv1Pool
         if state is None:
             new = self._sibling(log=NO_LOG)
         else:
-            new = self._sibling(log=NO_LOG, _pool_state=state.copy())
+            new = self._sibling(log=NO_LOG, pool_state=state.copy())
         return new
 
     def _contents(self) -> tuple[Inventory, Selection]:
         """Return the pool's contents: an inventory, and a selection of it."""
-        if "_pool_state" in self.__dict__:
-            inventory = self._pool_state.inventory
+        if "pool_state" in self.__dict__:
+            inventory = self.pool_state.inventory
             return inventory, inventory.whole()
         base = self._base
         return base, self._selection if self._granted else base.whole()
@@ -441,9 +441,9 @@ class Rv1Pool(Hooks):
         """Check all invariants. Raises AssertionError, with the pool's state, if one is
         violated."""
         try:
-            self._pool_state.check()
+            self.pool_state.check()
         except AssertionError as exc:
-            raise AssertionError(f"{exc}\n{self._pool_state.text()}") from None
+            raise AssertionError(f"{exc}\n{self.pool_state.text()}") from None
 
 
 def _without_system_cores(entries: list[Entry], value: Any) -> tuple[list[Entry], int]:

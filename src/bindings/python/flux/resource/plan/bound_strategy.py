@@ -223,7 +223,11 @@ class BoundStrategy(Strategy):
     def closed(self, request: ResourceRequest) -> int:
         return self._ranks.closed(request.claimant, -inf, -inf)
 
-    def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
+    def room_ends(
+        self, request: ResourceRequest, counts: RoomCounts, now: float, end: float = inf
+    ) -> float:
+        if not self.may_start(request, counts):
+            return now
         until = self._enough_until(self._ranks.areas(request), now)
         if end == inf or until < end:
             return until

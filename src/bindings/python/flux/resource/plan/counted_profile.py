@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.promise_moves import PromiseMoves
     from flux.resource.pool.contract import JobRecord
     from flux.resource.pool.inventory import Selection
-    from flux.resource.pool.view import PoolWithView
+    from flux.resource.pool.view import PoolWithView, StateOfPool
 
 
 class CountedProfile:
@@ -90,14 +90,15 @@ class CountedProfile:
         self = cls.__new__(cls)
         self.ranks = kind.ranks
         self.whole = kind.whole
-        self._uniform = len(pool.inventory.kinds) == 1 and pool.inventory.ranks == self.ranks
-        free = self._free(pool)
+        state = pool.pool_state
+        inventory = state.inventory
+        self._uniform = len(inventory.kinds) == 1 and inventory.ranks == self.ranks
+        free = self._free(state)
         if free is None:
             return None
         self.free = free
         self.total = popcount(self.ranks)
         if not self.whole:
-            inventory = pool.inventory
             self.total = sum(
                 [
                     popcount(kind & inventory.core_mask) * popcount(mask & self.ranks)
@@ -111,7 +112,7 @@ class CountedProfile:
         self.jobs = {}
         self.line = line = moves.timeline(now, free)
         for end, jobid in pool.jobs_by_end():
-            count = self.units(pool, pool.held(jobid))
+            count = self.units(state, state.held(jobid))
             if count is None:
                 return None
             if not count:
@@ -136,9 +137,9 @@ class CountedProfile:
 
     # -- running jobs -------------------------------------------------------
 
-    def _free(self, pool: PoolWithView) -> int | None:
+    def _free(self, state: StateOfPool) -> int | None:
         """Return the number of units free now; None if nodes are units and one is partly free."""
-        index = pool.index
+        index = state.index
         base = index.inventory.key_base
         ranks = self.ranks
         if not self.whole:
@@ -150,10 +151,10 @@ class CountedProfile:
                     return None
         return popcount(ranks & index.idle)
 
-    def units(self, pool: PoolWithView, held: Selection) -> int | None:
+    def units(self, state: StateOfPool, held: Selection) -> int | None:
         """Return the number of units in a selection (of a running job); None if it has parts of
         units."""
-        inventory = pool.inventory
+        inventory = state.inventory
         if self.whole and len(held) == 2:
             # The fast path for most jobs: whole nodes, all of one kind.
             ranks, units = held
@@ -177,9 +178,9 @@ class CountedProfile:
             count += popcount(mask)
         return count
 
-    def started(self, pool: PoolWithView, jobid: int, now: float, end: float) -> bool:
+    def started(self, state: StateOfPool, jobid: int, now: float, end: float) -> bool:
         """Count a job that just started; return False if it holds parts of units."""
-        count = self.units(pool, pool.held(jobid))
+        count = self.units(state, state.held(jobid))
         if count is None:
             return False
         if count:
@@ -191,7 +192,7 @@ class CountedProfile:
 
     def follow(
         self,
-        pool: PoolWithView,
+        state: StateOfPool,
         changes: Mapping[int, JobRecord | None],
         now: float,
     ) -> bool:
@@ -226,9 +227,9 @@ class CountedProfile:
                 self._moves.opened(self.number, now, until, count)
         for end, jobid in come:
             self.maybe_overdrawn = True
-            if not self.started(pool, jobid, now, end):
+            if not self.started(state, jobid, now, end):
                 return False
-        return self.free == self._free(pool)
+        return self.free == self._free(state)
 
     # -- promises -----------------------------------------------------------
 
@@ -294,7 +295,7 @@ class CountedProfile:
         endless = None
         for jobid, end in pool.job_end_times():
             if not end:
-                units = self.units(pool, pool.held(jobid))
+                units = self.units(pool.pool_state, pool.held(jobid))
                 if units:
                     if endless is not None:
                         return count

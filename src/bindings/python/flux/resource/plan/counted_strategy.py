@@ -45,7 +45,7 @@ class CountedStrategy(Strategy):
     is_counted = True
 
     def __init__(self, pool: PoolWithView) -> None:
-        self._pool = pool
+        self._pool, self._state = pool, pool.pool_state
         self.promises = {}
         self.seen: int | None = None
         self._profiles: dict[UnitKind, CountedProfile] = {}  # no two share a rank
@@ -79,9 +79,9 @@ class CountedStrategy(Strategy):
     # -- following the pool -------------------------------------------------
 
     def sync(self) -> bool:
-        pool = self._pool
-        seen, self.seen = self.seen, pool.generation
-        inventory, up = pool.inventory, pool.eligible(None)
+        pool, state = self._pool, self._state
+        seen, self.seen = self.seen, state.generation
+        inventory, up = state.inventory, pool.eligible(None)
         if inventory is not self._inventory or up != self._up:
             self._inventory, self._up = inventory, up
             self._demands.clear()
@@ -94,7 +94,7 @@ class CountedStrategy(Strategy):
             changes.update((jobid, (end,)) for end, jobid in pool.jobs_by_end())
         now = pool.clock()
         for profile in self._profiles.values():
-            if not profile.follow(pool, changes, now):
+            if not profile.follow(state, changes, now):
                 return self._count_anew()
         return True
 
@@ -115,15 +115,14 @@ class CountedStrategy(Strategy):
         return True
 
     def started(self, jobid: int, claimant: Claimant | None) -> None:
-        pool = self._pool
-        generation = pool.generation
-        if self.seen is None or generation != self.seen + 1:
+        pool, state = self._pool, self._state
+        if self.seen is None or state.generation != self.seen + 1:
             return  # there were other changes as well
         now, end = pool.clock(), pool.job_end(jobid)
         for profile in self._profiles.values():
-            if not profile.started(pool, jobid, now, end or inf):
+            if not profile.started(state, jobid, now, end or inf):
                 return  # the next call counts anew
-        self.seen = generation
+        self.seen = state.generation
 
     def give_up(self) -> dict[int, CountedPromise]:
         """Stop counting; return the promises, now the caller's."""
@@ -204,14 +203,19 @@ class CountedStrategy(Strategy):
         return profile.free >= demand.count
 
     def may_start(self, request: ResourceRequest, counts: RoomCounts) -> bool:
-        return self.is_free(request)
+        profile, demand = self.found[request.shape]
+        return profile.free >= demand.count
 
     def room(self, request: ResourceRequest, counts: RoomCounts) -> float:
         shape = request.shape
         return self.found[shape][0].free if shape in self.found else counts.count(shape)
 
-    def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
+    def room_ends(
+        self, request: ResourceRequest, counts: RoomCounts, now: float, end: float = inf
+    ) -> float:
         profile, demand = self.found[request.shape]
+        if profile.free < demand.count:
+            return now
         return profile.line.below(demand.count + profile.kept, now)
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
@@ -269,7 +273,7 @@ class CountedStrategy(Strategy):
         profile = self._profiles[demand.kind]
         left = demand.count
         for selection in held:
-            units = profile.units(self._pool, selection)
+            units = profile.units(self._state, selection)
             if units is None or selected_ranks(selection) & ~profile.ranks:
                 return False
             left -= units
@@ -332,14 +336,14 @@ class CountedStrategy(Strategy):
         if room < demand.count:
             return None
         # Any ranks will do. A request that accepts more units gets those left by promises.
-        pool = self._pool
+        pool, index = self._pool, self._state.index
         shape = request.shape
         ranks = profile.ranks
         if profile.whole:
             if not (shape.node_count or shape.slot_count).fixed:
-                free = ranks & pool.index.idle
+                free = ranks & index.idle
                 ranks = take(free, min(room, popcount(free)))
         elif not shape.slot_count.fixed:
             most = shape.slot_count.floor(min(room, profile.free))
             shape = shape.replace(slot_count=ResourceCount.parse(most))
-        return pool.place_shape(pool.index, shape, ranks)
+        return pool.place_shape(index, shape, ranks)

@@ -176,9 +176,10 @@ class Plan:
         """Return whether the tokens of a request are available from now to `end` (None: the end of
         the job), beside all promises but the job's own and, without ``beside_open``, the open
         ones."""
-        tokens, now = self.tokens, self._pool.clock()
+        tokens = self.tokens
         if tokens is None or not request.tokens:
             return True
+        now = self._pool.clock()
         if end is None:
             end = self._end_of_start(jobid, request)
         without = {jobid}
@@ -231,14 +232,12 @@ class Plan:
             limit (float): a duration for which more than that check is made; it costs as `fits`
         """
         strategy = self._strategies.accepting(request)
-        if not strategy.may_start(request, self.counts):
-            return 0.0
         now = self._pool.clock()
         until = now + limit
-        end = strategy.room_ends(request, now, until)
+        end = strategy.room_ends(request, self.counts, now, until)
         if end <= now:
             return 0.0
-        if end == until < inf and not self.is_counted:
+        if end == until < inf and not strategy.is_counted:
             return limit
         # A sum of now and a duration is rounded: a duration that ends with the room may fit.
         return (end - now) * (1 + ROUNDING) + now * ROUNDING

@@ -38,7 +38,7 @@ class Strategies:
     """
 
     def __init__(self, pool: PoolWithView) -> None:
-        self._pool = pool
+        self._pool, self._state = pool, pool.pool_state
         # each keeps its view of the pool
         self._counted = CountedStrategy(pool)
         self._bound: BoundStrategy | None = None
@@ -60,7 +60,7 @@ class Strategies:
     def in_step(self) -> Strategy:
         """Return the strategy in force, after taking in changes of the pool."""
         strategy = self.current
-        if strategy.seen == self._pool.generation:
+        if strategy.seen == self._state.generation:
             return strategy
         if not strategy.promises and not self.stays_bound and self.claims is None:
             strategy = self.current = self._counted
@@ -69,7 +69,7 @@ class Strategies:
     def accepting(self, request: ResourceRequest) -> Strategy:
         """Return the strategy for a request, in step with the pool."""
         strategy = self.current
-        if strategy.seen != self._pool.generation:
+        if strategy.seen != self._state.generation:
             strategy = self.in_step()
         counted = self._counted
         if strategy is counted and (

@@ -95,10 +95,13 @@ class Strategy(ABC):
         return counts.count(request.shape) >= request.shape.least_count
 
     @abstractmethod
-    def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
+    def room_ends(
+        self, request: ResourceRequest, counts: RoomCounts, now: float, end: float = inf
+    ) -> float:
         """Return an upper bound of the time until which a request that starts now has room, beside
         all promises: ``now`` if it does not fit at all, infinity if none is known. A bound that is
-        not exact is at most ``end`` if it has no room until then."""
+        not exact is at most ``end`` if it has no room until then. `counts` are those of the
+        plan."""
 
     @abstractmethod
     def count(self, request: ResourceRequest, start: float, end: float) -> int:

@@ -296,6 +296,12 @@ class PoolContract:
         return type(self).inventory is not PoolContract.inventory
 
     @property
+    def pool_state(self) -> Any:
+        """The object with ``generation``, ``inventory``, ``index`` and ``held()`` of this pool, always
+        up to date: the pool itself, unless they are kept elsewhere."""
+        return self
+
+    @property
     def inventory(self) -> Inventory:
         """The ranks with their units, hosts and properties.
 

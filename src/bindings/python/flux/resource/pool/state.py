@@ -83,6 +83,10 @@ class PoolState:
         is known."""
         return self.up if match is None else self.up & self.inventory.matching(match)
 
+    def held(self, jobid: int) -> Selection:
+        """Return the units of a job."""
+        return self.jobs[jobid][1:]
+
     def ends(self) -> list[tuple[float, int]]:
         """Return ``(end, jobid)`` of jobs with an end, ascending; O(jobs)."""
         if self._ends is None:
