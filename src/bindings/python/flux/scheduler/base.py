@@ -36,6 +36,7 @@ import gc
 import json
 import random
 from collections.abc import Sequence
+from functools import partial
 from syslog import LOG_DEBUG
 from typing import Any, Callable
 
@@ -392,25 +393,26 @@ class Scheduler(BrokerModule):
         self, msg: Any, R: dict[str, Any], annotations: dict[str, Any] | None = None
     ) -> None:
         """Store R (RFC 20), then send it and annotations as the answer to a sched.alloc request."""
-        jobid = self._requests.jobid_of(msg)
-        answer: Any
-        if self._host.takes_objects:
-            respond, key, text = self.handle.respond_object, "", ""
-            answer = {"id": jobid, "type": messages.SUCCESS, "R": R}
+        requests, handle = self._requests, self._host.handle
+        jobid = requests.jobid_of(msg)
+        if self._host.takes_objects:  # nothing is stored
+            given = {"id": jobid, "type": messages.SUCCESS, "R": R}
             if annotations:
-                answer["annotations"] = annotations
-        else:
-            respond, key, text = self.handle.respond, host.r_key(jobid), json.dumps(R)
-            extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""
-            answer = f'{{"id": {jobid}, "type": {messages.SUCCESS}, "R": {text}{extra}}}'
+                given["annotations"] = annotations
+            requests.move(jobid, "success")
+            self._send_success(handle.respond_object, msg, given)
+            return
+        text = json.dumps(R)
+        extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""
+        answer = f'{{"id": {jobid}, "type": {messages.SUCCESS}, "R": {text}{extra}}}'
+        requests.move(jobid, "success")
+        send = partial(self._send_success, handle.respond, msg, answer)
+        self._commits.put(host.r_key(jobid), text, send)
 
-        def stored() -> None:
-            self._errors.guard("alloc: respond", respond, msg, answer)
-            if self._passes.changed is not None:
-                self._passes.changed()
-
-        self._requests.move(jobid, "success")
-        self._commits.put(key, text, stored)
+    def _send_success(self, respond: Callable[[Any, Any], Any], msg: Any, answer: Any) -> None:
+        self._errors.guard("alloc: respond", respond, msg, answer)
+        if self._passes.changed is not None:
+            self._passes.changed()
 
     def alloc_annotate(self, msg: Any, annotations: dict[str, Any]) -> None:
         """Send annotations, to be merged with those of the job, for a sched.alloc request."""
@@ -622,12 +624,12 @@ class Scheduler(BrokerModule):
         except Exception as exc:  # without an id there is no answer
             self._errors.report(f"alloc: malformed request: {exc}")
             return
-        if jobid in self._requests or self._requests.is_running(jobid):
+        request = self._requests.open(self, msg, jobid)
+        if request is None:
             # Sent to a former scheduler, and again to this one: either answer serves both.
             self._errors.report(f"alloc: {host.name_of(jobid)}: a second request is ignored")
             return
         self._passes.events += 1
-        request = self._requests.open(self, msg, jobid)
         now = self._host.clock.freeze()
         try:
             try:

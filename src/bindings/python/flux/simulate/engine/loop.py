@@ -55,6 +55,15 @@ class AllocMessage(Message):
         return message.encode(self.payload)
 
 
+class Receiver:
+    """The sender of requests whose answers a function takes."""
+
+    __slots__ = ("receive",)
+
+    def __init__(self, receive):
+        self.receive = receive
+
+
 class Loop(direct.DirectReactor):
     """Delivers messages at once, and asks a driver for the next event.
 

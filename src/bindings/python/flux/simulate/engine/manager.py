@@ -10,7 +10,7 @@ import errno
 import marshal
 import re
 
-from flux.simulate.engine.loop import AllocMessage, LastMessage, Peer
+from flux.simulate.engine.loop import AllocMessage, LastMessage, Peer, Receiver
 from flux.simulate.job import jobspec
 from flux_engine.formats import jobid, rset, states
 from flux_engine.formats.dotted import lookup_path
@@ -128,6 +128,11 @@ class Manager(Peer):
         more = {"holders": self.holders, "ended": self.alloc_ended}
         more["acquired"] = lambda: resource.acquired
         self.sched = QuickSched(self, self.table, self, self.queues, **more)
+        #: topic -> class of the request, and its sender
+        self._untagged = {
+            "sched.alloc": (AllocMessage, Receiver(self.sched.alloc_response)),
+            "sched.free": (LastMessage, Receiver(self.sched.free_response)),
+        }
         self.methods = {
             "sched-hello": self.sched.hello,
             "sched-ready": self.sched.ready,
@@ -237,9 +242,9 @@ class Manager(Peer):
         function(*args)
 
     def send_untagged(self, topic, obj):
-        kind = AllocMessage if topic == "sched.alloc" else LastMessage
+        kind, sender = self._untagged[topic]
         msg = kind(REQUEST, topic, None, obj)
-        msg.sender = self
+        msg.sender = sender
         self.sched.sender.inbox.append(msg)
 
     def notify(self, topic, obj):
@@ -271,12 +276,6 @@ class Manager(Peer):
         self.tell("log.append", {"level": level, "text": f"{COMPLAINT}{text}"}, FLAG_NORESPONSE)
 
     # -- messages -------------------------------------------------------------------------------------
-
-    def answered(self, msg):
-        if msg.topic == "sched.alloc":
-            self.sched.alloc_response(msg)
-        elif msg.topic == "sched.free":
-            self.sched.free_response(msg)
 
     def _raise(self, msg):
         body = msg.body

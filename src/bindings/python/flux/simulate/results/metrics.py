@@ -5,6 +5,8 @@ import bisect
 import heapq
 import math
 from array import array
+from itertools import repeat
+from operator import add, attrgetter, is_not, mul
 
 from flux.simulate.results.outcome import END, PREEMPTED, REJECTED, START, SUBMISSION
 from flux_engine.formats import states
@@ -81,9 +83,12 @@ def figures(outcome):
     waits, slowdowns = _ascending(wait, started), _ascending(slowdown, started)
     promised = [i for i in started if outcome.promise[i] == outcome.promise[i]]
     broken = sum(1 for i in promised if outcome.start[i] > outcome.promise[i] + LATE)
-    area = math.fsum(size[i] * run[i] for i in started)
-    waited = math.fsum(size[i] * run[i] * wait[i] for i in started)
-    weighted = math.fsum(size[i] * run[i] * (wait[i] + run[i]) for i in started)
+    sizes, runs, waited = (
+        array("d", map(column.__getitem__, started)) for column in (size, run, wait)
+    )
+    areas = array("d", map(mul, sizes, runs))
+    area = math.fsum(areas)
+    weighted = math.fsum(map(mul, areas, map(add, waited, runs)))
     found = {
         "jobs": len(jobs),
         "started": len(started),
@@ -95,7 +100,7 @@ def figures(outcome):
         "wait_max": waits[-1] if waits else math.nan,
         **_spread("bsld", slowdowns),
         "response_weighted": _ratio(weighted, area),
-        "wait_weighted": _ratio(waited, area),
+        "wait_weighted": _ratio(math.fsum(map(mul, areas, waited)), area),
         "utilization": _ratio(sweep.used, sweep.capacity),
         "loss_of_capacity": _ratio(sweep.lost, sweep.capacity),
         "makespan": outcome.last,
@@ -135,7 +140,7 @@ def count_out_of_order(outcome):
     jobs = outcome.workload.jobs
     # Jobs that follow others are submitted at other times than in the trace.
     order = range(len(jobs))
-    if any(job.after is not None for job in jobs):
+    if any(map(is_not, map(attrgetter("after"), jobs), repeat(None))):
         order = sorted(order, key=lambda index: outcome.submit[index])
     for index in order:
         start = outcome.start[index]
@@ -183,7 +188,7 @@ class Sweep:
             )
         step = max([outcome.last, horizon, *(when for when, _ in outcome.changes)]) / STEPS or 1.0
         self.times, self.busy, self.queued, self.waiting = [], [], [], []
-        gone = bytearray(how == REJECTED for how in outcome.how)
+        gone = outcome.how.translate(bytes([how == REJECTED for how in range(256)]))
         waiting = []
         busy = area = length = 0
         busy_area = queue_area = length_area = 0.0

@@ -5,7 +5,7 @@ megabytes."""
 from array import array
 from functools import cached_property
 from itertools import compress
-from operator import eq, sub
+from operator import attrgetter, eq, sub
 
 from flux.resource.pool.masks import parse_idset, popcount
 from flux.simulate.engine.observer import Observer
@@ -67,13 +67,13 @@ class Outcome(Observer):
         count = len(workload.jobs)
         self.workload = workload
         self.epoch = epoch
-        self.submit = array("d", (job.submit for job in workload.jobs))
+        self.submit = array("d", map(attrgetter("submit"), workload.jobs))
         self.start = array("d", [NEVER]) * count
         self.end = array("d", [NEVER]) * count
         self.promise = array("d", [NEVER]) * count
         self.how = bytearray(count)
         self.told_backfilled = bytearray(count)
-        self.size = array("q", (job.size for job in workload.jobs))
+        self.size = array("q", map(attrgetter("size"), workload.jobs))
         self.allocated = [None] * count
         self.others = {}
         self.R = [None] * count if keep_R else None
