@@ -187,7 +187,7 @@ class JobGroup(OrderedJobs):
     looks at each block in between, and at the jobs of one or two.
     """
 
-    __slots__ = ("signature", "ranks", "request", "_shortest", "_left")
+    __slots__ = ("signature", "ranks", "request", "shortest", "_left")
 
     def __init__(self, signature: Any) -> None:
         super().__init__()
@@ -195,10 +195,10 @@ class JobGroup(OrderedJobs):
         self.ranks = 0  # mask of the ranks for which these jobs and others take turns
         #: the request of one of them; the others differ only in their durations
         self.request: Any = None
-        # Per block, a lower bound of the limits; infinity in a block without jobs. The job with
+        #: Per block, a lower bound of the limits; infinity in a block without jobs. The job with
         # that limit may have left, which is noticed when a search for a shorter one fails: if many
         # leave at once, each update would look at the rest of the block.
-        self._shortest: list[float] = [inf]
+        self.shortest: list[float] = [inf]
         self._left: list[bool] = [False]
 
     @property
@@ -210,22 +210,22 @@ class JobGroup(OrderedJobs):
         job = entry[2]
         self.request = job.resource_request
         at = super().add(entry)
-        if at is not None and job.limit < self._shortest[at]:
-            self._shortest[at] = job.limit
+        if at is not None and job.limit < self.shortest[at]:
+            self.shortest[at] = job.limit
         return at
 
     def remove(self, job: PendingJob) -> int | None:
         at = super().remove(job)
         if at is not None and not self.count:
-            self._shortest[at], self._left[at] = inf, False
-        elif at is not None and job.limit == self._shortest[at]:
+            self.shortest[at], self._left[at] = inf, False
+        elif at is not None and job.limit == self.shortest[at]:
             self._left[at] = True
         return at
 
     def shorter_since(self, place: tuple[Any, int] | None, limit: float) -> PendingJob | None:
         """Return the first job from a place on (None: of all) with a limit below `limit` seconds,
         or None."""
-        blocks, shortest = self.blocks, self._shortest
+        blocks, shortest = self.blocks, self.shortest
         end = len(blocks)
         begin = 0 if place is None or end == 1 else self._block(place)
         for number in range(begin, end):
@@ -242,18 +242,18 @@ class JobGroup(OrderedJobs):
 
     def _divide(self, at: int) -> None:
         super()._divide(at)
-        self._shortest[at : at + 1] = inf, inf
+        self.shortest[at : at + 1] = inf, inf
         self._left[at : at + 1] = False, False
         self._find_shortest(at)
         self._find_shortest(at + 1)
 
     def _drop(self, at: int) -> None:
         super()._drop(at)
-        del self._shortest[at], self._left[at]
+        del self.shortest[at], self._left[at]
 
     def _find_shortest(self, at: int) -> None:
         """Compute the shortest limit of a block from all of its jobs."""
-        self._shortest[at] = min([one.limit for _, _, one in self.blocks[at]], default=inf)
+        self.shortest[at] = min([one.limit for _, _, one in self.blocks[at]], default=inf)
         self._left[at] = False
 
 
@@ -285,9 +285,14 @@ class RoomIndex:
         if not groups:
             del self._kinds[kind]
 
-    def with_room(self, plan: Plan) -> list[JobGroup]:
+    def with_room(self, plan: Plan, beside_promises: bool = False) -> list[JobGroup]:
         """Return the groups with room now, ignoring promises, and those whose room is unknown.
-        O(kinds of room + groups returned)."""
+        O(kinds of room + groups with room).
+
+        Args:
+            beside_promises (bool): whether to leave out groups whose jobs are all known to be too
+                long, until a promise is dropped or made anew
+        """
         for group in self._new:
             shape = group.request.shape
             if plan.pool.countable(shape):
@@ -299,9 +304,17 @@ class RoomIndex:
         self._new.clear()
         found = list(self._uncounted)
         for groups in self._kinds.values():
-            room = plan.room(groups[0][2].request)
-            if room >= groups[0][0]:
-                found += [group for _, _, group in groups[: bisect_right(groups, (room, inf))]]
+            needed, _, least = groups[0]
+            room = plan.room(least.request)
+            if room < needed:
+                continue
+            if room < groups[-1][0]:
+                groups = groups[: bisect_right(groups, (room, inf))]
+            too_long = plan.too_long_until_dropped(least.request) if beside_promises else inf
+            if too_long == inf:
+                found += [group for _, _, group in groups]
+            else:
+                found += [group for _, _, group in groups if min(group.shortest) < too_long]
         return found
 
 
@@ -456,7 +469,7 @@ class Walk:
     def _find_sources(self) -> Iterator[None]:
         """Determine the sources of jobs."""
         backlog, promises = self.backlog, self.promises
-        if self._groups is None:
+        if self._groups is None or self.is_dropped:
             if backlog.returning:
                 backlog.returning_groups()  # drops those that are gone
             groups: Iterable[JobGroup] | None = None
@@ -466,18 +479,12 @@ class Walk:
                 groups = [*backlog.groups.values(), *backlog.returning]
             self._groups = list(groups)
         sources: list[tuple[Any, int | None]] = []
-        if self._is_stale:
-            self._is_stale = False
-            self._sources = []
-            if self._place is None and not self._refused:
-                self._sources = self._firsts(self._groups)
-            else:
-                sources += zip(self._groups, repeat(None))
-        else:  # a promise was dropped, which matters to jobs that may be promised a start
-            self._sources = [
-                one for one in self._sources if one[4] is None and one[3] is not promises
-            ]
-        self.is_dropped = False
+        self._is_stale = self.is_dropped = False
+        self._sources = []
+        if self._place is None and not self._refused:
+            self._sources = self._firsts(self._groups)
+        else:
+            sources += zip(self._groups, repeat(None))
         if promises is not None:
             sources.append((promises, None))
             sources += zip(backlog.by_ranks.values(), backlog.by_ranks)

@@ -210,6 +210,10 @@ class CountedStrategy(Strategy):
         shape = request.shape
         return self.found[shape][0].free if shape in self.found else counts.count(shape)
 
+    def has_one_promise(self, request: ResourceRequest) -> bool:
+        profile, _ = self.found[request.shape]
+        return profile.promises == 1 and not profile.open_units
+
     def room_ends(
         self, request: ResourceRequest, counts: RoomCounts, now: float, end: float = inf
     ) -> float:

@@ -242,6 +242,12 @@ class Plan:
         # A sum of now and a duration is rounded: a duration that ends with the room may fit.
         return (end - now) * (1 + ROUNDING) + now * ROUNDING
 
+    def too_long_until_dropped(self, request: ResourceRequest) -> float:
+        """As `too_long`, for any request of this kind and at least this size, and until a promise
+        is dropped, or made anew for a later time. O(1) if that is unknown, which is infinity."""
+        known = self._strategies.accepting(request).has_one_promise(request)
+        return self.too_long(request) if known else inf
+
     def windows(self, requests: Iterable[ResourceRequest], horizon: float) -> list[dict[str, Any]]:
         """Return the free windows: resources free for jobs that start now, and for how long.
 

@@ -94,6 +94,12 @@ class Strategy(ABC):
         are those of the plan."""
         return counts.count(request.shape) >= request.shape.least_count
 
+    def has_one_promise(self, request: ResourceRequest) -> bool:
+        """Return whether just one promise, which is not open, may keep a request from starting: as
+        running jobs only give units back, the room for the request then ends with its start, and
+        never later if it moves to an earlier time. Return False if that is unknown."""
+        return False
+
     @abstractmethod
     def room_ends(
         self, request: ResourceRequest, counts: RoomCounts, now: float, end: float = inf

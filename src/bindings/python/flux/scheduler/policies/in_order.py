@@ -82,10 +82,11 @@ class BackfillInOrder(Backfilling):
 
     def groups_with_room(self) -> list[JobGroup] | None:
         # A rule that defers jobs that do not fit must be asked about each.
-        rooms = self.backlog.rooms
-        if rooms is None or self.policy.admission.kept_for:
+        rooms, admission = self.backlog.rooms, self.policy.admission
+        if rooms is None or admission.kept_for:
             return None
-        return rooms.with_room(self.plan)
+        asks_each = self.made_anew or (admission.engaged and admission.asks_each)
+        return rooms.with_room(self.plan, beside_promises=not asks_each)
 
     def may_be_promised(self, job: PendingJob) -> bool:
         """Whether fewer than `Backfill.promises_limit` jobs ahead have a promise for ranks that
@@ -253,6 +254,7 @@ class BackfillInOrder(Backfilling):
 
     def renew(self, job: PendingJob) -> None:
         """Replace a promise that cannot be kept, ahead of all promises to jobs behind this one."""
+        self.backlog.promise_dropped()
         self.plan.cancel(job.jobid)
         when = self.plan.earliest(job.resource_request)
         if when is None or when > self.policy.now():
