@@ -10,6 +10,7 @@ jobs wait for which.
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from collections.abc import Generator, Hashable, Iterable, Iterator
 from itertools import islice
 from math import inf
@@ -272,7 +273,7 @@ class Backlog(PendingQueue):
         self._listed: list[PendingJob] | None = None
         self.parked: dict[int, PendingJob] = {}
         self.groups: dict[Any, JobGroup] = {}
-        self.by_ranks: dict[int, OrderedJobs] = {}
+        self.by_ranks: dict[int, OrderedJobs] = defaultdict(OrderedJobs)
         self.ranks_of: Callable[[PendingJob], int] | None = None
         self.family_of: Callable[[Any], Hashable] = lambda signature: signature
         self.returning: dict[JobGroup, None] = {}
@@ -373,7 +374,7 @@ class Backlog(PendingQueue):
             self.by_ranks.clear()
             for job in self.jobs:
                 if not job.promised:
-                    self._sharing_ranks(self.groups[job.signature]).add(entry_of(job))
+                    self.by_ranks[self.groups[job.signature].ranks].add(entry_of(job))
 
     def set_promised(self, job: PendingJob, promised: bool) -> None:
         """Set whether a job has a promise: a promised job is not in its group."""
@@ -414,7 +415,7 @@ class Backlog(PendingQueue):
         else:
             group.add(entry)
         if self.ranks_of is not None:
-            self._sharing_ranks(group).add(entry)
+            self.by_ranks[group.ranks].add(entry)
 
     def _leave_group(self, job: PendingJob) -> None:
         group = self.groups[job.signature]
@@ -454,12 +455,6 @@ class Backlog(PendingQueue):
             if self.rooms is not None:
                 self.rooms.leave(group)
         return list(self.returning)
-
-    def _sharing_ranks(self, group: JobGroup) -> OrderedJobs:
-        jobs = self.by_ranks.get(group.ranks)
-        if jobs is None:
-            jobs = self.by_ranks[group.ranks] = OrderedJobs()
-        return jobs
 
     def _drop(self, group: JobGroup) -> None:
         del self.groups[group.signature]

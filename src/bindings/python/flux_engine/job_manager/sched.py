@@ -13,7 +13,6 @@ withdrawn, so that the scheduler always has the first jobs in the order.
 
 import errno
 import heapq
-import itertools
 
 from flux_engine.formats import idset, jobid, rset
 from flux_engine.formats.jsontext import dumps
@@ -90,7 +89,7 @@ class Sched:
         self.queued = 0
         # A job that was withdrawn and queued again has two entries with the same numbers for a while:
         # a serial number keeps the heap from comparing their cells.
-        self._serial = itertools.count()
+        self._serial = 0
         self._waiting = []  # heap of entries (-priority, t_submit, id, serial, [job or None])
         self._reprioritized = {}
         self._canceling = set()
@@ -162,7 +161,8 @@ class Sched:
         if job.priority > 0 and self.queues.is_started(job):
             cell = [job]
             job.alloc_entry = cell
-            heapq.heappush(self._waiting, (*_place(job), next(self._serial), cell))
+            self._serial += 1
+            heapq.heappush(self._waiting, (*_place(job), self._serial, cell))
             self.queued += 1
             self.events.schedule()
 

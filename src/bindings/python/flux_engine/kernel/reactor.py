@@ -45,7 +45,7 @@ class Reactor(Router):
         self.turns = 0
         self.module_handle = None
         self._timers = []
-        self._timer_seq = itertools.count()
+        self._added = 0  # number of timers so far
         self._expired_at, self._expiries = None, 0
         #: kind -> watchers; insertion order is firing order
         self.loop_watchers = {"prepare": {}, "check": {}, "idle": {}}
@@ -63,7 +63,8 @@ class Reactor(Router):
 
     def add_timer(self, deadline, watcher):
         """Call ``watcher.expired(entry)`` at `deadline`; set the entry's last item to None to cancel."""
-        entry = [deadline, next(self._timer_seq), watcher]
+        self._added += 1
+        entry = [deadline, self._added, watcher]
         heapq.heappush(self._timers, entry)
         return entry
 
@@ -102,12 +103,10 @@ class Reactor(Router):
         self._expire()
 
     def _expire(self):
-        timers = self._timers
+        timers, now, last = self._timers, self.time, self._added
         # Timers that these start are for the next turn, or a timer of 0 s could hold the loop.
-        due = []
-        while timers and timers[0][0] <= self.time:
-            due.append(heapq.heappop(timers))
-        for entry in due:
+        while timers and timers[0][0] <= now and timers[0][1] <= last:
+            entry = heapq.heappop(timers)
             if entry[2] is not None:
                 entry[2].expired(entry)
 

@@ -142,7 +142,8 @@ class BackfillInOrder(Backfilling):
         has_come = self.has_come(job)
         if has_come and not self.try_to_start(job):
             self.wait(job)
-        self.restore_open(open_ones)
+        if open_ones:
+            self.restore_open(open_ones)
         if not has_come:
             self.advance_following(job)
 
