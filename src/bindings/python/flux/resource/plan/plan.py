@@ -181,7 +181,7 @@ class Plan:
             return True
         now = self._pool.clock()
         if end is None:
-            end = self._end_of_start(jobid, request)
+            end = self._end_of_start(jobid, request, now)
         without = {jobid}
         if not beside_open:
             without.update(
@@ -194,11 +194,10 @@ class Plan:
         of others have claimed them."""
         return self._strategies.accepting(request).closed(request) if request.claimant else 0
 
-    def _end_of_start(self, jobid: int | None, request: ResourceRequest) -> float:
+    def _end_of_start(self, jobid: int, request: ResourceRequest, now: float) -> float:
         """Return the end of a job that starts now. For a late job it is the end of its promise: the
         promises after it must not keep it from starting, although it delays them."""
-        now = self._pool.clock()
-        own = None if jobid is None else self._strategies.current.promises.get(jobid)
+        own = self._strategies.current.promises.get(jobid)
         return own.end if own is not None and own.is_overdue(now) else now + length_of(request)
 
     def has_free(self, request: ResourceRequest, for_anyone: bool = False) -> bool:
@@ -393,25 +392,25 @@ class Plan:
         if promise.is_open:
             return promise.start
         now = self._pool.clock()
-        request, tokens = promise.request, self.tokens
+        request, start, tokens = promise.request, promise.start, self.tokens
         has_tokens = tokens is not None and jobid in tokens.promised
-        if promise.start > now and not strategy.is_counted:
+        if start > now and not strategy.is_counted:
             if strategy.may_start(request, self.counts) and self.has_tokens(jobid, request):
                 if strategy.fits_without(jobid, request, now, now + length_of(request)):
                     return now
         if promise.end <= now or not strategy.keeps(jobid, now):
             raise InsufficientResources(lambda: _broken_promise(jobid))
         if tokens is not None and has_tokens:
-            wanted, start, end = tokens.promised[jobid]
-            if not tokens.fits(wanted, max(start, now), end, now, (jobid,)):
+            wanted, begin, end = tokens.promised[jobid]
+            if not tokens.fits(wanted, max(begin, now), end, now, (jobid,)):
                 raise InsufficientResources(lambda: _broken_promise(jobid))
-        if promise.start <= now or not strategy.is_counted:
-            return promise.start
+        if start <= now or not strategy.is_counted:
+            return start
         if not has_tokens:
             return strategy.advance(jobid, now)
         self.cancel(jobid)
         when = self.earliest(request)
-        start = promise.start if when is None else min(when, promise.start)
+        start = start if when is None else min(when, start)
         self.reserve(jobid, request, start)
         return start
 
@@ -504,7 +503,8 @@ class Plan:
 
     def _alloc(self, strategy: Strategy, jobid: int, request: ResourceRequest) -> Any:
         """Allocate resources beside promises; as ``alloc()``."""
-        now, end = self._pool.clock(), self._end_of_start(jobid, request)
+        now = self._pool.clock()
+        end = self._end_of_start(jobid, request, now)
         before = strategy.withdraw(jobid) if jobid in strategy.promises else None
         try:
             overdue = before is not None and before.is_overdue(now)

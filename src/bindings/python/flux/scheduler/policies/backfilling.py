@@ -175,9 +175,10 @@ class PromiseBook:
         self._changed = changed
         self.jobs: list[PendingJob] = []  # in queue order; not to be changed by others
         self._ids = array("q")  # of these
+        self._places: list[tuple[Any, int]] = []  # of these, (order, job id)
         self._by_id: dict[int, PendingJob] = {}
-        # mask of ranks -> jobs that could use them, in order; None: not computed
-        self._by_ranks: dict[int, list[PendingJob]] | None = None
+        # mask of ranks -> places of jobs that could use them, in order; None: not computed
+        self._by_ranks: dict[int, list[tuple[Any, int]]] | None = None
         #: ids of the jobs with open promises
         self.open_ids: set[int] = set()
         # no promised time after the last look is earlier, in seconds since the epoch
@@ -202,23 +203,13 @@ class PromiseBook:
         jobs = self.jobs
         if not jobs or not job < jobs[-1]:
             return []
-        return [other for other in jobs[bisect_left(jobs, job) :] if other is not job]
+        begin = bisect_left(self._places, (job.order, job.jobid))
+        return [other for other in jobs[begin:] if other is not job]
 
     def first_since(self, place: tuple[Any, int] | None) -> PendingJob | None:
         """Return the first job from a place in the queue, ``(order, job id)``, on, or None."""
-        jobs, low = self.jobs, 0
-        if not jobs or place is None:
-            return jobs[0] if jobs else None
-        order, jobid = place
-        high = end = len(jobs)
-        while low < high:  # bisect_left() takes no key before Python 3.10
-            middle = (low + high) // 2
-            job = jobs[middle]
-            if job.order < order or (job.order == order and job.jobid < jobid):
-                low = middle + 1
-            else:
-                high = middle
-        return jobs[low] if low < end else None
+        begin = 0 if place is None else bisect_left(self._places, place)
+        return self.jobs[begin] if begin < len(self.jobs) else None
 
     def make(self, job: PendingJob, when: float | None) -> None:
         """Promise a job the time `when`; None makes an open promise. Replaces a previous promise.
@@ -233,9 +224,11 @@ class PromiseBook:
         if job not in self:
             if self._changed is not None:
                 self._changed(job, True)
-            place = bisect_left(self.jobs, job)
+            entry = job.order, job.jobid
+            place = bisect_left(self._places, entry)
             self.jobs.insert(place, job)
             self._ids.insert(place, job.jobid)
+            self._places.insert(place, entry)
             self._by_id[job.jobid] = job
             self._by_ranks = None
 
@@ -269,8 +262,10 @@ class PromiseBook:
             seconds since the epoch, or infinity. If that time has come, it is the start of the last
             job of both lists.
         """
-        first = bisect_left(self.jobs, job) + 1
-        last = len(self.jobs) if stop is None else bisect_left(self.jobs, stop, first)
+        first = bisect_left(self._places, (job.order, job.jobid)) + 1
+        last = len(self.jobs)
+        if stop is not None:
+            last = bisect_left(self._places, (stop.order, stop.jobid), first)
         last = min(last, first + self.plan.moves_per_turn)
         count, places, when = self.plan.advance_in_turn(self._ids[first:last])
         self._first = min(self._first, when)
@@ -282,8 +277,8 @@ class PromiseBook:
         if job.jobid in self._by_id:
             del self._by_id[job.jobid]
             self.open_ids.discard(job.jobid)
-            place = bisect_left(self.jobs, job)
-            del self.jobs[place], self._ids[place]
+            place = bisect_left(self._places, (job.order, job.jobid))
+            del self.jobs[place], self._ids[place], self._places[place]
             self._by_ranks = None
             if self._changed is not None:
                 self._changed(job, False)
@@ -295,6 +290,7 @@ class PromiseBook:
         before = {jobid: place for place, jobid in enumerate(self._ids)}
         self.jobs.sort()
         self._ids = array("q", [job.jobid for job in self.jobs])
+        self._places = [(job.order, job.jobid) for job in self.jobs]
         self._by_ranks = None
         risen, first = [], len(before)
         for job in reversed(self.jobs):
@@ -323,11 +319,12 @@ class PromiseBook:
         if self._by_ranks is None:
             self._by_ranks = {}
             for other in self.jobs:
-                self._by_ranks.setdefault(ranks_of(other), []).append(other)
-        ranks, found = ranks_of(job), 0
+                places = self._by_ranks.setdefault(ranks_of(other), [])
+                places.append((other.order, other.jobid))
+        ranks, found, place = ranks_of(job), 0, (job.order, job.jobid)
         for mask in self._by_ranks:
             if mask & ranks:
-                found += bisect_left(self._by_ranks[mask], job)
+                found += bisect_left(self._by_ranks[mask], place)
         return found
 
     def next_after(self, now: float) -> float | None:
