@@ -603,7 +603,7 @@ class Requests:
         """Enter a request for an unknown job, and return it; None if the job is known."""
         if jobid in self._states:
             return None
-        self.move(jobid, "request")
+        self._states[jobid] = JOB.next[UNKNOWN, "request"]
         request = self._open[jobid] = AllocRequest(scheduler, msg, jobid, self)
         return request
 

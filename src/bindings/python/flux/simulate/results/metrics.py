@@ -171,7 +171,7 @@ class Sweep:
     def __init__(self, outcome):
         workload = outcome.workload
         jobs, units = workload.jobs, workload.units
-        self.used = self.lost = 0.0
+        used = lost = 0.0
         horizon = jobs[-1].submit if jobs else 0.0
         times = outcome.end, outcome.end, outcome.submit, outcome.start
         events = outcome.events
@@ -188,7 +188,8 @@ class Sweep:
             )
         step = max([outcome.last, horizon, *(when for when, _ in outcome.changes)]) / STEPS or 1.0
         self.times, self.busy, self.queued, self.waiting = [], [], [], []
-        gone = outcome.how.translate(bytes([how == REJECTED for how in range(256)]))
+        gone = outcome.how.translate(bytes([code == REJECTED for code in range(256)]))
+        how, sizes = outcome.how, outcome.size
         waiting = []
         busy = area = length = 0
         busy_area = queue_area = length_area = 0.0
@@ -197,19 +198,19 @@ class Sweep:
             kind, index = event & 3, event >> 2
             if event < 0:
                 when, more, fewer = changes[~event]
-            elif outcome.how[index] == REJECTED:
+            elif how[index] == REJECTED:
                 continue
             else:
-                when, size = times[kind][index], outcome.size[index]
+                when, size = times[kind][index], sizes[index]
             if when > before:
                 span = when - before
                 if before < horizon:
                     part = span if when < horizon else horizon - before
-                    self.used += busy * part
+                    used += busy * part
                     while waiting and gone[waiting[0][1]]:
                         heapq.heappop(waiting)
                     if waiting and waiting[0][0] <= units - busy:
-                        self.lost += (units - busy) * part
+                        lost += (units - busy) * part
                 busy_area += busy * span
                 queue_area += area * span
                 length_area += length * span
@@ -237,6 +238,7 @@ class Sweep:
                     busy += size
         if before > bucket:
             self._note(bucket, before, busy_area, queue_area, length_area)
+        self.used, self.lost = used, lost
 
     def _note(self, begin, end, busy_area, queue_area, length_area):
         self.times.append(begin)
