@@ -55,8 +55,6 @@ class AllocRequest:
     Args:
         scheduler (Scheduler): the scheduler, which sends the answers
         msg (Message): the request as received
-        jobid (int): the job id, if the message is already decoded: that costs as much again
-        table (Requests): the table that the request is entered in
 
     Attributes:
         jobid (int): the job id
@@ -82,12 +80,13 @@ class AllocRequest:
         "__dict__",
     )
 
-    def __init__(
-        self, scheduler: Any, msg: Any, jobid: int | None = None, table: Requests | None = None
-    ) -> None:
+    def __init__(self, scheduler: Any, msg: Any) -> None:
+        self._begin(scheduler, msg, msg.payload["id"], None)
+
+    def _begin(self, scheduler: Any, msg: Any, jobid: int, table: Requests | None) -> None:
         self.scheduler = scheduler
         self.msg = msg
-        self.jobid: int = msg.payload["id"] if jobid is None else jobid
+        self.jobid = jobid
         self.table = table
         self.job: PendingJob | None = None
         self.state = OPEN
@@ -225,6 +224,16 @@ class AllocRequest:
             if self.table is not None:
                 self.table.note_sender(self)
             self.scheduler.alloc_annotate(self.msg, annotations)
+
+
+class TabledRequest(AllocRequest):
+    """An `AllocRequest` in a table. Its message is already decoded; decoding it again would cost as
+    much."""
+
+    __slots__ = ()
+
+    def __init__(self, scheduler: Any, msg: Any, jobid: int, table: Requests) -> None:
+        self._begin(scheduler, msg, jobid, table)
 
 
 class PendingJob:
@@ -604,7 +613,7 @@ class Requests:
         if jobid in self._states:
             return None
         self._states[jobid] = JOB.next[UNKNOWN, "request"]
-        request = self._open[jobid] = AllocRequest(scheduler, msg, jobid, self)
+        request = self._open[jobid] = TabledRequest(scheduler, msg, jobid, self)
         return request
 
     def get(self, jobid: int) -> AllocRequest | None:
