@@ -55,6 +55,12 @@ def test_text():
     )
 
 
+def test_cores_of_siblings_are_aligned():
+    R = topo_R((1, "0-129", "", {"socket": [{"cores": "0-99"}, {"cores": "100-129"}]}))
+    lines = render_text(R).splitlines()
+    assert [line.index(".") for line in lines[1:]] == [27, 27, 27]
+
+
 def test_nodes_in_one_state_are_one_block():
     R, jobs = pool_with_jobs("node=3/slot/core")
     (state,) = view(R, jobs)

@@ -68,6 +68,7 @@ def _below(
 ) -> list[str]:
     lines = []
     own = _cells(state, part, marks)
+    width = max([len(_label("core", below.cores)) for below in part.below if below.cores] or [0])
     if top and own:
         lines += [f"{pad}  {line}" for line in own]
     for number, below in enumerate(part.below):
@@ -77,7 +78,7 @@ def _below(
         else:
             branch, stem = ("└─ ", "   ") if last else ("├─ ", "│  ")
         memory = f"  {below.memory} GiB" if below.memory else ""
-        cells = _cells(state, below, marks)
+        cells = _cells(state, below, marks, width)
         if below.below:
             lines.append(f"{pad}{branch}{below.name}{memory}")
             lines += [f"{pad}{stem}{line}" for line in cells]
@@ -88,23 +89,27 @@ def _below(
     return lines
 
 
-def _cells(state: NodeState, part: Part, marks: dict[Any, str]) -> list[str]:
-    """Return lines for a domain's own cores and GPUs."""
-    cores = _row(state, part.cores, "core", False, marks)
-    gpus = _row(state, part.gpus, "gpu", True, marks)
+def _cells(state: NodeState, part: Part, marks: dict[Any, str], width: int = 0) -> list[str]:
+    """Return lines for a domain's own cores and GPUs, with a label of some width for the cores."""
+    cores = _row(state, part.cores, _label("core", part.cores), max(width, 12), marks, False)
+    gpus = _row(state, part.gpus, _label("gpu", part.gpus), 0, marks, True)
     if len(cores) == 1 and gpus:
         return [cores[0] + "   " + gpus[0]] + gpus[1:]
     return cores + gpus
 
 
-def _row(state: NodeState, mask: int, noun: str, gpu: bool, marks: dict[Any, str]) -> list[str]:
+def _label(noun: str, mask: int) -> str:
+    ids = idset_text(mask)
+    return f"{noun}{'' if ids.isdigit() else 's'} {ids}"
+
+
+def _row(
+    state: NodeState, mask: int, label: str, width: int, marks: dict[Any, str], gpu: bool
+) -> list[str]:
     if not mask:
         return []
     text = "".join(marks.get(state.holder(bit, gpu), FREE_MARK) for bit in members(mask))
-    ids = idset_text(mask)
-    label = f"{noun}{'' if ids.isdigit() else 's'} {ids}"
     rows = [text[at : at + CELLS_PER_LINE] for at in range(0, len(text), CELLS_PER_LINE)]
-    width = 0 if gpu else 12  # cores of the leaves are aligned
     return [f"{label:<{width}} {rows[0]}"] + [f"{'':<{width}} {row}" for row in rows[1:]]
 
 
