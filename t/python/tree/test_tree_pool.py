@@ -3,6 +3,7 @@
 
 import copy
 import json
+from types import SimpleNamespace
 
 import pytest
 from tree_help import alloc, jobspec_of_shape, topo_R
@@ -54,6 +55,7 @@ def children(R):
             lambda R: children(R)[0].update(topo={"numa": [{"cores": "0"}, {"gpus": "x"}]}),
             r"\[0\]\.topo\.numa\[1\]\.gpus: invalid idset",
         ),
+        (lambda R: children(R)[0].update(topo={"nu\nma": [{"cores": "0"}]}), r"\[0\]\.topo: 'nu\\nma' is not a name of levels"),
         (lambda R: R.update(version=2), "version"),
         (lambda R: R["execution"]["R_lite"][0].update(rank="1-2"), "not 0 to 1"),
     ],
@@ -61,6 +63,20 @@ def children(R):
 def test_bad_topology_is_named(change, text):
     with pytest.raises(ValueError, match=text):
         TreePool(broken(change))
+
+
+@pytest.mark.parametrize(
+    "topo, lines",
+    [
+        (TWO, []),
+        ({"numa": [{"cores": "0-3"}, {"cores": "8-11"}]}, ["scheduling.children[0].topo: cores 4-7 of rank 0-1 are in no domain"]),
+    ],
+)  # fmt: skip
+def test_a_topology_of_another_machine_is_logged(topo, lines):
+    log = SimpleNamespace(lines=[])
+    log.warning = log.lines.append
+    TreePool(topo_R((2, "0-7", "0-1", topo)), log=log)
+    assert log.lines == lines
 
 
 def test_deep_topology_is_refused():

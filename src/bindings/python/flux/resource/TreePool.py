@@ -29,6 +29,7 @@ from flux.resource.pool.explain import infeasible_in_groups
 from flux.resource.pool.groups import Rooms
 from flux.resource.pool.hooks import ids_of, mask_of_ids
 from flux.resource.pool.inventory import Inventory
+from flux.resource.pool.masks import idset_text
 from flux.resource.pool.rank_index import RankIndex, unused
 from flux.resource.request import ResourceRequest, Shape
 from flux.resource.ResourcePool import ResourcePool
@@ -95,7 +96,7 @@ class _TreePoolV1(Rv1Pool):
         own = [(mask, cores) for mask, cores, _ in self.entries()]
         self.scheduling, entries, topologies = read_children(self.scheduling, own)
         self._children = self.scheduling, entries
-        self.placement = TreePlacement(_node_types(self._base, topologies))
+        self.placement = TreePlacement(_node_types(self._base, topologies, self.log))
 
     def _room(self, candidate: Any, shape: Shape) -> int:
         if shape.container_level is None:
@@ -173,7 +174,7 @@ class _TreePoolV1(Rv1Pool):
             self._children = self.scheduling, entries
 
 
-def _node_types(inventory: Inventory, children: list[tuple[int, Any, str]]) -> NodeTypes:
+def _node_types(inventory: Inventory, children: list[tuple[int, Any, str]], log: Any) -> NodeTypes:
     """Return the node types of an inventory: one for all ranks with the same topology and units."""
     types: dict[tuple[str, int], NodeType] = {}
     pairs: dict[tuple[str, int], int] = {}
@@ -185,7 +186,12 @@ def _node_types(inventory: Inventory, children: list[tuple[int, Any, str]]) -> N
             units = own & inventory.compute_mask
             key = (dumps(topo), units)
             if key not in types:
-                types[key] = NodeType(topo, units, inventory.shift, where)
+                types[key] = node = NodeType(topo, units, inventory.shift, where)
+                if node.layout.unlisted:
+                    log.warning(
+                        f"{where}: cores {idset_text(node.layout.unlisted)} of rank"
+                        f" {idset_text(ranks)} are in no domain"
+                    )
             pairs[key] = pairs.get(key, 0) | ranks
     return NodeTypes((mask, types[key]) for key, mask in pairs.items())
 

@@ -65,6 +65,8 @@ class Domain:
         for name, below in topo.items():
             if name in RESOURCE_KEYS:
                 continue
+            if not name.isprintable():
+                raise ValueError(f"{where}: {quote(name)} is not a name of levels")
             here = f"{where}.{name}"
             if not isinstance(below, list):
                 raise ValueError(f"{here}: expected an array of domains, got {quote(below)}")
@@ -105,10 +107,12 @@ class Layout:
         domain (Domain): the whole node.
         levels (tuple): tuples of ``(cores, gpus)`` of groups, finest level first, in the order of
             the topology.
+        unlisted (int): mask of the cores in no domain.
     """
 
     def __init__(self, topo: Any, cores: int, gpus: int, where: str = "topo") -> None:
         self.domain = Domain(topo, where, cores, gpus)
+        self.unlisted = cores & ~self.domain.cores
         self.domain.cores = cores
         self.domain.gpus = gpus
         self._containers: dict[str, ContainerGroup] = {}
