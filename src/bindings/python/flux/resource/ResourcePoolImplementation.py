@@ -12,12 +12,12 @@ from flux.resource.plan.plan import Plan
 from flux.resource.pool import explain
 from flux.resource.pool.constraint import parse_constraint
 from flux.resource.pool.contract import JobRecord, PoolContract
-from flux.resource.pool.groups import Groups, Rooms, choose_nodes, packed
+from flux.resource.pool.groups import Groups, Rooms, choose_nodes, packed, ranks_in
 from flux.resource.pool.inventory import Selection, pairs, select, selected_ranks
 from flux.resource.pool.jobid import job_text
 from flux.resource.pool.masks import idset_text, members, popcount, quote
 from flux.resource.pool.placement import WORST_FIT, Placement, slots_on, with_amounts
-from flux.resource.pool.rank_index import RankIndex, enough, unused
+from flux.resource.pool.rank_index import RankIndex, unused
 from flux.resource.request import ResourceRequest, Shape
 
 if TYPE_CHECKING:
@@ -421,7 +421,7 @@ class ResourcePoolImplementation(PoolContract):
         None."""
         inventory = self.inventory
         if self.place_shape(unused(inventory), shape, inventory.matching(shape.match)) is None:
-            return explain.infeasible_in_groups(self, shape) or explain.infeasible(inventory, shape)
+            return explain.infeasible_in_groups(self, shape) or explain.infeasible(self, shape)
         return None
 
     def verdict(self, shape: Shape) -> str | None:
@@ -446,14 +446,8 @@ class ResourcePoolImplementation(PoolContract):
         """
         shape = request.shape
         inventory = self.inventory
-        mask = 0
-        for units, ranks in inventory.kinds.items():
-            have = inventory.counts_of(units)
-            if enough(have, shape.need) if shape.node_count is not None else slots_on(have, shape):
-                mask |= ranks
-        if shape.within is not None:
-            mask &= shape.within.groups.ranks
-        return mask & inventory.matching(shape.match)
+        mask = ranks_in(self.rooms(unused(inventory), shape, inventory.matching(shape.match)))
+        return mask if shape.within is None else mask & shape.within.groups.ranks
 
     def waits_for_ranks(self, request: Any) -> bool:
         """Return whether a request would not fit on the ranks that are up if all were idle.

@@ -13,7 +13,7 @@ Where to look for the cause of a mistake:
   (``pool/rank_index.py``);
 - wrong node for containers: ``TreePlacement.container_candidates()`` on the ``ContainerIndex``
   (``tree/container_index.py``);
-- wrong reason: ``tree/explain_containers.py``, and ``pool/explain.py``, which writes the sentence;
+- wrong reason: ``rooms()`` here, and ``pool/explain.py``, which writes the sentence;
 - resources not freed, or allocated twice: ``PoolState`` (``pool/state.py``), held by ``Rv1Pool``;
 - the topology itself: ``read_children()`` and ``Layout`` (``tree/topology.py``), and
   ``hwloc/amend.py`` for hwloc XML.
@@ -25,7 +25,6 @@ from json import dumps
 from typing import Any
 
 from flux.resource.hwloc.amend import amend
-from flux.resource.pool.explain import infeasible_in_groups
 from flux.resource.pool.groups import Rooms
 from flux.resource.pool.hooks import ids_of, mask_of_ids
 from flux.resource.pool.inventory import Inventory
@@ -35,12 +34,6 @@ from flux.resource.request import ResourceRequest, Shape
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
 from flux.resource.tree.container_index import ContainerIndex, container_slots_of
-from flux.resource.tree.explain_containers import (
-    able,
-    container_rooms,
-    explain_containers,
-    infeasible_containers,
-)
 from flux.resource.tree.node import NodeType, NodeTypes
 from flux.resource.tree.topology import cut_children, entries_of, read_children
 from flux.resource.tree.tree_placement import TreePlacement
@@ -121,29 +114,15 @@ class _TreePoolV1(Rv1Pool):
         # A container must be free as a whole, which counts of free cores and GPUs do not show.
         return shape.container_level is None and super().countable(shape)
 
-    def check_shape(self, shape: Shape) -> str | None:
-        if shape.container_level is None:
-            return super().check_shape(shape)
-        inventory = self.inventory
-        eligible = inventory.matching(shape.match)
-        if self.place_shape(unused(inventory), shape, eligible) is None:
-            return infeasible_in_groups(self, shape) or infeasible_containers(
-                self.placement, inventory, shape, eligible
-            )
-        return None
-
     def rooms(self, index: RankIndex, shape: Shape, eligible: int) -> Rooms:
         if shape.container_level is None:
             return super().rooms(index, shape, eligible)
-        return container_rooms(self.placement, index, shape, eligible)
-
-    def match_mask(self, request: Any) -> int:
-        shape = request.shape
-        if shape.container_level is None:
-            return super().match_mask(request)
-        inventory = self.inventory
-        mask = able(self.placement, unused(inventory), shape, inventory.matching(shape.match))
-        return mask if shape.within is None else mask & shape.within.groups.ranks
+        least = 1 if shape.node_count is None else shape.slot_count.min
+        return [
+            (slots if shape.node_count is None else 1, ranks)
+            for slots, ranks in self.placement.container_candidates(index, shape, eligible)
+            if slots >= least
+        ]
 
     def slots_by_rank(self, shape: Shape) -> list[tuple[int, int]]:
         if shape.container_level is None:
@@ -152,11 +131,6 @@ class _TreePoolV1(Rv1Pool):
         all_free = unused(inventory)
         found = container_slots_of(all_free, shape, self.placement.types, inventory.ranks)
         return list(found.items())
-
-    def explain(self, request: Any) -> dict[str, Any]:
-        if request.shape.container_level is None:
-            return super().explain(request)
-        return explain_containers(self, request.shape)
 
     def check(self) -> None:
         super().check()

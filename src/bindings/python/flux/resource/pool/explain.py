@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The reason why a request does not fit, in numbers and in a sentence for its user.
 
-``explain()`` finds the numbers in a pool's view; only ``why_pending()`` makes a sentence of them.
+``explain()`` finds the numbers by a pool's ``rooms()``, and makes a sentence of them;
 ``infeasible()`` makes the sentence for a request that never fits.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flux.resource.pool.groups import ranks_in
 from flux.resource.pool.inventory import Inventory
 from flux.resource.pool.masks import popcount
-from flux.resource.pool.placement import slots_on
-from flux.resource.pool.rank_index import enough, unused
+from flux.resource.pool.rank_index import unused
 
 if TYPE_CHECKING:
     from flux.resource.pool.view import PoolWithView
@@ -36,57 +36,76 @@ def need_text(inventory: Inventory, shape: Shape) -> str:
     return f"{', '.join(parts[:-1])} and {parts[-1]}" if parts[1:] else parts[0]
 
 
-def infeasible(inventory: Inventory, shape: Shape) -> str:
+def _containers(shape: Shape) -> int:
+    """Return the number of containers per slot, or per node of a request for nodes."""
+    each = shape.containers_per_slot
+    return each if shape.node_count is None else each * shape.slot_count.min
+
+
+def _of_at_least(shape: Shape, cores: str, gpus: str) -> str:
+    """Return `` of at least 2 cores and 1 GPU``, the minimum for a container; empty without one."""
+    least = [
+        text for number, text in ((shape.slot_size, cores), (shape.gpu_per_slot, gpus)) if number
+    ]
+    return f" of at least {' and '.join(least)}" if least else ""
+
+
+def infeasible(pool: PoolWithView, shape: Shape) -> str:
     """Return the sentence for a request that does not fit an empty pool.
 
     It begins with the words of flux-core's schedulers, which scripts look for.
     """
+    inventory = pool.inventory
     match = inventory.matching(shape.match)
-    capacity = cores = gpus = slots = small = 0
-    for units, mask in inventory.kinds.items():
-        mask &= match
-        own = inventory.counts_of(units)
-        own_cores, own_gpus = own[:2]
-        ranks = popcount(mask)
-        cores += ranks * own_cores
-        gpus += ranks * own_gpus
+    rooms = pool.rooms(unused(inventory), shape, match)
+    capacity = sum([number * popcount(mask) for number, mask in rooms])
+    count = shape.slot_count.min
+    small = ("is too small", "are too small")
+    if shape.container_level is not None:
+        number = _containers(shape)
+        each = f"exclusive '{shape.container_level}' container(s)" + _of_at_least(
+            shape, f"{shape.slot_size} core(s)", f"{shape.gpu_per_slot} GPU(s)"
+        )
         if shape.node_count is not None:
-            fit = int(enough(own, shape.need))
+            text = f"{shape.node_count.min} node(s) with {number} {each} each"
         else:
-            slots += ranks * (own_cores // shape.slot_size)
-            fit = slots_on(own, shape)
-        capacity += ranks * fit
-        if not fit:
-            small += ranks
-    if shape.node_count is not None:
+            text = f"{count} slot(s) of {number} {each}" if number > 1 else f"{count} {each}"
+        text += f", only {capacity} available"
+        small = ("has too few such containers", "have too few such containers")
+    elif shape.node_count is not None:
         count = shape.node_count.min
         if shape.exclusive:
-            text = f"need {count} exclusive node(s), only {capacity} eligible"
+            text = f"{count} exclusive node(s), only {capacity} eligible"
         else:
             each = f"{shape.node_cores} cores"
             if shape.node_gpus:
                 each += f" and {shape.node_gpus} GPUs"
             if any(shape.node_amounts) or any(shape.slot_amounts):
                 each = need_text(inventory, shape)
-            text = f"need {count} node(s) with {each} each, only {capacity} eligible"
+            text = f"{count} node(s) with {each} each, only {capacity} eligible"
     elif shape.slot_amounts:
         each = need_text(inventory, shape)
-        text = (
-            f"need {shape.slot_count.min} slot(s) of {each}, only {capacity} such slot(s) available"
-        )
+        text = f"{count} slot(s) of {each}, only {capacity} such slot(s) available"
     else:
-        count = shape.slot_count.min
-        if shape.gpu_per_slot and slots >= count:
+        cores = gpus = by_cores = 0
+        for units, mask in inventory.kinds.items():
+            ranks = popcount(mask & match)
+            own_cores, own_gpus = inventory.cores_and_gpus(units)
+            cores += ranks * own_cores
+            gpus += ranks * own_gpus
+            by_cores += ranks * (own_cores // shape.slot_size)
+        if shape.gpu_per_slot and by_cores >= count:
             text = (
-                f"need {count} slot(s) with {shape.gpu_per_slot} GPU(s) each,"
+                f"{count} slot(s) with {shape.gpu_per_slot} GPU(s) each,"
                 f" only {capacity} available (total GPUs: {gpus})"
             )
         else:
             text = (
-                f"need {count} slot(s) of {shape.slot_size} core(s),"
+                f"{count} slot(s) of {shape.slot_size} core(s),"
                 f" only {capacity} such slot(s) available (total cores: {cores})"
             )
-    return "unsatisfiable request: " + text + left_out(inventory, match, small)
+    few = popcount(match & ~ranks_in(rooms))
+    return f"unsatisfiable request: need {text}{_left_out(inventory, match, few, *small)}"
 
 
 def infeasible_in_groups(pool: PoolWithView, shape: Shape) -> str | None:
@@ -105,13 +124,7 @@ def infeasible_in_groups(pool: PoolWithView, shape: Shape) -> str | None:
     return f"unsatisfiable request: need {text}, {shape.within.best_text(best)}"
 
 
-def left_out(
-    inventory: Inventory,
-    match: int,
-    small: int,
-    one: str = "is too small",
-    more: str = "are too small",
-) -> str:
+def _left_out(inventory: Inventory, match: int, small: int, one: str, more: str) -> str:
     """Return the end of a sentence on ranks that a request cannot use; empty if it can use all.
 
     Args:
@@ -136,62 +149,25 @@ def explain(pool: PoolWithView, shape: Shape) -> dict[str, Any]:
 
     O(kinds of rank + different counts of free cores and GPUs).
     """
-    inventory, index = pool.inventory, pool.index
+    inventory = pool.inventory
     match = inventory.matching(shape.match)
     up = pool.eligible(shape.match)
-    by_node = shape.node_count is not None
-    large = 0
-    for units, mask in inventory.kinds.items():
-        if enough(inventory.counts_of(units), shape.need):
-            large |= mask & match
-    found = list(index.fitting(shape.need, up & index.idle if shape.exclusive else up))
-    free = sum([popcount(mask) for _, mask in found])
-    if by_node:
-        have = free
-        each = "exclusive" if shape.exclusive else need_text(inventory, shape)
-    else:
-        have = sum([popcount(mask) * slots_on(counts, shape) for counts, mask in found])
-        each = need_text(inventory, shape)
-    return facts(pool, shape, large, up, free, have, each)
-
-
-def facts(
-    pool: PoolWithView,
-    shape: Shape,
-    large: int,
-    up: int,
-    free: int,
-    have: int,
-    each: str,
-    small: str = "too small",
-) -> dict[str, Any]:
-    """Return the answer of ``explain()``.
-
-    Args:
-        pool: the pool; ``shape`` is the request's.
-        large (int): mask of matching ranks that are large enough when idle, up or not.
-        up (int): mask of matching ranks that are up.
-        free (int): number of these with room for one node's share, or one slot.
-        have (int): number of nodes, or slots, that fit on them.
-        each (str): need of each node or slot; ``exclusive``: the whole node.
-        small (str): noun for a matching rank that is not in ``large``.
-    """
-    inventory = pool.inventory
+    large = ranks_in(pool.rooms(unused(inventory), shape, match))
+    rooms = pool.rooms(pool.index, shape, up)
     count = shape.slot_count if shape.node_count is None else shape.node_count
     answer: dict[str, Any] = {
         "total": popcount(inventory.ranks),
-        "matching": popcount(inventory.matching(shape.match)),
+        "matching": popcount(match),
         "large_enough": popcount(large),
         "up": popcount(up),
-        "free": free,
-        "available": have,
+        "free": sum([popcount(mask) for _, mask in rooms]),
+        "available": sum([number * popcount(mask) for number, mask in rooms]),
         "needed": count.min,
         "unit": "slots" if shape.node_count is None else "nodes",
     }
     reason = pool.verdict(shape)
     if reason is None:
-        down = popcount(large & ~up)
-        reason = why_pending(answer, each, down, small, shape.match is not None)
+        reason = _why_pending(answer, inventory, shape, popcount(large & ~up))
         if not reason and shape.within is not None:
             reason = _why_not_together(pool, shape, up, answer)
     answer["reason"] = reason
@@ -210,21 +186,28 @@ def _why_not_together(pool: PoolWithView, shape: Shape, up: int, answer: dict[st
     return f"{text}, {shape.within.best_text(best)}"
 
 
-def why_pending(answer: dict[str, Any], each: str, down: int, small: str, constrained: bool) -> str:
+def _why_pending(answer: dict[str, Any], inventory: Inventory, shape: Shape, down: int) -> str:
     """Return the sentence for a request that must wait; empty if enough is free.
 
     Args:
         answer (dict): numbers of ``explain()``.
-        each (str): need of each node or slot; ``exclusive``: the whole node.
+        inventory (Inventory), shape (Shape): the pool's, and the request's.
         down (int): number of ranks that are large enough, but down.
-        small (str): noun for ranks that are not large enough.
-        constrained (bool): whether the request has a constraint.
     """
     needed, available, free = answer["needed"], answer["available"], answer["free"]
     if available >= needed:
         return ""
+    small = "too small"
     text = f"insufficient resources: needs {counted(needed, answer['unit'][:-1])}"
-    if each == "exclusive":
+    if shape.container_level is not None:
+        small = "without"
+        each = counted(_containers(shape), f"exclusive '{shape.container_level}' container")
+        each += _of_at_least(
+            shape, counted(shape.slot_size, "core"), counted(shape.gpu_per_slot, "GPU")
+        )
+    else:
+        each = need_text(inventory, shape)
+    if shape.exclusive and shape.container_level is None:
         text += " (exclusive)"
     else:
         text += f" {'with' if answer['unit'] == 'nodes' else 'of'} {each}"
@@ -232,7 +215,7 @@ def why_pending(answer: dict[str, Any], each: str, down: int, small: str, constr
     if answer["unit"] == "slots":
         text += f" on {free}"
     text += f" of {counted(answer['matching'], 'node')}"
-    if constrained:
+    if shape.match is not None:
         text += " matching constraint"
     notes = [
         f"{number} {word}"

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 Rooms = list[tuple[int, int]]
 
 
+def ranks_in(rooms: Rooms) -> int:
+    """Return a mask of all ranks with room."""
+    ranks = 0
+    for _, mask in rooms:
+        ranks |= mask
+    return ranks
+
+
 class Groups:
     """The groups of one level. Immutable; compared by identity, so that shapes that name them
     compare quickly.
@@ -273,10 +281,7 @@ def _packed(levels: Iterable[Groups], idle: int, rooms: Rooms, wanted: int) -> i
     `packed`."""
     chosen = -1
     if wanted == 1 and len(rooms) > 1:  # any of the ranks will do
-        every = 0
-        for _, mask in rooms:
-            every |= mask
-        rooms = [(1, every)]
+        rooms = [(1, ranks_in(rooms))]
     for groups in levels:
         masks = groups.masks
         found = groups.rooms(rooms, wanted)

@@ -7,7 +7,6 @@ Which file to open:
 - ``node.py``: the rules for slots and containers within a node, on masks.
 - ``tree_placement.py``: the nodes that a request gets.
 - ``container_index.py``: the number of free whole containers on each node.
-- ``explain_containers.py``: the reason why a request for containers does not fit.
 
 Interfaces: only ``flux/resource/TreePool.py``, and the pictures in ``draw/`` (``topology.py``),
 import these modules. ``doc/guide/treepool.rst`` describes placement; for slots it must agree with
