@@ -16,7 +16,7 @@ from flux.resource.pool.groups import Groups, Rooms, choose_nodes, packed, ranks
 from flux.resource.pool.inventory import Selection, pairs, select, selected_ranks
 from flux.resource.pool.jobid import job_text
 from flux.resource.pool.masks import idset_text, members, popcount, quote
-from flux.resource.pool.placement import WORST_FIT, Placement, slots_on, with_amounts
+from flux.resource.pool.placement import WORST_FIT, Placement, with_amounts
 from flux.resource.pool.rank_index import RankIndex, unused
 from flux.resource.request import ResourceRequest, Shape
 
@@ -140,10 +140,7 @@ class ResourcePoolImplementation(PoolContract):
             list of ``(slots, mask of ranks)``: slots per rank; ranks without slots may be missing.
         """
         inventory = self.inventory
-        return [
-            (slots_on(inventory.counts_of(units), shape), ranks)
-            for units, ranks in inventory.kinds.items()
-        ]
+        return list(self.placement.candidates(unused(inventory), shape, inventory.ranks))
 
     def free_cores(self, ranks: int) -> int:
         """Return the number of free cores on some ranks (a mask), up or not. O(kinds of free ranks)."""
@@ -379,13 +376,8 @@ class ResourcePoolImplementation(PoolContract):
 
         O(different counts of free cores and GPUs).
         """
-        if shape.node_count is None:
-            found = index.fitting(shape.need, eligible, self.placement.best_fit)
-            return [(slots_on(free, shape), mask) for free, mask in found]
-        if shape.exclusive:
-            eligible &= index.idle
-        ranks = index.having(shape.need, eligible)
-        return [(1, ranks)] if ranks else []
+        rooms = list(self.placement.candidates(index, shape, eligible))
+        return rooms if shape.node_count is None else [(1, ranks_in(rooms))] if rooms else []
 
     def in_groups(self, index: RankIndex, shape: Shape, eligible: int) -> int:
         """Return the eligible ranks on which a shape is to be placed, to be in groups or to keep

@@ -11,7 +11,7 @@ Where to look for the cause of a mistake:
   the ``NodeType`` (``tree/node.py``, the rules), which uses its ``Layout`` (``tree/topology.py``);
 - wrong node for slots: ``Placement`` (``pool/placement.py``), with best fit, on the ``RankIndex``
   (``pool/rank_index.py``);
-- wrong node for containers: ``TreePlacement.container_candidates()`` on the ``ContainerIndex``
+- wrong node for containers: ``TreePlacement.candidates()`` on the ``ContainerIndex``
   (``tree/container_index.py``);
 - wrong reason: ``rooms()`` here, and ``pool/explain.py``, which writes the sentence;
 - resources not freed, or allocated twice: ``PoolState`` (``pool/state.py``), held by ``Rv1Pool``;
@@ -25,15 +25,13 @@ from json import dumps
 from typing import Any
 
 from flux.resource.hwloc.amend import amend
-from flux.resource.pool.groups import Rooms
 from flux.resource.pool.hooks import ids_of, mask_of_ids
 from flux.resource.pool.inventory import Inventory
 from flux.resource.pool.masks import idset_text
-from flux.resource.pool.rank_index import RankIndex, unused
 from flux.resource.request import ResourceRequest, Shape
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
-from flux.resource.tree.container_index import ContainerIndex, container_slots_of
+from flux.resource.tree.container_index import ContainerIndex
 from flux.resource.tree.node import NodeType, NodeTypes
 from flux.resource.tree.topology import cut_children, entries_of, read_children
 from flux.resource.tree.tree_placement import TreePlacement
@@ -104,33 +102,12 @@ class _TreePoolV1(Rv1Pool):
         rank, _, cores, gpus = candidate
         node = self.placement.types.of_rank(rank)
         free = mask_of_ids(cores) | mask_of_ids(gpus) << node.shift
-        if shape.container_level is None:
-            units = node.slots(free, (shape.slot_size, shape.gpu_per_slot, slots))
-        else:
-            units = node.containers(free, shape, slots)[1]
+        units = node.pick(free, shape, slots)
         return rank, ids_of(units & node.core_mask), ids_of(units >> node.shift)
 
     def countable(self, shape: Shape) -> bool:
         # A container must be free as a whole, which counts of free cores and GPUs do not show.
         return shape.container_level is None and super().countable(shape)
-
-    def rooms(self, index: RankIndex, shape: Shape, eligible: int) -> Rooms:
-        if shape.container_level is None:
-            return super().rooms(index, shape, eligible)
-        least = 1 if shape.node_count is None else shape.slot_count.min
-        return [
-            (slots if shape.node_count is None else 1, ranks)
-            for slots, ranks in self.placement.container_candidates(index, shape, eligible)
-            if slots >= least
-        ]
-
-    def slots_by_rank(self, shape: Shape) -> list[tuple[int, int]]:
-        if shape.container_level is None:
-            return super().slots_by_rank(shape)
-        inventory = self.inventory
-        all_free = unused(inventory)
-        found = container_slots_of(all_free, shape, self.placement.types, inventory.ranks)
-        return list(found.items())
 
     def check(self) -> None:
         super().check()

@@ -3,8 +3,9 @@
 
 A ``Placement`` returns a selection for a shape, from a ``RankIndex`` and a mask of eligible ranks,
 and changes nothing. It works on groups of ranks with the same numbers of free cores and GPUs. A
-policy on the units *within* a rank overrides ``pick()`` and ``pick_single_slot()``; one that
-prefers full ranks to empty ones sets ``best_fit``.
+policy on the units *within* a rank overrides ``pick()`` and ``pick_single_slot()``; one for which
+counts do not tell how many slots fit, ``candidates()``; one that prefers full ranks to empty ones
+sets ``best_fit``.
 """
 
 from __future__ import annotations
@@ -151,101 +152,103 @@ class Placement:
                     return (rank, self.pick_single_slot(index, rank, shape)), 1
         return None
 
+    def candidates(
+        self, index: RankIndex, shape: Shape, eligible: int
+    ) -> Iterable[tuple[int, int]]:
+        """Yield ``(slots that fit on a rank, mask of ranks)``, in the order of the policy, for the
+        ranks with room for a slot, or for a node's share.
+
+        O(groups of the index).
+        """
+        if shape.exclusive:
+            eligible &= index.idle
+        for free, mask in index.fitting(shape.need, eligible, self.best_fit):
+            yield slots_on(free, shape), mask
+
     def _place_slots(
         self, index: RankIndex, shape: Shape, eligible: int
     ) -> tuple[Selection, int] | None:
         """Place slots anywhere, filling node after node."""
-        count = shape.slot_count
-        found: Iterable[tuple[Counts, int]]
-        found = index.fitting(shape.need, eligible, self.best_fit)
-        wanted: int | None = count.min
-        if not count.fixed:
-            found = list(found)
-            total = sum([popcount(mask) * slots_on(free, shape) for free, mask in found])
-            wanted = count.floor(total)
+        most = shape.slot_count.max
+        found = []
+        have = 0
+        for slots, mask in self.candidates(index, shape, eligible):
+            room = slots * popcount(mask)
+            found.append((slots, mask, room))
+            have += room
+            if most is not None and have >= most:
+                break
+        wanted = shape.slot_count.floor(have)
         if wanted is None:
             return None
         left = wanted
-        steps = []
-        for free, mask in found:
-            each = slots_on(free, shape)
-            have = popcount(mask)
-            if have * each > left:
-                full, rest = divmod(left, each)
+        chosen: dict[int, int] = {}
+        for slots, mask, room in found:
+            if room > left:
+                full, rest = divmod(left, slots)
                 filled = take(mask, full)
                 if filled:
-                    steps.append((filled, each))
+                    self.pick(index, filled, slots, shape, chosen)
                 if rest:
-                    steps.append(((mask ^ filled) & -(mask ^ filled), rest))
-                left = 0
-            else:
-                steps.append((mask, each))
-                left -= have * each
+                    self.pick(index, take(mask ^ filled, 1), rest, shape, chosen)
+                break
+            self.pick(index, mask, slots, shape, chosen)
+            left -= room
             if not left:
                 break
-        if left:
-            return None
-        chosen: dict[int, int] = {}
-        for mask, slots in steps:
-            self.pick(index, mask, slots, shape, chosen)
         return select(chosen), wanted
 
     def _place_nodes(
         self, index: RankIndex, shape: Shape, count: ResourceCount, eligible: int
     ) -> tuple[Selection, int] | None:
         """Place nodes with the same number of slots on each."""
-        if shape.exclusive:
-            eligible &= index.idle
-        found: Iterable[tuple[Counts, int]]
-        found = index.fitting(shape.need, eligible, self.best_fit)
-        slots = shape.slot_count.min
-        nodes: int | None = count.min
-        if not (count.fixed and shape.slot_count.fixed):
-            found = list(found)
-            nodes = count.floor(sum([popcount(mask) for _, mask in found]))
-            if nodes is not None and not shape.slot_count.fixed:
-                rooms = [(slots_on(free, shape), mask) for free, mask in found]
-                slots = slots_each(rooms, nodes, shape.slot_count)
-                need = shape.replace(slot_count=ResourceCount.parse(slots)).need
-                found = index.fitting(need, eligible, self.best_fit)
+        most = count.max if shape.slot_count.fixed else None
+        found = []
+        have = 0
+        for slots, mask in self.candidates(index, shape, eligible):
+            number = popcount(mask)
+            found.append((slots, mask, number))
+            have += number
+            if most is not None and have >= most:
+                break
+        nodes = count.floor(have)
         if nodes is None:
             return None
+        each = shape.slot_count.min
+        if not shape.slot_count.fixed:
+            each = slots_each(found, nodes, shape.slot_count)
         left = nodes
-        masks = []
-        for _, mask in found:
-            have = popcount(mask)
-            if have > left:
-                mask = take(mask, left)
-                have = left
-            masks.append(mask)
-            left -= have
-            if not left:
-                break
-        if left:
-            return None
         chosen: dict[int, int] = {}
-        for mask in masks:
+        for slots, mask, number in found:
+            if slots < each:
+                continue
+            if number > left:
+                mask = take(mask, left)
+                number = left
             if shape.exclusive:
                 for units, ranks in index.inventory.kinds.items():
                     if ranks & mask:
                         chosen[units] = chosen.get(units, 0) | ranks & mask
             else:
-                self.pick(index, mask, slots, shape, chosen)
-        return select(chosen), shape.slots_given(nodes, slots)
+                self.pick(index, mask, each, shape, chosen)
+            left -= number
+            if not left:
+                break
+        return select(chosen), shape.slots_given(nodes, each)
 
 
-def slots_each(rooms: list[tuple[int, int]], nodes: int, count: ResourceCount) -> int:
+def slots_each(rooms: list[tuple[int, int, int]], nodes: int, count: ResourceCount) -> int:
     """Return the largest number of slots that a count accepts and some nodes have room for.
 
     Args:
-        rooms (list): ``(slots, mask of ranks)``: the slots that fit on each of these ranks, no
-            fewer than the least number accepted. There are enough ranks.
+        rooms (list): ``(slots, mask of ranks, number of ranks)``: the slots that fit on each of
+            these ranks, no fewer than the least number accepted. There are enough ranks.
         nodes (int): number of ranks wanted.
         count (ResourceCount): the accepted numbers.
     """
     most = count.min
-    for room, mask in sorted(rooms, reverse=True):
-        nodes -= popcount(mask)
+    for room, _, number in sorted(rooms, reverse=True):
+        nodes -= number
         if nodes <= 0:
             most = count.floor(room) or most
             break

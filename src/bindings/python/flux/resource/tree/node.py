@@ -47,6 +47,12 @@ class NodeType:
         self._slots: dict[tuple[int, tuple[int, int, int]], int] = {}
         self._containers: dict[tuple[Any, ...], tuple[int, int]] = {}
 
+    def pick(self, free: int, shape: Shape, slots: int) -> int:
+        """Return the units for slots of a shape on a node with room for them; see `slots()`."""
+        if shape.container_level is not None:
+            return self.containers(free, shape, slots)[1]
+        return self.slots(free, (shape.slot_size, shape.gpu_per_slot, slots))
+
     def slots(self, free: int, wanted: tuple[int, int, int]) -> int:
         """Return the units for slots on a node with room for them.
 

@@ -8,19 +8,17 @@ only for containers must the node itself be examined. ``node.py`` places the slo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from flux.resource.pool.inventory import select
-from flux.resource.pool.masks import members, popcount, take
-from flux.resource.pool.placement import Placement, slots_by_amounts, slots_each
+from flux.resource.pool.masks import members
+from flux.resource.pool.placement import Placement, slots_by_amounts
 from flux.resource.tree.container_index import ContainerIndex, container_slots_of
 
 if TYPE_CHECKING:
     from flux.resource.pool.inventory import Selection
     from flux.resource.pool.rank_index import RankIndex
     from flux.resource.request import Shape
-    from flux.resource.ResourceCount import ResourceCount
     from flux.resource.tree.node import NodeTypes
 
 
@@ -36,43 +34,45 @@ class TreePlacement(Placement):
     def __init__(self, types: NodeTypes) -> None:
         self.types = types
 
-    def place(self, index: RankIndex, shape: Shape, eligible: int) -> tuple[Selection, int] | None:
+    def candidates(
+        self, index: RankIndex, shape: Shape, eligible: int
+    ) -> Iterable[tuple[int, int]]:
         if shape.container_level is None:
-            return super().place(index, shape, eligible)
-        if shape.node_count is None:
-            return self._place_containers(index, shape, eligible)
-        return self._containers_on_nodes(index, shape, shape.node_count, eligible)
+            return super().candidates(index, shape, eligible)
+        least = 1 if shape.node_count is None else shape.slot_count.min
+        return (one for one in self._with_containers(index, shape, eligible) if one[0] >= least)
 
     def pick(
         self, index: RankIndex, ranks: int, slots: int, shape: Shape, into: dict[int, int]
     ) -> None:
-        wanted = (shape.slot_size, shape.gpu_per_slot, slots)
         idle = ranks & index.idle
         busy = ranks ^ idle
         partial = index.partial
         for mask, node in self.types.pairs:
             some = mask & idle
             if some:
-                units = node.slots(node.units, wanted)
+                units = node.pick(node.units, shape, slots)
                 into[units] = into.get(units, 0) | some
             some = mask & busy
             if some:
                 for rank in members(some):
-                    units = node.slots(partial[rank], wanted)
+                    units = node.pick(partial[rank], shape, slots)
                     into[units] = into.get(units, 0) | 1 << rank
 
     def pick_single_slot(self, index: RankIndex, rank: int, shape: Shape) -> int:
-        node = self.types.of_rank(rank)
-        return node.slots(index.free(rank), (shape.slot_size, shape.gpu_per_slot, 1))
+        return self.types.of_rank(rank).pick(index.free(rank), shape, 1)
 
-    # -- containers ---------------------------------------------------------
+    def _place_one(
+        self, index: RankIndex, shape: Shape, eligible: int
+    ) -> tuple[Selection, int] | None:
+        if shape.container_level is not None:
+            return self._place_slots(index, shape, eligible)
+        return super()._place_one(index, shape, eligible)
 
-    def container_candidates(
+    def _with_containers(
         self, index: RankIndex, shape: Shape, eligible: int
     ) -> Iterator[tuple[int, int]]:
-        """Yield ``(slots that fit on a node, mask of ranks)``, in the order of the policy, for
-        slots of whole containers.
-        """
+        """Yield as ``candidates()``, for slots of whole containers."""
         if type(index) is ContainerIndex:
             ranks_by_slots = index.ranks_by_slots(shape, self.types)
         else:
@@ -100,84 +100,3 @@ class TreePlacement(Placement):
             able ^= mask
             if not able:
                 break
-
-    def _place_containers(
-        self, index: RankIndex, shape: Shape, eligible: int
-    ) -> tuple[Selection, int] | None:
-        """Place containers anywhere, node after node, until there are enough."""
-        count = shape.slot_count
-        candidates = []
-        have = 0
-        for capacity, mask in self.container_candidates(index, shape, eligible):
-            candidates.append((capacity, mask))
-            have += capacity * popcount(mask)
-            if count.max is not None and have >= count.max:
-                break
-        wanted = count.floor(have)
-        if wanted is None:
-            return None
-        left = wanted
-        chosen: dict[int, int] = {}
-        for capacity, mask in candidates:
-            have = popcount(mask)
-            if have * capacity > left:
-                full, rest = divmod(left, capacity)
-                filled = take(mask, full) if full else 0
-                self._take_containers(index, shape, filled, capacity, chosen)
-                if rest:
-                    mask ^= filled
-                    self._take_containers(index, shape, mask & -mask, rest, chosen)
-                left = 0
-            else:
-                self._take_containers(index, shape, mask, capacity, chosen)
-                left -= have * capacity
-            if not left:
-                break
-        return select(chosen), wanted
-
-    def _containers_on_nodes(
-        self, index: RankIndex, shape: Shape, count: ResourceCount, eligible: int
-    ) -> tuple[Selection, int] | None:
-        """Place the same number of containers on each of some nodes."""
-        least = shape.slot_count.min
-        candidates = []
-        have = 0
-        for capacity, mask in self.container_candidates(index, shape, eligible):
-            if capacity < least:
-                continue
-            candidates.append((capacity, mask))
-            have += popcount(mask)
-            if shape.slot_count.fixed and count.max is not None and have >= count.max:
-                break
-        nodes = count.floor(have)
-        if nodes is None:
-            return None
-        slots = least
-        if not shape.slot_count.fixed:
-            slots = slots_each(candidates, nodes, shape.slot_count)
-        chosen: dict[int, int] = {}
-        left = nodes
-        for capacity, mask in candidates:
-            if capacity < slots:
-                continue
-            have = popcount(mask)
-            if have > left:
-                mask = take(mask, left)
-                have = left
-            self._take_containers(index, shape, mask, slots, chosen)
-            left -= have
-            if not left:
-                break
-        return select(chosen), shape.slots_given(nodes, slots)
-
-    def _take_containers(
-        self, index: RankIndex, shape: Shape, ranks: int, count: int, into: dict[int, int]
-    ) -> None:
-        types = self.types
-        idle = ranks & index.idle
-        for mask, node in types.split(idle):
-            units = node.units if shape.exclusive else node.containers(node.units, shape, count)[1]
-            into[units] = into.get(units, 0) | mask
-        for rank in members(ranks ^ idle):
-            units = types.of_rank(rank).containers(index.partial[rank], shape, count)[1]
-            into[units] = into.get(units, 0) | 1 << rank
