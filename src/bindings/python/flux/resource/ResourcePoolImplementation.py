@@ -12,10 +12,10 @@ from flux.resource.plan.plan import Plan
 from flux.resource.pool import explain
 from flux.resource.pool.constraint import parse_constraint
 from flux.resource.pool.contract import JobRecord, PoolContract
-from flux.resource.pool.groups import Groups, Rooms, choose_nodes, packed, ranks_in
+from flux.resource.pool.groups import Groups, Rooms, choose_nodes, packed
 from flux.resource.pool.inventory import Selection, pairs, select, selected_ranks
 from flux.resource.pool.jobid import job_text
-from flux.resource.pool.masks import idset_text, members, popcount, quote
+from flux.resource.pool.masks import idset_text, members, popcount, quote, ranks_in
 from flux.resource.pool.placement import WORST_FIT, Placement, with_amounts
 from flux.resource.pool.rank_index import RankIndex, unused
 from flux.resource.request import ResourceRequest, Shape

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.pool.groups import ranks_in
 from flux.resource.pool.inventory import Inventory
-from flux.resource.pool.masks import popcount
+from flux.resource.pool.masks import popcount, ranks_in
 from flux.resource.pool.rank_index import unused
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from flux.resource.pool.masks import popcount, take
+from flux.resource.pool.masks import popcount, ranks_in, take
 
 if TYPE_CHECKING:
     from flux.resource.ResourceCount import ResourceCount
@@ -22,14 +22,6 @@ if TYPE_CHECKING:
 #: Ranks by their room: the number of nodes (1) or slots on each rank, and a mask of the ranks. No
 #: rank is in two entries.
 Rooms = list[tuple[int, int]]
-
-
-def ranks_in(rooms: Rooms) -> int:
-    """Return a mask of all ranks with room."""
-    ranks = 0
-    for _, mask in rooms:
-        ranks |= mask
-    return ranks
 
 
 class Groups:

@@ -10,6 +10,7 @@ allocation; ``flux.idset``, which wraps a C library, is slower.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from reprlib import Repr
 from typing import Any
@@ -181,6 +182,14 @@ def members(mask: int) -> list[int]:
     for low, count in runs(mask):
         result.extend(range(low, low + count))
     return result
+
+
+def ranks_in(rooms: Iterable[tuple[int, int]]) -> int:
+    """Return a mask of all ranks in pairs of a number of slots and a mask of ranks."""
+    ranks = 0
+    for _, mask in rooms:
+        ranks |= mask
+    return ranks
 
 
 def mask_of(ids: list[int]) -> int:
