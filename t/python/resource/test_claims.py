@@ -26,15 +26,18 @@ def by_comparing_all(claims, claimant):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_closed_and_what_is_own_as_by_comparing_all_jobs(seed):
+@pytest.mark.parametrize("alike", [True, False])
+def test_what_is_closed_and_what_is_own_as_by_comparing_all_jobs(alike, seed):
     rnd = random.Random(seed)
     ranks = 12
 
     def mask():
         return rnd.choice([0, ALL, rnd.getrandbits(ranks)])
 
+    where = (mask(), mask())
     claimants = [
-        Claimant((rnd.randrange(4), rnd.choice("abc")), (mask(), mask())) for _ in range(10)
+        Claimant((rnd.randrange(4), rnd.choice("abc")), where if alike else (mask(), mask()))
+        for _ in range(10)
     ]
     claims = Claims()
     for jobid in range(200):
@@ -63,6 +66,7 @@ def test_a_start_costs_the_same_however_many_users_have_jobs():
         claims.leave(0, 1)
         for user in range(1, 10):
             assert claims.own(Claimant((user, ""), (ALL, 0))) == 1 << user
+            assert claims.apart_from(Claimant((user, ""), (ALL, 0))) >> user & 1 == 0
             claims.enter(users + user, Claimant((user, ""), (ALL, 0)), 1)
         profile.disable()
         return pstats.Stats(profile).total_calls

@@ -8,12 +8,11 @@ ends. In a plan, a claim is part of a use and of a demand (``availability.py``).
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
 from flux.resource.pool.rank_counts import RankCounts
-from flux.resource.pool.remembered import Remembered
 
 if TYPE_CHECKING:
     from flux.resource.request import Claimant
@@ -31,23 +30,30 @@ class Claims:
         #: jobs of a claimant on each rank; of a key, by kind of claim, on each rank that they claim
         self._on: defaultdict[Claimant, RankCounts] = defaultdict(RankCounts)
         self._claimed: defaultdict[tuple[int, Hashable], RankCounts] = defaultdict(RankCounts)
-        #: by claimant, results of `apart_from` since the last change
-        self._apart: Remembered[Claimant, int] = Remembered()
+        #: by kind of claim, masks of the ranks claimed by any key, and by several
+        self._any: defaultdict[int, int] = defaultdict(int)
+        self._mixed: defaultdict[int, int] = defaultdict(int)
+        #: `Claimant.where` -> number of claimants in `_on`
+        self._wheres: Counter[tuple[int, ...]] = Counter()
 
     def enter(self, jobid: int, claimant: Claimant, ranks: int) -> None:
         """Add a job on some ranks."""
         if not ranks:
             return  # the last may be freed, or leave, before the job's final free
-        self._apart.clear()
         self.running[jobid] = (claimant, ranks)
+        if claimant not in self._on:
+            self._wheres[claimant.where] += 1
         self._on[claimant].add(ranks)
         for kind, (key, where) in enumerate(zip(*claimant)):
-            if ranks & where:
-                self._claimed[kind, key].add(ranks & where)
+            come = ranks & where
+            if come:
+                claimed = self._claimed[kind, key]
+                self._mixed[kind] |= come & self._any[kind] & ~claimed.ranks
+                self._any[kind] |= come
+                claimed.add(come)
 
     def leave(self, jobid: int, ranks: int) -> None:
         """Take a job off some of its ranks; forget it if it has no other."""
-        self._apart.clear()
         claimant, held = self.running.pop(jobid)
         left = held & ranks
         if left != held:
@@ -56,12 +62,28 @@ class Claims:
         on.remove(left)
         if not on.ranks:
             del self._on[claimant]
+            self._wheres[claimant.where] -= 1
+            if not self._wheres[claimant.where]:
+                del self._wheres[claimant.where]
         for kind, (key, where) in enumerate(zip(*claimant)):
             if left & where:
                 claimed = self._claimed[kind, key]
                 claimed.remove(left & where)
+                gone = left & where & ~claimed.ranks
                 if not claimed.ranks:
                     del self._claimed[kind, key]
+                if gone & self._mixed[kind]:
+                    self._find_mixed(kind)
+                else:
+                    self._any[kind] &= ~gone
+
+    def _find_mixed(self, kind: int) -> None:
+        found = mixed = 0
+        for (other, _), claimed in self._claimed.items():
+            if other == kind:
+                mixed |= found & claimed.ranks
+                found |= claimed.ranks
+        self._any[kind], self._mixed[kind] = found, mixed
 
     def by_claimant(self) -> Iterator[tuple[Claimant, int]]:
         """Yield each claimant with running jobs, and the mask of their ranks."""
@@ -69,14 +91,17 @@ class Claims:
             yield claimant, on.ranks
 
     def apart_from(self, claimant: Claimant) -> int:
-        """Return a mask of the ranks closed to a job now: ranks claimed by others, and ranks in use by
-        others that it would itself claim.  O(claimants) after a change."""
-        ranks = self._apart.get(claimant)
-        if ranks is None:
-            ranks = 0
-            for other, on in self._on.items():
-                ranks |= on.ranks & claimant.apart_from(other)
-            self._apart[claimant] = ranks
+        """Return a mask of the ranks closed to a job now: those that others claim, and those with
+        others that it would claim itself.  O(kinds of claim) masks if all jobs claim on the same
+        ranks, else O(claimants)."""
+        ranks = 0
+        if self._wheres.keys() <= {claimant.where}:
+            for kind, key in enumerate(claimant.keys):
+                own = self._claimed[kind, key].ranks if (kind, key) in self._claimed else 0
+                ranks |= self._any[kind] & ~own | self._mixed[kind]
+            return ranks
+        for other, on in self._on.items():
+            ranks |= on.ranks & claimant.apart_from(other)
         return ranks
 
     def own(self, claimant: Claimant) -> int:

@@ -483,12 +483,12 @@ class Plan:
         """
         if not self.has_tokens(jobid, request):
             _refuse(self._pool, request)
-        promises = self._strategies.current.promises
-        if request.claimant is None and promises.keys() <= {jobid}:
-            answer = self._pool.alloc(jobid, request)
+        claims = self._strategies.claims
+        if self._strategies.current.promises.keys() <= {jobid}:
+            answer = self._alloc_now(jobid, request, claims)
             self.note_started(jobid, request)
             return answer
-        strategy, claims = self._strategies.accepting(request), self._strategies.claims
+        strategy = self._strategies.accepting(request)
         if not strategy.may_start(request, self.counts):
             _refuse(self._pool, request)
         if claims is not None and request.claimant is not None:
@@ -500,6 +500,21 @@ class Plan:
                 except (OSError, ValueError):
                     pass  # some of these ranks are promised to others, or missing
         return self._alloc(strategy, jobid, request)
+
+    def _alloc_now(self, jobid: int, request: ResourceRequest, claims: Claims | None) -> Any:
+        """Allocate resources where no other job has a promise; as ``alloc()``."""
+        pool = self._pool
+        if claims is None or request.claimant is None:
+            return pool.alloc(jobid, request)
+        index, eligible = pool.index, pool.eligible(request.shape.match)
+        eligible &= ~claims.apart_from(request.claimant)
+        # Beside jobs of the same key, if it fits there.
+        own = eligible & claims.own(request.claimant)
+        placed = pool.place_request(request, index, own) if own else None
+        placed = placed or pool.place_request(request, index, eligible)
+        if placed is None:
+            _refuse(pool, request)
+        return pool.grant(jobid, request, *placed)
 
     def _alloc(self, strategy: Strategy, jobid: int, request: ResourceRequest) -> Any:
         """Allocate resources beside promises; as ``alloc()``."""
