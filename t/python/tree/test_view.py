@@ -91,6 +91,17 @@ def test_R_of_a_job_whose_topology_has_other_rank_numbers():
     assert len(view(R)[1].part.below) == 2
 
 
+def test_an_error_in_the_topology_is_named():
+    """R is drawn before it is installed: what no TreePool takes is an error here too."""
+    R, _ = pool_with_jobs()
+    R["scheduling"]["children"][0]["ranks"] = "0-1"
+    with pytest.raises(ValueError, match="2 ranks are named, but R has 3"):
+        view(R)
+    R["scheduling"]["writer"] = "another"
+    (state,) = view(R)
+    assert not state.part.below
+
+
 def test_domains_that_R_has_nothing_of_are_left_out():
     numas = [{"numa": [{"cores": f"{2 * i}-{2 * i + 1}"} for i in (j, j + 1)]} for j in (0, 2, 4)]
     text = render_text(topo_R((1, "5,8-9", "", {"socket": numas})), ascii_only=True)

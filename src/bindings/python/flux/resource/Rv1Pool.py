@@ -48,7 +48,7 @@ from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.rv1 import object_of, read_lite, read_names, read_time, seconds, units_of
 from flux.resource.pool.state import PoolState
 from flux.resource.request import ResourceRequest, Shape
-from flux.resource.tree.topology import cut_children, read_children, record_cores
+from flux.resource.tree.topology import cut_children, is_of_treepool, read_children, record_cores
 
 __all__ = ("ResourceRequest", "Rv1Pool")
 
@@ -280,10 +280,7 @@ class Rv1Pool(Hooks):
     def _children(self) -> tuple[Any, list[tuple[int, Any]]]:
         """``scheduling`` and its entries by ranks, if TreePool wrote it (RFC 49)."""
         scheduling = self.scheduling
-        if (
-            isinstance(scheduling, dict)
-            and str(scheduling.get("writer")).partition(":")[0] == "TreePool"
-        ):
+        if is_of_treepool(scheduling):
             own = [(mask, cores) for mask, cores, _ in self.entries()]
             try:
                 return read_children(scheduling, own)[:2]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from flux.resource.pool.explain import counted
 from flux.resource.pool.hosts import HostNames
 from flux.resource.pool.inventory import Entry
-from flux.resource.pool.masks import idset_text, members, parse_idset, popcount, runs
+from flux.resource.pool.masks import idset_text, mask_of, members, parse_idset, popcount
 from flux.resource.pool.rv1 import read_lite
-from flux.resource.tree.topology import Domain, Renumbering, read_children
+from flux.resource.tree.topology import Domain, Renumbering, is_of_treepool, read_children
 
 #: ``(job, cores, gpus)``: masks of a job's units on a node; the job is any value.
 Share = tuple[Any, int, int]
@@ -165,27 +165,16 @@ def _held(jobs: Jobs) -> dict[int, list[Share]]:
 
 
 def _topologies(R: dict[str, Any], lite: list[Entry], everything: int) -> list[tuple[int, Any]]:
-    """Return [(mask of R's ranks, topo)]; ranks without a topology come last, with an empty one."""
+    """Return [(mask of R's ranks, topo)], which is empty without topology. TreePool counts ranks
+    from 0, those of a job too."""
     scheduling = R.get("scheduling")
+    position = Renumbering(everything)
     try:
-        found = read_children(scheduling, [(mask, cores) for mask, cores, _ in lite])[2]
-        return [(mask, topo) for mask, topo, _ in found]
+        own = [(position(mask), cores) for mask, cores, _ in lite]
+        found = read_children(scheduling, own)[2]
     except ValueError:
-        pass  # not of all ranks, or R of a job
-    children = scheduling.get("children") if isinstance(scheduling, dict) else None
-    entries = []
-    named = 0
-    for entry in children if isinstance(children, list) else ():
-        if isinstance(entry, dict) and isinstance(entry.get("topo"), dict):
-            mask = parse_idset(entry.get("ranks", "")) & ~named
-            named |= mask
-            entries.append((mask, entry["topo"]))
-    if popcount(named) == popcount(everything) and named != everything:
-        # An enclosing instance numbered them: they correspond to R's in ascending order.
-        position = Renumbering(named)
-        back = [rank for low, count in runs(everything) for rank in range(low, low + count)]
-        entries = [
-            (sum(1 << back[at] for at in members(position(mask))), topo) for mask, topo in entries
-        ]
-        named = everything
-    return entries + [(everything & ~named, {})]
+        if is_of_treepool(scheduling):
+            raise
+        return [(everything, {})]
+    ranks = members(everything)
+    return [(mask_of([ranks[at] for at in members(mask)]), topo) for mask, topo, _ in found]

@@ -184,6 +184,14 @@ def _named(domain: Domain, name: str) -> Iterator[Place]:
                 yield from _named(entry, name)
 
 
+def is_of_treepool(scheduling: Any) -> bool:
+    """Return whether TreePool wrote ``R.scheduling``."""
+    return (
+        isinstance(scheduling, dict)
+        and str(scheduling.get("writer")).partition(":")[0] == "TreePool"
+    )
+
+
 def read_children(
     scheduling: Any, own: list[tuple[int, int]]
 ) -> tuple[dict[str, Any], list[tuple[int, Any]], list[tuple[int, Any, str]]]:
