@@ -530,9 +530,11 @@ class PolicyScheduler(Scheduler):
     def refuse(self, job: PendingJob, error: Exception) -> None:
         """Deny a job that the pool rejects. `error`, from `allocate`, is the reason, or a bug of
         the pool, which is logged: it fails this job, not the scheduler."""
+        note = str(error)
         if not isinstance(error, (OSError, WrongAnswer)):
             self._errors.report(f"alloc: {job.name}", error)
-        job.request.deny(str(error))
+            note = f"internal error: {type(error).__name__}: {note}"
+        job.request.deny(note)
 
     def give_up(self, job: PendingJob, note: str) -> None:
         """Deny a pending job, deferred or not, with the reason `note` for its user. Call this
