@@ -302,7 +302,10 @@ def _diagnose(data: bytes) -> str | None:
     if seen["root"] not in ("topology", "root"):
         return f"its root element is <{seen['root']}>, not <topology>"
     if not seen["version"].startswith(("1.", "2.")):
-        return f"format {seen['version']} is not one that libhwloc 2 reads"
+        return (
+            f"format {seen['version']} is not one that libhwloc 2 reads: export it with"
+            " 'lstopo --export-xml-flags v2'"
+        )
     if not seen["objects"]:
         return "it has no objects"
     if seen["odd"] is not None:
