@@ -169,7 +169,8 @@ class Placement:
         self, index: RankIndex, shape: Shape, eligible: int
     ) -> tuple[Selection, int] | None:
         """Place slots anywhere, filling node after node."""
-        most = shape.slot_count.max
+        count = shape.slot_count
+        most = count.max
         found = []
         have = 0
         for slots, mask in self.candidates(index, shape, eligible):
@@ -178,8 +179,8 @@ class Placement:
             have += room
             if most is not None and have >= most:
                 break
-        wanted = shape.slot_count.floor(have)
-        if wanted is None:
+        wanted = count.min if count.fixed else count.floor(have)
+        if wanted is None or wanted > have:
             return None
         left = wanted
         chosen: dict[int, int] = {}
@@ -211,8 +212,8 @@ class Placement:
             have += number
             if most is not None and have >= most:
                 break
-        nodes = count.floor(have)
-        if nodes is None:
+        nodes = count.min if count.fixed else count.floor(have)
+        if nodes is None or nodes > have:
             return None
         each = shape.slot_count.min
         if not shape.slot_count.fixed:
