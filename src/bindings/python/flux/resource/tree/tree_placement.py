@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from flux.resource.pool.masks import members
+from flux.resource.pool.masks import members, ranks_in
 from flux.resource.pool.placement import Placement, slots_by_amounts
 from flux.resource.tree.container_index import ContainerIndex, container_slots_of
 
@@ -79,10 +79,7 @@ class TreePlacement(Placement):
             ranks_by_slots = container_slots_of(index, shape, self.types, index.inventory.ranks)
         if shape.exclusive:
             eligible &= index.idle
-        able = 0
-        for mask in ranks_by_slots.values():
-            able |= mask
-        able &= eligible
+        able = ranks_in(ranks_by_slots.items()) & eligible
         least = self.types.least_container(shape)
         need = (least, 0, *shape.need[2:])
         for free, mask in index.fitting(need, able, best_fit=True):
