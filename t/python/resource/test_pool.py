@@ -563,6 +563,7 @@ def test_candidates():
     with pytest.raises(TypeError):
         info["up"] = False
     assert [one[0] for one in seen] == [0, 1, 2]
+    assert seen[0][2] is seen[1][2] is info["cores"]  # sets are made once for all nodes in a state
     seen.clear()
     pool.alloc(2, ask(pool, nodes=2, exclusive=True))
     assert [one[0] for one in seen] == [0, 1]

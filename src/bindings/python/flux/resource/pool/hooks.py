@@ -6,6 +6,7 @@ They work on Python sets, made at each attempt, except in a pool that overrides 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from flux.resource.request import ResourceRequest, Shape
 
 
+@lru_cache(maxsize=1024)
 def ids_of(mask: int) -> frozenset[int]:
     """Return a frozenset of the members of a mask."""
     return frozenset(members(mask))
@@ -173,8 +175,8 @@ class Hooks(ResourcePoolImplementation):
         inventory = index.inventory
         free = index.free(rank)
         free_cores = free & inventory.core_mask
-        counts = inventory.counts_of(free)
-        if self._chooses_itself and shape.slot_size and not shape.exclusive:
+        counts = inventory.counts_of(free) if inventory.amounts else ()
+        if counts and self._chooses_itself and shape.slot_size and not shape.exclusive:
             # It does not know of amounts: show it cores for as many slots as these allow.
             most = slots_by_amounts(counts, shape) * shape.slot_size
             if most < popcount(free_cores):
@@ -186,7 +188,7 @@ class Hooks(ResourcePoolImplementation):
             "gpus": ids_of(inventory.gpus(full)),
             "up": bool(self.eligible(None) >> rank & 1),
         }
-        if inventory.amounts:
+        if counts:
             info["amounts"] = counts[2:]
         return (
             rank,
