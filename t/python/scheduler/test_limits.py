@@ -613,3 +613,29 @@ def test_a_job_that_loses_its_promise_to_a_limit_comes_back():
     assert second.state == "pending"
     instance.advance(100)
     assert second.t_start == instance.start_time + 300
+
+
+@POLICIES
+@pytest.mark.parametrize(
+    "table, entry",
+    [
+        ("limits", {"max": {"gpus": 1}}),
+        ("budgets", {"max": {"gpu-hours": 0.01}, "period": "year"}),
+    ],
+)
+def test_whole_nodes_without_gpus_are_taken_where_gpus_are_limited(policy, args, table, entry):
+    """The pool offers nodes with GPUs first; a job that asks for none waits for another node."""
+    gpus = part_of(R(4, 4, 2), "0-1")["execution"]["R_lite"]
+    machine = R(4, 4)
+    machine["execution"]["R_lite"] = [*gpus, *part_of(machine, "2-3")["execution"]["R_lite"]]
+    rig = Rig(machine)
+    rig.instance.config = {table: {"one": {"per": "user", "users": ["7"], **entry}}}
+    rig.load(policy, *args)
+    rig.alloc(1, nodes(1), userid=7)
+    assert rig.started() == [1] and rig.ranks(1) == {2}
+    rig.alloc(2, nodes(1, constraints={"ranks": ["3"]}), userid=8)
+    rig.alloc(3, nodes(1), userid=7)
+    assert rig.started() == [1, 2]
+    rig.free(2)
+    assert rig.started() == [1, 2, 3] and rig.ranks(3) == {3}
+    rig.check()

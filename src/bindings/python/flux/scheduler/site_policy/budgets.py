@@ -15,7 +15,7 @@ of the period that the rest of the budget suffices for it, or in the next period
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from datetime import datetime, timedelta, timezone, tzinfo
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Tuple
@@ -210,6 +210,8 @@ class BudgetRule(ScopedRule):
         super().__init__(host, errors)
         self.jobs: dict[int, Charged]
         self._usage = KeptUsage(host, errors, KEY, self._learn, _is_key, self._settle)
+        #: keys of deferrals because of the pool's offer
+        self._offers: set[Hashable] = set()
         #: end of the first period to end, seconds since the epoch
         self._next_end = inf
         #: timer for that time; None: no job is examined before it
@@ -371,13 +373,21 @@ class BudgetRule(ScopedRule):
 
     def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
         known = self.jobs.get(job.jobid)
-        return None if known is None else self._look(job, known, held[1:])
+        deferral = None if known is None else self._look(job, known, held[1:])
+        if known is None or deferral is None:
+            return None
+        self._offers.add(deferral.key)
+        others = () if known.least[2] else self.without_gpus(job)
+        return deferral._replace(instead=others)
 
     def keeps_promise(self, job: PendingJob) -> bool:
         # It is certain to start if all pending jobs may start in this period.
         known = self.jobs.get(job.jobid)
         self._now()
         for account in () if known is None else known.uses:
+            limited = [most is not None for most in account.entry.most[1:]]
+            if not self.is_exact(job.resource_request, *limited):
+                return False
             for at, most in account.bounds:
                 if account.wanted[at] + account.taken[at] > most:
                     return False
@@ -394,6 +404,8 @@ class BudgetRule(ScopedRule):
         known.since = self._usage.found(jobid)
 
     def hold(self, jobid: int, before: Holding, after: Holding, jobs: int, now: float) -> None:
+        if jobs < 1 and self._offers:
+            self._ask_again()
         known = self.jobs.get(jobid)
         if known is None or (known.waits and jobs < 1):
             return
@@ -433,6 +445,18 @@ class BudgetRule(ScopedRule):
                     account.taken[at] += rate * later
                     account.ends[at] += rate * later
                 self.let_in(account)
+
+    def ranks_changed(self, lost: bool) -> None:
+        self._ask_again()
+
+    def _ask_again(self) -> None:
+        """Let in jobs that wait for another offer of the pool: its offers may have changed."""
+        for key in list(self._offers):
+            most = self.host.admission.waiting(self, key)
+            if most:
+                self.host.let_in(self, key, most)
+            else:
+                self._offers.discard(key)
 
     def let_in(self, account: Account) -> None:
         super().let_in(account)

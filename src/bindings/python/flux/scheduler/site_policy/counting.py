@@ -267,6 +267,26 @@ class CountingRule(CountedRule, TableRule):
             elif not waiting:
                 del use.waiting[key]
 
+    def without_gpus(self, job: PendingJob) -> Iterator[Any]:
+        """Yield the request of a job limited to nodes without GPUs, if there are others: whole
+        nodes come with theirs."""
+        request = job.resource_request
+        if hasattr(request, "on_ranks"):
+            ranks = self.host.facts.ranks_of(request)
+            some = sum(mask for _, gpus, mask in self.host.resources.node_kinds() if not gpus)
+            if 0 < ranks & some < ranks:
+                yield request.on_ranks(some)
+
+    def is_exact(self, request: Any, cores: bool, gpus: bool) -> bool:
+        """Whether a request takes its minimum of cores, and of GPUs, wherever it is placed, unlike
+        whole nodes of several kinds."""
+        shape = getattr(request, "shape", None)
+        if shape is None or not shape.exclusive or not (cores or gpus):
+            return True
+        ranks = self.host.facts.ranks_of(request)
+        kinds = [kind for kind in self.host.resources.node_kinds() if kind[2] & ranks]
+        return len({(cores and kind[0], gpus and kind[1]) for kind in kinds}) < 2
+
     def forget(self, known: Counted) -> None:
         """Drop the uses in which only this job was counted."""
         for use in known.uses:

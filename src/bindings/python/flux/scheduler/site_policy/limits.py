@@ -14,7 +14,8 @@ exceeded any more, they are readmitted one by one until one is reached.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -327,7 +328,10 @@ class LimitRule(ScopedRule):
             length = job.limit if self.host.decision.looks_past_heads else None
             key = (use.entry.name, use.key, shape, length)
             self._offers[key] = shape
-            return Deferral(reason, key=key, instead=self._smaller(job, known))
+            others: Iterable[Any] = self._smaller(job, known)
+            if DIMENSIONS[at] == "gpus" and not known.least.gpus:
+                others = chain(others, self.without_gpus(job))
+            return Deferral(reason, key=key, instead=others)
         return None
 
     def _smaller(self, job: PendingJob, known: Limited) -> Iterator[Any]:
@@ -364,8 +368,12 @@ class LimitRule(ScopedRule):
         for use in known.uses:
             if use.entry.soft:
                 continue
-            # The number of nodes is unknown for a job that may share them.
+            # The number of nodes is unknown for a job that may share them, and the numbers of cores
+            # and GPUs for whole nodes of several kinds.
             if use.entry.most[0] is not None and not known.least.nodes:
+                return False
+            limited = [most is not None for most in use.entry.most[1:3]]
+            if not self.is_exact(job.resource_request, *limited):
                 return False
             # It is certain to start if all pending jobs fit together, since later jobs leave its
             # needs.
