@@ -197,6 +197,24 @@ def test_check_finds(broken, number):
 
 
 @pytest.mark.parametrize(
+    "name, change",
+    [
+        ("sched-backfill", {"precedence": True}),
+        ("sched-backfill promise=all", {"tables": {"limits": {}, "epoch": 0}}),
+    ],
+)
+def test_promises_that_may_be_broken_are_not_checked(broken, name, change):
+    table = rows(broken)
+    table[50].update(first_promise="1")
+    write_rows(broken, table)
+    for file, more in (("summary.json", {"policy": name}), ("provenance.json", change)):
+        assert "was promised a start" in flux_here("check", broken, code=1).stdout
+        path = broken / file
+        path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+    assert "no rule broken" in flux_here("check", broken).stdout
+
+
+@pytest.mark.parametrize(
     "change, said",
     [
         ({"nb_computing_machines": 64}, "nb_computing_machines is 64, and 128 by its jobs"),

@@ -77,11 +77,14 @@ def provenance(case, settings, files=(), options=None, command=None):
     tables = tables_of(settings.config)
     if tables:
         record["tables"] = {**tables, "epoch": workload.epoch or EPOCH}
-    set_aside = (
-        settings.config.get(f"sched-{name}", settings.config.get(name)) for name in SET_ASIDE
-    )
-    if len({job.urgency for job in workload.jobs}) > 1 or any(set_aside):
+    set_aside = {
+        name: settings.config.get(f"sched-{name}", settings.config.get(name)) for name in SET_ASIDE
+    }
+    has_urgencies = len({job.urgency for job in workload.jobs}) > 1
+    if has_urgencies or any(set_aside.values()):
         record["reordered"] = True
+    if has_urgencies or set_aside["fairshare"]:
+        record["precedence"] = True
     topology = groups_of(settings.config, machine.R)
     if topology:
         record["topology"] = topology
