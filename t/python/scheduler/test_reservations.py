@@ -55,6 +55,31 @@ def test_a_reservation_for_a_queue_takes_the_jobs_of_its_virtual_queues(module):
 
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize(
+    "reserved, limit, reason",
+    [
+        ({"nodes": 8}, 3551, "time limit too long between"),
+        ({"hosts": "n[0-7]"}, 0, "no time limit: it would not end between"),
+        ({"nodes": 1}, 3551, "time limit too long between"),
+    ],
+)
+def test_nobody_waits_for_a_job_that_fits_between_no_two_windows(module, reserved, limit, reason):
+    rig = make(module)
+    rig.reserve("hourly", 4000, 50, every="1h", **reserved)
+    rig.alloc(1, whole(8, 3600))  # ends before the first
+    rig.wait(4100)
+    rig.free(1)
+    rig.alloc(2, whole(8, limit))
+    rig.alloc(3, whole(8, 3550 - 55))
+    assert rig.started() == [1, 3]
+    rig.wait(2)
+    assert rig.reason(2) == f"{reason} two windows of reservation hourly"
+    rig.answer("unreserve", name="hourly")
+    rig.free(3)
+    assert rig.started() == [1, 3, 2]
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize(
     "limit, reason",
     [
         (101, "time limit too long before reservation dat, which begins"),

@@ -37,9 +37,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable, Iterator
+from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest
+from flux.resource.pool.masks import popcount
 from flux.scheduler.admission import NO_ROOM, Deferral, GivingRule
 from flux.scheduler.checkpoint import read_stored
 from flux.scheduler.host import counted, name_of
@@ -76,6 +78,9 @@ MAX_RESERVATIONS = 1000
 #: Warning of a reservation, before the names of others.
 TOO_FEW = "not enough nodes for it beside reservation"
 
+#: Key of the deferral of a job that fits between no two windows of a reservation.
+NO_GAP = "no gap"
+
 #: Maximum number of deferred jobs examined again after a release. Each costs a search of the pool,
 #: and the cost of a release must not grow with the number of jobs that wait for a reservation.
 DEFERRED_JOBS_RETRIED = 32
@@ -110,11 +115,15 @@ class ReservationRule(GivingRule):
         self._open = False
         self._errors = errors
         self._timer: Timer | None = None
+        #: the longest time between two windows, and the name, of each reservation that repeats, the
+        #: shortest time first; None: not computed
+        self._gaps: list[tuple[float, str]] | None = None
         self.service = ReservationService(host, self)
 
     def _engage(self) -> None:
         """Update `engaged` after the reservations, or the pending jobs that name one, have
         changed."""
+        self._gaps = None
         adds = bool(self.group_jobs)
         self.host.admission.engage(self, adds or bool(self.entries), adds)
 
@@ -281,7 +290,39 @@ class ReservationRule(GivingRule):
 
     def check(self, job: PendingJob) -> Deferral | None:
         _, reason = self.group_jobs.standing(job)
+        if reason is None and (reason := self._fits_no_gap(job)) is not None:
+            return Deferral(reason, key=NO_GAP)
         return None if reason is None else Deferral(reason)
+
+    def _fits_no_gap(self, job: PendingJob) -> str | None:
+        """Return why a job can start at no time while reservations repeat, or None: its limit is
+        longer than the time to the next window and between any two, and too few nodes are outside
+        of these windows."""
+        if self._gaps is None:
+            gaps = [(one.reservation.gap, one.name) for one in self.entries.values()]
+            self._gaps = sorted(one for one in gaps if one[0] < inf)
+        request = job.resource_request
+        length = getattr(request, "duration", 0.0) or inf
+        if not self._gaps or length <= self._gaps[0][0] or job.jobid in self.group_jobs:
+            return None
+        wanted, end = self.host.facts.ranks_of(request), self.host.now() + length
+        outside, kept, names = wanted, 0, []
+        for gap, name in self._gaps:
+            entry = self.entries[name]
+            ranks = self._selector.ranks(entry.reservation)
+            nodes = self._selector.nodes(entry.reservation)
+            if length <= gap or not wanted & ranks or entry.window is None:
+                continue
+            if entry.active or entry.window.start < end:
+                names.append(name)
+                kept = max(kept, nodes - popcount(ranks & ~wanted))
+                if nodes >= popcount(ranks):
+                    outside &= ~ranks
+        free = min(popcount(outside), popcount(wanted) - kept)
+        if free >= max(1, self.host.facts.least_of(request)[0]):
+            return None
+        what = "time limit too long" if length < inf else "no time limit: it would not end"
+        return f"{what} between two windows of reservation {' or '.join(names)}"
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         entry, _ = self.group_jobs.standing(job)
@@ -290,7 +331,7 @@ class ReservationRule(GivingRule):
         return self.active.allocate(entry, job, plan)
 
     def why(self, job: PendingJob) -> str | None:
-        return self.answers.blame(job)[0]
+        return self._fits_no_gap(job) or self.answers.blame(job)[0]
 
     def cancel(self, jobid: int) -> None:
         if self.group_jobs.pop(jobid, None) is not None:
@@ -343,6 +384,7 @@ class ReservationRule(GivingRule):
 
     def ranks_changed(self, lost: bool) -> None:
         if self.entries:
+            self.host.readmit(self, NO_GAP)
             for entry in self.entries.values():
                 self.active.pin(entry)
             self.refill()
