@@ -20,6 +20,7 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Tuple
 
+from flux.resource.plan.room_counts import RoomCounts
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned, Reason
@@ -210,8 +211,8 @@ class BudgetRule(ScopedRule):
         super().__init__(host, errors)
         self.jobs: dict[int, Charged]
         self._usage = KeptUsage(host, errors, KEY, self._learn, _is_key, self._settle)
-        #: keys of deferrals because of the pool's offer
-        self._offers: set[Hashable] = set()
+        #: key of a deferral because of the pool's offer -> the shape of another that would do
+        self._offers: dict[Hashable, Any] = {}
         #: end of the first period to end, seconds since the epoch
         self._next_end = inf
         #: timer for that time; None: no job is examined before it
@@ -376,8 +377,9 @@ class BudgetRule(ScopedRule):
         deferral = None if known is None else self._look(job, known, held[1:])
         if known is None or deferral is None:
             return None
-        self._offers.add(deferral.key)
-        others = () if known.least[2] else self.without_gpus(job)
+        others = [] if known.least[2] else list(self.without_gpus(job))
+        shape = getattr(others[0] if others else job.resource_request, "shape", None)
+        self._offers[deferral.key] = shape
         return deferral._replace(instead=others)
 
     def keeps_promise(self, job: PendingJob) -> bool:
@@ -450,13 +452,19 @@ class BudgetRule(ScopedRule):
         self._ask_again()
 
     def _ask_again(self) -> None:
-        """Let in jobs that wait for another offer of the pool: its offers may have changed."""
-        for key in list(self._offers):
+        """Let in jobs that wait for another offer of the pool, as many as the free resources
+        suffice for: its offers may have changed."""
+        pool = self.host.resources
+        room = RoomCounts(pool) if pool.can("plan") else None
+        for key, shape in list(self._offers.items()):
             most = self.host.admission.waiting(self, key)
+            if not most:
+                del self._offers[key]
+                continue
+            if room is not None and shape is not None:
+                most = int(min(most, room.count(shape) // shape.least_count))
             if most:
                 self.host.let_in(self, key, most)
-            else:
-                self._offers.discard(key)
 
     def let_in(self, account: Account) -> None:
         super().let_in(account)
