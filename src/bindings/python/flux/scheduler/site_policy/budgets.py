@@ -306,6 +306,7 @@ class BudgetRule(ScopedRule):
 
     def read_job(self, job: PendingJob, known: Charged, attributes: SystemAttributes) -> None:
         known.least = self._least(job.resource_request)
+        known.unlike = self.host.facts.unlike_nodes(job.resource_request)
         known.limit = getattr(job.resource_request, "duration", 0.0) or inf
 
     def bounds(self, job: PendingJob) -> list[Bound]:
@@ -385,10 +386,12 @@ class BudgetRule(ScopedRule):
     def keeps_promise(self, job: PendingJob) -> bool:
         # It is certain to start if all pending jobs may start in this period.
         known = self.jobs.get(job.jobid)
+        if known is None:
+            return True
         self._now()
-        for account in () if known is None else known.uses:
-            limited = [most is not None for most in account.entry.most[1:]]
-            if not self.is_exact(job.resource_request, *limited):
+        for account in known.uses:
+            (cores, gpus), limits = known.unlike, account.entry.most
+            if cores and limits[1] is not None or gpus and limits[2] is not None:
                 return False
             for at, most in account.bounds:
                 if account.wanted[at] + account.taken[at] > most:

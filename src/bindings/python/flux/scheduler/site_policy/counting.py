@@ -169,15 +169,17 @@ class Counted:
         userid (int): its user; -1 if unknown
         waits (bool): whether it is pending
         least: the minimum that it takes
+        unlike (tuple): whether it may take more cores, and more GPUs (`RequestFacts.unlike_nodes`)
     """
 
-    __slots__ = ("least", "userid", "uses", "waits")
+    __slots__ = ("least", "unlike", "userid", "uses", "waits")
 
     least: Any
 
     def __init__(self, uses: tuple[Any, ...], userid: int) -> None:
         self.uses, self.userid = uses, userid
         self.waits = False
+        self.unlike = (False, False)
 
 
 class CountingRule(CountedRule, TableRule):
@@ -276,16 +278,6 @@ class CountingRule(CountedRule, TableRule):
             some = sum(mask for _, gpus, mask in self.host.resources.node_kinds() if not gpus)
             if 0 < ranks & some < ranks:
                 yield request.on_ranks(some)
-
-    def is_exact(self, request: Any, cores: bool, gpus: bool) -> bool:
-        """Whether a request takes its minimum of cores, and of GPUs, wherever it is placed, unlike
-        whole nodes of several kinds."""
-        shape = getattr(request, "shape", None)
-        if shape is None or not shape.exclusive or not (cores or gpus):
-            return True
-        ranks = self.host.facts.ranks_of(request)
-        kinds = [kind for kind in self.host.resources.node_kinds() if kind[2] & ranks]
-        return len({(cores and kind[0], gpus and kind[1]) for kind in kinds}) < 2
 
     def forget(self, known: Counted) -> None:
         """Drop the uses in which only this job was counted."""

@@ -213,6 +213,7 @@ class LimitRule(ScopedRule):
         """Update a job's record after its request, or the ranks, have changed."""
         known.request = request = job.resource_request
         known.least_now = Amount(*self.host.facts.least_of(request), 1)
+        known.unlike = self.host.facts.unlike_nodes(request)
 
     def bounds(self, job: PendingJob) -> list[Bound]:
         known = self.jobs.get(job.jobid)
@@ -365,6 +366,7 @@ class LimitRule(ScopedRule):
         known = self.jobs.get(job.jobid)
         if known is None:
             return True
+        cores, gpus = known.unlike
         for use in known.uses:
             if use.entry.soft:
                 continue
@@ -372,8 +374,7 @@ class LimitRule(ScopedRule):
             # and GPUs for whole nodes of several kinds.
             if use.entry.most[0] is not None and not known.least.nodes:
                 return False
-            limited = [most is not None for most in use.entry.most[1:3]]
-            if not self.is_exact(job.resource_request, *limited):
+            if cores and use.entry.most[1] is not None or gpus and use.entry.most[2] is not None:
                 return False
             # It is certain to start if all pending jobs fit together, since later jobs leave its
             # needs.
