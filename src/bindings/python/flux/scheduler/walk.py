@@ -8,9 +8,9 @@ these examinations have no effect, and are skipped without any change to starts 
 
 - If nothing was freed since the last walk, only newcomers are examined, and jobs concerned by an
   event of their own (`Backlog.again`).
-- A job without a promise is examined if there is room for it, ignoring promises
-  (`PromisedJobs.groups_with_room`), or if it may be promised a start
-  (`PromisedJobs.may_be_promised`).
+- A job without a promise is examined if there is room for it, ignoring promises, and not all jobs
+  with its signature are known to be too long beside them (`PromisedJobs.groups_with_room`), or if
+  it may be promised a start (`PromisedJobs.may_be_promised`).
 - Behind a job that cannot start, jobs with its signature and at least its limit cannot start either
   (`Backlog.block`). For a job examined before, a quick look at the plan suffices
   (`PromisedJobs.waits_from`). Such jobs are found by their limits, so a walk costs one look per
@@ -335,8 +335,9 @@ class PromisedJobs(Protocol):
         """Whether a rule keeps a job from starting, so that no other waits for it."""
 
     def groups_with_room(self) -> Iterable[JobGroup] | None:
-        """Return the groups of jobs for which there is room, ignoring promises; None if that is
-        unknown for all."""
+        """Return the groups of jobs for which there is room, ignoring promises; those are left out
+        in which no job can start until a promise is dropped. None if all groups are to be looked
+        at."""
 
     def waits_from(self, job: PendingJob) -> float | None:
         """Return the limit (seconds) from which on jobs with an unpromised job's signature keep

@@ -85,8 +85,9 @@ class BackfillInOrder(Backfilling):
         rooms, admission = self.backlog.rooms, self.policy.admission
         if rooms is None or admission.kept_for:
             return None
-        asks_each = self.made_anew or (admission.engaged and admission.asks_each)
-        return rooms.with_room(self.plan, beside_promises=not asks_each)
+        # Jobs that rules let in are examined once.
+        asks_each = bool(self.backlog.returning) or (admission.engaged and admission.asks_each)
+        return rooms.with_room(self.plan, beside_promises=not (asks_each or self.made_anew))
 
     def may_be_promised(self, job: PendingJob) -> bool:
         """Whether fewer than `Backfill.promises_limit` jobs ahead have a promise for ranks that
