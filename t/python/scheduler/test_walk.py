@@ -190,3 +190,28 @@ def test_after_an_end_only_those_are_examined_for_which_there_is_room(monkeypatc
     many = examined_after_an_end(monkeypatch, 200)
     assert few == many
     assert few[0] <= 4, few
+
+
+def test_one_question_leaves_out_all_groups_of_a_kind_until_the_promise_is_dropped(monkeypatch):
+    rig = Rig(R(16, 1))
+    rig.load("sched-backfill")
+
+    def submit(jobid, nodes, duration):
+        rig.alloc(jobid, jobspec(1, nodes=nodes, exclusive=True, duration=duration))
+        rig.settle()
+
+    for job in ((1, 4, 1000), (2, 8, 1000), (3, 16, 10)):
+        submit(*job)  # the last one is promised a start
+    for nodes in range(2, 8):
+        submit(10 + nodes, nodes, 5000)
+    asked = []
+    waits_from = BackfillInOrder.waits_from
+    monkeypatch.setattr(
+        BackfillInOrder, "waits_from", lambda self, job: asked.append(job) or waits_from(self, job)
+    )
+    rig.free(1)
+    rig.settle()
+    assert (asked, rig.started()) == ([], [1, 2])
+    rig.cancel(3)
+    rig.settle()
+    assert rig.started() == [1, 2, 12, 13]
