@@ -106,10 +106,6 @@ class NodeType:
         """Return the number of slots of whole containers that fit on a node."""
         return self.containers(free, shape, -1)[0]
 
-    def least_container(self, level: str) -> int:
-        """Return the cores of the smallest container with this name; 1 if there is none."""
-        return min((popcount(cores) for cores, _ in self.layout.containers(level)), default=1)
-
 
 class NodeTypes:
     """The node types of a pool: ``(mask of ranks, NodeType)``, with no rank in two."""
@@ -135,16 +131,6 @@ class NodeTypes:
                     number[low : low + count] = array(number.typecode, [at]) * count
             self._number = number
         return pairs[number[rank]][1]
-
-    def least_container(self, shape: Shape) -> int:
-        """Return the cores of the smallest container for a slot of a shape."""
-        level = shape.container_level
-        assert level is not None
-        return min((node.least_container(level) for _, node in self.pairs), default=1)
-
-    def split(self, ranks: int) -> list[tuple[int, NodeType]]:
-        """Return the pairs for just these ranks (a mask), without empty ones."""
-        return [(mask & ranks, node) for mask, node in self.pairs if mask & ranks]
 
 
 def place_slots(

@@ -80,8 +80,7 @@ class TreePlacement(Placement):
         if shape.exclusive:
             eligible &= index.idle
         able = ranks_in(ranks_by_slots.items()) & eligible
-        least = self.types.least_container(shape)
-        need = (least, 0, *shape.need[2:])
+        need = (1, 0, *shape.need[2:])
         for free, mask in index.fitting(need, able, best_fit=True):
             parts = [(slots, mask & some) for slots, some in ranks_by_slots.items() if mask & some]
             if shape.slot_amounts:
