@@ -19,6 +19,7 @@ from __future__ import annotations
 import copy
 import heapq
 from collections.abc import Container, Iterable, Sequence
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
@@ -146,7 +147,8 @@ TRIED = -(1 << 41)
 LOOK_INTERVAL_S = 1.0
 
 #: Maximum number of jobs with different requests considered per search; each costs a copy of the
-#: pool.
+#: pool. They are spread over the interval, so that a pass follows the decision on each before the
+#: next is considered, in a projection as in the instance.
 JOBS_PER_LOOK = 8
 
 #: Maximum number of preemptions for a job: one, and two more if its ranks are lost or a victim
@@ -181,8 +183,6 @@ class Takers(Part):
         self._decide = decide
         self._timer: Timer | None = None
         self._looked_at = -inf
-        #: jobs still to be considered in the current search
-        self._left: list[Waiting] = []
 
     # -- the search --------------------------------------------------------------------------------
 
@@ -214,8 +214,9 @@ class Takers(Part):
         if next_look < inf:
             self._look_at(max(next_look, now + LOOK_INTERVAL_S))
         first = heapq.nsmallest(16 * JOBS_PER_LOOK, takers)
-        self._left = _different([one for _, _, one in first])
-        self._consider_next()
+        for number, one in enumerate(_different([one for _, _, one in first])):
+            when = now + number * LOOK_INTERVAL_S / JOBS_PER_LOOK
+            self._host.call_at(when, partial(self.consider, one.job.jobid))
 
     def _classes_of_victims(self, now: float) -> tuple[dict[str, PreemptionClass], float]:
         """Return the classes of the jobs that may give way at `now`, and the time at which the next
@@ -249,15 +250,6 @@ class Takers(Part):
             and one.tries < MOST_TRIES
             and jobid not in self._host.admission.deferred
         )
-
-    def _consider_next(self) -> None:
-        """Consider one job, and schedule the next for another reactor turn."""
-        if not self._left:
-            return
-        jobid = self._left.pop(0).job.jobid
-        if self._left:
-            self._host.call_at(self._host.now(), self._consider_next)
-        self.consider(jobid)
 
     def consider(self, jobid: int, alive: frozenset[int] = frozenset()) -> None:
         """Choose the victims of a job, if it may preempt others, and decide once they are known to
