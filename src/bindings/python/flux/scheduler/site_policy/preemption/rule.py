@@ -5,29 +5,28 @@ Procedure
 =========
 
 *Search.* After a change, or when a job has waited long enough, victims are chosen for the first
-pending jobs that may preempt others. The job manager is asked whether these victims still run,
-since only it knows which jobs are being cleaned up; if one does not, the choice is repeated.
+pending jobs that may preempt others, together with the resources that such a job would get, its
+place. The job manager is asked whether these victims still run, since only it knows which jobs are
+being cleaned up; if one does not, the choice is repeated.
 
-*Decision.* The free part of the job's ranks is allocated to a placeholder, which belongs to no job.
-In the plan this and the victims' resources are in use until the job will have ended, so that no job
-is promised resources that a kill may fail to free. All this is recorded in the KVS, and no victim
-is warned before the record is stored.
+*Decision.* The free part of the place is allocated to a placeholder, which belongs to no job. In the
+plan this and the victims' resources are in use until the job will have ended, so that no job is
+promised resources that a kill may fail to free. All this is recorded in the KVS, and no victim is
+warned before the record is stored.
 
 *Warning.* The victims are warned with an exception of severity 1 and a signal. During the grace the
 job starts elsewhere if it can; if it does, or is gone, no victim is ended.
 
 *End.* At the deadline, victims that are no longer needed, because others have made room, are spared
-and told so; the rest get an exception of severity 0. The placeholder takes their resources as they
-are freed, and when the job fits into it, it starts there. Resources freed by other jobs on the same
-ranks are not for the job: it could start without those cleared for it, and a victim would have been
-ended for nothing. A second placeholder keeps them until the job has started.
-
-After a reload of the scheduler, preemptions continue from the record. Without a record no job is
-ended.
+and told so; the rest get an exception of severity 0. When all of its place is free, the job starts
+there, and only there: elsewhere it would not need the ended victims.
 
 If a class has ``into-promises``, its jobs may also start into time promised to jobs of a higher
 class. The promised job is then their taker from the start on; they are warned and ended in time for
 it, in the same way.
+
+After a reload of the scheduler, preemptions continue from the record. Without a record no job is
+ended.
 
 Files
 =====
@@ -35,9 +34,9 @@ Files
 State: `state` has the running jobs, counts and the stored record of current preemptions, `classes`
 reads the table.
 
-Actions: `takers` finds jobs that may preempt others, and their victims, `lending` starts jobs in
-promised time; `under_way` carries out preemptions of both kinds, keeps resources with placeholders,
-and notifies jobs with the `state.Messenger`.
+Actions: `takers` finds jobs that may preempt others, and their victims; `lending` starts jobs in
+promised time, for which `promised_time` changes the plan; `under_way` carries out preemptions of
+both kinds, and notifies jobs with the `state.Messenger`.
 
 Queries: `PreemptionAnswers` has the answers for ``flux sched``.
 """

@@ -119,19 +119,19 @@ class Trial:
         self.pool.grant(jobid, ResourceRequest(duration=1.0), held, 0)
         self.pool.update_expiration(jobid, end)
 
-    def offer(self, ask: Callable[[Any, int], Any] | None = None) -> Place | None:
-        """Return the place that the job would get with all promises to others kept, or None if it
-        does not fit. `ask`: called with the pool and the id of a trial allocation of it."""
+    def offer(
+        self, ask: Callable[[Any, int], JobDeferred | None] = lambda pool, jobid: None
+    ) -> tuple[Place, JobDeferred | None] | None:
+        """Return the place that the job would get with all promises to others kept, and the answer
+        of `ask` about the pool and the id of a trial allocation of it; None if it does not fit."""
         try:
             alloc = self._plan.alloc(TRIED, self._request)
         except (InsufficientResources, InfeasibleRequest):
             # ranks that it needs may have left since it was queued
             return None
-        place = (self.pool.held(TRIED), alloc.nslots or 0)
-        if ask is not None:
-            ask(self.pool, TRIED)
+        place, answer = (self.pool.held(TRIED), alloc.nslots or 0), ask(self.pool, TRIED)
         self.pool.free(TRIED)
-        return place
+        return place, answer
 
     def fits(self) -> bool:
         """Whether the job could start now."""
@@ -342,17 +342,13 @@ class Takers(Part):
         if victims is None:
             several = counted(len(found), "job")
             return _nothing(f"it would not fit even if {several} of a lower rank ended")
-        objections: list[JobDeferred | None] = []
-
-        def ask(*held: Any) -> None:
-            objections.append(host.admission.second_look(job, *held))
-
-        place = trial.offer(ask)
-        if place is None:
+        offer = trial.offer(lambda *held: host.admission.second_look(job, *held))
+        if offer is None:
             return _nothing("promises to others are in the way")
+        place, refused = offer
         reason = self._beyond(victims, now)
-        if reason is None and objections[0] is not None:
-            reason = str(objections[0].deferral.text)
+        if reason is None and refused is not None:
+            reason = str(refused.deferral.text)
         lost = sum(one.node_hours(now) for one in victims)
         others = tuple(one.jobid for one in in_order(found, now)[:MAX_OTHERS])
         return Choice(tuple(victims), place, reason, lost, others)
@@ -367,19 +363,18 @@ class Takers(Part):
         for one in self._running.of_classes.values():
             cls = one.terms.cls
             if (
-                cls is None
-                or not cls.rank < taker.terms.rank
-                or now - one.start < one.terms.after
-                or waited < cls.wait
-                or not one.may_give_way_to(taker.job.jobid)
+                cls is not None
+                and cls.rank < taker.terms.rank
+                and now - one.start >= one.terms.after
+                and waited >= cls.wait
+                and one.may_give_way_to(taker.job.jobid)
             ):
-                continue
-            try:
-                held = pool.held_ranks(one.jobid)
-            except KeyError:
-                continue
-            if held & wanted:
-                found.append(one.as_victim(cls, popcount(held)))
+                try:
+                    held = pool.held_ranks(one.jobid)
+                except KeyError:
+                    continue
+                if held & wanted:
+                    found.append(one.as_victim(cls, popcount(held)))
         return found
 
     def _beyond(self, victims: list[Victim], now: float) -> str | None:

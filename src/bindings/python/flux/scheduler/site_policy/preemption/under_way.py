@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.inventory import selected_ranks
@@ -223,9 +223,9 @@ class PreemptionsUnderWay(Part):
                 trial.take_out(jobid)
             if trial.fits():
                 left = needed(victims, trial) if spares else set(victims)
-                place = trial.offer()
-                preemption.places = before if place is None else [place]
-                if place is not None and not self._breaks_a_promise(preemption):
+                offer = trial.offer()
+                preemption.places = before if offer is None else [offer[0]]
+                if offer is not None and not self._breaks_a_promise(preemption):
                     spared = [jobid for jobid in victims if jobid not in left]
                     self.let_run(preemption, spared, "others have made room")
                     self.keep(preemption)
@@ -269,6 +269,14 @@ class PreemptionsUnderWay(Part):
             when, step = self._host.now() + LOOK_INTERVAL_S, self._take_up
         else:
             return
+        self._set_timer(preemption, when, step)
+
+    def _set_timer(
+        self, preemption: Preemption, when: float, step: Callable[[Preemption], None]
+    ) -> None:
+        if preemption.timer is not None:
+            preemption.timer.cancel()
+        when = max(when, self._host.now())
         preemption.timer = self._host.call_at(when, lambda: step(preemption))
 
     def _let_go(self, preemption: Preemption) -> None:
@@ -308,24 +316,19 @@ class PreemptionsUnderWay(Part):
 
     def await_step(self, preemption: Preemption) -> None:
         """Schedule the warning of victims in promised time, or the end of warned ones."""
-        if preemption.timer is not None:
-            preemption.timer.cancel()
-        preemption.timer = None
         is_lent = preemption.state == LENT
         if preemption.request is None or not (is_lent or preemption.state == WARNED):
             return
         if preemption.in_promise:
             preemption.deadline = preemption.expected - self._running.kill_time()
         when = preemption.deadline - (self._grace(preemption) if is_lent else 0.0)
-        step = self._warn if is_lent else self._deadline
-        preemption.timer = self._host.call_at(max(when, self._host.now()), lambda: step(preemption))
+        self._set_timer(preemption, when, self._warn if is_lent else self._deadline)
 
     def _grace(self, preemption: Preemption) -> float:
         return self._classes.grace(one.cls for one in preemption.victims.values())
 
     def _warn(self, preemption: Preemption) -> None:
         """Warn victims in promised time, once that is recorded."""
-        preemption.timer = None
         if self._is_still_wanted(preemption):
             preemption.state = DECIDED
             self._record.store(lambda: self._recorded(preemption))
