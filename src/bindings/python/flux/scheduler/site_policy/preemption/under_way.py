@@ -117,6 +117,9 @@ class PreemptionsUnderWay(Part):
         if lent is not None:
             self.end(lent, "the job of that time starts earlier")
         self.enter(preemption)
+        plan = host.planning.current()
+        if plan is not None:
+            plan.stale()  # promises on ranks kept from now on move, as in the trial, before a job starts
         # From now on the plan has another time for this job.
         self.defer_taker(preemption)
         names = ", ".join(name_of(victim.jobid) for victim in choice.victims)
@@ -229,6 +232,7 @@ class PreemptionsUnderWay(Part):
                     spared = [jobid for jobid in victims if jobid not in left]
                     self.let_run(preemption, spared, "others have made room")
                     self.keep(preemption)
+                    plan.stale()
                     return True
         preemption.places = before
         return False
