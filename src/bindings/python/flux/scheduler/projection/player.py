@@ -34,6 +34,9 @@ HORIZON_S = 8 * 86400.0
 #: Expected seconds until the end of a running job that is past its limit.
 LATE_END_S = 1.0
 
+#: Seconds from the exception that ends a job to its end: a pass that is due comes first.
+ENDING_S = 1e-3
+
 #: Number of steps between checks of the time.
 STEPS_PER_LOOK = 64
 
@@ -227,7 +230,7 @@ class Player:
             self._latest[jobid] = answer["annotations"]["sched"]["t_latest"]
 
     def end_job(self, jobid: int) -> None:
-        self._time.call_at(self._time.now, lambda: self._end(jobid))
+        self._time.call_at(self._time.now + ENDING_S, lambda: self._end(jobid))
 
     # -- the ends of jobs --------------------------------------------------------------------------
 

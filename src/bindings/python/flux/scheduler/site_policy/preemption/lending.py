@@ -19,13 +19,22 @@ would leave part of the borrower's time to others.
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Collection
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.pool.masks import popcount
-from flux.scheduler.site_policy.preemption.state import ENDING, LENT, Part, Preemption
+from flux.resource.pool.masks import popcount, take
+from flux.scheduler.site_policy.preemption.state import (
+    ENDING,
+    LENT,
+    Part,
+    Preemption,
+    Victim,
+    as_end,
+)
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -33,20 +42,33 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.classes import PreemptionTerms
     from flux.scheduler.site_policy.preemption.state import PreemptionState, Running
-    from flux.scheduler.site_policy.preemption.under_way import PreemptionsUnderWay
 
 #: Maximum number of promises tried for a job that may start into one, the latest first; each costs
 #: a search of the plan up to its time.
 MOST_TRIED = 8
 
 
+class Course(Protocol):
+    """What carries out preemptions (`flux.scheduler.site_policy.preemption.under_way`)."""
+
+    def engage(self) -> None: ...
+
+    def await_step(self, preemption: Preemption) -> None: ...
+
+    def let_run(self, preemption: Preemption, jobids: Collection[int], why: str) -> None: ...
+
+    def keep_no_more(self, preemption: Preemption) -> None: ...
+
+    def end(self, preemption: Preemption, why: str) -> None: ...
+
+
 class Lending(Part):
     """Starts jobs in time promised to others, and follows these promises
     (`AdmissionControl.pins`)."""
 
-    def __init__(self, state: PreemptionState, under_way: PreemptionsUnderWay) -> None:
+    def __init__(self, state: PreemptionState, under_way: Course) -> None:
         super().__init__(state)
-        self._under_way, self._time = under_way, under_way.promised_time
+        self._under_way = under_way
 
     # -- starting ----------------------------------------------------------------------------------
 
@@ -103,11 +125,8 @@ class Lending(Part):
         end: float,
     ) -> ResourcePool | None:
         now, pool, request = self._host.now(), self._host.resources, job.resource_request
-        limit, cls, jobid = (
-            now + request.duration if request.duration > 0 else inf,
-            terms.cls,
-            job.jobid,
-        )
+        jobid, cls, length = job.jobid, terms.cls, request.duration
+        limit = now + length if length > 0 else inf
         if cls is None or (limit == inf and end != inf):
             return None  # the rest to keep would have no end
         lent = self._record.active.get(taker)
@@ -125,24 +144,50 @@ class Lending(Part):
             pool.free(jobid)
             raise refused
         pool.update_expiration(jobid, start)
-        running = self._running.enter(job, terms)
-        victim = running.as_victim(cls, popcount(pool.held_ranks(jobid)))
+        nodes = popcount(pool.held_ranks(jobid))
+        victim = Victim(jobid, cls.name, nodes, now, job.userid, cls.rank)
         same = [one for one in (*lent.victims.values(), victim) if one.cls == cls.name]
-        lent.requests[jobid] = request
-        if sum(
-            one.node_hours(start) for one in same
-        ) > cls.max_node_hours or not self._time.keep_rest(lent, jobid, limit, plan, end):
-            del lent.requests[jobid]
-            self._running.remove(jobid)
+        lost = sum(one.node_hours(start) for one in same)
+        if lost > cls.max_node_hours or not self._keep_rest(lent, jobid, request, limit, plan, end):
             pool.free(jobid)
             return None
         plan.pin(taker)
-        lent.victims[jobid] = victim
+        lent.victims[jobid], lent.requests[jobid] = victim, request
         lent.held.add(jobid)
-        running.gives_way_to = lent
+        self._running.enter(job, terms).gives_way_to = lent
         self._record.active[taker] = lent
         self._under_way.engage()
         return alloc
+
+    def _keep_rest(
+        self, lent: Preemption, jobid: int, request: Any, limit: float, plan: Plan, end: float
+    ) -> bool:
+        """Keep a borrower's resources from the end of the promised time, `end`, to its own limit.
+        Return whether they are free."""
+        if limit <= end or request is None:
+            return True
+        rest = copy.copy(request)
+        rest.duration = as_end(limit - end)
+        if not plan.is_counted:
+            rest = rest.on_ranks(self._host.resources.held_ranks(jobid))
+        placeholder = self._placeholders.next_id()
+        try:
+            plan.reserve(placeholder, rest, end)
+        except InsufficientResources:
+            return False
+        if not plan.contains(placeholder, jobid):
+            plan.cancel(placeholder)
+            return False
+        plan.pin(placeholder)
+        lent.rests[jobid] = placeholder
+        return True
+
+    def drop_rest(self, lent: Preemption, jobid: int) -> None:
+        """Keep a borrower's resources no longer after the promised time."""
+        lent.needed_in = None
+        placeholder, plan = lent.rests.pop(jobid, None), self._host.planning.current()
+        if placeholder is not None and plan is not None:
+            plan.cancel(placeholder)
 
     def started(self, running: Running) -> float | None:
         """Note the start of a job. Return when it is to be ended, seconds since the epoch, if it is
@@ -157,6 +202,33 @@ class Lending(Part):
         return lent.deadline
 
     # -- the promises ------------------------------------------------------------------------------
+
+    def withdraw(self, lent: Preemption) -> None:
+        """Let the promise to a job with borrowers move: they are none any more."""
+        for jobid in list(lent.rests):
+            self.drop_rest(lent, jobid)
+        plan = self._host.planning.current()
+        if plan is not None:
+            plan.pin(lent.taker, stays=False)
+
+    def not_needed(self, lent: Preemption) -> Collection[int]:
+        """Return the borrowers that may run to their limits: together with these, the promise can
+        still be kept, or is none any more."""
+        plan, spared = self._host.planning.current(), list[int]()
+        if plan is None or not plan.has(lent.taker) or lent.taker in self._host.admission.deferred:
+            return list(lent.victims)
+        for jobid, victim in lent.victims.items():
+            cls = self._classes.entries.get(victim.cls)
+            if cls is None or cls.log_only or not self._are_needed(lent, [*spared, jobid], plan):
+                spared.append(jobid)
+        return spared
+
+    def _are_needed(self, lent: Preemption, borrowers: Collection[int], plan: Plan) -> bool:
+        """Whether a promise that can be kept now would break if some borrowers ran to their
+        limits."""
+        ends = {jobid: as_end(self._own_end(jobid)) for jobid in borrowers}
+        rests = [lent.rests[jobid] for jobid in borrowers if jobid in lent.rests]
+        return self._would_break(plan, ends, rests)
 
     def review(self) -> None:
         """Follow changes of promises. Called before any other promise is made. Costs a look-up per
@@ -182,15 +254,16 @@ class Lending(Part):
 
     def _follow(self, lent: Preemption, plan: Plan, start: float) -> None:
         """Update the borrowers of a promise that has moved."""
-        lent.expected, ends = start, {jobid: self._time.own_end(jobid) for jobid in lent.held}
-        for jobid in lent.held:
-            self._time.drop_rest(lent, jobid)
-        for jobid, end in ends.items():
-            if end > start:
+        lent.expected, ends = start, {jobid: self._own_end(jobid) for jobid in lent.held}
+        for jobid in ends:
+            self.drop_rest(lent, jobid)
+        for jobid, own in ends.items():
+            if own > start:
                 self._host.resources.update_expiration(jobid, start)
-                self._time.keep_rest(lent, jobid, end, plan, plan.promises()[lent.taker][1])
+                end = plan.promises()[lent.taker][1]
+                self._keep_rest(lent, jobid, lent.requests.get(jobid), own, plan, end)
         self._under_way.await_step(lent)
-        early = [jobid for jobid, end in ends.items() if end <= start]
+        early = [jobid for jobid, own in ends.items() if own <= start]
         self._under_way.let_run(lent, early, "it ends before that")
         self._record.store()
 
@@ -204,8 +277,37 @@ class Lending(Part):
         if job.jobid in plan.stale():
             return False  # it cannot keep its time
         if lent.state != ENDING and lent.needed_in != plan.pool.generation:
-            if not self._time.are_needed(lent, lent.held, plan):
+            if not self._are_needed(lent, lent.held, plan):
                 self._under_way.end(lent, "others have made room")
                 return False
             lent.needed_in = plan.pool.generation
         return True
+
+    def alloc_beside(self, lent: Preemption, job: PendingJob, plan: Plan) -> ResourcePool | None:
+        """Allocate resources to a job for which borrowers were ended, as many as possible on their
+        ranks: otherwise they would have been ended for nothing. Return None if it does not fit."""
+        pool, request, there = self._host.resources, job.resource_request, lent.ranks
+        if not plan.is_counted:
+            # It stays on the ranks that its promise is bound to, since they had borrowers.
+            ranks = plan.ranks_of(job.jobid) if plan.has(job.jobid) else 0
+            try:
+                return plan.alloc(job.jobid, request.on_ranks(ranks)) if ranks else None
+            except InsufficientResources:
+                return None
+        if not plan.fits(request, jobid=job.jobid):
+            return None
+        others = self._host.facts.ranks_of(request) & ~there
+        # With the minimum number of other ranks, so that it gets the idle part of those ranks.
+        low, high = 0, popcount(others)
+        while low < high:
+            middle = (low + high) // 2
+            if pool.fits_on(request, there | take(others, middle)):
+                high = middle
+            else:
+                low = middle + 1
+        try:
+            alloc = pool.alloc_on(job.jobid, request, there | take(others, low))
+        except InsufficientResources:
+            return None
+        plan.note_started(job.jobid, request)
+        return alloc

@@ -35,8 +35,8 @@ State: `state` has the running jobs, counts and the stored record of current pre
 reads the table.
 
 Actions: `takers` finds jobs that may preempt others, and their victims; `lending` starts jobs in
-promised time, for which `promised_time` changes the plan; `under_way` carries out preemptions of
-both kinds, and notifies jobs with the `state.Messenger`.
+promised time, and follows the promises; `under_way` carries out preemptions of both kinds, and
+notifies jobs with the `state.Messenger`.
 
 Queries: `PreemptionAnswers` has the answers for ``flux sched``.
 """
@@ -52,7 +52,6 @@ from flux.scheduler.disclosure import Owned, read_by
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import Caller, Steps, read
 from flux.scheduler.site_policy.preemption.classes import read_class
-from flux.scheduler.site_policy.preemption.lending import Lending
 from flux.scheduler.site_policy.preemption.state import (
     Messenger,
     Part,
@@ -100,8 +99,8 @@ class PreemptionRule(GivingRule, TableRule):
         self._record, self._counts = state.record, state.counts
         messenger = Messenger(state)
         self._takers = takers = Takers(state, lambda *chosen: self._under_way.decide(*chosen))
-        self._under_way = under_way = PreemptionsUnderWay(state, self, messenger, takers)
-        self._lending = under_way.pins = Lending(state, under_way)
+        self._under_way = PreemptionsUnderWay(state, self, messenger, takers)
+        self._lending = self._under_way.lending
         self.answers = PreemptionAnswers(state, takers)  # answers queries
         self._restored = False
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
-    from flux.scheduler.site_policy.preemption.classes import PreemptionClass, PreemptionTerms
+    from flux.scheduler.site_policy.preemption.classes import PreemptionTerms
 
 
 #: KVS key of the record, and version of its format.
@@ -87,11 +87,6 @@ STORED_AS: dict[str, Callable[[Any], Any]] = {
 def as_end(end: float) -> float:
     """Return an end in the pool's form; 0: none."""
     return end if isfinite(end) else 0.0
-
-
-def by_id(victims: Iterable[Victim]) -> dict[int, Victim]:
-    """Return some jobs by their ids."""
-    return {one.jobid: one for one in victims}
 
 
 def jobs_of_classes(victims: Iterable[Victim]) -> str:
@@ -189,7 +184,7 @@ class Preemption:
     def from_dict(cls, stored: Any) -> Preemption:
         """Restore from the stored form. Raises ValueError, KeyError or TypeError if it is
         unreadable."""
-        victims = by_id(map(Victim.from_dict, stored["victims"]))
+        victims = {one.jobid: one for one in map(Victim.from_dict, stored["victims"])}
         plain = {key: read(stored[key]) for key, read in STORED_AS.items()}
         return cls(victims=victims, ranks=parse_idset(stored["ranks"]), **plain)
 
@@ -292,10 +287,6 @@ class Running:
             return False
         other = self.gives_way_to
         return other is None or (other.is_lent and taker in (None, other.taker))
-
-    def as_victim(self, cls: PreemptionClass, nodes: int) -> Victim:
-        """Return it as a victim of a class, on a number of nodes."""
-        return Victim(self.jobid, cls.name, nodes, self.start, self.userid, cls.rank)
 
 
 class RunningJobs:
@@ -433,6 +424,11 @@ class Part:
         self._host, self._errors, self._classes = state.host, state.errors, state.classes
         self._waiting, self._running, self._record = state.waiting, state.running, state.record
         self._counts, self._placeholders = state.counts, state.host.placeholders
+
+    def _own_end(self, jobid: int) -> float:
+        """Return the end of a running job by its own limit; infinite: none."""
+        running = self._host.running.get(jobid)
+        return inf if running is None else running.end
 
     def _objection(self, job: PendingJob) -> str | None:
         """Return why an admission rule keeps a job from starting, or None."""

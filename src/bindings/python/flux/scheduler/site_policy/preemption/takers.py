@@ -374,7 +374,10 @@ class Takers(Part):
                 except KeyError:
                     continue
                 if held & wanted:
-                    found.append(one.as_victim(cls, popcount(held)))
+                    nodes = popcount(held)
+                    found.append(
+                        Victim(one.jobid, cls.name, nodes, one.start, one.userid, cls.rank)
+                    )
         return found
 
     def _beyond(self, victims: list[Victim], now: float) -> str | None:

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.inventory import selected_ranks
 from flux.scheduler.admission import Deferral, JobDeferred
 from flux.scheduler.host import name_of
-from flux.scheduler.site_policy.preemption.promised_time import PromisedTime
+from flux.scheduler.site_policy.preemption.lending import Lending
 from flux.scheduler.site_policy.preemption.state import (
     DECIDED,
     ENDING,
@@ -31,7 +31,6 @@ from flux.scheduler.site_policy.preemption.state import (
     Part,
     Preemption,
     as_end,
-    by_id,
 )
 from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S, Trial, needed
 
@@ -63,18 +62,15 @@ class PreemptionsUnderWay(Part):
     """Ends victims for takers, and keeps the freed resources for the latter.
 
     Attributes:
-        promised_time (PromisedTime): resources in promised time
-        pins: `AdmissionControl.pins` while there is promised time
+        lending (Lending): starts jobs in promised time
     """
-
-    pins: Any = None
 
     def __init__(
         self, state: PreemptionState, rule: AdmissionRule, messenger: Messenger, takers: Takers
     ) -> None:
         super().__init__(state)
         self._rule, self._messenger, self._takers = rule, messenger, takers
-        self.promised_time = PromisedTime(state)
+        self.lending = Lending(state, self)
         #: whether a job is being started regardless of its place in the queue
         self._out_of_turn = False
 
@@ -88,7 +84,7 @@ class PreemptionsUnderWay(Part):
         """Have promises stay while there are borrowers, or jobs that borrowers were ended for; and
         have `GivingRule.allocate` called while preemptions or classes need it."""
         active = self._record.active
-        self._host.admission.pins = self.pins if self._record.in_promises() else None
+        self._host.admission.pins = self.lending if self._record.in_promises() else None
         lends = any(cls.into_promises for cls in self._classes.entries.values())
         self._host.admission.engage(self._rule, True, adds=lends or bool(active))
 
@@ -102,7 +98,7 @@ class PreemptionsUnderWay(Part):
             job.jobid,
             one.terms.queue,
             job.userid,
-            by_id(choice.victims),
+            {victim.jobid: victim for victim in choice.victims},
             selected_ranks(choice.place[0]),
             now,
             deadline,
@@ -153,7 +149,7 @@ class PreemptionsUnderWay(Part):
         preemption in promised time, which would be over."""
         ends = {}
         for jobid in preemption.held | (set() if lent is None else lent.held):
-            end, is_held = self.promised_time.own_end(jobid), jobid in preemption.held
+            end, is_held = self._own_end(jobid), jobid in preemption.held
             ends[jobid] = self._planned_end(preemption, end) if is_held else as_end(end)
         rests = () if lent is None else lent.rests.values()
         return self._breaks_a_promise(preemption, ends, [preemption.taker, *rests])
@@ -179,7 +175,7 @@ class PreemptionsUnderWay(Part):
         for jobid in preemption.held:
             self._running.jobs[jobid].gives_way_to = preemption
             if preemption.in_promise or preemption.request is not None:
-                end = self._planned_end(preemption, self.promised_time.own_end(jobid))
+                end = self._planned_end(preemption, self._own_end(jobid))
                 pool.update_expiration(jobid, end)
         self.keep(preemption)
 
@@ -245,7 +241,7 @@ class PreemptionsUnderWay(Part):
             jobid = running.jobid
             if final:
                 preemption.held.discard(jobid)
-                self.promised_time.drop_rest(preemption, jobid)
+                self.lending.drop_rest(preemption, jobid)
                 if jobid in preemption.ended:
                     self._running.was_cleaned_up(preemption.deadline)
                 elif preemption.in_promise:
@@ -387,9 +383,7 @@ class PreemptionsUnderWay(Part):
         if not self._is_active(preemption):
             return False
         if preemption.in_promise:
-            self.let_run(
-                preemption, self.promised_time.not_needed(preemption), "others have made room"
-            )
+            self.let_run(preemption, self.lending.not_needed(preemption), "others have made room")
         elif not self._settle(preemption, spares=True):
             self._again(preemption, "it would not fit there any more", "node")
         elif not preemption.held:
@@ -405,7 +399,7 @@ class PreemptionsUnderWay(Part):
                 self._messenger.spare(jobid, why)
             preemption.held.discard(jobid)
             del preemption.victims[jobid]
-            self.promised_time.drop_rest(preemption, jobid)
+            self.lending.drop_rest(preemption, jobid)
         if preemption.in_promise and not preemption.victims:
             self.end(preemption, why)
         elif jobids:
@@ -416,7 +410,7 @@ class PreemptionsUnderWay(Part):
         one = self._running.jobs.get(jobid)
         if one is not None:
             one.gives_way_to = None
-            self._host.resources.update_expiration(jobid, as_end(self.promised_time.own_end(jobid)))
+            self._host.resources.update_expiration(jobid, as_end(self._own_end(jobid)))
 
     def _end(self, preemption: Preemption, victim: Victim) -> None:
         jobid = victim.jobid
@@ -469,7 +463,7 @@ class PreemptionsUnderWay(Part):
             preemption.timer.cancel()
         del self._record.active[preemption.taker]
         if preemption.in_promise:
-            self.promised_time.withdraw(preemption)
+            self.lending.withdraw(preemption)
         self.engage()
         if preemption.placeholders:
             self._placeholders.free(preemption.placeholders)
@@ -504,7 +498,7 @@ class PreemptionsUnderWay(Part):
         self._placeholders.free(preemption.placeholders)
         refused = None
         if in_promise:
-            alloc = self.promised_time.alloc_beside(preemption, job, plan)
+            alloc = self.lending.alloc_beside(preemption, job, plan)
         else:
             alloc = self._alloc(job, plan, preemption.places, others_too)
         if alloc is not None:
