@@ -201,16 +201,18 @@ class PreemptionsUnderWay(Part):
         preemption.places.clear()
         self._placeholders.free(preemption.placeholders)
 
-    def _settle(self, preemption: Preemption, spares: bool = False) -> bool:
+    def _settle(self, preemption: Preemption, at_deadline: bool = False) -> bool:
         """Choose the place of a taker again, on its ranks: with what is free there if that breaks
         no promise and no victim has been ended, else with what is kept for it and what victims
         hold. Return False if it does not fit.
 
         Args:
-            spares: also spare victims that need not end then, since others have made room
+            at_deadline: spare victims that need not end then, since others have made room; and give
+                up if a rule would keep the taker from starting there
         """
-        plan, before = self._host.planning.current(), preemption.places
-        assert plan is not None, "the pool can plan"
+        host, plan, before = self._host, self._host.planning.current(), preemption.places
+        job, refused = host.pending(preemption.taker), None
+        assert plan is not None and job is not None, "the pool can plan, and the job is pending"
         victims = [jobid for jobid in preemption.victims if jobid in preemption.held]
         for alone in (True,) if preemption.ended and victims else (False, True):
             there = preemption.request.on_ranks(preemption.ranks)
@@ -220,18 +222,23 @@ class PreemptionsUnderWay(Part):
                 self._placeholders.hold_free(preemption.ranks, until, pool=trial.pool)
             for jobid in (*preemption.placeholders, *victims):
                 trial.take_out(jobid)
-            if trial.fits():
-                left = needed(victims, trial) if spares else set(victims)
-                offer = trial.offer()
-                preemption.places = before if offer is None else [offer[0]]
-                if offer is not None and not self._breaks_a_promise(preemption):
-                    spared = [jobid for jobid in victims if jobid not in left]
-                    self.let_run(preemption, spared, "others have made room")
-                    self.keep(preemption)
-                    plan.stale()
-                    return True
+            if not trial.fits():
+                continue
+            left = needed(victims, trial) if at_deadline else set(victims)
+            offer = trial.offer(lambda *held: host.admission.second_look(job, *held))
+            if offer is None:
+                continue
+            refused, preemption.places = offer[1], [offer[0]]
+            if not (at_deadline and refused) and not self._breaks_a_promise(preemption):
+                spared = [jobid for jobid in victims if jobid not in left]
+                self.let_run(preemption, spared, "others have made room")
+                self.keep(preemption)
+                plan.stale()
+                return True
         preemption.places = before
-        return False
+        if at_deadline and refused is not None:
+            self.give_up(preemption, refused.deferral.text, "rule")
+        return at_deadline and refused is not None
 
     def freed(self, running: Running | None, final: bool) -> None:
         """Keep what a running job has freed for the victim's taker; called before any job is
@@ -384,9 +391,9 @@ class PreemptionsUnderWay(Part):
             return False
         if preemption.in_promise:
             self.let_run(preemption, self.lending.not_needed(preemption), "others have made room")
-        elif not self._settle(preemption, spares=True):
+        elif not self._settle(preemption, at_deadline=True):
             self._again(preemption, "it would not fit there any more", "node")
-        elif not preemption.held:
+        elif self._is_active(preemption) and not preemption.held:
             self._again(preemption, "nobody has to end for it, and it does not start", "node")
         return self._is_active(preemption)
 
@@ -627,7 +634,8 @@ class PreemptionsUnderWay(Part):
     def _take_up(self, preemption: Preemption) -> None:
         """Choose the taker's place again, as after a reload, during which a node kept for it may
         have gone down, and try to start it."""
-        if self._is_active(preemption) and not self._lost_a_node(preemption):
+        is_pending = self._host.pending(preemption.taker) is not None
+        if is_pending and self._is_active(preemption) and not self._lost_a_node(preemption):
             self._settle(preemption)
             self._try_to_start(preemption)
             self._await_rest(preemption)
