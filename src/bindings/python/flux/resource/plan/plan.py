@@ -72,6 +72,8 @@ class Plan:
         #: counts of the free resources
         self.counts = RoomCounts(pool)
         self._strategies = Strategies(pool)
+        #: whether jobs may be removed from the pool, a copy, for a trial
+        self._jobs_may_leave = False
         #: tokens that requests may need beside resources; None: no such tokens
         self.tokens: TokenPlan | None = None
 
@@ -98,7 +100,7 @@ class Plan:
             without: ids of jobs whose promises are left out
         """
         new = Plan(self._pool.copy())
-        new.claims = self.claims
+        new.claims, new._jobs_may_leave = self.claims, True
         new.take_over(
             self, [jobid for jobid in self._strategies.current.promises if jobid not in without]
         )
@@ -484,7 +486,9 @@ class Plan:
         if not self.has_tokens(jobid, request):
             _refuse(self._pool, request)
         claims = self._strategies.claims
-        if self._strategies.current.promises.keys() <= {jobid}:
+        # On a copy, jobs that still have claims may have been removed.
+        is_known = request.claimant is None or not self._jobs_may_leave
+        if is_known and self._strategies.current.promises.keys() <= {jobid}:
             answer = self._alloc_now(jobid, request, claims)
             self.note_started(jobid, request)
             return answer
