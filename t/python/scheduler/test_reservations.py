@@ -78,6 +78,28 @@ def test_nobody_waits_for_a_job_that_fits_between_no_two_windows(module, reserve
     assert rig.started() == [1, 3, 2]
 
 
+@pytest.mark.parametrize(
+    "nodes, limit, waits",
+    [(8, 3000, True), (8, 1700, False), (4, 3600, True), (4, 3000, False)],
+)
+def test_two_reservations_together_leave_no_time(nodes, limit, waits):
+    """Each hour all nodes are reserved twice, or each half once."""
+    rig = make("sched-backfill")
+    halves = ("n[0-3]", "n[4-7]") if nodes == 4 else ("n[0-7]", "n[0-7]")
+    for at, hosts in enumerate(halves):
+        rig.reserve(f"r{at}", 60 + 1800 * at, 50, every="1h", hosts=hosts)
+    rig.alloc(1, whole(nodes, limit))
+    rig.alloc(2, whole(8, 50))
+    assert rig.started() == [2]
+    if waits:
+        rig.wait(2)
+        assert rig.reason(1) == "time limit too long between two windows of reservation r0 or r1"
+    rig.wait(52)
+    rig.free(2)
+    rig.wait(60)
+    assert rig.started() == ([2] if waits else [2, 1])
+
+
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize(
     "limit, reason",

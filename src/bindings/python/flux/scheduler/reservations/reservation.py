@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.tables import QueueNames
 
 
-#: By this a day or week is longer when clocks are put back, in seconds.
-CLOCK_CHANGE_S = 3600.0
-
 #: Actions on the group's running jobs at the end of a window.
 AT_END = ("cancel", "run")
 
@@ -134,15 +131,6 @@ class Reservation:
         if start > LATEST:
             return None
         return Window(window.index + 1, start, start + self.duration)
-
-    @property
-    def gap(self) -> float:
-        """The longest time between two windows, in seconds; infinite if it does not repeat."""
-        every = self.recurrence.every
-        if every is None:
-            return inf
-        more = CLOCK_CHANGE_S if every[-1] in "dw" else 0.0
-        return parse_duration(every, "every") - self.duration + more
 
     # -- nodes -------------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ from flux.scheduler.reservations.reservation import (
     Reservation,
     ReservationState,
 )
-from flux.scheduler.reservations.windows import ActiveWindows, FutureWindows
+from flux.scheduler.reservations.windows import WINDOWS_PLANNED, ActiveWindows, FutureWindows
 from flux.scheduler.site_policy.tables import queues_missing
 from flux.scheduler.times import duration_text, iso_time
 
@@ -115,21 +115,22 @@ class ReservationRule(GivingRule):
         self._open = False
         self._errors = errors
         self._timer: Timer | None = None
-        #: the longest time between two windows, and the name, of each reservation that repeats, the
-        #: shortest time first; None: not computed
-        self._gaps: list[tuple[float, str]] | None = None
+        #: names of reservations that repeat -> the start of their next window, and the longest time
+        #: between two
+        self._gaps: dict[tuple[str, ...], tuple[float, float]] = {}
         self.service = ReservationService(host, self)
 
     def _engage(self) -> None:
         """Update `engaged` after the reservations, or the pending jobs that name one, have
         changed."""
-        self._gaps = None
+        self._gaps.clear()
         adds = bool(self.group_jobs)
         self.host.admission.engage(self, adds or bool(self.entries), adds)
 
     def _wake(self) -> None:
         """Let deferred jobs be examined after a window began or ended, or a reservation was made or
         given up."""
+        self._gaps.clear()
         self.host.readmit(self)
         self.host.look_again()
 
@@ -295,34 +296,55 @@ class ReservationRule(GivingRule):
         return None if reason is None else Deferral(reason)
 
     def _fits_no_gap(self, job: PendingJob) -> str | None:
-        """Return why a job can start at no time while reservations repeat, or None: its limit is
-        longer than the time to the next window and between any two, and too few nodes are outside
-        of these windows."""
-        if self._gaps is None:
-            gaps = [(one.reservation.gap, one.name) for one in self.entries.values()]
-            self._gaps = sorted(one for one in gaps if one[0] < inf)
+        """Return why a job can start at no time while reservations repeat, or None: outside of
+        their windows too few nodes remain for as long as its limit, before the next one and between
+        any two."""
+        entries = [one for one in self.entries.values() if one.reservation.recurrence.every]
+        if not entries or job.jobid in self.group_jobs:
+            return None
         request = job.resource_request
         length = getattr(request, "duration", 0.0) or inf
-        if not self._gaps or length <= self._gaps[0][0] or job.jobid in self.group_jobs:
+        if not self._are_close(entries, length):
             return None
-        wanted, end = self.host.facts.ranks_of(request), self.host.now() + length
-        outside, kept, names = wanted, 0, []
-        for gap, name in self._gaps:
-            entry = self.entries[name]
+        wanted = outside = self.host.facts.ranks_of(request)
+        needed = max(1, self.host.facts.least_of(request)[0], getattr(request, "nnodes", 1))
+        in_the_way, close = [], []
+        for entry in entries:
             ranks = self._selector.ranks(entry.reservation)
             nodes = self._selector.nodes(entry.reservation)
-            if length <= gap or not wanted & ranks or entry.window is None:
-                continue
-            if entry.active or entry.window.start < end:
-                names.append(name)
-                kept = max(kept, nodes - popcount(ranks & ~wanted))
-                if nodes >= popcount(ranks):
-                    outside &= ~ranks
-        free = min(popcount(outside), popcount(wanted) - kept)
-        if free >= max(1, self.host.facts.least_of(request)[0]):
-            return None
+            is_all, kept = nodes >= popcount(ranks), nodes - popcount(ranks & ~wanted)
+            if popcount(wanted) - (popcount(wanted & ranks) if is_all else max(0, kept)) < needed:
+                in_the_way.append(entry)
+            if is_all and wanted & ranks and self._are_close([entry], length):
+                close.append(entry)
+                outside &= ~ranks
+        if not self._are_close(in_the_way, length):
+            if popcount(outside) >= needed:
+                return None
+            in_the_way = close
+        names = " or ".join(entry.name for entry in in_the_way)
         what = "time limit too long" if length < inf else "no time limit: it would not end"
-        return f"{what} between two windows of reservation {' or '.join(names)}"
+        return f"{what} between two windows of reservation {names}"
+
+    def _are_close(self, entries: list[ReservationState], length: float) -> bool:
+        """Whether a time is longer than that before the next window of some reservations that
+        repeat, and between any two of their windows."""
+        names, now = tuple(entry.name for entry in entries), self.host.now()
+        if names not in self._gaps:
+            first, longest, time = inf, 0.0, now
+            for _ in range(WINDOWS_PLANNED * len(entries)):
+                found = [entry.reservation.window_at(time) for entry in entries]
+                windows = [one for one in found if one is not None]
+                if not windows:
+                    longest = inf
+                    break
+                window = min(windows, key=lambda one: one.start)
+                longest = max(longest, window.start - time) if first < inf else longest
+                first = min(first, window.start)
+                time = max(time, window.end)
+            self._gaps[names] = first, longest
+        first, longest = self._gaps[names]
+        return longest < length and first < now + length
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         entry, _ = self.group_jobs.standing(job)
