@@ -7,6 +7,7 @@ ranks among those with room: these are not compared.
 """
 
 import random
+from itertools import chain
 from math import inf
 from typing import NamedTuple
 
@@ -26,9 +27,11 @@ from flux.scheduler.policies.ranks import RANKS as FORMULAS
 
 NODES, CORES, GPUS = 8, 4, 2
 
-#: Names of the reservations, and their user.
+#: Names of the reservations, and their user; seconds between the windows of one that repeats, and the
+#: number of them.
 WINDOWS = ("window", "other")
 MEMBER = 1001
+EVERY, TIMES = 900, 12
 
 #: By name: module, arguments, and their equivalent in the definition.
 POLICIES = {
@@ -131,7 +134,7 @@ def draw(rnd, case, at, to_limits):
     if "constraints" in has and (case.whole or rnd.random() < 0.7):
         most = 4
         keys["constraints"] = {"properties": [rnd.choice(["left", "^left"])]}
-    is_member = has & {"reservation", "windows"} and rnd.random() < 0.2
+    is_member = has & {"reservation", "windows", "repeats"} and rnd.random() < 0.2
     if is_member:
         most = min(most, 2)
         keys["reservation"] = rnd.choice(WINDOWS) if "windows" in has else WINDOWS[0]
@@ -196,7 +199,8 @@ def changes(case, seed, jobs):
         for rank in rnd.sample(range(NODES), 2):
             add("down", rank)
             add("up", rank, after=found[-1].at)
-    windows = [Change(60.0, "window", 0b11, 240.0)] if "reservation" in case.features else []
+    has_one = {"reservation", "repeats"} & {*case.features}
+    windows = [Change(60.0, "window", 0b11, 240.0)] if has_one else []
     if "windows" in case.features:
         ranks = rnd.sample(range(NODES), rnd.randint(2, 5))
         for some in (ranks[:-1], ranks[-1:]):
@@ -294,6 +298,8 @@ def play(case, jobs, changes, ask):
     for name, one in zip(WINDOWS, windows_of(changes)):
         hosts = ",".join(f"n{rank}" for rank in members(one.number))
         entry = {"name": name, "start": begin + one.at, "duration": one.value, "hosts": hosts}
+        if "repeats" in case.features:
+            entry["every"] = f"{EVERY}s"
         rig.answer("reserve", reservation={**entry, "zone": "UTC", "users": [MEMBER]})
     for jobid, job in in_time(jobs, changes):
         if begin + job.at > rig.now:
@@ -373,13 +379,16 @@ class Player:
             for bank in "ab":
                 most, of = (20 // CORES, None) if self.state.lines else (20, 0)
                 self.state.counters[f"cores {bank}"] = Counter(most, of, is_left=True)
+        #: by reservation, its windows, the active or next one first
         self.windows = {}
         for number, (name, one) in enumerate(zip(WINDOWS, windows), 1):
-            ranks, start = members(one.number), begin + one.at
+            ranks, times = members(one.number), TIMES if "repeats" in case.features else 1
             every = Demand(popcount(one.number), has, True, True, one.number)
-            window = self.windows[name] = Job(-number, (every,), one.value)
-            use = Use(start, start + one.value, None, dict.fromkeys(ranks, has))
-            self.state.promises[window] = use
+            self.windows[name] = [Job(-number - 2 * at, (every,), one.value) for at in range(times)]
+            for at, window in enumerate(self.windows[name], 1):
+                start = begin + one.at + (at - 1) * EVERY
+                end = start + one.value if at == 1 or at < times else inf  # as many as planned
+                self.state.promises[window] = Use(start, end, None, dict.fromkeys(ranks, has))
         self.requests = {}
         self.placed = {}
         self.held = set()
@@ -442,7 +451,7 @@ class Player:
             is_possible=self.is_possible(demands),
             submit=submit,
             takes=takes,
-            window=self.windows.get(system.get("reservation")),
+            window=self.window_of(system.get("reservation")),
             latest=inf if wait is None else self.now + max(0.0, wait - self.waited.get(jobid, 0.0)),
             rank=lambda now: (
                 FORMULAS["area"](now - submit, expected_run(None, limit), size, 1.0)
@@ -455,6 +464,13 @@ class Player:
                 else 0.0
             ),
         )
+
+    def window_of(self, name):
+        """The active or next window of a reservation; the last, if that is over."""
+        windows = self.windows.get(name, [None])
+        state = self.state
+        there = [one for one in windows if one in state.promises or one in state.running]
+        return there[0] if there else windows[-1]
 
     def is_possible(self, demands):
         """Whether a job fits if all others have ended."""
@@ -518,12 +534,13 @@ class Player:
             times += [self.due[job.id] for job in state.pending if job.id in self.due]
             self.now = state.now = min([*times, *wakes])
             is_woken = self.now in wakes
-            for window in self.windows.values():
+            for window in chain(*self.windows.values()):
                 if window in state.promises and state.promises[window].start <= self.now:
                     state.running[window] = use = state.promises.pop(window)
                     use.start = -inf
                 elif window in state.running and state.running[window].end <= self.now:
                     del state.running[window]
+                    self.move_members(window)
             for job in [job for job, end in ends.items() if end <= self.now]:
                 del ends[job], state.running[job]
                 self.pool.free(job.id) if state.choose else None
@@ -543,15 +560,25 @@ class Player:
             due = any(job.latest <= self.now for job in state.pending)
             if not (is_woken or due or state.freed or len(state.pending) > before):
                 continue  # a change that concerns no job
-            for job in state.decide(self.now):
+            started = state.decide(self.now)
+            closing = {use.end for window, use in state.running.items() if window.id < 0}
+            for job in started:
                 self.starts[job.id] = self.now
                 end, latest = state.running[job].end, self.now + job.limit
-                end = latest if end > latest - LATE_START_S else end  # else of its window
+                if end > latest - LATE_START_S and end not in closing:  # it ends with its window
+                    end = latest
                 ends[job] = self.jobs[job.id].end(self.now, end)
             if state.choose is not None:
                 self.follow()
             wakes = self.wakes()
         return self.starts
+
+    def move_members(self, window):
+        """Let the jobs that wait for a window that is over wait for the next."""
+        (name,) = [name for name, windows in self.windows.items() if window in windows]
+        for job in self.state.pending:
+            if job.window is window:
+                job.window = self.window_of(name)
 
     def change(self, one):
         """Make a change, as `Enforced.change` does."""
@@ -638,7 +665,8 @@ class Player:
             times, late = [use.start for use in state.promises.values()], LATE_S
         found = {time + late for time in times if self.now < time < inf}
         for job, use in [*state.promises.items(), *state.running.items()]:
-            found |= {time for time in (use.start, use.end) if job.id < 0 and time > self.now}
+            times = (use.start, use.end) if job.id < 0 and use.end < inf else ()
+            found |= {time for time in times if time > self.now}
         return found
 
 

@@ -126,6 +126,7 @@ FEATURES = (
     "down",
     "preferred",
     "windows",
+    "repeats",
 )
 
 
@@ -134,10 +135,13 @@ def is_compared(case):
     has = set(case.features)
     if has & {"sharing", "racks", "gpus", "memory", "preferred"} and case.whole:
         return False  # jobs ask for parts of nodes then
-    if has & {"reservation", "windows"} and has & {"down", "updates"}:
+    kinds = has & {"reservation", "windows", "repeats"}
+    if kinds and has & {"down", "updates"}:
         return False  # a reservation may be short of ranks, or get others
-    if has >= {"reservation", "windows"}:
+    if len(kinds) > 1:
         return False  # one or the other
+    if has >= {"repeats", "no-limit"}:
+        return False  # an open promise on reserved ranks is void at each end of a window
     if "windows" in has and has & {"racks", "preferred"}:
         return False  # the definition's pool does not count a reserved rank's rack as in use
     return not has >= {"licenses", "planned"}  # one table
@@ -275,6 +279,10 @@ all nodes no-limit reservation urgency: 310000
 all nodes licenses priorities no-limit order urgency holds: 310003
 all parts planned no-limit down: 210001
 all parts tree planned gpus order late preferred: 170001
+unlimited parts repeats: 400001
+fifo nodes tree limits constraints order: 410004 410007
+fifo nodes limits constraints order: 410006
+all parts tree limits late: 1
 """
 
 

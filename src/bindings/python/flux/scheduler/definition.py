@@ -195,6 +195,7 @@ class State:
         now, queue = self.now, sorted(self.pending, key=self.turn)
         by_order = sorted(queue, key=lambda job: (job.order, job.id))
         is_late = any(use.end <= now for use in self.running.values())
+        self.put_back({job: use for job, use in self.promises.items() if use.end <= now})
         new = [one for one in by_order if one.window is None and (self.freed or one.is_new)]
         for job in [job for job in new if job not in self.promises]:
             job.is_aside = self.is_held(job)
@@ -352,7 +353,8 @@ class State:
         """Return the first time from `after` on at which a job fits beside all promises but its
         own; infinity: unknown. Ranks and licences are searched alternately, each from the first
         time of the other."""
-        room, now, may_move = self.room(job), self.now, len(self.promises) <= MAX_PROMISES
+        room, now = self.room(job), self.now
+        may_move = sum(one.id >= 0 for one in self.promises) <= MAX_PROMISES
         while True:
             ends = {use.end for use in self.others(job).values() if after < use.end < inf}
             times = (t for t in sorted({after, *ends}) if self.has_licences(job, t, t + job.limit))

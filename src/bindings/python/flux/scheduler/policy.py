@@ -324,6 +324,8 @@ class PolicyScheduler(Scheduler):
         readmits it. If another rule had readmitted it, the next job with the same deferral returns
         in its place."""
         self._backlog.remove(job)
+        if job.signature is None:  # a queue without groups: those in one line return together
+            job.signature = self.queue_order.turn_of(job)
         deferred, until = self.admission.deferred, why.deferral.until
         deferred.defer(job, why)
         if until is not None and until > self.now():

@@ -74,6 +74,7 @@ class BoundStrategy(Strategy):
         # Promises that may take units in use, which leaves ranks with less than nothing: open ones,
         # and those that take all of the ranks of a placement by the pool.
         self._overdrawing: set[int] = set()
+        self._windows: set[int] = set()  # ids of those that are windows of reservations, not jobs'
         self._withdrawn: list[BoundPromise] = []  # restorable until the pool changes
         # The placement found for a job and its promise's end, until the job starts.
         self._placed: tuple[int, float] | None = None
@@ -105,6 +106,7 @@ class BoundStrategy(Strategy):
             frozen=True,
             _ranks=self._ranks.copy(),
             _overdrawing=self._overdrawing.copy(),
+            _windows=self._windows.copy(),
             _withdrawn=[],
             _promised_end={},
         )
@@ -183,8 +185,9 @@ class BoundStrategy(Strategy):
 
     def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
         length = length_of(request)
-        # Promises move to make a new one earlier, unless there are many.
-        may_move = not self.frozen and len(self.promises) <= MAX_PROMISES
+        # Promises move to make a new one earlier, unless jobs have many.
+        jobs = len(self.promises) - len(self._windows)
+        may_move = not self.frozen and jobs <= MAX_PROMISES
         areas = self._ranks.areas(request)
         if areas:
             room = self._ranks.room
@@ -318,6 +321,8 @@ class BoundStrategy(Strategy):
 
     def _add(self, jobid: int, promise: BoundPromise) -> None:
         self.promises[jobid] = promise
+        if jobid < 0:
+            self._windows.add(jobid)
         if promise.is_open or not self._ranks.areas(promise.request):
             self._overdrawing.add(jobid)
 
@@ -504,6 +509,7 @@ class BoundStrategy(Strategy):
     def withdraw(self, jobid: int) -> BoundPromise | None:
         promise = self.promises.pop(jobid, None)
         self._overdrawing.discard(jobid)
+        self._windows.discard(jobid)
         if promise is not None and promise.number is not None:
             self._ranks.room.leave(promise.number)
             self._withdrawn.append(promise)

@@ -97,6 +97,10 @@ class BackfillByLatestStart(BackfillByRank):
             cause, self._void = self._void, None
             yield from self.put_back((yield from in_queue_order(self.latest)), cause)
             self.released()  # jobs that lost theirs may be promised an earlier one
+        over = [job for job in self.latest.before(policy.now()) if self.is_over(job)]
+        for job in over:
+            self.plan.cancel(job.jobid)
+        yield from self.put_back((yield from in_queue_order(over)), "late")
         if self._stored.awaits_jobs(policy, len(self.backlog)):
             return
         yield from self.keep_stored()
@@ -427,6 +431,10 @@ class BackfillByLatestStart(BackfillByRank):
         self.policy.log.info(
             f"{job.name}: the promise to start by {latest:.0f} is void: {VOID_CAUSES[cause]}"
         )
+
+    def is_over(self, job: PendingJob) -> bool:
+        """Whether the promised time of a job has passed as a whole: it waits for a late one."""
+        return self.latest.when(job) + job.limit <= self.policy.now()
 
     def promise_anew(self, job: PendingJob) -> None:
         """Promise a job a new latest start: the first time after the lost one at which it fits."""
