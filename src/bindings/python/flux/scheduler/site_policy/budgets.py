@@ -49,7 +49,8 @@ KEY = "checkpoint.sched-budgets"
 #: Counted dimensions: the numbers in a `Holding`.
 DIMENSIONS = ("node-hours", "core-hours", "gpu-hours")
 
-PERIODS = ("day", "week", "month", "quarter", "year")
+#: Periods, and the days in the longest of each.
+PERIODS = {"day": 1, "week": 7, "month": 31, "quarter": 92, "year": 366}
 
 #: A number per dimension; for a holding: nodes, cores and GPUs.
 Amounts = Tuple[float, float, float]
@@ -164,7 +165,8 @@ class Account(ScopedUse):
         return max(0.0, self.taken[at] - self.ends[at] + self.rates[at] * (now - self.begin))
 
     def expect(self, known: Charged, sign: int) -> None:
-        seconds = min(known.limit, self.end - self.begin)
+        # the same when it comes and leaves, whose periods may differ; a day may have 25 hours
+        seconds = min(known.limit, (24 * PERIODS[self.entry.period] + 1) * HOUR_S)
         for at, rate in enumerate(known.least):
             self.wanted[at] += sign * rate * seconds
 
