@@ -8,11 +8,10 @@ table. Without the table it is not among a scheduler's rules, and costs nothing.
 - `in_force`: the rules with tables, updated when the configuration is reloaded;
 - `tables`: the single reader of tables, and queue names, of which a parent includes its virtual
   queues; `fields`: helpers to read a table's keys;
-- `counting`: counts what the jobs of a user, a bank or a queue hold; with it `limits`: limits on
-  resources held at a time; and `budgets`: limits on resources used in a period;
+- `counting`: counts what jobs hold: the base of `limits`, on resources held at a time; `budgets`, on
+  resources used in a period; `licenses`, counted resources that are on no node; and `fairshare`;
 - `holdings`: the resources held by jobs, including ranks that have left the instance, and by none;
 - `amounts`: memory and other amounts on nodes, counted by the pool;
-- `licenses`: counted resources that are on no node;
 - `sharing`: jobs that may share a node;
 - `placement`: jobs in one rack, or in the minimum number of racks;
 - `preemption`: ends running jobs of a low class for waiting ones;
