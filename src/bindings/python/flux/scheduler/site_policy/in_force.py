@@ -192,8 +192,8 @@ class RulesInForce:
 
     def ready(self) -> None:
         """Tell the rules in force that all running jobs are known."""
-        for rule in self.rules:
-            if isinstance(rule, TableRule) and rule in self._host.admission.rules:
+        for rule in self._host.admission.rules:
+            if isinstance(rule, TableRule):
                 self._errors.guard(f"admission rule {rule.name}: ready", rule.ready)
 
     def reload(self, config: dict[str, Any]) -> None:
