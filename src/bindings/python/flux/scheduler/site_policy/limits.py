@@ -408,6 +408,7 @@ class LimitRule(ScopedRule):
         if known is None or (known.waits and jobs < 1):
             return
         waited, known.waits = known.waits, False
+        known.request = None  # a running job needs none
         is_claimed = False
         for use in known.uses:
             used = use.used
