@@ -113,7 +113,8 @@ class State:
         came_free = self.ran != before
         self.freed |= came_free or any(-inf < use.start <= now for use in promised)
         for job in self.pending if came_free else ():
-            job.is_aside &= job.window is None  # one with a window waits for any to end or begin
+            if job.window is not None:  # it waits for any to end or begin
+                job.is_aside = job.is_refused = False
         for job in self.pending if any(job.id >= 0 for job in self.ran - before) else ():
             job.was_refused, job.is_refused = job.is_refused, False
         while True:
