@@ -112,11 +112,11 @@ class State:
         self.now, self.is_done = now, False
         came_free = self.ran != before
         self.freed |= came_free or any(-inf < use.start <= now for use in promised)
+        has_ended = any(job.id >= 0 for job in self.ran - before)
         for job in self.pending if came_free else ():
-            if job.window is not None:  # it waits for any to end or begin
-                job.is_aside = job.is_refused = False
-        for job in self.pending if any(job.id >= 0 for job in self.ran - before) else ():
-            job.was_refused, job.is_refused = job.is_refused, False
+            job.is_aside &= job.window is None  # one with a window waits for any to end or begin
+            if has_ended or job.window is not None:
+                job.was_refused, job.is_refused = job.is_refused, False
         while True:
             late = [j for j in self.pending if j.latest <= now and (self.is_done or not j.is_new)]
             for job in late:

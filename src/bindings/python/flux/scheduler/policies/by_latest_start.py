@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 LET_IN = 64
 
 #: Tolerated delay of a start after the latest start, in seconds: a running job ends exactly at its
-#: limit, and its resources are freed a little later.
+#: limit, and its resources are freed a little later; so it may be that late itself.
 GRACE_S = 1.0
 
 
@@ -260,7 +260,7 @@ class BackfillByLatestStart(BackfillByRank):
         latest, policy, now = self.latest, self.policy, self.policy.now()
         when = latest.when(job)
         ends = policy.resources.jobs_by_end()
-        if ends and ends[0][0] <= now:
+        if ends and ends[0][0] <= now + GRACE_S:
             # It keeps its place in the plan, and starts when the late job has ended: an event, at
             # an unknown time.
             if now > when + GRACE_S:

@@ -132,6 +132,10 @@ class ReservationRule(GivingRule):
         given up."""
         self._gaps.clear()
         self.host.readmit(self)
+        deferred = self.host.admission.deferred
+        for jobid in self.group_jobs:
+            if jobid in deferred:  # by a limit, which may let it start in its window
+                deferred.come_back(deferred.by_id[jobid][0])
         self.host.look_again()
 
     # -- the table ---------------------------------------------------------------------------------
