@@ -514,7 +514,12 @@ class Player:
             self.held.add(job.id)
             request = self.requests[job.id]
             found, placed = self.placed.get(job.id, (None, None))
-            if found != use.where:  # other jobs were moved for it
+            # Other jobs were moved for it, or have taken its cores since they were chosen.
+            if found != use.where or not all(
+                pool.index.free(rank) & units == units
+                for ranks, units in pairs(placed[0])
+                for rank in members(ranks)
+            ):
                 index = pool.index.copy()
                 for rank, amounts in use.where.items():
                     keep(index, rank, amounts)
@@ -623,8 +628,10 @@ class Player:
                     use.where = {**use.where, line: (use.where[line][0] + by,)}
         elif one.kind == "up":
             state.totals[rank] = self.has
+            self.pool.mark_up(str(rank))
         else:
             del state.totals[rank]
+            self.pool.mark_down(str(rank))
         state.freed = True
         for job in state.pending:
             job.is_possible = self.is_possible(job.demands)
