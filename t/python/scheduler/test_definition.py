@@ -283,6 +283,10 @@ unlimited parts repeats: 400001
 fifo nodes tree limits constraints order: 410004 410007
 fifo nodes limits constraints order: 410006
 all parts tree limits late: 1
+all parts tree no-limit reservation late: 500001
+fifo parts tree limits reservation late: 430000
+all parts limits licenses windows: 500000
+all nodes limits urgency windows: 500001
 """
 
 

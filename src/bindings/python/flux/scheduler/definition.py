@@ -242,6 +242,7 @@ class State:
             end = now + job.limit
             if alone.place(job, end) is not None and self.place(job, end) is not None:
                 self.start(job)
+                alone.put_back(alone.promises)
 
     def before_lower(self, job: Job, start: float, end: float, act: Callable[[], bool]) -> bool:
         """Act without the promises between `start` and `end` to jobs of lower priority that could

@@ -185,6 +185,8 @@ class BackfillByLatestStart(BackfillByRank):
                 continue
             if self.keeps_promises(job) and self.try_to_start(job) and beside is not None:
                 beside.note_started(job.jobid, job.resource_request)
+                if not beside.is_counted and beside.breaks_a_promise():
+                    beside = self.plan_beside(heads)  # it took ranks that only a head could use
 
     def could_start(self) -> Generator[None, None, bool]:
         groups = yield from self.free_groups()
