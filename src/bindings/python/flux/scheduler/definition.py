@@ -242,7 +242,8 @@ class State:
             end = now + job.limit
             if alone.place(job, end) is not None and self.place(job, end) is not None:
                 self.start(job)
-                alone.put_back(alone.promises)
+                lost = {h: u for h, u in alone.promises.items() if h in heads and u.start > -inf}
+                alone.put_back({h: use for h, use in lost.items() if not alone.holds(h)})
 
     def before_lower(self, job: Job, start: float, end: float, act: Callable[[], bool]) -> bool:
         """Act without the promises between `start` and `end` to jobs of lower priority that could
@@ -450,14 +451,19 @@ class State:
         self.assured.discard(job)
         return self.promises.pop(job, None) is not None
 
+    def holds(self, job: Job) -> bool:
+        """Whether a promised job has room on the ranks that it is bound to."""
+        use, room = self.promises[job], self.room(job)
+        return room.holds(use, max(use.start, self.now), use.where, room.uses)
+
     def has_come(self, job: Job) -> bool:
         """Let a promise move to an earlier time, or to a later one if it cannot be kept, even on
         other ranks. Return whether its time has come, or is unknown. On ranks it moves earlier only
         if its job can start now: moves between future times were found to lengthen waits."""
-        use, room = self.promises[job], self.room(job)
-        start, left = use.start, max(use.start, self.now)
-        is_kept = left < use.end and self.has_licences(job, start, use.end)
-        if is_kept and not room.holds(use, left, use.where, room.uses):
+        use = self.promises[job]
+        start = use.start
+        is_kept = max(start, self.now) < use.end and self.has_licences(job, start, use.end)
+        if is_kept and not self.holds(job):
             is_kept = use.demand is not None and self.promise(job, start)
         if start > -inf and not is_kept:
             self.drop(job)  # another time, if necessary at the expense of jobs behind it
