@@ -140,8 +140,8 @@ def is_compared(case):
         return False  # a reservation may be short of ranks, or get others
     if len(kinds) > 1:
         return False  # one or the other
-    if has >= {"repeats", "no-limit"}:
-        return False  # an open promise on reserved ranks is void at each end of a window
+    if kinds and "no-limit" in has and (case.whole or "repeats" in has):
+        return False  # an open promise is counted beside windows, or void at each end of one
     if "windows" in has and has & {"racks", "preferred"}:
         return False  # the definition's pool does not count a reserved rank's rack as in use
     return not has >= {"licenses", "planned"}  # one table
