@@ -15,12 +15,11 @@ of the period that the rest of the budget suffices for it, or in the next period
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone, tzinfo
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Tuple
 
-from flux.resource.plan.room_counts import RoomCounts
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned, Reason
@@ -213,8 +212,6 @@ class BudgetRule(ScopedRule):
         super().__init__(host, errors)
         self.jobs: dict[int, Charged]
         self._usage = KeptUsage(host, errors, KEY, self._learn, _is_key, self._settle)
-        #: key of a deferral because of the pool's offer -> the shape of another that would do
-        self._offers: dict[Hashable, Any] = {}
         #: end of the first period to end, seconds since the epoch
         self._next_end = inf
         #: timer for that time; None: no job is examined before it
@@ -382,7 +379,7 @@ class BudgetRule(ScopedRule):
             return None
         others = [] if known.least[2] else list(self.without_gpus(job))
         shape = getattr(others[0] if others else job.resource_request, "shape", None)
-        self._offers[deferral.key] = shape
+        self.offers[deferral.key] = shape
         return deferral._replace(instead=others)
 
     def keeps_promise(self, job: PendingJob) -> bool:
@@ -411,8 +408,8 @@ class BudgetRule(ScopedRule):
         known.since = self._usage.found(jobid)
 
     def hold(self, jobid: int, before: Holding, after: Holding, jobs: int, now: float) -> None:
-        if jobs < 1 and self._offers:
-            self._ask_again()
+        if jobs < 1 and self.offers:
+            self.ask_again()
         known = self.jobs.get(jobid)
         if known is None or (known.waits and jobs < 1):
             return
@@ -452,24 +449,6 @@ class BudgetRule(ScopedRule):
                     account.taken[at] += rate * later
                     account.ends[at] += rate * later
                 self.let_in(account)
-
-    def ranks_changed(self, lost: bool) -> None:
-        self._ask_again()
-
-    def _ask_again(self) -> None:
-        """Let in jobs that wait for another offer of the pool, as many as the free resources
-        suffice for: its offers may have changed."""
-        pool = self.host.resources
-        room = RoomCounts(pool) if pool.can("plan") else None
-        for key, shape in list(self._offers.items()):
-            most = self.host.admission.waiting(self, key)
-            if not most:
-                del self._offers[key]
-                continue
-            if room is not None and shape is not None:
-                most = int(min(most, room.count(shape) // shape.least_count))
-            if most:
-                self.host.let_in(self, key, most)
 
     def let_in(self, account: Account) -> None:
         super().let_in(account)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 
+from flux.resource.plan.room_counts import RoomCounts
 from flux.scheduler.admission import CountedRule
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned
@@ -196,6 +197,8 @@ class CountingRule(CountedRule, TableRule):
     """
 
     new_job: Callable[..., Any] = Counted
+    #: whether a job that waits for another offer is let in without room, to be promised a start
+    are_promised = False
     uses_of: Callable[..., tuple[Any, ...]]
     room: Callable[..., float]
     text_if_over: Callable[..., str | None]
@@ -205,10 +208,13 @@ class CountingRule(CountedRule, TableRule):
         super().__init__(host, errors)
         self.uses: dict[Any, Any] = {}  # key -> `Use`
         self.jobs: dict[int, Any] = {}  # job id -> `Counted`
+        #: key of a deferral because of the pool's offer -> the shape of the next; None: unknown
+        self.offers: dict[Any, Any] = {}
 
     def configure(self, entries: dict[str, Any]) -> None:
         self.uses.clear()
         self.jobs.clear()
+        self.offers.clear()
         self.host.admission.recount()
 
     # -- the life of a job -------------------------------------------------------------------------
@@ -285,6 +291,27 @@ class CountingRule(CountedRule, TableRule):
             use.jobs -= 1
             if not use.jobs and not use.lasts:
                 del self.uses[use.entry.name, use.key]
+
+    # -- another offer -----------------------------------------------------------------------------
+
+    def ranks_changed(self, lost: bool) -> None:
+        self.ask_again()
+
+    def ask_again(self) -> None:
+        """Let in jobs that wait for another offer of the pool, as many as the free resources
+        suffice for: its offers may have changed."""
+        pool, waiting = self.host.resources, self.host.admission.waiting
+        room = RoomCounts(pool) if self.offers and pool.can("plan") else None
+        for key, shape in list(self.offers.items()):
+            most = waiting(self, key)
+            if not most:
+                del self.offers[key]
+                continue
+            # A node may have room for several jobs that share it.
+            if room is not None and shape and (shape.node_count is None or shape.exclusive):
+                most = int(min(most, room.count(shape) // shape.least_count))
+            if most or self.are_promised:
+                self.host.let_in(self, key, most)
 
     # -- answers -----------------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flux.resource.plan.room_counts import RoomCounts
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.rank_counts import RankCounts
 from flux.resource.ResourceCount import ResourceCount
@@ -179,12 +178,11 @@ class LimitRule(ScopedRule):
     parse = staticmethod(read_limit)
     new_use = LimitUse
     new_job = Limited
+    are_promised = True
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
         self.jobs: dict[int, Limited]
-        #: key of a deferral because of the pool's offer -> the jobs' shape
-        self._offers: dict[tuple[Any, ...], Any] = {}
         #: ids of jobs to move behind all others
         self._to_demote: list[int] = []
 
@@ -194,7 +192,6 @@ class LimitRule(ScopedRule):
         for use in self.uses.values():
             self._promote(use)
         super().configure(entries)
-        self._offers.clear()
 
     # -- pending jobs ------------------------------------------------------------------------------
 
@@ -328,7 +325,7 @@ class LimitRule(ScopedRule):
             # With promises the offer also depends on the job's limit.
             length = job.limit if self.host.decision.looks_past_heads else None
             key = (use.entry.name, use.key, shape, length)
-            self._offers[key] = shape
+            self.offers[key] = shape
             others: Iterable[Any] = self._smaller(job, known)
             if DIMENSIONS[at] == "gpus" and not known.least.gpus:
                 others = chain(others, self.without_gpus(job))
@@ -402,8 +399,8 @@ class LimitRule(ScopedRule):
     # -- running jobs ------------------------------------------------------------------------------
 
     def hold(self, jobid: int, before: Holding, after: Holding, jobs: int, now: float) -> None:
-        if jobs < 1 and self._offers:
-            self._ask_again()
+        if jobs < 1 and self.offers:
+            self.ask_again()
         known = self.jobs.get(jobid)
         if known is None or (known.waits and jobs < 1):
             return
@@ -438,26 +435,11 @@ class LimitRule(ScopedRule):
 
     def ranks_changed(self, lost: bool) -> None:
         self.host.admission.recount()
-        self._ask_again()
+        super().ranks_changed(lost)
 
     def room(self, use: LimitUse, key: Any, uses: tuple[LimitUse, ...]) -> float:
         room = min([one.room(key[1]) for one in uses if not one.entry.soft], default=1)
         return 1 if room == inf else room
-
-    def _ask_again(self) -> None:
-        """Let in jobs that wait for another offer, as many as the free resources suffice for: the
-        pool's offers may have changed."""
-        pool = self.host.resources
-        room = RoomCounts(pool) if pool.can("plan") else None
-        for key, shape in list(self._offers.items()):
-            most = self.host.admission.waiting(self, key)
-            if not most:
-                del self._offers[key]
-                continue
-            # A node may have room for several jobs that share it.
-            if room is not None and (shape.node_count is None or shape.exclusive):
-                most = int(min(most, room.count(shape) // shape.least_count))
-            self.host.let_in(self, key, most)
 
     # -- soft limits -------------------------------------------------------------------------------
 
@@ -548,7 +530,7 @@ class LimitRule(ScopedRule):
         waiting = self.host.admission.waiting
         own = use.entry.name, use.key
         keys: list[Any] = [key for key in use.waiting if use.over(key[1]) is not None]
-        keys += [key for key in self._offers if key[:2] == own]
+        keys += [key for key in self.offers if key[:2] == own]
         return sum(waiting(self, key) for key in keys)
 
     def stats(self) -> dict[str, Any]:
