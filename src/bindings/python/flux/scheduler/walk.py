@@ -293,9 +293,10 @@ class RoomIndex:
             beside_promises (bool): whether to leave out groups whose jobs are all known to be too
                 long, until a promise is dropped or made anew
         """
+        countable = plan.pool.countable
         for group in self._new:
             shape = group.request.shape
-            if plan.pool.countable(shape):
+            if countable(shape):
                 place = room_kind(shape), shape.least_count, next(self._numbers)
                 self._place[group] = place
                 insort(self._kinds.setdefault(place[0], []), (*place[1:], group))
