@@ -393,6 +393,12 @@ class Scheduler(BrokerModule):
         self, msg: Any, R: dict[str, Any], annotations: dict[str, Any] | None = None
     ) -> None:
         """Store R (RFC 20), then send it and annotations as the answer to a sched.alloc request."""
+
+        def send(respond: Callable[[Any, Any], Any], answer: Any) -> None:
+            self._errors.guard("alloc: respond", respond, msg, answer)
+            if self._passes.changed is not None:
+                self._passes.changed()
+
         requests, handle = self._requests, self._host.handle
         jobid = requests.jobid_of(msg)
         if self._host.takes_objects:  # nothing is stored
@@ -400,19 +406,13 @@ class Scheduler(BrokerModule):
             if annotations:
                 given["annotations"] = annotations
             requests.move(jobid, "success")
-            self._send_success(handle.respond_object, msg, given)
+            send(handle.respond_object, given)
             return
         text = json.dumps(R)
         extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""
         answer = f'{{"id": {jobid}, "type": {messages.SUCCESS}, "R": {text}{extra}}}'
         requests.move(jobid, "success")
-        send = partial(self._send_success, handle.respond, msg, answer)
-        self._commits.put(host.r_key(jobid), text, send)
-
-    def _send_success(self, respond: Callable[[Any, Any], Any], msg: Any, answer: Any) -> None:
-        self._errors.guard("alloc: respond", respond, msg, answer)
-        if self._passes.changed is not None:
-            self._passes.changed()
+        self._commits.put(host.r_key(jobid), text, partial(send, handle.respond, answer))
 
     def alloc_annotate(self, msg: Any, annotations: dict[str, Any]) -> None:
         """Send annotations, to be merged with those of the job, for a sched.alloc request."""

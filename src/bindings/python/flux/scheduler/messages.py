@@ -191,11 +191,11 @@ def read_priorities(msg: Any) -> list[list[int]]:
 
 def read_free(msg: Any) -> tuple[int, dict[str, Any], bool]:
     """Return the job id, R and whether it is the final free, from ``sched.free``."""
-    payload = {"R": None, "final": False, **object_of(msg)}
-    jobid, R = jobid_of(payload), payload["R"]
+    payload = object_of(msg)
+    jobid, R = jobid_of(payload), payload.get("R")
     if type(R) is not dict:
         raise ValueError(f"R: expected an object, got {type(R).__name__!r}")
-    return jobid, R, bool(payload["final"])
+    return jobid, R, bool(payload.get("final", False))
 
 
 def read_jobspec(msg: Any, limits: SizeLimits | None) -> Any:

@@ -127,7 +127,7 @@ class OrderedJobs:
         first = blocks[0][0]
         if place is None or first >= place:
             return first[2]
-        number = self._block(place) if blocks[1:] else 0
+        number = self._block(place) if len(blocks) > 1 else 0
         at = bisect_left(blocks[number], place)
         if at < len(blocks[number]):
             return blocks[number][at][2]
@@ -152,7 +152,7 @@ class OrderedJobs:
     def remove(self, job: PendingJob) -> int | None:
         """Remove a job. Return the index of its block; None if that is gone."""
         self.count -= 1
-        place, is_only = (job.order, job.jobid), not self.blocks[1:]
+        place, is_only = (job.order, job.jobid), len(self.blocks) == 1
         at = 0 if is_only else self._block(place)
         block = self.blocks[at]
         del block[bisect_left(block, place)]

@@ -218,7 +218,9 @@ class BoundStrategy(Strategy):
             if number is not None:
                 room.enter(number)
 
-    def is_free(self, request: ResourceRequest) -> bool:
+    def is_free(self, request: ResourceRequest, counts: RoomCounts) -> bool:
+        if not self.may_start(request, counts):
+            return False
         pool = self._pool
         eligible = pool.eligible_ranks(request) & ~self.closed(request)
         return pool.place_request(request, pool.index, eligible) is not None

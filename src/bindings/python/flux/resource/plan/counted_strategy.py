@@ -198,13 +198,11 @@ class CountedStrategy(Strategy):
             return False
         return end <= own.end or profile.room(own.end, end) >= count
 
-    def is_free(self, request: ResourceRequest) -> bool:
-        profile, demand = self.found[request.shape]
-        return profile.free >= demand.count
-
     def may_start(self, request: ResourceRequest, counts: RoomCounts) -> bool:
         profile, demand = self.found[request.shape]
         return profile.free >= demand.count
+
+    is_free = may_start
 
     def room(self, request: ResourceRequest, counts: RoomCounts) -> float:
         shape = request.shape

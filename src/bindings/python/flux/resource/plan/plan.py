@@ -183,7 +183,7 @@ class Plan:
             return True
         now = self._pool.clock()
         if end is None:
-            end = self._end_of_start(jobid, request, now)
+            end = self._strategies.current.end_of_start(jobid, request, now)
         without = {jobid}
         if not beside_open:
             without.update(
@@ -196,12 +196,6 @@ class Plan:
         of others have claimed them."""
         return self._strategies.accepting(request).closed(request) if request.claimant else 0
 
-    def _end_of_start(self, jobid: int, request: ResourceRequest, now: float) -> float:
-        """Return the end of a job that starts now. For a late job it is the end of its promise: the
-        promises after it must not keep it from starting, although it delays them."""
-        own = self._strategies.current.promises.get(jobid)
-        return own.end if own is not None and own.is_overdue(now) else now + length_of(request)
-
     def has_free(self, request: ResourceRequest, for_anyone: bool = False) -> bool:
         """Return whether a request would fit now without promises. O(1) if promises are counted,
         else the cost of a placement.
@@ -210,11 +204,9 @@ class Plan:
             for_anyone (bool): also count ranks with claims that exclude this job
         """
         strategy = self._strategies.accepting(request)
-        if not strategy.may_start(request, self.counts):
-            return False
         if for_anyone and request.claimant is not None:
             request = request.with_claimant(None)
-        return strategy.is_free(request)
+        return strategy.is_free(request, self.counts)
 
     def room(self, request: ResourceRequest) -> float:
         """Return the number of nodes or slots of a request with room now, in any groups of ranks and
@@ -398,7 +390,7 @@ class Plan:
         has_tokens = tokens is not None and jobid in tokens.promised
         if start > now and not strategy.is_counted:
             if strategy.may_start(request, self.counts) and self.has_tokens(jobid, request):
-                if strategy.fits_without(jobid, request, now, now + length_of(request)):
+                if strategy.advance(jobid, now) <= now:
                     return now
         if promise.end <= now or not strategy.keeps(jobid, now):
             raise InsufficientResources(lambda: _broken_promise(jobid))
@@ -489,7 +481,7 @@ class Plan:
         # On a copy, jobs that still have claims may have been removed.
         is_known = request.claimant is None or not self._jobs_may_leave
         if is_known and self._strategies.current.promises.keys() <= {jobid}:
-            answer = self._alloc_now(jobid, request, claims)
+            answer = _alloc_alone(self._pool, claims, jobid, request)
             self.note_started(jobid, request)
             return answer
         strategy = self._strategies.accepting(request)
@@ -505,25 +497,10 @@ class Plan:
                     pass  # some of these ranks are promised to others, or missing
         return self._alloc(strategy, jobid, request)
 
-    def _alloc_now(self, jobid: int, request: ResourceRequest, claims: Claims | None) -> Any:
-        """Allocate resources where no other job has a promise; as ``alloc()``."""
-        pool = self._pool
-        if claims is None or request.claimant is None:
-            return pool.alloc(jobid, request)
-        index, eligible = pool.index, pool.eligible(request.shape.match)
-        eligible &= ~claims.apart_from(request.claimant)
-        # Beside jobs of the same key, if it fits there.
-        own = eligible & claims.own(request.claimant)
-        placed = pool.place_request(request, index, own) if own else None
-        placed = placed or pool.place_request(request, index, eligible)
-        if placed is None:
-            _refuse(pool, request)
-        return pool.grant(jobid, request, *placed)
-
     def _alloc(self, strategy: Strategy, jobid: int, request: ResourceRequest) -> Any:
         """Allocate resources beside promises; as ``alloc()``."""
         now = self._pool.clock()
-        end = self._end_of_start(jobid, request, now)
+        end = strategy.end_of_start(jobid, request, now)
         before = strategy.withdraw(jobid) if jobid in strategy.promises else None
         try:
             overdue = before is not None and before.is_overdue(now)
@@ -618,6 +595,23 @@ class Plan:
                 strategy.hold(jobid, one.request, self._pool.clock())
             else:
                 strategy.reserve(jobid, one.request, one.start, one.end)
+
+
+def _alloc_alone(
+    pool: PoolWithView, claims: Claims | None, jobid: int, request: ResourceRequest
+) -> Any:
+    """Allocate resources where no other job has a promise; as ``Plan.alloc()``."""
+    if claims is None or request.claimant is None:
+        return pool.alloc(jobid, request)
+    index, eligible = pool.index, pool.eligible(request.shape.match)
+    eligible &= ~claims.apart_from(request.claimant)
+    # Beside jobs of the same key, if it fits there.
+    own = eligible & claims.own(request.claimant)
+    placed = pool.place_request(request, index, own) if own else None
+    placed = placed or pool.place_request(request, index, eligible)
+    if placed is None:
+        _refuse(pool, request)
+    return pool.grant(jobid, request, *placed)
 
 
 def _refuse(pool: PoolWithView, request: ResourceRequest) -> NoReturn:

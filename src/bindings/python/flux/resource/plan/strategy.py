@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from math import inf
 from typing import TYPE_CHECKING
 
-from flux.resource.plan.promise import due_of
+from flux.resource.plan.promise import due_of, length_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Strategy(ABC):
     """A way to keep the promises of a plan.
 
-    A plan calls ``sync()`` when the pool's generation is not ``seen``, and ``accepts()`` before any
-    other method with a request. Times are seconds since the epoch, ``now`` is the present time, and
+    A plan calls ``sync()`` when the pool's generation is not ``seen``, and ``Strategies.accepting()``
+    before any method with a request. Times are seconds since the epoch, ``now`` is the present time, and
     the end of a request without a duration is infinity.
 
     Attributes:
@@ -64,6 +64,12 @@ class Strategy(ABC):
 
     # -- questions ----------------------------------------------------------
 
+    def end_of_start(self, jobid: int, request: ResourceRequest, now: float) -> float:
+        """Return the end of a job that starts now. For a late job it is the end of its promise: the
+        promises after it must not keep it from starting, although it delays them."""
+        own = self.promises.get(jobid)
+        return own.end if own is not None and own.is_overdue(now) else now + length_of(request)
+
     @abstractmethod
     def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
         """Return the first time from ``start`` on at which a request fits for its duration, or
@@ -77,8 +83,9 @@ class Strategy(ABC):
         job."""
 
     @abstractmethod
-    def is_free(self, request: ResourceRequest) -> bool:
-        """Return whether a request could start now without promises."""
+    def is_free(self, request: ResourceRequest, counts: RoomCounts) -> bool:
+        """Return whether a request could start now without promises; `counts` are those of the
+        plan."""
 
     def closed(self, request: ResourceRequest) -> int:
         """Return a mask of the ranks that running jobs' claims keep from a job that starts now."""

@@ -165,20 +165,29 @@ class Placement:
         for free, mask in index.fitting(shape.need, eligible, self.best_fit):
             yield slots_on(free, shape), mask
 
+    def _enough(
+        self, index: RankIndex, shape: Shape, eligible: int, most: int | None
+    ) -> tuple[list[tuple[int, int, int]], int]:
+        """Return the first candidates with the number of nodes, or of slots if the shape is of
+        slots, on each, until there are `most` (None: all candidates); and the sum."""
+        found = []
+        have = 0
+        for slots, mask in self.candidates(index, shape, eligible):
+            number = popcount(mask)
+            if shape.node_count is None:
+                number *= slots
+            found.append((slots, mask, number))
+            have += number
+            if most is not None and have >= most:
+                break
+        return found, have
+
     def _place_slots(
         self, index: RankIndex, shape: Shape, eligible: int
     ) -> tuple[Selection, int] | None:
         """Place slots anywhere, filling node after node."""
         count = shape.slot_count
-        most = count.max
-        found = []
-        have = 0
-        for slots, mask in self.candidates(index, shape, eligible):
-            room = slots * popcount(mask)
-            found.append((slots, mask, room))
-            have += room
-            if most is not None and have >= most:
-                break
+        found, have = self._enough(index, shape, eligible, count.max)
         wanted = count.min if count.fixed else count.floor(have)
         if wanted is None or wanted > have:
             return None
@@ -204,14 +213,7 @@ class Placement:
     ) -> tuple[Selection, int] | None:
         """Place nodes with the same number of slots on each."""
         most = count.max if shape.slot_count.fixed else None
-        found = []
-        have = 0
-        for slots, mask in self.candidates(index, shape, eligible):
-            number = popcount(mask)
-            found.append((slots, mask, number))
-            have += number
-            if most is not None and have >= most:
-                break
+        found, have = self._enough(index, shape, eligible, most)
         nodes = count.min if count.fixed else count.floor(have)
         if nodes is None or nodes > have:
             return None

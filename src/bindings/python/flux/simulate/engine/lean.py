@@ -11,8 +11,6 @@ import heapq
 import math
 import os
 import sys
-from itertools import compress, count, repeat
-from operator import attrgetter, is_
 
 from flux.simulate.engine import peers
 from flux.simulate.engine.loop import DirectHandle, ForecastHandle, Loop, OddsHandle, Scheduler
@@ -76,8 +74,7 @@ class LeanEngine:
         #: (path, args, entry) of the scheduler to load when this one has ended, or None
         self._reload = None
         #: indices of the jobs with submission times, in order; the others follow another job
-        are_first = map(is_, map(attrgetter("after"), jobs), repeat(None))
-        self._coming = compress(count(), are_first)
+        self._coming = (index for index, job in enumerate(jobs) if job.after is None)
         self._take_next()
         self._followers = followers(jobs)
         #: number of followers to be submitted after a think time

@@ -5,8 +5,7 @@ import bisect
 import heapq
 import math
 from array import array
-from itertools import repeat
-from operator import add, attrgetter, is_not, mul
+from operator import add, mul
 
 from flux.simulate.results.outcome import END, PREEMPTED, REJECTED, START, SUBMISSION
 from flux_engine.formats import states
@@ -140,7 +139,7 @@ def count_out_of_order(outcome):
     jobs = outcome.workload.jobs
     # Jobs that follow others are submitted at other times than in the trace.
     order = range(len(jobs))
-    if any(map(is_not, map(attrgetter("after"), jobs), repeat(None))):
+    if any(job.after is not None for job in jobs):
         order = sorted(order, key=lambda index: outcome.submit[index])
     for index in order:
         start = outcome.start[index]
@@ -188,7 +187,7 @@ class Sweep:
             )
         step = max([outcome.last, horizon, *(when for when, _ in outcome.changes)]) / STEPS or 1.0
         self.times, self.busy, self.queued, self.waiting = [], [], [], []
-        gone = outcome.how.translate(bytes([code == REJECTED for code in range(256)]))
+        gone = bytearray(code == REJECTED for code in outcome.how)
         how, sizes = outcome.how, outcome.size
         waiting = []
         busy = area = length = 0

@@ -17,8 +17,8 @@ def shortage(job, R):
     Takes some microseconds per entry of R_lite."""
     parts = []
     for entry in R["execution"]["R_lite"]:
-        have = {"core": "", "gpu": "", **entry["children"]}
-        cores, gpus = _count(have["core"]), _count(have["gpu"])
+        have = entry["children"]
+        cores, gpus = _count(have.get("core", "")), _count(have.get("gpu", ""))
         parts.append((popcount(parse_idset(entry["rank"])), cores, gpus))
     shape = job.shape
     if shape is None:

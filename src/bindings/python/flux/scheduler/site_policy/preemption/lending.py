@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.classes import PreemptionTerms
+    from flux.scheduler.site_policy.preemption.kept import KeptPlaces
     from flux.scheduler.site_policy.preemption.state import PreemptionState, Running
 
 #: Maximum number of promises tried for a job that may start into one, the latest first; each costs
@@ -57,8 +58,6 @@ class Course(Protocol):
 
     def let_run(self, preemption: Preemption, jobids: Collection[int], why: str) -> None: ...
 
-    def keep_no_more(self, preemption: Preemption) -> None: ...
-
     def end(self, preemption: Preemption, why: str) -> None: ...
 
 
@@ -66,9 +65,9 @@ class Lending(Part):
     """Starts jobs in time promised to others, and follows these promises
     (`AdmissionControl.pins`)."""
 
-    def __init__(self, state: PreemptionState, under_way: Course) -> None:
+    def __init__(self, state: PreemptionState, under_way: Course, kept: KeptPlaces) -> None:
         super().__init__(state)
-        self._under_way = under_way
+        self._under_way, self._kept = under_way, kept
 
     # -- starting ----------------------------------------------------------------------------------
 
@@ -240,7 +239,7 @@ class Lending(Part):
             has_promise = plan.has(lent.taker)
             if lent.state == ENDING:
                 if not has_promise or plan.start_of(lent.taker) > max(now, lent.expected):
-                    self._under_way.keep_no_more(lent)  # they would be idle for that long
+                    self._kept.drop(lent)  # they would be idle for that long
             elif has_promise:
                 if lent.request is None:
                     job = self._host.pending(lent.taker)

@@ -35,8 +35,8 @@ State: `state` has the running jobs, counts and the stored record of current pre
 reads the table.
 
 Actions: `takers` finds jobs that may preempt others, and their victims; `lending` starts jobs in
-promised time, and follows the promises; `under_way` carries out preemptions of both kinds, and
-notifies jobs with the `state.Messenger`.
+promised time, and follows the promises; `under_way` carries out preemptions of both kinds, keeps
+resources for takers with `kept`, and notifies jobs with the `state.Messenger`.
 
 Queries: `PreemptionAnswers` has the answers for ``flux sched``.
 """

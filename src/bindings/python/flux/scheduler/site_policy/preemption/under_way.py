@@ -21,6 +21,7 @@ from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.inventory import selected_ranks
 from flux.scheduler.admission import Deferral, JobDeferred
 from flux.scheduler.host import name_of
+from flux.scheduler.site_policy.preemption.kept import KeptPlaces
 from flux.scheduler.site_policy.preemption.lending import Lending
 from flux.scheduler.site_policy.preemption.state import (
     DECIDED,
@@ -70,7 +71,8 @@ class PreemptionsUnderWay(Part):
     ) -> None:
         super().__init__(state)
         self._rule, self._messenger, self._takers = rule, messenger, takers
-        self.lending = Lending(state, self)
+        self._kept = KeptPlaces(state)
+        self.lending = Lending(state, self, self._kept)
         #: whether a job is being started regardless of its place in the queue
         self._out_of_turn = False
 
@@ -107,7 +109,7 @@ class PreemptionsUnderWay(Part):
             places=[choice.place],
         )
         lent = self._record.active.get(job.jobid)
-        if self._delays_others(preemption, lent):
+        if self._kept.delays_others(preemption, lent):
             return
         one.tries += 1
         if lent is not None:
@@ -123,50 +125,6 @@ class PreemptionsUnderWay(Part):
         self._record.store(lambda: self._recorded(preemption))
         host.look_again()
 
-    def _planned_end(self, preemption: Preemption, end: float) -> float:
-        """Return the planned end of a victim, from its own `end` (infinite: none); 0: none.
-
-        If promises are made, they must hold whether the victim ends or not: its resources are in
-        use until the later of its own end and the taker's. In strict order there are no promises,
-        and the estimate of the taker's start must be right. In promised time, `Lending` looks after
-        other promises.
-        """
-        if preemption.in_promise or not self._host.decision.looks_past_heads:
-            return min(end, preemption.expected)
-        return as_end(max(end, preemption.end_of_taker(self._host.now())))
-
-    def _kept_until(self, preemption: Preemption) -> float:
-        """Return the planned end of the free resources kept for the taker; 0: none."""
-        now = self._host.now()
-        if preemption.in_promise:
-            return max(preemption.expected, now)
-        if not self._host.decision.looks_past_heads or preemption.request is None:
-            return max(preemption.expected, now + 1.0)
-        return as_end(max(preemption.end_of_taker(now), now + 1.0))
-
-    def _delays_others(self, preemption: Preemption, lent: Preemption | None) -> bool:
-        """Whether a present promise would break if the victims did not end. `lent`: the taker's
-        preemption in promised time, which would be over."""
-        ends = {}
-        for jobid in preemption.held | (set() if lent is None else lent.held):
-            end, is_held = self._own_end(jobid), jobid in preemption.held
-            ends[jobid] = self._planned_end(preemption, end) if is_held else as_end(end)
-        rests = () if lent is None else lent.rests.values()
-        return self._breaks_a_promise(preemption, ends, [preemption.taker, *rests])
-
-    def _breaks_a_promise(
-        self,
-        preemption: Preemption,
-        ends: dict[int, float] | None = None,
-        without: Collection[int] = (),
-    ) -> bool:
-        """Whether a present promise would break if the free part of a taker's place was kept for
-        it; arguments are those of `_would_break`."""
-        plan = self._host.planning.current()
-        if plan is None or not self._host.decision.looks_past_heads:
-            return False
-        return self._would_break(plan, ends or {}, without, lambda: self._hold(preemption))
-
     def enter(self, preemption: Preemption) -> None:
         """Enter a preemption into the record."""
         self._record.active[preemption.taker] = preemption
@@ -175,31 +133,11 @@ class PreemptionsUnderWay(Part):
         for jobid in preemption.held:
             self._running.jobs[jobid].gives_way_to = preemption
             if preemption.in_promise or preemption.request is not None:
-                end = self._planned_end(preemption, self._own_end(jobid))
+                end = self._kept.planned_end(preemption, self._own_end(jobid))
                 pool.update_expiration(jobid, end)
-        self.keep(preemption)
+        self._kept.keep(preemption)
 
-    # -- resources kept for a taker ----------------------------------------------------------------
-
-    def _hold(self, preemption: Preemption) -> list[int]:
-        """Allocate the free part of a taker's place to placeholders: that of all its ranks if the
-        place is unknown, after a reload, or the taker shares ranks only with some jobs, so that
-        others stay off them. Return their ids."""
-        until, hold = self._kept_until(preemption), self._placeholders.hold_free
-        if preemption.keeps_ranks:
-            return hold(preemption.ranks, until)
-        places = (selection for selection, _ in preemption.places)
-        return [jobid for place in places for jobid in hold(preemption.ranks, until, place)]
-
-    def keep(self, preemption: Preemption) -> None:
-        """Keep the free part of a taker's place for it."""
-        self._placeholders.free(preemption.placeholders)
-        preemption.placeholders = self._hold(preemption)
-
-    def keep_no_more(self, preemption: Preemption) -> None:
-        """Keep no resources for a taker any more."""
-        preemption.places.clear()
-        self._placeholders.free(preemption.placeholders)
+    # -- the place of a taker ----------------------------------------------------------------------
 
     def _settle(self, preemption: Preemption, at_deadline: bool = False) -> bool:
         """Choose the place of a taker again, on its ranks: with what is free there if that breaks
@@ -218,7 +156,7 @@ class PreemptionsUnderWay(Part):
             there = preemption.request.on_ranks(preemption.ranks)
             trial = Trial(plan, there, yielding=plan.promises())
             if alone:
-                until = self._kept_until(preemption)
+                until = self._kept.until(preemption)
                 self._placeholders.hold_free(preemption.ranks, until, pool=trial.pool)
             for jobid in (*preemption.placeholders, *victims):
                 trial.take_out(jobid)
@@ -229,10 +167,10 @@ class PreemptionsUnderWay(Part):
             if offer is None:
                 continue
             refused, preemption.places = offer[1], [offer[0]]
-            if not (at_deadline and refused) and not self._breaks_a_promise(preemption):
+            if not (at_deadline and refused) and not self._kept.breaks_a_promise(preemption):
                 spared = [jobid for jobid in victims if jobid not in left]
                 self.let_run(preemption, spared, "others have made room")
-                self.keep(preemption)
+                self._kept.keep(preemption)
                 plan.stale()
                 return True
         preemption.places = before
@@ -254,10 +192,10 @@ class PreemptionsUnderWay(Part):
                 elif preemption.in_promise:
                     self.let_run(preemption, [jobid], "")
             if self._is_active(preemption):
-                self.keep(preemption)
+                self._kept.keep(preemption)
         for one in self._all():
-            if one.keeps_ranks and one is not preemption and not self._breaks_a_promise(one):
-                self.keep(one)
+            if one.keeps_ranks and one is not preemption and not self._kept.breaks_a_promise(one):
+                self._kept.keep(one)
         for one in self._all():
             self._try_to_start(one)
         if preemption is not None:
@@ -271,7 +209,7 @@ class PreemptionsUnderWay(Part):
         if preemption.state != ENDING or not self._is_active(preemption):
             return
         if preemption.in_promise:
-            when, step = self._kept_until(preemption) + KEPT_S, self._let_go
+            when, step = self._kept.until(preemption) + KEPT_S, self._let_go
         elif not preemption.held:
             when, step = self._host.now() + LOOK_INTERVAL_S, self._take_up
         else:
@@ -287,7 +225,7 @@ class PreemptionsUnderWay(Part):
         preemption.timer = self._host.call_at(when, lambda: step(preemption))
 
     def _let_go(self, preemption: Preemption) -> None:
-        self.keep_no_more(preemption)
+        self._kept.drop(preemption)
         self._host.look_again()
 
     def extended(self, jobid: int, expiration: float) -> None:
@@ -301,13 +239,13 @@ class PreemptionsUnderWay(Part):
         if preemption.is_lent and end <= preemption.expected:
             self.let_run(preemption, [jobid], "it ends before that")
         else:
-            self._host.resources.update_expiration(jobid, self._planned_end(preemption, end))
+            self._host.resources.update_expiration(jobid, self._kept.planned_end(preemption, end))
 
     def ranks_changed(self) -> None:
         """Update all preemptions after ranks came up or went down."""
         for preemption in self._all():
             if preemption.in_promise:
-                self.keep(preemption)
+                self._kept.keep(preemption)
                 self._try_to_start(preemption)
             elif preemption.request is not None:
                 self._take_up(preemption)
@@ -423,7 +361,7 @@ class PreemptionsUnderWay(Part):
         jobid = victim.jobid
         preemption.ended.add(jobid)
         if preemption.in_promise:
-            self._add_place(preemption, jobid)
+            self._kept.add(preemption, jobid)
 
         def failed(refused: bool) -> None:
             preemption.ended.discard(jobid)
@@ -435,12 +373,6 @@ class PreemptionsUnderWay(Part):
                     self._again(preemption, why, "refused")
 
         self._messenger.end(victim, preemption, failed)
-
-    def _add_place(self, preemption: Preemption, jobid: int) -> None:
-        """Add the resources of a job that is being ended to the place of the promised job."""
-        pool = self._host.resources
-        preemption.places.append((pool.held(jobid), 0))
-        preemption.ranks |= pool.held_ranks(jobid)
 
     # -- its end -----------------------------------------------------------------------------------
 
@@ -513,7 +445,7 @@ class PreemptionsUnderWay(Part):
             if refused is None:
                 return alloc
             pool.free(job.jobid)
-        self.keep(preemption)
+        self._kept.keep(preemption)
         if refused is not None:
             raise refused
         if in_promise:
@@ -618,7 +550,7 @@ class PreemptionsUnderWay(Part):
             for jobid in preemption.ended:
                 running[jobid].ending = None
                 if preemption.in_promise:
-                    self._add_place(preemption, jobid)
+                    self._kept.add(preemption, jobid)
             self.enter(preemption)
         self.engage()
 
