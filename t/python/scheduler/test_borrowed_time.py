@@ -270,6 +270,24 @@ def test_what_a_borrower_has_given_back_is_kept_for_whom_it_was_ended(early):
     check(instance)
 
 
+@pytest.mark.parametrize("at", [100, 197], ids=["runs", "ended"])
+def test_room_on_other_ranks_saves_a_borrower_but_not_once_it_is_ended(at):
+    """The promise is bound to ranks 1 and 3, and the borrower runs on rank 1."""
+    instance = make(config=config(wait="1h"))
+    others = batch(instance, 2, constraints={"ranks": ["0,2"]})
+    batch(instance, duration=200, constraints={"ranks": ["3"]})
+    taker = batch(instance, 2)
+    borrower = standby(instance, constraints={"ranks": ["1"]})
+    assert borrower.annotations["sched"]["t_preempt"] == pytest.approx(promised(taker) - KILL_S)
+    instance.advance(at)
+    others.end()
+    instance.advance(205 - at)
+    assert (taker.ranks, borrower.state) == (
+        ("0,2", "running") if at == 100 else ("1,3", "inactive")
+    )
+    check(instance)
+
+
 def test_memory_that_a_borrower_has_given_back_is_kept_too():
     """A core is idle beside it, so that only the memory is in the way."""
     instance = make("sched-backfill", "pool-amounts=memory=8G", config=config(), nodes=1)

@@ -209,12 +209,18 @@ class Lending(Part):
         plan = self._host.planning.current()
         if plan is not None:
             plan.pin(lent.taker, stays=False)
+            plan.stale()  # it moves now if it has to, before a job starts
 
     def not_needed(self, lent: Preemption) -> Collection[int]:
         """Return the borrowers that may run to their limits: together with these, the promise can
         still be kept, or is none any more."""
         plan, spared = self._host.planning.current(), list[int]()
-        if plan is None or not plan.has(lent.taker) or lent.taker in self._host.admission.deferred:
+        if (
+            plan is None
+            or not plan.has(lent.taker)
+            or lent.taker in self._host.admission.deferred
+            or not self._are_needed(lent, lent.held, plan)
+        ):
             return list(lent.victims)
         for jobid, victim in lent.victims.items():
             cls = self._classes.entries.get(victim.cls)
@@ -224,10 +230,11 @@ class Lending(Part):
 
     def _are_needed(self, lent: Preemption, borrowers: Collection[int], plan: Plan) -> bool:
         """Whether a promise that can be kept now would break if some borrowers ran to their
-        limits."""
+        limits. The promise to their taker may move to other ranks for all of them."""
         ends = {jobid: as_end(self._own_end(jobid)) for jobid in borrowers}
         rests = [lent.rests[jobid] for jobid in borrowers if jobid in lent.rests]
-        return self._would_break(plan, ends, rests)
+        taker = [lent.taker] if lent.held <= set(borrowers) else []
+        return self._would_break(plan, ends, rests, unpinned=taker)
 
     def review(self) -> None:
         """Follow changes of promises. Called before any other promise is made. Costs a look-up per

@@ -444,6 +444,7 @@ class Part:
         ends: dict[int, float],
         without: Collection[int] = (),
         hold: Callable[[], list[int]] = list,
+        unpinned: Collection[int] = (),
     ) -> bool:
         """Whether a promise that can be kept now would break in a trial, which is undone.
 
@@ -451,6 +452,7 @@ class Part:
             ends: id of a running job -> its end in the pool
             without: ids of the promises that do not count
             hold: also makes placeholders, and returns their ids
+            unpinned: ids of the promises that may move to other ranks
         """
         pool, held = self._host.resources, list[int]()
         before = {jobid: pool.job_end(jobid) for jobid in ends}
@@ -459,8 +461,12 @@ class Part:
             for jobid, end in ends.items():
                 pool.update_expiration(jobid, end)
             held.extend(hold())
+            for jobid in unpinned:
+                plan.pin(jobid, stays=False)
 
         def undo() -> None:
+            for jobid in unpinned:
+                plan.pin(jobid)
             self._placeholders.free(held)
             for jobid, end in before.items():
                 pool.update_expiration(jobid, end)

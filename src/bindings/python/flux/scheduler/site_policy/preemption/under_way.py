@@ -401,8 +401,6 @@ class PreemptionsUnderWay(Part):
         if preemption.timer is not None:
             preemption.timer.cancel()
         del self._record.active[preemption.taker]
-        if preemption.in_promise:
-            self.lending.withdraw(preemption)
         self.engage()
         if preemption.placeholders:
             self._placeholders.free(preemption.placeholders)
@@ -413,6 +411,8 @@ class PreemptionsUnderWay(Part):
                 self._running.ends(jobid)
             elif was == WARNED:
                 self._messenger.spare(jobid, why)
+        if preemption.in_promise:
+            self.lending.withdraw(preemption)
         self._record.store()
         if self._classes.entries:
             self._host.readmit(self._rule, preemption.taker)
@@ -450,9 +450,10 @@ class PreemptionsUnderWay(Part):
             raise refused
         if in_promise:
             until, now = preemption.expected, self._host.now()
-            if is_kept and until <= now < until + OWN_RANKS_ONLY_S:
-                self._host.call_at(until + OWN_RANKS_ONLY_S, self._host.look_again)
-                raise InsufficientResources("the jobs on the nodes kept for it end now")
+            if is_kept and now < until + OWN_RANKS_ONLY_S:
+                if now >= until:
+                    self._host.call_at(until + OWN_RANKS_ONLY_S, self._host.look_again)
+                raise InsufficientResources("it starts on the nodes kept for it")
             return None
         deferral = self._deferral(preemption)
         if past_heads:
