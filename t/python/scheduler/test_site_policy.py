@@ -472,7 +472,7 @@ FAULTS = [
     ("/nowhere/x.py:C", "curfew='/nowhere/x.py:C': FileNotFoundError"),
     ("{path}:Missing", "no class Missing in {path}"),
     ("{path}:function", "it is no class derived from AdmissionRule"),
-    ("{path}:Broken", "RuntimeError: out of order"),
+    ("{path}:Broken", "RuntimeError: out of order (site_rules.py:"),
     ("{path}:Thief", "the table [limits] is read by another rule"),
     ("{path}:Double", "lists='licenses' is another rule's"),
     ("{path}:TableRule", "it does not say which table is its own"),
@@ -493,6 +493,36 @@ def test_what_cannot_be_loaded_is_one_line(entry, said, curfew):
     assert [rule.name for rule in rig.sched._site_policy.rules][-1] == "beds"
     rig.alloc(1, jobspec(1, duration=100))
     assert rig.started() == [1]
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("import sys\nsys.exit(3)", "SystemExit: 3 (mine.py:2)"),
+        ("\n{}['k']", "KeyError: 'k' (mine.py:2)"),
+        ("def (", "SyntaxError: invalid syntax (mine.py, line 1)"),
+    ],
+)
+def test_a_file_that_cannot_be_run_is_one_line(text, said, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    rig = load(*TABLE["fifo"], {})
+    rig.reconfigure({"rules": {"mine": f"{path}:Mine"}})
+    (line,) = rig.logged(3)
+    assert line.startswith("configuration: [rules.mine] ") and line.endswith(said)
+
+
+def test_a_file_may_have_dataclasses(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "from flux.scheduler.admission import AdmissionRule\n"
+        "@dataclass\nclass Use:\n    jobs: int = 0\n"
+        "class Mine(AdmissionRule):\n    pass\n"
+    )
+    rig = load(*TABLE["fifo"], {"rules": {"mine": f"{path}:Mine"}})
+    assert not rig.logged(3)
 
 
 def test_a_file_that_others_can_write_is_not_run(curfew):

@@ -5,7 +5,7 @@ import errno
 import heapq
 
 import pytest
-from peers import EXAMPLES, Guide
+from peers import Guide
 
 from flux.scheduler import Scheduler
 from flux.scheduler.testing import FakeInstance, SchedulerErrors
@@ -23,13 +23,23 @@ def instance():
 
 
 def test_a_file_with_one_class_needs_no_mod_main(tmp_path):
-    text = (EXAMPLES / "first.py").read_text()
     path = tmp_path / "my-sched.py"
-    path.write_text(text[: text.index("def mod_main")])
+    path.write_text("import flux.scheduler\nclass Mine(flux.scheduler.Scheduler): pass\n")
     instance = FakeInstance()
     assert instance.load(path).name == "my-sched"
-    path.write_text("import flux.scheduler\n")
-    with pytest.raises(ValueError, match="expected mod_main.* or one module class, found 0"):
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("import flux.scheduler", "none"),
+        ("from flux.scheduler import Scheduler\nclass Mine(Scheduler): pass", "Scheduler, Mine"),
+    ],
+)
+def test_a_file_with_another_number_of_classes_needs_mod_main(text, found, tmp_path):
+    path = tmp_path / "my-sched.py"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"expected mod_main.* found {found}$"):
         FakeInstance().load(path)
 
 

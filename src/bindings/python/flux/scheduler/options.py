@@ -12,7 +12,10 @@ from __future__ import annotations
 import functools
 import importlib.util
 import sys
+import traceback
 import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable
 
@@ -152,6 +155,19 @@ def read_code(option: str, text: str, check_owner: bool = True, what: str = "FUN
         raise ValueError(f"{option}={text!r}: {type(exc).__name__}: {exc}") from None
 
 
+@contextmanager
+def ending_in_value_error(option: str, text: str) -> Iterator[None]:
+    """A context for the code of ``FILE:NAME``: any exception, that of ``sys.exit()`` included,
+    becomes a ValueError, whose text has the line of the file."""
+    try:
+        yield
+    except (Exception, SystemExit) as exc:
+        path = text.rpartition(":")[0]
+        lines = [one for one in traceback.extract_tb(exc.__traceback__) if one.filename == path]
+        place = f" ({Path(path).name}:{lines[-1].lineno})" if lines else ""
+        raise ValueError(f"{option}={text!r}: {type(exc).__name__}: {exc}{place}") from exc
+
+
 def name_in_file(
     option: str, text: str, check_owner: bool = True, what: str = "FUNCTION"
 ) -> Callable[..., Any]:
@@ -159,14 +175,11 @@ def name_in_file(
     ValueError if it does not exist, or the file is unreadable, may not be run or fails."""
     path, name = path_and_name(option, text, what)
     source = read_code(option, text, check_owner, what)
-    try:
-        spec = importlib.util.spec_from_loader(Path(path).stem, loader=None, origin=path)
-        assert spec is not None
-        module = importlib.util.module_from_spec(spec)
-        module.__file__ = path
+    module = types.ModuleType(f"{Path(path).stem}@{Path(path).parent}")
+    module.__file__ = path
+    sys.modules[module.__name__] = module  # dataclasses look up their module
+    with ending_in_value_error(option, text):
         exec(compile(source, path, "exec"), module.__dict__)
-    except Exception as exc:
-        raise ValueError(f"{option}={text!r}: {type(exc).__name__}: {exc}") from exc
     found = getattr(module, name, None)
     if not callable(found):
         raise ValueError(f"{option}={text!r}: no {what.lower()} {name} in {path}")

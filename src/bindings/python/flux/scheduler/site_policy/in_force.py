@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, TypeVar
 from flux.scheduler.admission import AdmissionRule, has_own
 from flux.scheduler.host import ask_job_attributes
 from flux.scheduler.misspelled import tell_mistakes
-from flux.scheduler.options import name_in_file, read_code
+from flux.scheduler.options import ending_in_value_error, name_in_file, read_code
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.rule_answers import check_answers
 from flux.scheduler.site_policy.table_rule import TableRule
@@ -107,13 +107,11 @@ class RulesInForce:
         if not isinstance(kind, type) or not issubclass(kind, AdmissionRule):
             raise ValueError(f"{option}={text!r}: it is no class derived from AdmissionRule")
         host: Any = self._host
-        try:
+        with ending_in_value_error(option, text):
             rule = kind(host, self._errors) if issubclass(kind, TableRule) else kind(host)
             if kind.name == AdmissionRule.name:
                 rule.name = name
             check_answers(rule, self._errors)
-        except Exception as exc:
-            raise ValueError(f"{option}={text!r}: {type(exc).__name__}: {exc}") from exc
         rule.source = text
         tell_mistakes(kind, self._errors.log)
         others = [one for one in self.rules if isinstance(one, TableRule)]

@@ -485,8 +485,8 @@ def _entry_of_class(policy: type) -> Callable[..., Any]:
 
 
 def _entry_of_file(path: Path) -> Callable[..., Any]:
-    """Return the entry point of a module file: its ``mod_main``, else the only module class defined
-    there."""
+    """Return the entry point of a module file: its ``mod_main``, else the only module class there,
+    imported ones included, as in flux-core."""
     module = types.ModuleType(path.stem.replace("-", "_"))
     module.__file__ = str(path)
     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__)
@@ -496,10 +496,9 @@ def _entry_of_file(path: Path) -> Callable[..., Any]:
     classes = [
         value
         for value in vars(module).values()
-        if isinstance(value, type)
-        and issubclass(value, BrokerModule)
-        and value.__module__ == module.__name__
+        if isinstance(value, type) and issubclass(value, BrokerModule) and value is not BrokerModule
     ]
     if len(classes) != 1:
-        raise ValueError(f"{path}: expected mod_main() or one module class, found {len(classes)}")
+        names = ", ".join(one.__name__ for one in classes) or "none"
+        raise ValueError(f"{path}: expected mod_main(), or one module class: found {names}")
     return _entry_of_class(classes[0])
