@@ -154,6 +154,11 @@ MISTAKES = {
     "reasons that are dropped": (
         defines("def forecast(self): self.reasons()"), r"does nothing by reasons\(\), a generator: return it",
     ),
+    "a free() with a yield": (
+        defines("def free(self, jobid, R, final):", "    super().free(jobid, R, final)", "    yield"), r"Mine.free\(\) is never run: a `yield` makes it a generator",
+    ),
+    "an async schedule()": (module("async def schedule(self): pass"), r"Mine.schedule\(\) is never run: write `def` in place of `async def`"),
+    "a method of a rule with a yield": (with_rule("def free(self, jobid, R, final): yield"), r"Odd.free\(\) is never run: a `yield`"),
     "a pause that blocks": (schedule("time.sleep(0)"), r"Mine.schedule\(\): during time.sleep\(\) no message is answered: `yield` seconds"),
     "an answer that is waited for": (
         with_rule("def alloc(self, job, attributes): self.h.rpc('any', dict(a=1)).get()"), r"Odd.alloc\(\): during rpc\(\).get\(\) no message is answered: use",

@@ -153,8 +153,9 @@ def _blocking(kind: type) -> Iterator[str]:
 
 def misspelled(kind: type) -> Iterator[str]:
     """Yield a line for each method or attribute of a policy's, a rule's or a pool's class that looks
-    like a misspelled override of the library's, or drops a generator of it. Names used in the class
-    itself and extensions of a name (``allocate``) are left out."""
+    like a misspelled override of the library's, drops a generator of it, or is itself a generator
+    or a coroutine where the library calls a function. Names used in the class itself and extensions
+    of a name (``allocate``) are left out."""
     theirs = [base for base in kind.__mro__ if not is_ours(base)]
     ours = [base for base in kind.__mro__ if is_ours(base)]
     if not theirs:
@@ -172,6 +173,7 @@ def misspelled(kind: type) -> Iterator[str]:
         for name, value in vars(base).items()
         if name in known and isinstance(value, types.FunctionType) and _is_generator(value)
     }
+    steps = generators | {"schedule", "forecast", "_sort_candidates"}
     for base in theirs:
         functions = {
             name: value
@@ -180,6 +182,10 @@ def misspelled(kind: type) -> Iterator[str]:
         }
         used = {name for one in functions.values() for name in _names(one.__code__)}
         for name, function in functions.items():
+            if inspect.iscoroutinefunction(function) and name in known:
+                yield f"{base.__name__}.{name}() is never run: write `def` in place of `async def`"
+            elif inspect.isgeneratorfunction(function) and name in known.keys() - steps:
+                yield f"{base.__name__}.{name}() is never run: a `yield` makes it a generator"
             for dropped in _dropped(function, generators):
                 yield (
                     f"{base.__name__}.{name}() does nothing by {dropped}(), a generator: return it, or write"
