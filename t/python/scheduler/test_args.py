@@ -5,7 +5,9 @@ import pytest
 from peers import R, Rig
 
 from flux.scheduler import Scheduler
+from flux.scheduler.policies import Fifo
 from flux.scheduler.pools import _pool_class_from_uri, _pool_class_from_writer
+from flux.scheduler.testing import FakeInstance
 
 ERR = 3
 UNKNOWN = "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class, pool-OPTION, jobspec-bytes, jobspec-values"
@@ -203,6 +205,27 @@ def test_a_bad_class_attribute_is_told_like_a_bad_argument():
 
 
 # -- pool URIs -------------------------------------------------------------------------------------
+
+
+def test_an_unexpected_exception_of_the_start_is_logged_with_its_line():
+    class Early(Fifo):
+        def __init__(self, h, *args):
+            super().__init__(h, *args)
+            self.limits = {}["early"]
+
+    class Late(Fifo):
+        def released(self):
+            self.limits = {}["late"]
+
+    for policy, begin in ((Early, "Traceback"), (Late, "cannot start: Traceback")):
+        instance = FakeInstance(check_errors=False)
+        with pytest.raises(KeyError):
+            instance.load(policy)
+        (text,) = instance.errors
+        assert text.startswith(begin)
+        assert "self.limits = {}[" in text and text.endswith(
+            f"KeyError: '{policy.__name__.lower()}'"
+        )
 
 
 def test_pool_uris(tmp_path, monkeypatch):

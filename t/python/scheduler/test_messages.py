@@ -378,7 +378,7 @@ def test_a_success_that_cannot_be_sent_denies_the_job_and_frees_its_resources():
     rig = Rig(R(1, 4), Forwarding)
     rig.alloc(1, jobspec(4))
     rig.alloc(2, jobspec(4))
-    assert rig.denied(1) == "scheduler error: nobody there"
+    assert rig.denied(1) == "scheduler error: OSError: nobody there"
     assert rig.started() == [2]
     assert rig.sched.stats_get()["errors"] == 1
     assert rig.logged(ERR)[0].startswith("alloc_success: ƒ2\nTraceback")

@@ -167,6 +167,7 @@ def test_a_policy_may_import_a_file_beside_it(tmp_path):
         "from flux.scheduler import import_beside\nfrom flux.scheduler.policies import Fifo\n"
         "helper = import_beside(__file__, 'helper')\n"
         "class Mine(Fifo):\n    level = helper.Level().value\n"
+        "def mod_main(h, *args): Mine(h, *args).run()\n"
     )
     assert FakeInstance().load(str(tmp_path / "mine.py")).level == 7
     with pytest.raises(ImportError, match="absent.py: no such file"):

@@ -9,8 +9,9 @@ import pytest
 from peers import Guide, R, Rig, jobspec
 
 from flux.resource.ResourcePool import ResourcePool
+from flux.resource.Rv1Pool import Rv1Pool
 from flux.scheduler.attributes import SystemAttributes
-from flux.scheduler.policies import Backfill
+from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.pools import RequestParser
 from flux.scheduler.testing import FakeInstance
 
@@ -89,6 +90,42 @@ def test_a_pool_that_forgets_to_return_the_request_costs_its_job():
     jobs = [instance.submit(duration=10) for _ in range(2)]
     instance.advance(1)
     assert all("parse_resource_request() returned None" in job.note for job in jobs)
+
+
+@pytest.mark.parametrize("base", [ResourcePool, Rv1Pool])
+@pytest.mark.parametrize("policy", [Fifo, Backfill])
+def test_an_alloc_that_forgets_to_return_the_allocation_costs_its_job(policy, base):
+    class Odd(base):
+        def alloc(self, jobid, request):
+            alloc = super().alloc(jobid, request)
+            if jobid != 2:
+                return alloc
+
+    instance = FakeInstance(check_errors=False)
+    instance.load(type("Mine", (policy,), {"pool_class": Odd}))
+    jobs = [instance.submit(nodes=1, duration=60) for _ in range(3)]
+    instance.advance(200)
+    assert [job.result for job in jobs] == ["completed", "failed", "completed"]
+    assert "got None" in jobs[1].note or "returned None: expected a pool" in jobs[1].note
+    assert len(instance.errors) == 1
+
+
+@pytest.mark.parametrize("policy", [Fifo, Backfill])
+def test_a_request_that_cannot_be_hashed_costs_its_job(policy):
+    class Odd(ResourcePool):
+        def parse_resource_request(self, jobspec):
+            if jobspec["attributes"]["system"]["duration"] == 7:
+                return {"nnodes": 1}
+            return super().parse_resource_request(jobspec)
+
+    instance = FakeInstance(check_errors=False)
+    instance.load(type("Mine", (policy,), {"pool_class": Odd}))
+    jobs = [instance.submit(nodes=1, duration=seconds) for seconds in (60, 7, 60)]
+    instance.advance(200)
+    assert [job.result for job in jobs] == ["completed", "failed", "completed"]
+    assert jobs[1].note.endswith("expected a request that can be hashed")
+    (text,) = instance.errors
+    assert text.endswith(jobs[1].note.partition(": ")[2])
 
 
 def test_a_bug_of_the_pool_in_parsing_is_counted_and_traced():

@@ -113,6 +113,34 @@ def test_a_rank_of_a_site_s_class_that_is_no_number_is_told_once():
     assert [text.partition(" is ")[2] for text in instance.errors] == ["None: expected a number"]
 
 
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(
+    "base, args",
+    [(Fifo, []), (Backfill, []), (Backfill, ["rank=shortest"]), (Backfill, ["promise=all"])],
+)
+def test_a_start_that_raises_costs_its_job_alone(base, args, late):
+    class Odd(base):
+        def start(self, job, alloc, **annotations):
+            if late:
+                super().start(job, alloc, **annotations)
+            if job.jobid == 2:
+                raise KeyError("mine")
+            if not late:
+                super().start(job, alloc, **annotations)
+
+    instance = FakeInstance(nodes=1, check_errors=False)
+    instance.load(Odd, *args)
+    jobs = [instance.submit(nodes=1, duration=10) for _ in range(4)]
+    instance.advance(60)
+    ends = ["completed", "completed" if late else "failed", "completed", "completed"]
+    assert [job.result for job in jobs] == ends
+    assert late or jobs[1].note == "scheduler error: KeyError: 'mine'"
+    (text,) = instance.errors
+    assert text.startswith(f"start: {jobs[1].name}\nTraceback") and text.endswith(
+        "KeyError: 'mine'"
+    )
+
+
 def test_what_is_allocated_to_a_job_that_was_canceled_meanwhile_is_given_back():
     class Slow(Scheduler):
         """Allocates, lets others have a turn, and answers without a look whether it still may."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import quote
@@ -87,19 +87,22 @@ class _Adopting(ResourcePoolImplementation):
     """Adapts an implementation that may return objects of another class."""
 
     def alloc(self, jobid: int, request: Any) -> Self:
-        return self._adopted(super().alloc(jobid, request))
+        return self._adopted(super().alloc, jobid, request)
 
     def grant(self, jobid: int, request: Any, selection: Selection, nslots: int) -> Self:
-        return self._adopted(super().grant(jobid, request, selection, nslots))
+        return self._adopted(super().grant, jobid, request, selection, nslots)
 
     def copy(self) -> Self:
-        return self._adopted(super().copy())
+        return self._adopted(super().copy)
 
-    def _adopted(self, impl: Any) -> Self:
-        """Return a pool made by an implementation as an object of this class, with its
-        attributes."""
+    def _adopted(self, make: Callable[..., Any], *args: Any) -> Self:
+        """Return the pool made by a method of the implementation as an object of this class, with
+        its attributes."""
+        impl = make(*args)
         if isinstance(impl, ResourcePool):
             return impl  # type: ignore[return-value]
+        if not isinstance(impl, ResourcePoolImplementation):
+            raise TypeError(f"{make.__qualname__}() returned {quote(impl)}: expected a pool")
         new = object.__new__(type(self))
         own = vars(impl)
         for name, value in vars(self).items():

@@ -48,7 +48,7 @@ from flux.scheduler.attributes import printable
 from flux.scheduler.checkpoint import Checkpoint, Checkpoints
 from flux.scheduler.messages import Responder, served_by
 from flux.scheduler.misspelled import check_begun, overridden, tell_mistakes
-from flux.scheduler.options import checking_arguments, parse_depth, take_options
+from flux.scheduler.options import checking_arguments, described, parse_depth, take_options
 from flux.scheduler.passes import Pace, Passes, Quiescence
 from flux.scheduler.pools import (
     PoolBug,
@@ -280,7 +280,7 @@ class Scheduler(BrokerModule):
         except ValueError as exc:
             what = f"alloc: cannot parse jobspec for {host.name_of(jobid)}"
             if isinstance(exc, PoolBug):
-                self._errors.report(what, exc.__cause__)
+                self._errors.report(what, exc.__cause__ or exc)
             else:
                 self.log.error(f"{what}: {exc}")
             request.deny(f"cannot parse jobspec: {exc}")
@@ -448,7 +448,8 @@ class Scheduler(BrokerModule):
         self._requests.move(request.jobid, "deny")
         request.fail()
         self._give_back(request.jobid)
-        self._errors.guard("deny", self.alloc_deny, request.msg, f"scheduler error: {error}")
+        note = f"scheduler error: {type(error).__name__}: {error}"
+        self._errors.guard("deny", self.alloc_deny, request.msg, note)
 
     def _give_back(self, jobid: int) -> None:
         """Free the resources of a job that will not run, in case the policy has allocated some."""
@@ -476,7 +477,7 @@ class Scheduler(BrokerModule):
         try:
             self._start()
         except Exception as exc:
-            self.log.critical(f"cannot start: {exc}")
+            self.log.critical(f"cannot start: {described(exc)}")
             if self._runs and not isinstance(exc, OSError):
                 return
             raise
@@ -644,7 +645,8 @@ class Scheduler(BrokerModule):
                 except Exception as exc:
                     self._errors.report(f"alloc: {host.name_of(jobid)}", trace=True)
                     if not request.finalized:
-                        self._errors.guard("deny", request.deny, f"scheduler error: {exc}")
+                        note = f"scheduler error: {type(exc).__name__}: {exc}"
+                        self._errors.guard("deny", request.deny, note)
             self._request_schedule()
         finally:
             self._host.clock.thaw()

@@ -81,7 +81,7 @@ class PolicyView(Protocol):
         self, deferred: bool = True, most: int | None = None
     ) -> Iterator[PendingJob]: ...
 
-    def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None: ...
+    def start_or_deny(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None: ...
 
     def defer(self, job: PendingJob, why: Any) -> None: ...
 
@@ -201,7 +201,7 @@ class Decision:
 
     def begin(self, job: PendingJob, alloc: ResourcePool) -> None:
         """Start a job that has been allocated resources."""
-        self.policy.start(job, alloc)
+        self.policy.start_or_deny(job, alloc)
 
 
 class Planning:

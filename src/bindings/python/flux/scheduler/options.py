@@ -102,6 +102,14 @@ def take_options(scheduler: Any, args: tuple[str, ...]) -> list[str]:
     return rest
 
 
+def described(exc: Exception) -> str:
+    """Return the text of an exception for the log: with its traceback, unless it was raised for
+    users."""
+    if isinstance(exc, (OSError, ValueError)):
+        return str(exc)
+    return "".join(traceback.format_exception(type(exc), exc, exc.__traceback__)).rstrip()
+
+
 def checking_arguments(init: Callable[..., None]) -> Callable[..., None]:
     """Wrap a scheduler's ``__init__``: the outermost one ends with a check for arguments that no
     class took."""
@@ -119,10 +127,10 @@ def checking_arguments(init: Callable[..., None]) -> Callable[..., None]:
                         f"unknown argument {arg!r}: built-in options are {OPTIONS}"
                         + (f"; this scheduler also has {own}" if own else "")
                     )
-        except ValueError as exc:
+        except Exception as exc:
             # The load command shows only an errno; the log has the reason.
             if depth == 0 and getattr(self, "log", None) is not None:
-                self.log.error(str(exc))
+                self.log.error(described(exc))
             raise
         finally:
             self.__dict__["_init_depth"] = depth

@@ -29,6 +29,7 @@ from flux.brokermod import request_handler
 from flux.constants import FLUX_RPC_NORESPONSE
 from flux.resource.errors import InsufficientResources
 from flux.resource.pool.masks import quote
+from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 from flux.scheduler.admission import AdmissionRule, JobDeferred
 from flux.scheduler.admission_control import AdmissionControl
 from flux.scheduler.base import Scheduler
@@ -448,6 +449,8 @@ class PolicyScheduler(Scheduler):
             **annotations: keys under ``sched``, in addition to ``resource_summary``, which is
                 omitted if no client reads it
         """
+        if not isinstance(alloc, ResourcePoolImplementation):
+            raise TypeError(f"start(): expected an allocation of the pool, got {quote(alloc)}")
         now = self.now()
         duration = getattr(job.resource_request, "duration", 0)
         end = now + duration if duration > 0 else self.resources.expiration
@@ -484,6 +487,15 @@ class PolicyScheduler(Scheduler):
         R["execution"] = {**R["execution"], "starttime": now, "expiration": end}
         job.request.success(R, {"sched": annotations})
 
+    def start_or_deny(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None:
+        """Call `start`. If it raises, the job is denied, unless it has started."""
+        try:
+            self.start(job, alloc, **annotations)
+        except Exception as exc:
+            self._errors.report(f"start: {job.name}", exc)
+            if not job.request.finalized:
+                job.request.deny(f"scheduler error: {type(exc).__name__}: {exc}")
+
     def start_in_order(self) -> Iterator[None]:
         """Start jobs in order; behind a waiting job, none that could use some of the same ranks.
         For `schedule`; a generator that yields after each job that leaves the queue.
@@ -511,7 +523,7 @@ class PolicyScheduler(Scheduler):
 
     def _leaves(self, job: PendingJob, may_start: bool) -> bool:
         """Start a job if it can and may start now. Return whether it leaves the queue."""
-        alloc = None
+        alloc: Any = None
         try:
             if may_start:
                 alloc = self.allocate(job)
@@ -524,9 +536,9 @@ class PolicyScheduler(Scheduler):
         except Exception as exc:
             self.refuse(job, exc)  # it can never run
         else:
-            if alloc is None:
+            if not may_start:
                 return False
-            self.start(job, alloc)
+            self.start_or_deny(job, alloc)
         return True
 
     def refuse(self, job: PendingJob, error: Exception) -> None:

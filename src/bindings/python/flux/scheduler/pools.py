@@ -11,7 +11,7 @@ import re
 from typing import Any, Callable, TypeVar
 
 from flux.hostlist import Hostlist
-from flux.resource.pool.masks import popcount
+from flux.resource.pool.masks import popcount, quote
 from flux.resource.pool.remembered import Remembered, count_kept, make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
@@ -311,8 +311,10 @@ class RequestParser:
             raise ValueError("jobspec is nested too deeply") from None
         except Exception as exc:  # a jobspec comes from a user: an exception must not propagate
             raise PoolBug(f"{type(exc).__name__}: {exc}") from exc
-        if request is None:
-            raise PoolBug("parse_resource_request() returned None")
+        if request is None or type(request).__hash__ is None:
+            raise PoolBug(
+                f"parse_resource_request() returned {quote(request)}: expected a request that can be hashed"
+            )
         return request
 
 

@@ -115,7 +115,7 @@ class RuleHost:
         self.planning = scheduler.planning
         self.readmit = scheduler.readmit
         self.look_again, self.start_schedule = scheduler.look_again, scheduler.start_schedule
-        self.allocate, self.start = scheduler.allocate, scheduler.start
+        self.allocate, self.start = scheduler.allocate, scheduler.start_or_deny
         self.refuse, self.give_up = scheduler.refuse, scheduler.give_up
         self.pending_jobs = scheduler.pending_jobs
         self.checkpoint = checkpoints.make

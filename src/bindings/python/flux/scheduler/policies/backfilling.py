@@ -88,12 +88,12 @@ class Backfilling(Decision):
         self.forget(job)
         if was_promised:
             self.backlog.allow()  # another job may be promised a start now
-            policy.start(job, alloc, selection_type="reserved")
+            policy.start_or_deny(job, alloc, selection_type="reserved")
         elif head is None:
-            policy.start(job, alloc, selection_type="immediate")
+            policy.start_or_deny(job, alloc, selection_type="immediate")
         else:
             ahead = {"backfill": head.name} if policy.forecasts.are_read else {}
-            policy.start(job, alloc, selection_type="backfilled", **ahead)
+            policy.start_or_deny(job, alloc, selection_type="backfilled", **ahead)
             if policy.log.level >= LOG_DEBUG:
                 when = self.promises.when(head) or 0
                 policy.log.debug(f"backfill: {job.name} (shadow={int(when)})")

@@ -296,7 +296,7 @@ class BackfillByLatestStart(BackfillByRank):
             told["selection_type"] = "reserved"
         elif self._ahead_of is not None:
             told.update(selection_type="backfilled", backfill=self._ahead_of.name)
-        policy.start(job, alloc, **told)
+        policy.start_or_deny(job, alloc, **told)
 
     # -- promises ----------------------------------------------------------------------------------
 
