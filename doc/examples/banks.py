@@ -7,14 +7,15 @@ from flux.scheduler.policies import Backfill
 class FewestFirst(Backfill):
     def __init__(self, h, *args):
         super().__init__(h, *args)
-        self.started = {}
+        self.started = {}  # in JSON the keys of a dict are texts: "" stands for no bank
         self.stored = self.checkpoint("banks", lambda: self.started, self.started.update)
 
     def order(self, job):
-        return (-job.priority, self.started.get(job.bank, 0))
+        return (-job.priority, self.started.get(job.bank or "", 0))
 
     def start(self, job, alloc, **annotations):
-        self.started[job.bank] = self.started.get(job.bank, 0) + 1
+        bank = job.bank or ""
+        self.started[bank] = self.started.get(bank, 0) + 1
         self.stored.changed()
         super().start(job, alloc, **annotations)
 

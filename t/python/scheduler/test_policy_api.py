@@ -80,13 +80,13 @@ def test_state_of_a_policy_is_kept_over_a_reload():
     banks = str(DOC / "examples" / "banks.py")
     instance = FakeInstance(nodes=1)
     instance.load(banks)
-    for bank in ("a", "a", "b"):
+    for bank in ("a", "a", "b", None):
         job = in_bank(instance, bank, nodes=1, duration=10)
         instance.advance(20)
         assert job.state == "inactive", bank
     instance.unload()
     policy = instance.load(banks)
-    assert policy.started == {"a": 2, "b": 1}
+    assert policy.started == {"a": 2, "b": 1, "": 1}
     blocker = in_bank(instance, "c", nodes=1, duration=10)
     instance.run_until_idle()
     often, seldom = in_bank(instance, "a", nodes=1), in_bank(instance, "b", nodes=1)
@@ -113,6 +113,29 @@ def test_state_that_cannot_be_loaded_costs_itself(stored):
     instance.run_until_idle()
     assert job.state == "running" and policy.loaded is None
     assert len([line for line in instance.errors if "checkpoint.sched-mine" in line]) == 1
+
+
+def test_a_checkpoint_that_would_not_be_loaded_is_refused():
+    class Twice(Backfill):
+        def __init__(self, h, *args):
+            super().__init__(h, *args)
+            for _ in range(2):
+                self.checkpoint("mine", lambda: 1, lambda value: None)
+
+    class Late(Backfill):
+        def ended(self, job, run, result):
+            self.checkpoint("mine", lambda: 1, lambda value: None)
+
+    with pytest.raises(RuntimeError, match="checkpoint.sched-mine: there is a checkpoint"):
+        FakeInstance().load(Twice)
+    instance = FakeInstance(check_errors=False)
+    instance.load(Late)
+    instance.submit(duration=10)
+    instance.advance(20)
+    (text,) = instance.errors
+    assert text.endswith(
+        "checkpoint.sched-mine: stored values have been loaded: make it in __init__()"
+    )
 
 
 @pytest.mark.parametrize("tells", [True, False])

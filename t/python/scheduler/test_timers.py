@@ -32,7 +32,25 @@ def test_in_order_of_time_and_equal_times_in_the_order_of_the_calls(rig):
     assert rig.called[22:] == [("sooner", 16), (20, 20), (30, 30)]
 
 
-@pytest.mark.parametrize("ago", [0, 1, 1e9])
+@pytest.mark.parametrize("when", [60, -1, "60", None, float("nan")])
+def test_a_time_that_is_none_is_refused(rig, when):
+    with pytest.raises(ValueError, match="expected seconds since the epoch: self.now"):
+        rig.sched.call_at(when, note(rig, "never"))
+
+
+def test_a_generator_is_refused(rig):
+    def steps():
+        yield
+
+    async def coroutine():
+        pass
+
+    for function in (steps, coroutine):
+        with pytest.raises(TypeError, match=rf"{function.__name__}\(\) would not run"):
+            rig.sched.call_at(rig.now, function)
+
+
+@pytest.mark.parametrize("ago", [0, 1, 1e7])
 def test_a_time_that_has_passed_means_at_once(rig, ago):
     rig.start = rig.now
     rig.sched.call_at(rig.now - ago, note(rig, "late"))

@@ -113,6 +113,25 @@ def test_a_rank_of_a_site_s_class_that_is_no_number_is_told_once():
     assert [text.partition(" is ")[2] for text in instance.errors] == ["None: expected a number"]
 
 
+@pytest.mark.parametrize(
+    "method, args",
+    [("rank", []), ("candidate_rank", ["promise=1"]), ("latest_start", ["promise=all"])],
+)
+def test_a_number_that_is_not_computed_stops_no_pass(method, args):
+    def wrong(self, job):
+        raise KeyError("mine")
+
+    instance = FakeInstance(nodes=2, check_errors=False)
+    instance.load(type("Mine", (Backfill,), {method: wrong}), *args)
+    for nodes in (1, 2, 1, 1):
+        instance.submit(nodes=nodes, duration=10)
+    instance.advance(60)
+    assert [job.result for job in instance.jobs.values()] == ["completed"] * 4
+    (text,) = instance.errors
+    assert text.startswith(("candidates" if method == "candidate_rank" else method) + " of ƒ")
+    assert text.endswith("KeyError: 'mine'")
+
+
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize(
     "base, args",

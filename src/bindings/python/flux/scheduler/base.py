@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import inspect
 import json
 import random
 from collections.abc import Sequence
@@ -63,6 +64,9 @@ from flux.scheduler.requests import AllocRequest, PendingJob, Requests, RunningJ
 #: Collections of Python's middle generation between two full ones. A full one visits every pending
 #: job, 100 ms for about ten thousand, and frees nothing: jobs leave no cycles.
 FULL_COLLECTIONS = 10000
+
+#: Seconds by which a time of `Scheduler.call_at` may be past.
+YEARS_S = 1e8
 
 #: Default of `Scheduler.call_at`. None would hide a call in the place of a function.
 BEGIN_PASS = object()
@@ -231,10 +235,30 @@ class Scheduler(BrokerModule):
     def call_at(self, when: float, function: Any = BEGIN_PASS) -> host.Timer:
         """Call a function without arguments, by default the begin of a pass, at a given time in
         seconds since the epoch; a past time means at once. Exceptions are logged. ``cancel()`` of
-        the result undoes this."""
-        return self._host.call_at(
-            when, self._request_schedule if function is BEGIN_PASS else function
-        )
+        the result undoes this.
+
+        Raises:
+            TypeError: `function` is no function, or a generator, which would not run
+            ValueError: `when` is no number, or years ago, as a number of seconds from now would be
+        """
+        function = self._request_schedule if function is BEGIN_PASS else function
+        if not callable(function):
+            raise TypeError(
+                f"call_at(): expected a function, got {function!r} (are there parentheses behind its name?)"
+            )
+        if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+            raise TypeError(
+                f"call_at(): {function.__qualname__}() would not run: it is a generator or coroutine"
+            )
+        try:
+            is_time = when == 0 or float(when) > self.now() - YEARS_S
+        except (TypeError, ValueError):
+            is_time = False
+        if not is_time:
+            raise ValueError(
+                f"call_at({when!r}): expected seconds since the epoch: self.now() + seconds"
+            )
+        return self._host.call_at(when, function)
 
     # -- override points ---------------------------------------------------------------------------
 

@@ -147,6 +147,7 @@ class Checkpoints:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._all: list[tuple[Checkpoint, Callable[[Any], Any] | None]] = []
+        self.are_loaded = False
 
     def make(
         self,
@@ -156,12 +157,22 @@ class Checkpoints:
         load: Callable[[Any], Any] | None = None,
     ) -> Checkpoint:
         """Return a checkpoint that is also stored when the scheduler ends. `load` is called with
-        the stored value once the scheduler has its pool; None: the caller reads it."""
+        the stored value once the scheduler has its pool; None: the caller reads it.
+
+        Raises:
+            RuntimeError: `load` would not be called, since the stored values have been loaded, or
+                another checkpoint has the key
+        """
+        if load is not None and self.are_loaded:
+            raise RuntimeError(f"{key}: stored values have been loaded: make it in __init__()")
+        if load is not None and any(one.key == key for one, _ in self._all):
+            raise RuntimeError(f"{key}: there is a checkpoint of this name")
         made = Checkpoint(self._host, key, interval, text)
         self._all.append((made, load))
         return made
 
     def load(self) -> None:
+        self.are_loaded = True
         for one, load in self._all:
             if load is not None:
                 self._host.errors.guard(one.key, one.load, load)

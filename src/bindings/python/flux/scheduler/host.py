@@ -135,10 +135,6 @@ class Timers:
     def call_at(self, when: float, function: Callable[[], Any]) -> Timer:
         """Call a function once, at a given time (seconds since the epoch) or as soon afterwards as
         possible. An exception is logged and counted."""
-        if not callable(function):
-            raise TypeError(
-                f"call_at(): expected a function, got {function!r} (are there parentheses behind its name?)"
-            )
         timer = Timer(when, next(self._numbers), function)
         heapq.heappush(self._due, timer)
         if len(self._due) > self._most:

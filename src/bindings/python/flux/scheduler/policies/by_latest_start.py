@@ -303,7 +303,8 @@ class BackfillByLatestStart(BackfillByRank):
     def promise_latest(self, job: PendingJob) -> Steps:
         """Promise a job its latest start, beside all other promises."""
         policy = self.policy
-        wanted = max(policy.latest_start(job), policy.now())
+        wanted = policy.ranks.own("latest_start", policy.latest_start, job)
+        wanted = max(wanted if wanted < inf else job.t_submit + policy.within, policy.now())
         when = self.plan.earliest(job.resource_request, after=wanted)
         if self.backlog.has_priorities and (when is None or when > wanted):
             yield from self.promise_before_others(job, wanted, when)

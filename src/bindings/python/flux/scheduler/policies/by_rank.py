@@ -259,7 +259,7 @@ class BackfillByRank(Backfilling):
             return jobs
 
         def key(job: PendingJob) -> Any:
-            rank = policy.ranks.usable(policy.candidate_rank(job), job, "candidates")
+            rank = policy.ranks.own("candidates", policy.candidate_rank, job)
             return rank, job.order, job.jobid, job
 
         return (yield from in_steps(jobs, key))

@@ -61,6 +61,7 @@ class BackfillPolicy(HostedPolicy, Protocol):
 
     promises_limit: int | None
     guarantee: str
+    within: float
     predict: str
     predictions: PredictionScore
     ranks: JobRanks
@@ -178,10 +179,7 @@ class JobRanks:
         if not self._is_plain or self._functions.keys() & {"rank", "predict"}:
 
             def asked(job: PendingJob) -> tuple[Any, ...]:
-                rank = policy.rank(job)
-                if type(rank) is not float or rank != rank:
-                    rank = self.usable(rank, job)
-                return job.order, rank, job.jobid, job
+                return job.order, self.own("rank", policy.rank, job), job.jobid, job
 
             return asked
         formula, now, first = self._formulas["rank"], policy.now(), self._first_submission
@@ -200,6 +198,16 @@ class JobRanks:
             return job.order, rank if rank == rank else inf, job.jobid, job
 
         return key
+
+    def own(self, option: str, method: Callable[[PendingJob], Any], job: PendingJob) -> float:
+        """Return what a method of a site's class returns for a job, as `usable`; infinity if it
+        raises, which is logged once."""
+        try:
+            value = method(job)
+        except Exception as exc:
+            self._warn(option, f"{option} of {job.name}", exc)
+            return inf
+        return value if type(value) is float and value == value else self.usable(value, job, option)
 
     def usable(self, value: Any, job: PendingJob, option: str = "rank") -> float:
         """Return a site's rank or run time as a comparable number, also if it is one of numpy's. Any
