@@ -458,12 +458,17 @@ def test_service_register(inst, p):
     p.service_register_ex("admin", 1, lambda p, msg: p.handle.respond(msg, {}))
     p.service_register("broken", lambda p, msg: 1 / 0)
     p.service_register("exits", lambda p, msg: sys.exit(3))
+    p.service_register("returns", lambda p, msg: {"got": 1})
     assert inst.rpc("job-manager.mine.query", {"x": 1}) == {"got": 1}
     assert inst.rpc("job-manager.mine.admin", {}) == {}
     with pytest.raises(OSError, match="division by zero"):
         inst.rpc("job-manager.mine.broken", {})
     with raises(errno.EIO):
         inst.rpc("job-manager.mine.exits", {})
+    with pytest.raises(
+        OSError, match=r"answers by p.handle.respond\(msg, payload\), not by returning dict"
+    ):
+        inst.rpc("job-manager.mine.returns", {})
     with raises(errno.EEXIST):
         p.service_register("query", print)
     inst.handle.task.userid, inst.handle.task.rolemask = 1234, 2
@@ -623,6 +628,16 @@ def test_a_topic_that_is_never_called_is_told(inst, p, topic, text):
     inst.advance(0)
     line = f"jobtap: mine.py: add_handler: {topic}: {text}"
     assert [one for one in inst.logged() if "add_handler" in one] == ([line] if text else [])
+
+
+def test_none_in_place_of_a_callback_is_told(inst, p):
+    p.add_handler("job.validate", print)
+    p.add_handler("job.validate", None)
+    inst.advance(0)
+    assert not inst.logged()
+    p.add_handler("job.validate", None)
+    inst.advance(0)
+    assert any("job.validate: expected a function, got None" in one for one in inst.logged())
 
 
 def test_an_answer_with_an_unknown_key_is_a_mistake(inst, p):

@@ -145,12 +145,14 @@ class Handlers:
     def add(self, pattern: str, callback: Callable[..., Any]) -> None:
         self._entries.append((pattern, callback))
 
-    def remove(self, pattern: str) -> None:
-        """Remove the first handler registered for exactly `pattern`, if any."""
+    def remove(self, pattern: str) -> bool:
+        """Remove the first handler registered for exactly `pattern`. Return whether there was
+        one."""
         for entry in self._entries:
             if entry[0] == pattern:
                 self._entries.remove(entry)
-                break
+                return True
+        return False
 
     def find(self, topic: str) -> Callable[..., Any] | None:
         """Return the callback for `topic`, or None."""

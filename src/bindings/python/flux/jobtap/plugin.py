@@ -18,6 +18,9 @@ from flux.jobtap.validation import CURRENT_JOB, PRIORITY_UNAVAIL
 
 FLUX_ROLE_OWNER, FLUX_ROLE_USER = 1, 2
 
+#: The text for a handler None where there is none to remove.
+NO_CALLBACK = "expected a function, got None (are there parentheses behind its name?)"
+
 
 class Plugin:
     """A loaded plugin. It is passed to ``plugin_init(p)`` and to every callback.
@@ -69,7 +72,7 @@ class Plugin:
         """Register a callback.
 
         If several handlers of a plugin match a topic, the first registered is called. A topic that
-        the job manager never calls is logged.
+        the job manager never calls is logged, and a removal where there is no handler.
 
         Args:
             topic (str): a callback topic, or a glob
@@ -78,13 +81,13 @@ class Plugin:
         """
         why = why_never_called(validation.word(topic, "add_handler: topic"))
         if callback is None:
-            self.handlers.remove(topic)
+            why = None if self.handlers.remove(topic) else NO_CALLBACK
         elif callable(callback):
-            if why is not None:
-                self.handle.log(LOG_ERR, f"jobtap: {self.name}: add_handler: {topic}: {why}")
             self.handlers.add(topic, callback)
         else:
             raise TypeError(f"add_handler: the callback for {topic!r} is not callable")
+        if why is not None:
+            self.handle.log(LOG_ERR, f"jobtap: {self.name}: add_handler: {topic}: {why}")
         self._host.handlers_changed(self, topic)
 
     def set_name(self, name: str) -> None:
@@ -358,7 +361,8 @@ class Plugin:
 
         Args:
             method (str): METHOD in the topic; NAME is that of the plugin (see `set_name`)
-            callback: ``callback(p, msg)``; it responds with ``p.handle.respond``
+            callback: ``callback(p, msg)``; it responds with ``p.handle.respond``, and returns
+                nothing
         """
         self.service_register_ex(method, FLUX_ROLE_OWNER | FLUX_ROLE_USER, callback)
 
@@ -373,7 +377,15 @@ class Plugin:
         validation.word(method, "service_register: method")
         if not callable(callback):
             raise TypeError(f"service_register: the callback of {method!r} is not callable")
-        self._host.service_register(self, method, rolemask | FLUX_ROLE_OWNER, callback)
+
+        def serve(p: Plugin, msg: Any) -> None:
+            answer = callback(p, msg)
+            if answer is not None and not isinstance(answer, int):
+                raise TypeError(
+                    f"a service answers by p.handle.respond(msg, payload), not by returning {type(answer).__name__}"
+                )
+
+        self._host.service_register(self, method, rolemask | FLUX_ROLE_OWNER, serve)
 
     def end(self) -> None:
         """Called by the host when the plugin is removed: every later method call raises OSError
