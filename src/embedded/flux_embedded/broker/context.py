@@ -61,9 +61,9 @@ class BrokerContext:
         """The current time, in seconds since the epoch, read from the kernel's clock."""
         return self.kernel.clock.now()
 
-    def log(self, level, text, name="broker", rank=0):
+    def log(self, level, text, name="broker"):
         """Log on the broker's own behalf."""
-        self.ring.append(level, name, text, rank)
+        self.ring.append(level, name, text)
 
     def call_later_real(self, seconds, function):
         """Call ``function()`` in the loop after `seconds` of real time, also under a virtual clock."""

@@ -270,6 +270,6 @@ class Service:
         """The time, in seconds since the epoch: the kernel's, never the machine's."""
         return self.kernel.time
 
-    def timer(self, after, callback, repeat=0.0):
+    def timer(self, after, callback):
         """Call ``callback()`` after `after` seconds; returns the started watcher."""
-        return TimerWatcher(self.task, lambda *event: callback(), after, repeat).start()
+        return TimerWatcher(self.task, lambda *event: callback(), after).start()

@@ -410,6 +410,14 @@ class Jobtap(Part):
         for plugin in matches:
             self._drop(plugin)
 
+    def _ask(self, plugin, topic, args):
+        """The answer of one plugin to a topic that is about no job; None if it has no handler."""
+        callback = plugin.handlers.find(topic)
+        if callback is None:
+            return None
+        with self.guest(plugin):
+            return read_answer(callback(plugin, topic, args), topic, plugin.name)
+
     def _drop(self, plugin):
         callback = plugin.handlers.exactly("plugin.exit")
         if callback is not None:
@@ -430,14 +438,9 @@ class Jobtap(Part):
     # -- configuration ---------------------------------------------------------------------------------
 
     def _conf_update(self, plugin, config):
-        callback = plugin.handlers.find("conf.update")
-        if callback is None:
-            return
+        conf = config if isinstance(plugin, Builtin) else freeze(config)
         try:
-            with self.guest(plugin):
-                conf = config if isinstance(plugin, Builtin) else freeze(config)
-                answer = callback(plugin, "conf.update", MappingProxyType({"conf": conf}))
-                read_answer(answer, "conf.update", plugin.name)
+            self._ask(plugin, "conf.update", MappingProxyType({"conf": conf}))
         except FAILURES as exc:
             text = brief(exc)
             if not isinstance(exc, JobtapError):
@@ -493,17 +496,12 @@ class Jobtap(Part):
         plugin = next((plugin for plugin in self.plugins if plugin.name == name), None)
         if plugin is None:
             raise OSError(errno.EINVAL, f"{name}: plugin not found")
-        answer = {"name": plugin.name, "path": plugin.path}
-        callback = plugin.handlers.find(topic)
-        if callback is not None:
-            try:
-                with self.guest(plugin):
-                    more = read_answer(callback(plugin, topic, FrozenDict()), topic, name)
-            except FAILURES as exc:
-                self.report(plugin, topic, exc)
-                raise OSError(errno.EIO, f"{name}: {topic}: {brief(exc)}") from exc
-            answer.update(more or {})
-        self.service.respond(msg, answer)
+        try:
+            more = self._ask(plugin, topic, FrozenDict())
+        except FAILURES as exc:
+            self.report(plugin, topic, exc)
+            raise OSError(errno.EIO, f"{name}: {topic}: {brief(exc)}") from exc
+        self.service.respond(msg, {"name": plugin.name, "path": plugin.path, **(more or {})})
 
 
 def _dependencies(job):
