@@ -16,14 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [
     str(ROOT / room)
     for room in (
-        "src/bindings/python",
-        "src/embedded",
-        "t/python",
-        "t/python/jobs",
-        "t/python/scheduler",
-        "t/python/simulate",
+        "src/bindings/python", "src/embedded", "t/python", "t/python/jobs", "t/python/scheduler", "t/python/simulate",
     )
-]
+]  # fmt: skip
 
 
 def run(doc, names, help="small numbers, to see that it runs"):

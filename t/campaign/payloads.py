@@ -11,40 +11,10 @@ from flux.scheduler import testing
 
 #: Values that are of the wrong type, huge, empty, or odd in other ways, in any place.
 ODD = (
-    None,
-    True,
-    False,
-    -1,
-    0,
-    1,
-    1.5,
-    -0.0,
-    1e308,
-    1 << 31,
-    1 << 63,
-    1 << 64,
-    1 << 200,
-    float("nan"),
-    float("inf"),
-    float("-inf"),
-    "",
-    "0",
-    "0-3",
-    "3-0",
-    "0-999999999",
-    "node[0-3]",
-    "x" * 10000,
-    "\ud800",
-    "\0",
-    "ƒ1 é 漢字 \u202e",
-    [],
-    [[]],
-    [None],
-    {},
-    {"": None},
-    {"id": 1},
-    {"and": [{"not": [{"or": []}]}]},
-)
+    None, True, False, -1, 0, 1, 1.5, -0.0, 1e308, 1 << 31, 1 << 63, 1 << 64, 1 << 200, float("nan"), float("inf"),
+    float("-inf"), "", "0", "0-3", "3-0", "0-999999999", "node[0-3]", "x" * 10000, "\ud800", "\0", "ƒ1 é 漢字 \u202e",
+    [], [[]], [None], {}, {"": None}, {"id": 1}, {"and": [{"not": [{"or": []}]}]},
+)  # fmt: skip
 #: Texts that are not JSON.
 BROKEN = ("", "{", "[]", "null", '"text"', "\udcff", '{"id": 1', '{"id": 1}}', "[" * 5000, "NaN")
 
@@ -155,22 +125,10 @@ UNANSWERED = ("sched.free", "sched.cancel", "sched.prioritize")
 OPEN = ("sched.alloc",)
 #: Requests that change nothing, from any sender.
 QUESTIONS = (
-    "feasibility.check",
-    "sched.resource-status",
-    "sched.explain",
-    "sched.when",
-    "sched.windows",
-    "sched.plan",
-    "sched.stats",
-    "sched.reservations",
-    "sched.limits",
-    "sched.shares",
-    "sched.preemptions",
-    "sched.preempt",
-    "sched.check-config",
-    "NAME.stats-get",
-    "NAME.no-such-method",
-)
+    "feasibility.check", "sched.resource-status", "sched.explain", "sched.when", "sched.windows", "sched.plan",
+    "sched.stats", "sched.reservations", "sched.limits", "sched.shares", "sched.preemptions", "sched.preempt",
+    "sched.check-config", "NAME.stats-get", "NAME.no-such-method",
+)  # fmt: skip
 
 
 def make(chance, topic):

@@ -37,15 +37,9 @@ WHOLE = [
 SHAPES = ORDINARY + WHOLE
 
 CONSTRAINTS = [
-    None,
-    None,
-    None,
-    {"properties": ["fast"]},
-    {"properties": ["^fast"]},
-    {"ranks": ["0-1"]},
-    {"or": [{"properties": ["big"]}, {"ranks": ["3"]}]},
-    {"not": [{"ranks": ["1"]}]},
-]
+    None, None, None, {"properties": ["fast"]}, {"properties": ["^fast"]}, {"ranks": ["0-1"]},
+    {"or": [{"properties": ["big"]}, {"ranks": ["3"]}]}, {"not": [{"ranks": ["1"]}]},
+]  # fmt: skip
 
 NODES = 4
 

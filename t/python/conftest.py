@@ -35,12 +35,8 @@ inherited = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p 
 os.environ["PYTHONPATH"] = os.pathsep.join(PATHS + inherited)
 # An instance the user happens to be inside of must not answer our tests.
 for name in (
-    "FLUX_URI",
-    "FLUX_HANDLE_USERID",
-    "FLUX_HANDLE_ROLEMASK",
-    "FLUX_MODULE_PATH_PREPEND",
-    "FLUX_PYTHONPATH_PREPEND",
-):
+    "FLUX_URI", "FLUX_HANDLE_USERID", "FLUX_HANDLE_ROLEMASK", "FLUX_MODULE_PATH_PREPEND", "FLUX_PYTHONPATH_PREPEND",
+):  # fmt: skip
     os.environ.pop(name, None)
 
 #: Where this run puts temporary files, if it was told nothing else.

@@ -15,12 +15,8 @@ INTEGERS = {
 
 #: Names of pointers to functions.
 CALLBACKS = (
-    "flux_continuation_f",
-    "flux_free_f",
-    "flux_future_init_f",
-    "flux_msg_handler_f",
-    "flux_watcher_f",
-)
+    "flux_continuation_f", "flux_free_f", "flux_future_init_f", "flux_msg_handler_f", "flux_watcher_f",
+)  # fmt: skip
 
 _KNOWN = {}
 

@@ -330,12 +330,8 @@ def fact_requests_to_a_service_of_ones_own(h):
     watcher = h.msg_watcher_create(request, FLUX_MSGTYPE_REQUEST, "facts.[elp]*", args="args")
     assert watcher.start() is None
     for topic, payload in (
-        ("later", None),
-        ("plain", {}),
-        ("error", {"text": None}),
-        ("error", {"text": "why"}),
-        ("no", None),
-    ):
+        ("later", None), ("plain", {}), ("error", {"text": None}), ("error", {"text": "why"}), ("no", None),
+    ):  # fmt: skip
         h.rpc(f"facts.{topic}", payload).then(done)
     run(h)
     assert watcher.stop() is None
@@ -700,20 +696,8 @@ def fact_idsets(h):
     }.items():  # fmt: skip
         assert str(IDset(text)) == meant, text
     for text in (
-        "01",
-        "3-1",
-        "2,1",
-        "1,1",
-        "1-3,2",
-        "-1",
-        "1 ,2",
-        "[1",
-        "a",
-        "1--2",
-        "1-1",
-        "0-4294967295",
-        "2147483648",
-    ):
+        "01", "3-1", "2,1", "1,1", "1-3,2", "-1", "1 ,2", "[1", "a", "1--2", "1-1", "0-4294967295", "2147483648",
+    ):  # fmt: skip
         raises(ValueError, lambda text=text: IDset(text))
     ids = IDset([7, 1, 2]).set(20, 22).clear(21)
     assert str(ids) == "1-2,7,20,22" and ids.count() == 5

@@ -24,27 +24,9 @@ from flux_engine.kernel.service import check_form
 LEFT_OUT = {"module.remove", "module.load"}
 KEYS = "id userid ids type states name all enable start reason key namespace matchtag rank ranks targets mode path jobspec".split()
 VALUES = [
-    None,
-    True,
-    False,
-    0,
-    1,
-    -1,
-    3,
-    2**70,
-    1.5,
-    float("inf"),
-    "",
-    "x",
-    "0-3",
-    "n0",
-    "all",
-    "cancel",
-    "up",
-    "a.b",
-    "f1",
-    "none",
-]
+    None, True, False, 0, 1, -1, 3, 2**70, 1.5, float("inf"), "", "x", "0-3", "n0", "all", "cancel", "up", "a.b",
+    "f1", "none",
+]  # fmt: skip
 
 
 @pytest.fixture

@@ -41,14 +41,8 @@ def test_guests(broker):
     guest = broker.client(userid=1234, rolemask=2)
     assert guest.rpc("attr.get", {"name": "size"}).get()["value"] == "1"
     for topic in (
-        "attr.set",
-        "module.load",
-        "module.remove",
-        "config.load",
-        "log.dmesg",
-        "service.add",
-        "overlay.join",
-    ):
+        "attr.set", "module.load", "module.remove", "config.load", "log.dmesg", "service.add", "overlay.join",
+    ):  # fmt: skip
         with pytest.raises(PermissionError, match=OWNER_ONLY):
             guest.rpc(topic, {}, flags=2 if topic == "log.dmesg" else 0).get()
 

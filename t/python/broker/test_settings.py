@@ -15,16 +15,9 @@ from flux_engine.modules import modpath
 def test_settings_merge_key_by_key_in_order():
     merged = {}
     for setting in (
-        "a.b=1",
-        "a.c=[1, 2]",
-        "word=bare",
-        'quoted="x y"',
-        "flag=true",
-        "a.b=2",
-        't={"x": 1}',
-        "u={x = 1}",
+        "a.b=1", "a.c=[1, 2]", "word=bare", 'quoted="x y"', "flag=true", "a.b=2", 't={"x": 1}', "u={x = 1}",
         "t.y=2.5",
-    ):
+    ):  # fmt: skip
         merged = config.merge(merged, config.parse_setting(setting))
     assert merged == {
         "a": {"b": 2, "c": [1, 2]},

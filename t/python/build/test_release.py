@@ -20,14 +20,9 @@ from flux_scheduler_version import VERSION
 
 METADATA = "scripts/release-metadata"
 REPEATED = [
-    "src/bindings/python/flux_scheduler_version.py",
-    "NEWS.md",
-    "CITATION.cff",
-    "debian/changelog",
-    "packaging/rpm/flux-scheduler.spec",
-    "packaging/spack/package.py",
-    METADATA,
-]
+    "src/bindings/python/flux_scheduler_version.py", "NEWS.md", "CITATION.cff", "debian/changelog",
+    "packaging/rpm/flux-scheduler.spec", "packaging/spack/package.py", METADATA,
+]  # fmt: skip
 
 
 def run(*command, **more):

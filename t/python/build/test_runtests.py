@@ -85,13 +85,8 @@ def test_junit(runtests, tmp_path):
 
 def test_excerpt_shows_what_failed(runtests):
     lines = [
-        "ok 1 - a",
-        "expecting success: cmd b",
-        "its output",
-        "not ok 2 - b",
-        "ok 3 - c",
-        "1..3",
-    ]
+        "ok 1 - a", "expecting success: cmd b", "its output", "not ok 2 - b", "ok 3 - c", "1..3",
+    ]  # fmt: skip
     assert runtests.excerpt("\n".join(lines)) == lines[1:4]
 
 

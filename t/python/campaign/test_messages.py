@@ -46,15 +46,9 @@ def test_payloads_are_as_they_should_be_before_they_are_bent():
     refused = {text for _, errnum, text in rig.received if errnum}
     # What they ask for there may not be, or not any more.
     allowed = (
-        "is not a pending job",
-        "no reservation",
-        "unsatisfiable",
-        "last window ended",
-        "exists already",
-        "is longer than every",
-        "there is no queue",
-        "there is no table [preemption]",
-    )
+        "is not a pending job", "no reservation", "unsatisfiable", "last window ended", "exists already",
+        "is longer than every", "there is no queue", "there is no table [preemption]",
+    )  # fmt: skip
     assert {text for text in refused if not any(part in text for part in allowed)} == set()
 
 

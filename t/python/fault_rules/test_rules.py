@@ -36,17 +36,8 @@ PRIORITY = ("priority", {"priority": 16})
 FINISH = ("finish", {"status": 0})
 RELEASE = ("release", {"ranks": "all", "final": True})
 NORMAL = [
-    SUBMIT,
-    "validate",
-    "depend",
-    PRIORITY,
-    "alloc",
-    "start",
-    FINISH,
-    RELEASE,
-    "free",
-    "clean",
-]
+    SUBMIT, "validate", "depend", PRIORITY, "alloc", "start", FINISH, RELEASE, "free", "clean",
+]  # fmt: skip
 
 
 def test_a_normal_life_is_legal_at_every_point():

@@ -183,12 +183,8 @@ def test_attributes(five):
     done, running, high = found[f["done"]], found[f["running"]], found[f["high"]]
     assert done["success"] and not done["exception_occurred"]
     assert [done[key] for key in "result waitstatus ntasks nnodes ncores".split()] == [
-        1,
-        0,
-        1,
-        1,
-        1,
-    ]
+        1, 0, 1, 1, 1,
+    ]  # fmt: skip
     assert done["t_submit"] == done["t_sched"] == done["t_run"] == done["t_inactive"] - 1
     keys = "name bank project ranks nodelist state".split()
     assert [running[key] for key in keys] == ["runner", "b", "p", "0", "n0", 16]

@@ -228,13 +228,9 @@ def test_job_lookup(inst, p):
 @pytest.mark.parametrize(
     "test, kind, result",
     [
-        ({}, None, 1),
-        ({"wait_status": 256}, None, 2),
-        ({}, "cancel", 4),
-        ({}, "timeout", 8),
-        ({}, "other", 2),
+        ({}, None, 1), ({"wait_status": 256}, None, 2), ({}, "cancel", 4), ({}, "timeout", 8), ({}, "other", 2),
     ],
-)
+)  # fmt: skip
 def test_get_job_result(inst, p, test, kind, result):
     inst.load_sched(auto=lambda body: make_R())
     found = []

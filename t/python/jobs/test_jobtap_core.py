@@ -279,13 +279,9 @@ def test_14_what_a_callback_is_handed_cannot_be_changed(inst, p):
 @pytest.mark.parametrize(
     "exc",
     [
-        RuntimeError("boom"),
-        KeyboardInterrupt(),
-        GeneratorExit(),
-        asyncio.CancelledError(),
-        SystemExit(2),
+        RuntimeError("boom"), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError(), SystemExit(2),
     ],
-)
+)  # fmt: skip
 def test_15_whatever_is_raised_ends_that_callback_only(inst, add, exc):
     def boom(*args):
         raise exc

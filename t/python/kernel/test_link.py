@@ -38,16 +38,8 @@ def test_frames_survive_any_cut(chunk):
         got += unpacker.feed(data[start : start + chunk])
     for before, after in zip(sent, got):
         for name in (
-            "type",
-            "topic",
-            "matchtag",
-            "flags",
-            "errnum",
-            "nodeid",
-            "userid",
-            "rolemask",
-            "payload_str",
-        ):
+            "type", "topic", "matchtag", "flags", "errnum", "nodeid", "userid", "rolemask", "payload_str",
+        ):  # fmt: skip
             assert getattr(before, name) == getattr(after, name)
     assert len(got) == len(sent)
 

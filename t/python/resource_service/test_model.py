@@ -45,12 +45,8 @@ class Mirror:
 
     def apply(self, update):
         assert update and set(update) <= {
-            "up",
-            "down",
-            "shrink",
-            "property-add",
-            "property-remove",
-        }, update
+            "up", "down", "shrink", "property-add", "property-remove",
+        }, update  # fmt: skip
         assert "" not in update.values()
         up, down, shrink = (members(update.get(key, "")) for key in ("up", "down", "shrink"))
         add = members(update.get("property-add", {}).get("fast", ""))

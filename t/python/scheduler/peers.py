@@ -25,19 +25,9 @@ from flux.scheduler.testing.reactor import START_TIME, VirtualClock
 from flux_engine.job_manager.job import merge_annotations
 
 __all__ = [
-    "EXAMPLES",
-    "START_TIME",
-    "Guide",
-    "R",
-    "Rig",
-    "Simulation",
-    "VirtualClock",
-    "jobspec",
-    "machine",
-    "part_of",
-    "ruled",
-    "whole",
-]
+    "EXAMPLES", "START_TIME", "Guide", "R", "Rig", "Simulation", "VirtualClock", "jobspec", "machine", "part_of",
+    "ruled", "whole",
+]  # fmt: skip
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "doc" / "examples"
 

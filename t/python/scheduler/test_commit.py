@@ -175,12 +175,8 @@ def test_signatures_are_those_of_the_guide():
     """Sites make these objects themselves, in tests at least."""
     assert list(inspect.signature(AllocRequest).parameters) == ["scheduler", "msg"]
     assert list(inspect.signature(PendingJob).parameters) == [
-        "jobid",
-        "priority",
-        "t_submit",
-        "request",
-        "resource_request",
-    ]
+        "jobid", "priority", "t_submit", "request", "resource_request",
+    ]  # fmt: skip
     h, args = inspect.signature(Scheduler).parameters.values()
     assert (h.name, args.name, args.kind) == ("h", "args", args.VAR_POSITIONAL)
 

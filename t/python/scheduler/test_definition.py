@@ -106,28 +106,10 @@ def test_recorded_schedule(policy):
 
 #: Features of which every pair is played.
 FEATURES = (
-    "limits",
-    "licenses",
-    "planned",
-    "sharing",
-    "racks",
-    "max-wait",
-    "gpus",
-    "memory",
-    "constraints",
-    "priorities",
-    "no-limit",
-    "reservation",
-    "order",
-    "urgency",
-    "holds",
-    "updates",
-    "late",
-    "down",
-    "preferred",
-    "windows",
+    "limits", "licenses", "planned", "sharing", "racks", "max-wait", "gpus", "memory", "constraints", "priorities",
+    "no-limit", "reservation", "order", "urgency", "holds", "updates", "late", "down", "preferred", "windows",
     "repeats",
-)
+)  # fmt: skip
 
 
 def is_compared(case):

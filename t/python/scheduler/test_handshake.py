@@ -24,12 +24,8 @@ def test_order_of_business():
     rig.reactor.request = lambda msg: seen.append(msg.topic) or request(msg)
     rig.load(Guide, "queue-depth=3")
     assert seen == [
-        "service.add",
-        "service.add",
-        "resource.acquire",
-        "job-manager.sched-hello",
-        "job-manager.sched-ready",
-    ]
+        "service.add", "service.add", "resource.acquire", "job-manager.sched-hello", "job-manager.sched-ready",
+    ]  # fmt: skip
     assert rig.manager.hello_request == {"partial-ok": True}
     assert rig.manager.ready_request == {"mode": "limited", "limit": 3}
     assert rig.logged(INFO) == [
@@ -170,14 +166,9 @@ def test_malformed_hello_entries_are_counted(entry):
 @pytest.mark.parametrize(
     "odd",
     [
-        {"t_submit": None},
-        {"t_submit": "x"},
-        {"t_submit": float("nan")},
-        {"priority": {}},
-        {"userid": -1},
-        {},
+        {"t_submit": None}, {"t_submit": "x"}, {"t_submit": float("nan")}, {"priority": {}}, {"userid": -1}, {},
     ],
-)
+)  # fmt: skip
 def test_a_running_job_is_taken_over_whatever_else_is_said_of_it(module, odd):
     """Only the id is needed to know what it holds; such an entry ended the scheduler."""
     rig = Rig(R(2, 1))

@@ -95,23 +95,15 @@ def test_all_that_can_be_limited(policy, args, most, each, together):
 @pytest.mark.parametrize(
     "per, started",
     [
-        ("user", [1, 2, 4]),
-        ("bank", [1, 2, 3]),
-        ("queue", [1, 2]),
-        ("user+queue", [1, 2, 4]),
-        ("bank+queue", [1, 2, 3]),
-        ("instance", [1]),
+        ("user", [1, 2, 4]), ("bank", [1, 2, 3]), ("queue", [1, 2]), ("user+queue", [1, 2, 4]),
+        ("bank+queue", [1, 2, 3]), ("instance", [1]),
     ],
-)
+)  # fmt: skip
 def test_whose_jobs_are_counted_together(policy, args, per, started):
     rig = load(policy, args, {"one": {"per": per, "max": {"jobs": 1}}})
     for jobid, userid, bank, queue in (
-        (1, 7, "red", "a"),
-        (2, 8, "blue", "b"),
-        (3, 7, None, "a"),
-        (4, 9, "red", "a"),
-        (5, 7, "red", "a"),
-    ):
+        (1, 7, "red", "a"), (2, 8, "blue", "b"), (3, 7, None, "a"), (4, 9, "red", "a"), (5, 7, "red", "a"),
+    ):  # fmt: skip
         keys = {"bank": bank, "queue": queue}
         keys = {key: value for key, value in keys.items() if value}
         rig.alloc(jobid, spec(1, **keys), userid=userid)
@@ -535,12 +527,8 @@ def test_what_is_in_use_for_the_owner_and_for_a_guest():
     rig.alloc(4, nodes(1, bank="b7"), userid=7)
     rows = {(one["limit"], one["whose"]): one for one in rig.answer("limits")["limits"]}
     assert set(rows) == {
-        ("user", "ann"),
-        ("user", "bob"),
-        ("bank", "bank b7"),
-        ("bank", "bank b8"),
-        ("all", ""),
-    }
+        ("user", "ann"), ("user", "bob"), ("bank", "bank b7"), ("bank", "bank b8"), ("all", ""),
+    }  # fmt: skip
     assert rows["user", "ann"] == {
         "limit": "user",
         "per": "user",

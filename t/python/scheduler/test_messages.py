@@ -298,15 +298,9 @@ def test_stats_have_the_fields_of_the_guide_first(rig):
     errnum, stats = rig.ask("sched-test.stats-get")
     assert errnum == 0
     assert list(stats)[:8] == [
-        "sched_passes",
-        "sched_yields",
-        "forecast_passes",
-        "forecast_yields",
-        "sched_delay",
-        "sched_duration_ewma",
-        "sched_interval_ewma",
-        "pending_jobs",
-    ]
+        "sched_passes", "sched_yields", "forecast_passes", "forecast_yields", "sched_delay", "sched_duration_ewma",
+        "sched_interval_ewma", "pending_jobs",
+    ]  # fmt: skip
     assert stats["pending_jobs"] == stats["errors"] == 0
 
 

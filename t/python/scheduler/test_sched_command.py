@@ -66,21 +66,10 @@ def flux_sched(monkeypatch, capsys):
 @pytest.mark.parametrize(
     "seconds, text",
     [
-        (0, "0s"),
-        (0.25, "0.2s"),
-        (59.9, "59s"),
-        (60, "1m"),
-        (90, "1m30s"),
-        (3600, "1h"),
-        (3659, "1h"),
-        (9900, "2h45m"),
-        (86400 + 59, "1d"),
-        (90061, "1d1h"),
-        (None, "no end"),
-        (math.inf, "no end"),
-        (-5, "0s"),
+        (0, "0s"), (0.25, "0.2s"), (59.9, "59s"), (60, "1m"), (90, "1m30s"), (3600, "1h"), (3659, "1h"),
+        (9900, "2h45m"), (86400 + 59, "1d"), (90061, "1d1h"), (None, "no end"), (math.inf, "no end"), (-5, "0s"),
     ],
-)
+)  # fmt: skip
 def test_lengths_of_time(seconds, text):
     assert formatting.format_duration(seconds) == text
 

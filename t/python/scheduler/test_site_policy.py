@@ -174,12 +174,8 @@ def would_be_over(rig, **tables):
 def test_jobs_that_would_be_over_a_new_limit_are_named():
     rig = Rig(R(4, 4), "sched-backfill")
     for jobid, nodes, bank in (
-        (1, 1, "red"),
-        (2, 2, "red"),
-        (3, 1, "blue"),
-        (4, 1, "red"),
-        (5, 3, "blue"),
-    ):
+        (1, 1, "red"), (2, 2, "red"), (3, 1, "blue"), (4, 1, "red"), (5, 3, "blue"),
+    ):  # fmt: skip
         spec = jobspec(1, nodes=nodes, exclusive=True, duration=100, bank=bank)
         rig.info.jobspecs[jobid] = spec
         rig.alloc(jobid, spec, userid=700)

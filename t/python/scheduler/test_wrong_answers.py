@@ -23,12 +23,8 @@ def test_an_order_that_cannot_be_sorted_costs_its_job(base, wrong):
     jobs = [instance.submit(nodes=1, duration=10, userid=user) for user in (1, 7, 1, 7, 1)]
     instance.advance(60)
     assert [job.result for job in jobs] == [
-        "completed",
-        "failed",
-        "completed",
-        "failed",
-        "completed",
-    ]
+        "completed", "failed", "completed", "failed", "completed",
+    ]  # fmt: skip
     assert all("cannot be sorted among others" in text for text in instance.errors)
     assert len(instance.errors) == 2
 

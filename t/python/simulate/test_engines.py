@@ -77,13 +77,9 @@ def columns(outcome):
 
 
 POLICIES = [
-    "sched-fifo",
-    "sched-fifo queue-depth=2",
-    "sched-simple",
-    "sched-backfill",
-    "sched-backfill reservations=4",
+    "sched-fifo", "sched-fifo queue-depth=2", "sched-simple", "sched-backfill", "sched-backfill reservations=4",
     "sched-backfill reservations=unlimited",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", POLICIES)

@@ -200,13 +200,8 @@ def test_users_and_groups_reach_the_scheduler(tmp_path, engine):
     path = tmp_path / "who.py"
     path.write_text(WHO)
     asked = [
-        ("7", "3"),
-        ("ann", None),
-        ("bob", "physics"),
-        ("ann", None),
-        (None, None),
-        ("0", None),
-    ]
+        ("7", "3"), ("ann", None), ("bob", "physics"), ("ann", None), (None, None), ("0", None),
+    ]  # fmt: skip
     jobs = [
         Job(str(i), float(i), 5, 9, Shape(1, 1), 1, user, group=group)
         for i, (user, group) in enumerate(asked)

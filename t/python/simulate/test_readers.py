@@ -281,19 +281,10 @@ def test_a_table_without_a_column_names_it(tmp_path):
 @pytest.mark.parametrize(
     "text, value",
     [
-        ("00:10", 10),
-        ("01:02:03", 3723),
-        ("1-00:00:00", 86400),
-        ("2:00:00:01", 172801),
-        ("1-12", 129600),
-        ("00:00:01.5", 1.5),
-        ("90", 90),
-        ("1:00", 60),
-        ("1h", 3600),
-        ("1.5d", 129600),
-        ("90s", 90),
+        ("00:10", 10), ("01:02:03", 3723), ("1-00:00:00", 86400), ("2:00:00:01", 172801), ("1-12", 129600),
+        ("00:00:01.5", 1.5), ("90", 90), ("1:00", 60), ("1h", 3600), ("1.5d", 129600), ("90s", 90),
     ],
-)
+)  # fmt: skip
 def test_durations(text, value):
     assert columns.seconds(text) == value
 
@@ -531,19 +522,11 @@ def test_limits_and_estimates(tmp_path):
 @pytest.mark.parametrize(
     "options",
     [
-        {"limits": "y2"},
-        {"limits": "x0.5"},
-        {"estimates": "f:0"},
-        {"estimates": "guess"},
-        {"window": "5-2"},
-        {"window": "soon"},
-        {"scale_arrivals": 0},
-        {"shake": -5},
-        {"shake": float("nan")},
-        {"format": "bogus"},
+        {"limits": "y2"}, {"limits": "x0.5"}, {"estimates": "f:0"}, {"estimates": "guess"}, {"window": "5-2"},
+        {"window": "soon"}, {"scale_arrivals": 0}, {"shake": -5}, {"shake": float("nan")}, {"format": "bogus"},
         {"jobs": 1, "window": "400-500"},
     ],
-)
+)  # fmt: skip
 def test_options_that_cannot_be(tmp_path, options):
     with pytest.raises(ValueError):
         workload(tmp_path, swf(row(limit=-1)), **options)

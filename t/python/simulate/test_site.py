@@ -126,14 +126,10 @@ def test_failures_end_with_the_jobs(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "mtbf=1d",
-        "mtbf=1d,repair=0",
-        "mtbf=x,repair=1h",
-        "mtbf=1d,repair=1h,night=1",
+        "", "mtbf=1d", "mtbf=1d,repair=0", "mtbf=x,repair=1h", "mtbf=1d,repair=1h,night=1",
         "mtbf=1d,repair=1h,seed=x",
     ],
-)
+)  # fmt: skip
 def test_failures_that_cannot_be(text):
     with pytest.raises(OptionError, match="expected mtbf=TIME,repair=TIME"):
         Outages.parse(text)

@@ -18,15 +18,9 @@ from collections.abc import Callable
 from typing import Any
 
 _FORBIDDEN = (
-    (signal, "signal"),
-    (signal, "set_wakeup_fd"),
-    (signal, "setitimer"),
-    (signal, "alarm"),
-    (os, "_exit"),
-    (os, "abort"),
-    (os, "execv"),
-    (os, "execve"),
-)
+    (signal, "signal"), (signal, "set_wakeup_fd"), (signal, "setitimer"), (signal, "alarm"), (os, "_exit"),
+    (os, "abort"), (os, "execv"), (os, "execve"),
+)  # fmt: skip
 _hosts: weakref.WeakSet[Any] = weakref.WeakSet()
 _job_manager = os.getpid()
 

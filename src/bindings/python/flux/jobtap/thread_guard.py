@@ -30,16 +30,9 @@ _topic = [""]
 #: Prefixes of C functions that wait for their future. ("flux_future_get" is a full name: others
 #: with this prefix do not wait.)
 _WAITING = (
-    "flux_rpc_get",
-    "flux_kvs_lookup_get",
-    "flux_kvs_commit_get_",
-    "flux_kvs_getroot_get_",
-    "flux_job_submit_get_id",
-    "flux_job_wait_get_",
-    "flux_job_result_get",
-    "flux_job_event_watch_get",
-    "flux_event_publish_get_seq",
-)
+    "flux_rpc_get", "flux_kvs_lookup_get", "flux_kvs_commit_get_", "flux_kvs_getroot_get_", "flux_job_submit_get_id",
+    "flux_job_wait_get_", "flux_job_result_get", "flux_job_event_watch_get", "flux_event_publish_get_seq",
+)  # fmt: skip
 
 
 def set_job_manager_thread() -> None:

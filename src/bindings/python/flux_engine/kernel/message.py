@@ -52,18 +52,8 @@ class Message:
     """
 
     __slots__ = (
-        "type",
-        "topic",
-        "matchtag",
-        "flags",
-        "errnum",
-        "nodeid",
-        "userid",
-        "rolemask",
-        "sender",
-        "_text",
-        "_obj",
-    )
+        "type", "topic", "matchtag", "flags", "errnum", "nodeid", "userid", "rolemask", "sender", "_text", "_obj",
+    )  # fmt: skip
 
     def __init__(self, type, topic, text=None, obj=None, matchtag=0, flags=0):
         self.type = type

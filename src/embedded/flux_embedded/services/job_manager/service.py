@@ -82,17 +82,9 @@ class JobManager(Service):
         )
         self.waits, self.execution, self.life = Waits(self), Execution(self), Life(self)
         self.housekeeping, self.jobtap, self.intake = Housekeeping(self), Jobtap(self), Intake(self)
-        for part in (
-            events,
-            self.waits,
-            self.execution,
-            self.housekeeping,
-            self.jobtap,
-            self.intake,
-        ):
+        parts = [events, self.waits, self.execution, self.housekeeping, self.jobtap, self.intake]
+        for part in (*parts, Actions(self), Update(self)):
             self.serve(part)
-        self.serve(Actions(self))
-        self.serve(Update(self))
         self.add_method("sched-hello", self.sched.hello, streaming=True)
         self.add_method("sched-ready", self.sched.ready)
 

@@ -115,21 +115,9 @@ class Inventory:
     """
 
     __slots__ = (
-        "ranks",
-        "kinds",
-        "shift",
-        "core_mask",
-        "compute_mask",
-        "amounts",
-        "hosts",
-        "properties",
-        "_full",
-        "key_base",
-        "keys",
-        "matches",
-        "verdicts",
-        "unused",
-    )
+        "ranks", "kinds", "shift", "core_mask", "compute_mask", "amounts", "hosts", "properties", "_full", "key_base",
+        "keys", "matches", "verdicts", "unused",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -54,15 +54,9 @@ class Record(NamedTuple):
 
 #: Beginnings of counted events, and those for one.
 _SINGULAR = (
-    ("jobs have", "job has"),
-    ("jobs were", "job was"),
-    ("jobs come", "job comes"),
-    ("jobs ask", "job asks"),
-    ("jobs", "job"),
-    ("lines have", "line has"),
-    ("lines", "line"),
-    ("entries", "entry"),
-)
+    ("jobs have", "job has"), ("jobs were", "job was"), ("jobs come", "job comes"), ("jobs ask", "job asks"),
+    ("jobs", "job"), ("lines have", "line has"), ("lines", "line"), ("entries", "entry"),
+)  # fmt: skip
 
 
 class Notes:
