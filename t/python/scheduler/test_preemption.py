@@ -661,7 +661,9 @@ def test_a_record_that_cannot_be_read_ends_nobody():
     instance.unload()
     instance.kvs.values[KEY] = '{"version": 1, "preemptions": [{"taker": 2}]}'
     instance.load("sched-backfill")
-    assert f"nobody is ended: {KEY} in the KVS cannot be read" in "\n".join(instance.errors)
+    assert f"preemptions under way are forgotten: {KEY} in the KVS cannot be read" in "\n".join(
+        instance.errors
+    )
     instance.advance(60)
     assert victim.state == "running"
     instance.advance(120)  # it was chosen anew, and warned anew

@@ -72,3 +72,20 @@ def test_damaged_reservations_keep_it_from_loading_and_it_says_how_to_go_on(text
     instance.kvs.values["checkpoint.sched-reservations"] = text
     with pytest.raises(Exception, match="flux kvs unlink checkpoint.sched-reservations"):
         instance.load("sched-backfill")
+
+
+@pytest.mark.parametrize("key", ["history", "odds", "promises", "fairshare", "budgets"])
+def test_a_value_of_a_newer_scheduler_is_one_line_and_is_not_overwritten(key):
+    instance = FakeInstance(nodes=2, config=TABLES, check_errors=False)
+    key = f"checkpoint.sched-{key}"
+    newer = instance.kvs.values[key] = '{"version": 99, "latest": []}'
+    instance.load("sched-backfill", "promise=all", "predict=class")
+    assert instance.errors == [
+        f"{key} in the KVS is of version 99, of a newer scheduler: it is not read; "
+        f"`flux kvs unlink {key}` removes it"
+    ]
+    for _ in range(3):
+        instance.submit(nodes=2, duration=400)
+    instance.advance(1000)
+    instance.unload()
+    assert instance.kvs.values[key] == newer

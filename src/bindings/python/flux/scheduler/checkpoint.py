@@ -26,6 +26,18 @@ Value = TypeVar("Value")
 DAMAGES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
+class NewerValue(ValueError):
+    """A stored value was written by a newer scheduler."""
+
+
+def check_version(stored: Any, version: int) -> None:
+    """Raise `NewerValue` if a stored value is not of this version, ValueError if it has none."""
+    if not isinstance(stored, dict):
+        raise ValueError("expected an object")
+    if stored["version"] != version:
+        raise NewerValue(stored["version"])
+
+
 def read_stored(handle: Any, key: str, parse: Callable[[Any], Value]) -> Value | None:
     """Return the value of a KVS key (parsed JSON), converted by `parse`, which raises any of
     `DAMAGES` for an unreadable value; None if there is no such key, or no KVS. Raises OSError if
@@ -39,6 +51,11 @@ def read_stored(handle: Any, key: str, parse: Callable[[Any], Value]) -> Value |
         if exc.errno == errno.ENOSYS:  # an instance without a KVS has nothing to restore
             return None
         raise
+    except NewerValue as exc:
+        raise NewerValue(
+            f"{key} in the KVS is of version {exc}, of a newer scheduler: it is not read; "
+            f"`flux kvs unlink {key}` removes it"
+        ) from None
     except DAMAGES as exc:
         reason = " ".join(f"{type(exc).__name__}: {exc}".split())[:200]
         raise ValueError(
@@ -75,6 +92,7 @@ class Checkpoint:
         self._interval = interval
         self._text = text
         self._changed = False
+        self._is_newer = False  # the stored value is a newer scheduler's, and is left as it is
         self._unchanged: str | None = None  # the text at first, until `changed` is called
         self._written_at = -interval
         self._timer: Timer | None = None  # the next write, or the next part of one
@@ -92,6 +110,7 @@ class Checkpoint:
         try:
             return read_stored(self._host.handle, self.key, parse)
         except (OSError, ValueError) as exc:
+            self._is_newer = isinstance(exc, NewerValue)
             self._host.errors.report(
                 str(exc) if isinstance(exc, ValueError) else f"{self.key}: {exc}"
             )
@@ -100,7 +119,7 @@ class Checkpoint:
     def changed(self) -> None:
         """Note that the value has changed since it was stored."""
         self._unchanged = None
-        if not self._host.commits.stores:
+        if self._is_newer or not self._host.commits.stores:
             return
         self._changed = True
         if self._timer is None:

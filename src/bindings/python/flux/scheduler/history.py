@@ -24,7 +24,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from flux.scheduler.checkpoint import in_parts
+from flux.scheduler.checkpoint import check_version, in_parts
 from flux.scheduler.requests import RunningJob
 
 if TYPE_CHECKING:
@@ -350,8 +350,9 @@ class RunTimeService:
 
     def _load(self, history: RunTimes) -> None:
         def parse(stored: Any) -> None:
+            check_version(stored, VERSION)
             # Classes of another function would never be found.
-            if stored["version"] == VERSION and stored["by"] == _name_of(history.classes):
+            if stored["by"] == _name_of(history.classes):
                 through = float(stored["through"])
                 history.restore(stored["classes"])
                 self._through = through

@@ -8,7 +8,7 @@ import math
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from flux.scheduler.checkpoint import in_parts
+from flux.scheduler.checkpoint import check_version, in_parts
 from flux.scheduler.decision import PolicyView
 from flux.scheduler.projection.fork import ProjectionFailed
 from flux.scheduler.projection.odds import Calibration, JobOdds, Played, RunShares
@@ -213,9 +213,9 @@ class OddsService:
         return in_parts(head, "shares", parts)
 
     def _restore(self, stored: Any) -> None:
-        if stored["version"] == VERSION:
-            self.shares.restore(stored["shares"])
-            self.calibration.restore(stored["misses"])
+        check_version(stored, VERSION)
+        self.shares.restore(stored["shares"])
+        self.calibration.restore(stored["misses"])
 
 
 def _answer(times: Played | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
-from flux.scheduler.checkpoint import in_parts
+from flux.scheduler.checkpoint import check_version, in_parts
 
 if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoints
@@ -201,8 +201,7 @@ class StoredLatestStarts:
         """Read the stored latest starts."""
 
         def parse(stored: Any) -> dict[int, float]:
-            if stored["version"] != VERSION:
-                return {}
+            check_version(stored, VERSION)
             latest = {int(jobid): float(when) for jobid, when in stored["latest"]}
             if not all(isfinite(when) for when in latest.values()):
                 raise ValueError("a latest start is no time")

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.masks import popcount
 from flux.scheduler.admission import NO_ROOM, Deferral, GivingRule
-from flux.scheduler.checkpoint import read_stored
+from flux.scheduler.checkpoint import check_version, read_stored
 from flux.scheduler.host import counted, name_of
 from flux.scheduler.pools import missing_hosts
 from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
@@ -451,11 +451,7 @@ class ReservationService:
             self._add(reservation, configured=False)
 
     def _parse(self, stored: Any) -> list[Reservation]:
-        if stored["version"] != VERSION:
-            raise ValueError(
-                f"it is not of version {VERSION}: reservations made with a newer scheduler cannot be "
-                "kept; go back to it"
-            )
+        check_version(stored, VERSION)
         now = self._host.now()
         return [Reservation.from_dict(entry, now) for entry in stored.get("reservations", ())]
 

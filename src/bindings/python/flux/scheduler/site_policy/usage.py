@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from math import inf, isfinite, log
 from typing import TYPE_CHECKING, Any, Callable
 
-from flux.scheduler.checkpoint import in_parts
+from flux.scheduler.checkpoint import check_version, in_parts
 from flux.scheduler.history import ask_for_ended_jobs
 
 if TYPE_CHECKING:
@@ -148,8 +148,7 @@ class Usage:
     def restore(self, stored: Any) -> None:
         """Load the parsed output of `text`. Raises ValueError if it has another form; other
         exceptions in `flux.scheduler.checkpoint.DAMAGES` mean the same."""
-        if stored["version"] != VERSION:
-            return
+        check_version(stored, VERSION)
         through = float(stored["through"])
         used = {tuple(key): (float(amount), 0.0, through) for key, amount in stored["used"]}
         if not isfinite(through) or not all(isfinite(one[0]) for one in used.values()):

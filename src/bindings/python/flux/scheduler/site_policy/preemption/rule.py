@@ -123,7 +123,7 @@ class PreemptionRule(GivingRule, TableRule):
             try:
                 self._record.load()
             except ValueError as exc:
-                self.errors.report(f"nobody is ended: {exc}")
+                self.errors.report(f"preemptions under way are forgotten: {exc}")
         self.classes.entries = entries
         self._under_way.engage()
         if not entries:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Tuple
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.inventory import Selection
 from flux.resource.pool.masks import idset_text, parse_idset
-from flux.scheduler.checkpoint import read_stored
+from flux.scheduler.checkpoint import check_version, read_stored
 from flux.scheduler.disclosure import Reason, is_private
 from flux.scheduler.host import counted, name_of
 from flux.scheduler.site_policy.preemption.classes import Classes
@@ -225,8 +225,7 @@ class Record:
         unreadable; the record is then empty."""
 
         def parse(stored: Any) -> dict[int, Preemption]:
-            if stored["version"] != VERSION:
-                raise ValueError(f"version {stored['version']!r}")
+            check_version(stored, VERSION)
             found = {one.taker: one for one in map(Preemption.from_dict, stored["preemptions"])}
             for one in stored.get("borrowers", ()):
                 victim, taker, until = Victim.from_dict(one), int(one["taker"]), float(one["until"])
