@@ -235,6 +235,19 @@ def test_the_last_number_holds_and_its_age_is_told(policy, args, tmp_path):
     assert 1 in rig.sched.running and not listed(rig)["stale"]
 
 
+def test_a_file_that_is_written_no_more_is_one_line_and_so_is_its_return(tmp_path):
+    path = tmp_path / "used"
+    write(path, "matlab 3\n")
+    rig = load(Fifo, (), **matlab(path, **{"max-age": "2m"}))
+    rig.wait(600)
+    stale = f"licenses: elsewhere={path}: older than max-age: the last numbers hold"
+    assert [line for line in rig.logged() if "elsewhere=" in line] == [stale]
+    write(path, "matlab 3\n", rig)
+    rig.wait(100)
+    again = f"licenses: elsewhere={path}: up to date again"
+    assert [line for line in rig.logged() if "elsewhere=" in line] == [stale, again]
+
+
 @pytest.mark.parametrize(
     "text", [None, "matlab\n", "matlab -1\n", "matlab two\n", "x" * 70000, "matlab 1" + "0" * 99]
 )

@@ -218,7 +218,7 @@ class LicenseRule(CountingRule):
         self._planned: dict[str, int] = {}
         #: path -> last reading, or None if there is none
         self._read: dict[str, Reading | None] = {}
-        #: path -> why the last reading failed, or None
+        #: path -> why its numbers are not up to date, or None
         self._failed: dict[str, str | None] = {}
         self._timers: dict[str, Timer] = {}  # path -> timer of the next reading
 
@@ -261,22 +261,25 @@ class LicenseRule(CountingRule):
         """Read a file now, and every `every` seconds."""
         when = self.host.now() + every
         self._timers[path] = self.host.call_at(when, lambda: self._look(path, every))
+        text = None
         try:
-            found = read_file(path)
+            self._read[path] = read_file(path)
         except (OSError, ValueError) as exc:
             text = getattr(exc, "strerror", None) or str(exc)
-            if self._failed[path] != text:
-                self._failed[path] = text
-                self.host.log.warning(f"licenses: elsewhere={path}: {text}: the last numbers hold")
+        else:
+            for name, one in self.entries.items():
+                if one.elsewhere == path:
+                    self._note_elsewhere(name)
+                    self.let_in(self.uses[name])
+                    if self._age(name)[1]:
+                        text = "older than max-age"
+        if text == self._failed[path]:
             return
-        if self._failed[path] is not None:
-            self._failed[path] = None
-            self.host.log.info(f"licenses: elsewhere={path}: it is read again")
-        self._read[path] = found
-        for name, one in self.entries.items():
-            if one.elsewhere == path:
-                self._note_elsewhere(name)
-                self.let_in(self.uses[name])
+        self._failed[path] = text
+        if text is None:
+            self.host.log.info(f"licenses: elsewhere={path}: up to date again")
+        else:
+            self.host.log.warning(f"licenses: elsewhere={path}: {text}: the last numbers hold")
 
     def _note_elsewhere(self, name: str) -> None:
         """Take the number of a licence used elsewhere from the number for jobs."""
