@@ -34,6 +34,14 @@ def test_order_of_business():
     assert rig.task.running
 
 
+def test_the_line_ready_has_the_arguments_of_the_policy_as_given():
+    rig = Rig(R(1, 1))
+    rig.load(Backfill, "promise=16", "queue-depth=8", "rank=wfp3")
+    assert rig.logged(INFO) == [
+        "ready: queue-depth=8 log-level=info promise=16 rank=wfp3 pool-class=Rv1Pool Rv1 rank0/core0"
+    ]
+
+
 def test_hello_marks_what_jobs_hold():
     rig = Rig(R(2, 4))
     rig.will_be_found(1, R("0", "0-2", expiration=5000.0))
@@ -208,7 +216,9 @@ def failing_start(rig, cls=Guide, *args):
 def test_trap_10_a_peer_that_refuses(of, name, value, errnum):
     rig = Rig(R(1, 1))
     setattr(getattr(rig, of), name, value)
-    assert failing_start(rig).errno == errnum
+    failure = failing_start(rig)
+    assert failure.errno == errnum
+    assert (of == "names") == ("another scheduler is loaded: remove it first" in str(failure))
 
 
 @pytest.mark.parametrize(

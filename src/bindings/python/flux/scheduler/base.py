@@ -169,6 +169,7 @@ class Scheduler(BrokerModule):
         #: Random numbers for a policy: `flux simulate` repeats them with ``--seed``.
         self.random = random.Random(random.getrandbits(64))
         self._pending_args = take_options(self, args)
+        self._own_args = list(self._pending_args)  # for the log
         parse_depth(self.queue_depth)
         #: the resource pool, set once the resources are acquired, before the first job
         self.resources: ResourcePool
@@ -538,8 +539,11 @@ class Scheduler(BrokerModule):
     def _start(self) -> None:
         handle = self.handle
         self._relay_waker = host.RelayWaker(handle)
-        handle.service_register("sched").get()
-        handle.service_register("feasibility").get()
+        try:
+            handle.service_register("sched").get()
+            handle.service_register("feasibility").get()
+        except FileExistsError as exc:
+            raise FileExistsError(exc.errno, "another scheduler is loaded: remove it first") from None
         acquisition = self._acquisition = hello.Acquisition(handle)
         if not acquisition.at_once():
             self.set_running()
@@ -578,8 +582,9 @@ class Scheduler(BrokerModule):
             self.log.error(text)
         if gc.isenabled():
             gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)
+        own = "".join(f"{arg} " for arg in self._own_args)
         self.log.info(
-            f"ready: queue-depth={self.queue_depth} log-level={self.log.level_name} "
+            f"ready: queue-depth={self.queue_depth} log-level={self.log.level_name} {own}"
             f"pool-class={pool.name} Rv{pool.version} {pool.dumps()}"
         )
 
