@@ -53,7 +53,7 @@ test_expect_success 'a job that waits for a drained node stops nobody' '
 	flux resource drain 3 &&
 	head=$(flux submit -N4 -t 1m --urgency=31 true) &&
 	test_wait_until "test \"\$(flux module stats sched-backfill | jq .parked)\" = 1" &&
-	test_wait_until "flux jobs -no {annotations.sched.reason_pending} $head | grep \"1 of 4 matching nodes are down\"" &&
+	test_wait_until "flux jobs -no {annotations.sched.reason_pending} $head | grep \"1 of 4 matching nodes is down\"" &&
 	run=$(flux submit -N1 -t 60m sleep 300) && started $run &&
 	flux cancel $run && flux job wait-event -t 20 $run clean &&
 	flux resource undrain 3 &&

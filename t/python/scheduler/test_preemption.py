@@ -59,6 +59,9 @@ def warned(instance):
     taker = batch(instance)
     instance.advance(30)
     assert [severity for severity, _ in exceptions(victim)] == [1]
+    assert taker.reason_pending.startswith("1 job of standby ends for it at ")
+    start = f"preemption: {taker.name} is to start by ending {victim.name}: 1 job of standby ("
+    assert [text for _, text in instance.log if text.startswith(start)]
     return victim, taker
 
 

@@ -72,7 +72,8 @@ def describe(facts: dict[str, Any]) -> str | None:
     pool's reason; None if it could start now."""
     matching, up = facts["matching"], facts["up"]
     if facts["unit"] == "nodes" and up < facts["needed"] <= matching:
-        return f"{matching - up} of {matching} matching nodes are down"
+        down = matching - up
+        return f"{down} of {matching} matching nodes {'is' if down == 1 else 'are'} down"
     return facts["reason"] or None
 
 

@@ -19,6 +19,7 @@ from flux.scheduler.reservations.reservation import (
     Window,
 )
 from flux.scheduler.reservations.windows import ActiveWindows
+from flux.scheduler.site_policy.fields import user_name
 from flux.scheduler.times import iso_time
 
 if TYPE_CHECKING:
@@ -272,6 +273,6 @@ class ReservationAnswers(ReservationPart):
 
 def _group(reservation: Reservation) -> str:
     """Describe the group; empty if there are no jobs."""
-    groups = ("users", map(str, reservation.users)), ("queues", reservation.queues)
+    groups = ("users", map(user_name, reservation.users)), ("queues", reservation.queues)
     named = [(noun, ",".join(some)) for noun, some in (*groups, ("banks", reservation.banks))]
     return "; ".join(f"{noun} {some}" for noun, some in named if some)

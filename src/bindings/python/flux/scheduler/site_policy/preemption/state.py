@@ -170,8 +170,9 @@ class Preemption:
         if self.state == ENDING:
             return Reason(f"waits for {classes} to end", "waits for resources that are given back")
         when = time.strftime("%H:%M:%S", time.localtime(self.deadline))
+        end = "ends" if len(self.victims) == 1 else "end"
         return Reason(
-            f"{classes} end for it at {when}", f"resources are given back for it at {when}"
+            f"{classes} {end} for it at {when}", f"resources are given back for it at {when}"
         )
 
     def to_dict(self) -> dict[str, Any]:

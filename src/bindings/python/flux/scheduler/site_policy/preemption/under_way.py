@@ -121,7 +121,7 @@ class PreemptionsUnderWay(Part):
         # From now on the plan has another time for this job.
         self.defer_taker(preemption)
         names = ", ".join(name_of(victim.jobid) for victim in choice.victims)
-        host.log.info(f"preemption: {names} are to end for {job.name}: {choice.text()}")
+        host.log.info(f"preemption: {job.name} is to start by ending {names}: {choice.text()}")
         self._record.store(lambda: self._recorded(preemption))
         host.look_again()
 
