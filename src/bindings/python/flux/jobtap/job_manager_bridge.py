@@ -84,14 +84,13 @@ class JobTable(dict[int, Any]):
 _dependencies = JobTable()  # see _dependencies_of
 
 
-def _dependencies_of(id: int, state: int, is_active: Callable[[int], bool]) -> dict[str, bool]:
+def _dependencies_of(id: int, state: int) -> dict[str, bool]:
     """Return the dependencies that plugins have added to a job: description -> whether it is open.
     C processes these events later if the job is in a callback or was just submitted, and if one
     fails drops all that are queued: the job would hang."""
     if state not in (NEW, DEPEND):
         raise OSError(errno.EINVAL, _DEPEND[errno.EINVAL])
-    known: dict[str, bool] = _dependencies.of(id, dict, is_active)
-    return known
+    return _dependencies.get(id, {})
 
 
 class ArgsSource:
@@ -417,18 +416,18 @@ class PluginHost:
 
     def dependency_add(self, plugin: Plugin, id: int, description: str) -> None:
         id = self._id(id)
-        known = _dependencies_of(id, self._lookup(id, "state"), self._is_active)
+        known = _dependencies_of(id, self._lookup(id, "state"))
         if known.get(description):
             return
         texts = {errno.EEXIST: f"dependency {description} was added before", **_DEPEND}
         if description in known:
             raise OSError(errno.EEXIST, texts[errno.EEXIST])
         _check(lib.flux_jobtap_dependency_add(self.p, id, description.encode()), texts)
-        known[description] = True
+        _dependencies.of(id, dict, self._is_active)[description] = True
 
     def dependency_remove(self, plugin: Plugin, id: int, description: str) -> None:
         id = self._id(id)
-        known = _dependencies_of(id, self._lookup(id, "state"), self._is_active)
+        known = _dependencies_of(id, self._lookup(id, "state"))
         text = f"no open dependency {description}"
         if description not in known and self._lookup(id, "t_submit") < _STARTED:
             # Perhaps it was added before a restart: this does nothing if it is open, and if it is
@@ -437,7 +436,7 @@ class PluginHost:
             _check(rc, {errno.EEXIST: text})
         elif not known.get(description):
             raise OSError(errno.ENOENT, text)
-        known[description] = False
+        _dependencies.of(id, dict, self._is_active)[description] = False
         rc = lib.flux_jobtap_dependency_remove(self.p, id, description.encode())
         _check(rc, {errno.ENOENT: text, **_DEPEND})
 

@@ -543,7 +543,9 @@ class Scheduler(BrokerModule):
             handle.service_register("sched").get()
             handle.service_register("feasibility").get()
         except FileExistsError as exc:
-            raise FileExistsError(exc.errno, "another scheduler is loaded: remove it first") from None
+            raise FileExistsError(
+                exc.errno, "another scheduler is loaded: remove it first"
+            ) from None
         acquisition = self._acquisition = hello.Acquisition(handle)
         if not acquisition.at_once():
             self.set_running()
