@@ -243,16 +243,6 @@ def test_named_queues_are_stopped_at_first(queues):
     assert allocs(queues) == [one]
 
 
-def test_a_job_of_a_removed_queue_waits(queues):
-    one = queues.submit(queue="a")
-    queues.rpc("config.load", {})
-    anonymous = queues.submit()
-    assert allocs(queues) == [anonymous]
-    queues.rpc("config.load", {"queues": {"a": {}}})
-    switch(queues, True, all=True)
-    assert allocs(queues) == [one]
-
-
 @pytest.mark.parametrize(
     "queues",
     [
