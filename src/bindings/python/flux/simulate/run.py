@@ -174,6 +174,8 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
         outcome, engine.log.lines, policy.path, is_excused, engine.ended_at, refused,
         bool(tables_of(settings.config)),
     )  # fmt: skip
+    if engine.interrupted:
+        outcome.until = engine.now
     outcome.history = [(round(when - outcome.epoch, 6), up) for when, up in engine.history]
     figures = metrics.figures(outcome)
     summary = {

@@ -157,7 +157,7 @@ def count_out_of_order(outcome):
 
 
 class Sweep:
-    """The machine over time, up to the last submission.
+    """The machine over time, up to the last submission, or to the interrupt of a run.
 
     Attributes:
         capacity (float): unit seconds, but for those of units that are idle and not available
@@ -171,10 +171,13 @@ class Sweep:
         workload = outcome.workload
         jobs, units = workload.jobs, workload.units
         used = lost = 0.0
-        horizon = jobs[-1].submit if jobs else 0.0
+        horizon = min(jobs[-1].submit, outcome.until) if jobs else 0.0
         times = outcome.end, outcome.end, outcome.submit, outcome.start
         events = outcome.events
         changes = [(when, more, 0) for when, more in outcome.changes]
+        if outcome.until < math.inf:
+            events = [*events, ~len(changes)]
+            changes.append((outcome.until, 0, 0))
         absences = outcome.absences()
         away = math.fsum(more * (horizon - when) for when, more in absences if when < horizon)
         self.capacity = units * horizon - away

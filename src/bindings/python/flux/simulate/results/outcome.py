@@ -5,6 +5,7 @@ megabytes."""
 from array import array
 from functools import cached_property
 from itertools import compress
+from math import inf
 from operator import attrgetter, eq, sub
 
 from flux.resource.pool.masks import parse_idset, popcount
@@ -57,6 +58,7 @@ class Outcome(Observer):
         short (dict): index -> the missing part of its allocation, in words
         done (int): number of jobs ended or refused
         last (float): time of the last start or end of a job of the trace
+        until (float): time at which the run was interrupted, or infinity
         events (array): in order of time: 4 * index + kind; a number below 0 is ~place in `changes`
         changes (list): (time, units in use more than before) when jobs of no trace start and end
         history (list): (time, bounds of the ranks available from then on)
@@ -82,6 +84,7 @@ class Outcome(Observer):
         self.short = {}
         self.done = 0
         self.last = 0.0
+        self.until = inf
         self.events = array("q")
         self.changes = []
         self.history = []
