@@ -43,6 +43,15 @@ def test_what_a_result_was_made_of(tmp_path):
     assert list(record["scheduler"]["files"]) == [f"{tmp_path}/rank.py"]
 
 
+def test_again_names_the_workloads(tmp_path):
+    call = "sample --jobs=50 --scale-arrivals=1,0.8 --seeds=1 --scheduler=sched-fifo -q -o out"
+    flux(call, cwd=tmp_path)
+    assert flux("--again", tmp_path / "out").stdout.splitlines() == [
+        f"sched-fifo (scale-arrivals={factor}, seed 1): all 50 jobs start when they did"
+        for factor in ("0.8", "1.0")
+    ]
+
+
 def test_again(tmp_path):
     (tmp_path / "mine.py").write_text(first_scheduler())
     call = "sample --jobs=50 --scheduler=./mine.py '--scheduler=sched-backfill promise=1,4' -o out"

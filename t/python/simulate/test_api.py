@@ -273,5 +273,8 @@ def test_memory_of_nodes_is_counted(tmp_path):
         trace = Trace(path, nodes=1, cores_per_node=4, memory_per_node=memory, unit="core")
         figures = simulate(trace, "sched-backfill")[0].figures
         assert figures["makespan"] == 100.0 + second, memory
+    whole = Trace(path, nodes=1, cores_per_node=4, memory_per_node="8G", unit="node")
+    (warning,) = whole.workload().notes.warnings
+    assert warning.startswith("no job that takes part of a node requests memory")
     small = Trace(path, nodes=1, cores_per_node=4, memory_per_node="2G", unit="core")
     assert simulate(small, "sched-backfill")[0].figures["started"] == 0

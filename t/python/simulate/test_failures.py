@@ -6,6 +6,8 @@ import re
 import pytest
 from command_runner import first_scheduler, flux
 
+from flux.simulate import simulate
+
 BROKEN = {
     "raises": ("if self.passes > 5: raise KeyError('my own mistake')", "my own mistake"),
     "ends": (
@@ -101,6 +103,20 @@ def test_a_policy_that_gives_less_than_was_asked_for_fails(tmp_path, engine):
 def counting(step):
     """The guide's first scheduler, which counts its passes, and does something at the begin of each."""
     return first_scheduler("self.passes += 1\n" + step, "    passes = 0")
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("def mod_main(h, *args):\nreturn\n", "IndentationError: expected an indented block"),
+        ("x = 1\n", "no mod_main() or BrokerModule subclass found"),
+        ("import nowhere\n", "ModuleNotFoundError: No module named 'nowhere'"),
+    ],
+)
+def test_the_reason_says_why_a_file_does_not_load(tmp_path, text, said):
+    (tmp_path / "mine.py").write_text(text)
+    (run,) = simulate("sample", tmp_path / "mine.py")
+    assert "exited with exit code 1\n" in run.failed and said in run.failed
 
 
 @pytest.mark.parametrize("engine", ["lean", "instance"])

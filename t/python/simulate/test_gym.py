@@ -62,7 +62,7 @@ TABLES = {"resource": {"config": [{"hosts": "n[0-3]", "cores": "0"}]}}
 @pytest.mark.parametrize(
     "trace, options, said",
     [
-        ("sample", {"jobs": 1500, "part": (0.5, 1.0)}, "2000 jobs, of which"),
+        ("sample", {"jobs": 1500, "part": (0.5, 1.0)}, r"jobs=1500: expected 1 to 1,000"),
         ("sample", {"part": (0, 2)}, r"part=\(0, 2\): expected fractions"),
         ("sample", {"part": (-1, 1)}, r"part=\(-1, 1\): expected fractions"),
         ("sample", {"k": 0}, "k=0: expected 1 or more"),

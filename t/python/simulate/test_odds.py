@@ -37,7 +37,7 @@ def test_the_table_says_which_scheduler_has_no_odds(tmp_path):
     policies = "--scheduler ./first.py --scheduler 'sched-fifo odds-depth=0'"
     done = flux(f"--jobs=40 --odds=5 sample -q {policies}", cwd=tmp_path)
     table = done.stdout[done.stdout.index("\nodds ") :].splitlines()[1:]
-    assert table[0].split()[:3] == ["odds", "jobs", "by"]
+    assert table[0].split()[:3] == ["odds", "jobs", "started"]
     assert "the scheduler answers no questions" in table[1]
     assert "the scheduler was told to find none (odds-depth=0)" in table[2]
 

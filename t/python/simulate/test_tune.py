@@ -55,7 +55,7 @@ def test_what_it_says(found):
         " with submissions shaken"
     )
     assert f"chosen:  {SHORT_FIRST}" in lines
-    (who,) = [line for line in lines if line.startswith("Who pays: ")]
+    (who,) = [line for line in lines if line.startswith("Who pays, in all these runs: ")]
     assert "of 300 jobs start later" in who and "node hours" in who
     (users,) = [line for line in lines if line.startswith("Users who lose most")]
     assert "ann" in users and "bob" not in users  # ann's jobs are the long ones

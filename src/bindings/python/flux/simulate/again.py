@@ -47,8 +47,16 @@ def again(directory, main):
         for one in former:
             text = _comparison(one, found.get(_place(one, one.base)))
             same = same and text.startswith("all ")
-            print(f"{one.summary['policy']}: {text}")
+            print(f"{_label(one)}: {text}")
     return 0 if same else 1
+
+
+def _label(result):
+    """Return the policy of a result, and its workload if there are several, as in progress."""
+    seed = result.provenance.get("seed")
+    parts = filter(None, [result.variant, "" if seed is None else f"seed {seed}"])
+    case = ", ".join(parts)
+    return f"{result.summary['policy']} ({case})" if case else result.summary["policy"]
 
 
 def _place(result, base):

@@ -9,6 +9,7 @@ import os
 import shlex
 import shutil
 import sys
+import time
 
 from flux.simulate import arguments
 from flux.simulate.trace import sample_path
@@ -252,7 +253,9 @@ class Call:
             self.say(f"  {compiled.NOT_BUILT}")
         load = workload.offered_load()
         days = workload.jobs[-1].submit / 86400
-        span = f" over {days:.1f} days, offered load {load:.2f}," if days else ""
+        begin = time.strftime(" from %Y-%m-%d %H:%M UTC", time.gmtime(workload.epoch))
+        begin = begin if workload.epoch else ""
+        span = f" over {days:.1f} days{begin}, offered load {load:.2f}," if days else ""
         self.say(
             f"{len(workload.jobs):,} {'jobs' if len(workload.jobs) != 1 else 'job'}{span} on {workload.machine}; "
             f"{len(policies)} {'policies' if len(policies) != 1 else 'policy'}"
@@ -267,6 +270,8 @@ class Call:
 
         options = self.options
         base = options.output
+        if os.path.exists(base) and not os.path.isdir(base):
+            raise ValueError(f"{base}: it is no directory")
         with _naming_errors():
             os.makedirs(base, exist_ok=True)
             self._lock = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
@@ -378,9 +383,11 @@ class Call:
             )  # fmt: skip
             self.print(json.dumps([{k: s[k] for k in keys if k in s} for s in summaries], indent=1))
         elif options.live:
-            from flux.simulate.live import starts_table
+            from flux.simulate import live
 
-            self.print("\n".join(["", *table.lines(starts_table(summaries))]))
+            self.print("\n".join(["", *table.lines(live.starts_table(summaries))]))
+            more = summaries[0]["figures"]["jobs"] - len(summaries[0]["asked"])
+            self.say(f"\n{live.LEGEND}" + (f"; {more:,} more jobs wait" if more else ""))
         else:
             self.print("\n".join(table.tables(summaries)))
             if options.odds:

@@ -11,14 +11,18 @@ import sys
 
 from flux.simulate.engine.manager import COMPLAINT
 from flux_engine.formats.levels import LOG_ERR
-from flux_engine.modules.pymodule import LoaderExit, traceback_of
+from flux_engine.modules.pymodule import LOADER, LoaderExit, traceback_of
 
 #: First line of a traceback, also in a log.
 TRACEBACK = "Traceback (most recent call last):"
 
 
+#: Beginnings of what the loader prints of a file that it cannot execute: of a syntax error, and of a missing entry point.
+LOADER_ERRORS = ('  File "', f"flux-{LOADER}.py: ")
+
+
 class _Tracebacks(io.TextIOBase):
-    """Passes on printed text, except tracebacks, of which it keeps the `lines`."""
+    """Passes on printed text, except tracebacks and the loader's errors, of which it keeps the `lines`."""
 
     def __init__(self, stream):
         self.lines = []
@@ -29,7 +33,7 @@ class _Tracebacks(io.TextIOBase):
     def write(self, text):
         *lines, self._begun = (self._begun + text).split("\n")
         for line in lines:
-            if line == TRACEBACK:
+            if line == TRACEBACK or line.startswith(LOADER_ERRORS):
                 self._inside = True
             if not self._inside:
                 self._stream.write(f"{line}\n")

@@ -136,8 +136,8 @@ class SchedulingEnv(gymnasium.Env, Observer):
         if k < 1:
             raise ValueError(f"k={k}: expected 1 or more")
         if self._count < 1 or self._places < 1:
-            text = f"{count} jobs, of which {part} is to be used, and {jobs} in an episode"
-            raise ValueError(text)
+            most = last - self._first
+            raise ValueError(f"jobs={jobs}: expected 1 to {most:,}, the jobs in part={part}")
         self.k = k
         self._cost = REWARDS.get(reward, reward)
         if not callable(self._cost):

@@ -131,13 +131,17 @@ def _running(entry, texts, now, notes):
     return _job(entry, texts, left, math.ceil(left), 1), R, start, max(end, now)
 
 
+LEGEND = "start of each waiting job, in local time, if all jobs run to their limits"
+
+
 def starts_table(summaries):
-    """Return the start of each job under each policy, as rows of text."""
+    """Return the start of each waiting job under each policy, as rows of text."""
 
     def text(when):
         return "never" if when is None else time.strftime("%a %d %b %H:%M:%S", time.localtime(when))
 
-    rows = [["job", "user", "size", *(summary["policy"] for summary in summaries)]]
+    unit = summaries[0]["unit"]
+    rows = [["job", "user", f"{unit}s", *(summary["policy"] for summary in summaries)]]
     for id, (user, size) in summaries[0]["asked"].items():
         starts = [text(summary["starts"].get(id)) for summary in summaries]
         rows.append([id, user, str(size), *starts])

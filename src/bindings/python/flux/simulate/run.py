@@ -202,7 +202,7 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
         summary["refusal"] = (
             f"job {workload.jobs[first].id}: {outcome.notes.get(first) or 'no reason'}"
         )
-    if outcome.preempted_for:
+    if outcome.preempted_for or settings.live:
         summary["unit"] = workload.unit
     if len(outcome.history) > 1:
         summary["available"] = outcome.available()
@@ -476,7 +476,7 @@ def run_all(tasks, at_once=None, progress=None):
                     kind, value = pipe.recv()
                 except EOFError:
                     child.join()
-                    kind, value = "failed", f"the process ended with exit code {child.exitcode}"
+                    kind, value = "failed", _end_in_words(child.exitcode)
                 if kind == "progress":
                     if progress is not None:
                         progress.update(tasks[index], value)
@@ -488,6 +488,13 @@ def run_all(tasks, at_once=None, progress=None):
                 if kind == "done" and progress is not None:
                     progress.finished(tasks[index], value)
     return results, bool(interrupted)
+
+
+def _end_in_words(code):
+    """Describe the end of a process that left no result, by its exit code."""
+    if code < 0:
+        return f"the process was ended by {signal.Signals(-code).name}"
+    return f"the process ended with exit code {code}"
 
 
 def _end(running):

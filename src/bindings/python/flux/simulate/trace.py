@@ -150,6 +150,7 @@ class Trace:
                 raise OptionError(f"memory_per_node={exc}") from None
             amounts = {**self.config.get("amounts", {}), "memory": memory_per_node}
             self.config = {**self.config, "amounts": amounts}
+        self._counts_memory = memory_per_node is not None
         self._config_name = config if isinstance(config, str) else "of the configuration"
         self.R = R
         machine = self.machine
@@ -233,6 +234,12 @@ class Trace:
                 number = workload.notes.get(f"jobs left out: no {what}")
                 if number:
                     workload.notes.warn(f"rows without a {what}, which are left out: {number:,}")
+        if self._counts_memory and not any(
+            job.extra and ("memory" in job.extra or "jobspec" in job.extra) for job in workload.jobs
+        ):
+            workload.notes.warn(
+                "no job that takes part of a node requests memory: --memory-per-node changes nothing"
+            )
         if shake:
             workload.shaken = 0.0 if self.is_model else shake
             workload.notes.fact(f"submissions are shaken by up to {shake:g} s")

@@ -13,6 +13,11 @@ from flux_engine.command.options import Parser
 
 DESCRIPTION = "Look for options of a scheduler that are better for a trace, and judge them on jobs that did not choose them"
 
+LEGEND = (
+    "against, chosen: means over these runs, or the longest wait of all; difference: geometric mean over the splits, or"
+    " for a size that of the two means"
+)
+
 
 def make_parser():
     """Return the parser of the command."""
@@ -89,9 +94,10 @@ def text_of(found):
     words = tuning.FIGURES[found.figure]
     half = found.splits // 2
     often = f", each {found.versions} times with submissions shaken" if found.versions > 1 else ""
+    count = f"{len(found.tried)} candidate{'s' if len(found.tried) > 1 else ''}"
     yield (
-        f"{found.splits} splits of {found.jobs:,} jobs: {found.splits - half} choose among {len(found.tried)}"
-        f" candidates by {words}, {half} judge the one that they chose{often}"
+        f"{found.splits} splits of {found.jobs:,} jobs: {found.splits - half} choose among {count}"
+        f" by {words}, {half} judge the one that they chose{often}"
     )
     yield ""
     if found.chosen is None:
@@ -111,6 +117,8 @@ def text_of(found):
         change = row["chosen"] / row["against"] - 1 if row["against"] else 0.0
         means = f"{span_text(row['against']):>12}{span_text(row['chosen']):>12}"
         yield f"{'mean wait, size ' + name:<30}{means}   {_percent(change)}"
+    yield ""
+    yield LEGEND
     yield ""
     yield from _who_pays(found)
     yield ""
@@ -137,7 +145,7 @@ def _who_pays(found):
     lost = found.losses
     jobs = lost["later"] + lost["earlier"] + lost["same"]
     yield (
-        f"Who pays: {lost['later']:,} of {jobs:,} jobs start later, by {lost['lost'] / 3600:,.0f} {found.unit} hours in all, one"
+        f"Who pays, in all these runs: {lost['later']:,} of {jobs:,} jobs start later, by {lost['lost'] / 3600:,.0f} {found.unit} hours in all, one"
         f" by {span_text(lost['worst'])}; {lost['earlier']:,} start earlier, by {lost['won'] / 3600:,.0f} {found.unit} hours."
     )
     if lost["users"]:

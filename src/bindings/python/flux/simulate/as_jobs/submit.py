@@ -70,7 +70,9 @@ class Submitter:
         if is_lost and self.begun[number] < TRIES and not self.is_ending:
             self.submit(number)
             return
-        text = str(error) if error else f"the job ended with exit code {future.result()}"
+        text = (
+            str(error).rstrip(": ") if error else f"the job ended with exit code {future.result()}"
+        )
         name = f"{number}.{self.begun[number]}"
         print(json.dumps({"number": number, "name": name, "text": text}), flush=True)
 

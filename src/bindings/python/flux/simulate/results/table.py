@@ -92,7 +92,7 @@ LEGEND = (
     "#: number of the policy, for --diff; started: jobs, of those there are; wait: mean, median, 90 % and"
     " longest; bsld: bounded slowdown (tau 10 s); p90: by linear interpolation between the two nearest"
     " jobs; util: utilization to the last submission; lost: capacity idle while a job waited that was no"
-    " larger; ooo: started before a job that came earlier; broken: promises of those made; jobs/s:"
+    " larger; ooo: started before an earlier job of its queue; broken: promises of those made; jobs/s:"
     " simulated per second of processor time"
 )
 
@@ -134,16 +134,17 @@ def main_table(summaries):
 
 
 ODDS_LEGEND = (
-    "odds: of each N-th job that had to wait (--odds=N), when it came: by its nine-of-ten time: the share that had"
-    " started by then, as plays say it, as it is told, and by the start if all run to their limits; median, mean: by how"
-    " much the likely start was wrong, and that by limits; cost: what an answer took"
+    "odds: of each N-th job that had to wait (--odds=N), queried on its arrival; jobs: those with an answer that started;"
+    " started by: the share that started by the nine-of-ten time as drawn, by that time as told, and by the start if all"
+    " run to their limits; off by: median and mean error of the likely start, each beside that of the start by limits;"
+    " cost: time of an answer"
 )
 
 
 def odds_table(summaries):
     """Return the accuracy of likely starts, with a line per policy."""
     rows = [
-        ["odds", "jobs", "by it: played", "told", "limits", "median", "limits", "mean", "limits", "cost"]
+        ["odds", "jobs", "started by: drawn", "told", "limits", "off by: median", "limits", "mean", "limits", "cost"]
     ]  # fmt: skip
     for summary in summaries:
         odds = summary.get("odds") or {}

@@ -381,7 +381,7 @@ def _assemble(records, machine, unit, options, notes, name):
         notes.fact(f"times between submissions are multiplied by {scale:g}")
     usable = _usable(machine, options, notes)
     total = usable.units(unit)
-    shapes, jobs, after = {}, [], {}
+    shapes, jobs, after, larger = {}, [], {}, 0
     # Each record is dropped when its job is built: memory would not hold a million of both.
     records.reverse()
     while records:
@@ -396,8 +396,8 @@ def _assemble(records, machine, unit, options, notes, name):
         limit = _same(limit_of(record, rng))
         if limit and record.run > limit:
             notes.count("jobs ran longer than their limit: they end at it")
-        if size > total or record.gpus > usable.gpus:
-            notes.count("jobs ask for more than the machine has: the scheduler will refuse them")
+        if size > total or record.gpus > usable.gpus > 0:
+            larger += 1
         if record.gpus and not usable.gpus:
             notes.warn(
                 "jobs ask for GPUs, and the machine has none: the scheduler will refuse them. Give its size with"
@@ -423,6 +423,11 @@ def _assemble(records, machine, unit, options, notes, name):
     _follow(jobs, after, options, notes)
     _look_at_users(jobs, notes)
     _warn_of_limits(jobs, notes)
+    if larger:
+        notes.warn(
+            f"{larger:,} of {len(jobs):,} jobs ask for more than the machine has: the scheduler refuses them, and all"
+            " figures are of the others"
+        )
     workload = Workload(jobs, machine, unit, epoch if epoch > 1e6 else 0.0, notes, name, usable)
     _warn_of_cuts(jobs, notes)
     _warn_of_load(workload, notes)
@@ -496,7 +501,8 @@ def _look_at_users(jobs, notes):
     else:
         groups = {job.group for job in jobs} - {None}
         more = f" in {len(groups):,} groups" if len(groups) > 1 else ""
-        notes.fact(f"{len(users - {None}):,} users{more}")
+        count = len(users - {None})
+        notes.fact(f"{count:,} {'users' if count > 1 else 'user'}{more}")
 
 
 def _limits(options, notes):

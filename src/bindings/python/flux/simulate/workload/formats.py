@@ -9,7 +9,7 @@ import zlib
 
 from flux.simulate.workload import batsim, columns, fluxlog, swf
 from flux.simulate.workload.record import OptionError
-from flux.simulate.workload.text import is_number, lines, open_bytes, read_text
+from flux.simulate.workload.text import DAMAGED, is_number, lines, open_bytes, read_text
 
 #: Maximum time in seconds: larger values are errors, or mean "no limit".
 LONGEST = 1000 * 366 * 86400.0
@@ -91,7 +91,7 @@ def detect(source):
     try:
         with open_bytes(source.path) as stream:
             head = stream.read(16)
-    except (OSError, EOFError):
+    except (OSError, EOFError, *DAMAGED):
         head = b""
     if head == b"SQLite format 3\0":
         return "accounting"

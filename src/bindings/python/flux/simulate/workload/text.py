@@ -1,27 +1,35 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Read lines of a trace file, compressed or not, in any encoding."""
 
+import bz2
 import gzip
 import hashlib
+import lzma
 import zlib
 
 #: Maximum length of a line in bytes; the rest of a longer one is dropped.
 LONGEST_LINE = 1 << 16
 
+#: First bytes of a compressed file -> function that unpacks it.
+COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
+#: Errors of damaged files; of bzip2 they are OSErrors.
+DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError)
+
 
 def open_bytes(path):
-    """Open a file, unpacking gzip. Raises OSError."""
+    """Open a file, unpacking gzip, bzip2 and xz. Raises OSError."""
     stream = open(path, "rb")
-    magic = stream.read(2)
+    head = stream.read(6)
     stream.seek(0)
-    return gzip.GzipFile(fileobj=stream) if magic == b"\x1f\x8b" else stream
+    unpack = (COMPRESSED[magic] for magic in COMPRESSED if head.startswith(magic))
+    return next(unpack, lambda stream: stream)(stream)
 
 
 def lines(source):
     """Yield (line number, text without newline) of a file.
 
     Text that is not UTF-8 is read as Latin-1, the encoding of old traces. Raises TraceError if the
-    file cannot be opened, or is damaged or truncated gzip.
+    file cannot be opened, or is compressed and damaged or truncated.
     """
     number = 0
     try:
@@ -44,20 +52,20 @@ def lines(source):
                 yield number, text.rstrip("\r\n")
     except EOFError:
         raise source.error(number + 1, "the compressed file ends here, before its end") from None
-    except (gzip.BadGzipFile, zlib.error) as exc:
+    except DAMAGED as exc:
         raise source.error(number + 1, f"the compressed file is damaged: {exc}") from None
     except OSError as exc:
         raise source.error(0, exc.strerror or str(exc)) from None
 
 
 def read_text(source):
-    """Return a file as text, with the same handling of gzip and encodings."""
+    """Return a file as text, with the same handling of compression and encodings."""
     try:
         with open_bytes(source.path) as stream:
             data = stream.read()
     except EOFError:
         raise source.error(0, "the compressed file is cut short") from None
-    except (gzip.BadGzipFile, zlib.error) as exc:
+    except DAMAGED as exc:
         raise source.error(0, f"the compressed file is damaged: {exc}") from None
     except OSError as exc:
         raise source.error(0, exc.strerror or str(exc)) from None
