@@ -393,9 +393,9 @@ def test_what_is_reserved_is_nobodys_allocation(module):
 def test_configured_reservations():
     rig = make("sched-fifo")
     rig.task.aux["conf"] = {}
-    table = {"start": rig.now + 50, "duration": "1m", "nodes": 8, "zone": "UTC"}
+    table = {"start": rig.now + 50, "duration": "1m", "nodes": 8, "zone": "UTC", "at-end": "run"}
     rig.send("sched-fifo.config-reload", {"reservations": {"nightly": table, "bad": {}}})
-    assert listed(rig)["nightly"]["configured"]
+    assert listed(rig)["nightly"]["configured"] and listed(rig)["nightly"]["at_end"] == "run"
     assert any("configuration: [reservations.bad] start is missing" in t for t in rig.logged(3))
     errnum, text = rig.ask("sched.unreserve", {"name": "nightly"})
     assert errnum == errno.EINVAL and "comes from the configuration" in text

@@ -194,7 +194,8 @@ class Reservation:
     def _read(cls, name: str, entry: Mapping[str, Any], now: float) -> Reservation:
         unknown = sorted(set(entry) - _KEYS, key=str)
         if unknown:
-            raise ValueError(f"unknown key {unknown[0]!r}: expected {', '.join(sorted(_KEYS))}")
+            known = ", ".join(sorted(_KEYS - {"name", "made"}))
+            raise ValueError(f"unknown key {unknown[0]!r}: expected {known}")
         for key in ("start", "duration"):
             if entry.get(key) is None:
                 raise ValueError(f"{key} is missing")

@@ -480,6 +480,8 @@ class ReservationService:
         if not isinstance(table, dict):
             raise ValueError(f"{table!r}: expected a table")
         now, entry = self._host.now(), {**table, "name": name}
+        if "at-end" in entry:  # as in other tables, and as the option
+            entry["at_end"] = entry.pop("at-end")
         try:
             reservation = Reservation.from_dict(entry, now)
         except ValueError as exc:
