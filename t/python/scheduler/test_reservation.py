@@ -64,7 +64,10 @@ def test_a_bare_toml_date_has_lost_its_offset_and_is_refused():
         ({"users": [True]}, "users=[True]: expected"),
         ({"users": {}}, "users={}: expected a list of names"),
         ({"queues": [""]}, "queues=['']: expected"),
-        ({"colour": "red"}, "unknown key 'colour': expected at_end, banks, duration, every, hosts, nodes, pin"),
+        (
+            {"colour": "red"},
+            "unknown key 'colour': expected at_end, banks, duration, every, hosts, nodes, pin",
+        ),
     ],
 )
 def test_what_is_refused(changes, text):
