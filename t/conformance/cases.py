@@ -234,7 +234,7 @@ def fill(rig, jobid=100):
 
 @case("RFC 27")
 def free_starts_the_next(rig):
-    """a job waits while others hold what it needs, and starts when that is free"""
+    """a job waits while others hold resources that it needs, and starts when these are free"""
     rig.load()
     R = fill(rig)
     rig.alloc(1)

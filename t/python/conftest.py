@@ -62,7 +62,7 @@ def pytest_configure(config):
 
 
 def pytest_sessionfinish(session, exitstatus):
-    """Nothing stays in /tmp, but for whoever wants to look why a test failed."""
+    """Remove the temporary files, unless a test has failed."""
     if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         for directory in OURS:
             shutil.rmtree(directory, ignore_errors=True)

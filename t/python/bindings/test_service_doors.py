@@ -20,7 +20,7 @@ from flux_embedded.broker.instance import JOB_SERVICES
 from flux_engine.kernel.defaults import METHODS
 from flux_engine.kernel.service import check_form
 
-#: They end or replace what the others are tried on.
+#: They end or replace the services under test.
 LEFT_OUT = {"module.remove", "module.load"}
 KEYS = "id userid ids type states name all enable start reason key namespace matchtag rank ranks targets mode path jobspec".split()
 VALUES = [

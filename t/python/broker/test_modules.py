@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Loading and unloading modules: what the load command is told, what the log says, who is told of the end."""
+"""Loading and unloading modules: the answer to the load command, the log, and the notices of the end."""
 
 import errno
 import os

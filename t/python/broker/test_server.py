@@ -197,7 +197,7 @@ class Odd(Service):
 
 
 def test_payload_that_is_not_json(broker, client):
-    """It costs the one who asked an answer, and the others nothing."""
+    """It costs the client that asked its answer, and no other client anything."""
     odd = Odd(broker.instance.ctx)
     odd.start()
     client.send("odd.get")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the documents name exists, and what planted patches change."""
+"""Files and names in the documents exist, and so does the text that planted patches change."""
 
 import re
 import shutil

@@ -309,7 +309,7 @@ def test_commands_do_not_import_the_simulator(embedded):
 
 
 def test_no_files_import_each_other_in_a_ring(srcdir):
-    """Those for types and those within functions included: a file can be read without any that is above it."""
+    """Imports for types and within functions count: no file needs a file above it to be read."""
     src = srcdir / "src"
     paths = {
         ".".join(path.relative_to(top).with_suffix("").parts).removesuffix(".__init__"): path

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def tree(tmp_path, srcdir):
-    """A source tree with nothing in it but the launcher and a command that tells what it sees."""
+    """A source tree with only the launcher, and a command that prints its environment."""
     for name in ("src/cmd", "src/bindings/python", "src/embedded/flux_embedded"):
         (tmp_path / name).mkdir(parents=True)
     launcher = tmp_path / "src" / "cmd" / "flux"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Requests of every kind, right and bent, to each scheduler (t/campaign/messages.py): some seeds of it, and as many as
-hypothesis likes to try, which shrinks what fails."""
+"""t/campaign/messages.py with a few seeds, and with seeds drawn by hypothesis, which shrinks failures: valid and bent
+requests to each scheduler."""
 
 import json
 import random

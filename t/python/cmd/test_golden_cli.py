@@ -28,7 +28,7 @@ NO_ZERO = "a job of no slots is denied, as recorded of the pools (alloc-ranges, 
 NO_SHELL_SERVICE = "the embedded instance has no job shell, and so no service of one"
 
 LEFT_OUT = "a command that schedulers and their tests do not need (doc/embedded)"
-#: Commands, subcommands and options that are not there, and lines that look at what these did.
+#: Commands, subcommands and options that do not exist here, and lines that depend on them.
 GONE = re.compile(
     r"flux (bulksubmit|env|exec|housekeeping|lsattr|modprobe|ping|proxy)\b|flux R (?!encode)"
     r"|flux job (kill|memo|stats|timeleft|list(?!-ids))|flux job (wait-event )?\$F|wait-event \$F"

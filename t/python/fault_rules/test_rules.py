@@ -250,7 +250,7 @@ def test_a_job_that_waits_for_nothing_is_caught(watch):
     assert watch.idle() is None
     watch.kernel.now = lambda: 50.0 + 3601
     assert watch.idle() == 5
-    # A job ahead of it that nobody can promise a time may be what it waits for.
+    # The job may wait for one ahead of it that can have no promise.
     ask(watch, 4)
     assert watch.idle() is None
     assert list(watch.able) == [4]

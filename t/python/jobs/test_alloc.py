@@ -57,7 +57,7 @@ def test_deny(inst, body, note):
 
 TAG = {"user": {"tag": ["a", "b"]}}
 PLAN = {"t_estimate": 90.0, "reason_pending": "nodes"}
-#: What a scheduler says of a job, one after the other, and what is shown of it then.
+#: Annotations sent by a scheduler in turn, and those shown afterwards.
 ANNOTATIONS = [
     ({"sched": {**PLAN, "t_estimate": 100.5}}, {"sched": {**PLAN, "t_estimate": 100.5}}),
     ({"sched": {"t_estimate": 90.0}}, {"sched": PLAN}),

@@ -271,7 +271,7 @@ def test_limits(inst):
     refused(inst, errno.EINVAL, text, cores=9, queue="b")
     text = "requested duration (3h) exceeds policy limit of 2h for queue b"
     refused(inst, errno.EINVAL, text, queue="b", duration=10800)
-    # Key by key what a virtual queue sets, then what its parent sets, then what the instance sets.
+    # Each key comes from the virtual queue, else from its parent, else from the instance.
     text = "requested duration (2m) exceeds policy limit of 1m for queue short"
     refused(inst, errno.EINVAL, text, queue="short", duration=120)
     text = "requested ncores (9) exceeds policy limit of 8 for queue short"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Nothing that a plugin does holds the job manager or its jobs for good: waiting has a limit, what it
-has opened on jobs is closed, and it may not post without end."""
+"""No plugin holds up the job manager or its jobs for good: waiting is limited, prologs and epilogs are closed, and
+posting without end is refused."""
 
 import errno
 

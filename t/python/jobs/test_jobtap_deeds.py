@@ -9,7 +9,7 @@ import pytest
 from flux.scheduler.testing import jobspec, make_R
 
 INACTIVE = 64
-#: Topics in which a plugin may refuse, and those in which whatever it does is logged.
+#: Topics in which a plugin may refuse, and topics in which its failures are only logged.
 MAY_REFUSE = ("job.create", "job.validate", "plugin.query", "conf.update")
 IS_LOGGED = """job.new job.state.depend job.state.priority job.priority.get job.state.sched job.state.run job.state.cleanup
     job.state.inactive job.event.* job.inactive-add job.destroy""".split()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""jobtap callback topics: when each is called, with what, and what becomes of its answer."""
+"""jobtap callback topics: when each is called, its arguments, and the effect of its answer."""
 
 import pytest
 from jobs_instance import ALL

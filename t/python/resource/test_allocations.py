@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What is wrong with an R that a scheduler gives away, and what is not."""
+"""Faults in an R allocated by a scheduler, and cases that are no faults."""
 
 import pytest
 

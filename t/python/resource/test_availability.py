@@ -93,7 +93,7 @@ def test_both_give_the_same_answers(built, seed):
         demand, length = a_demand(rng, totals), a_length(rng)
         if step < 0.25:  # a job starts where there is room
             units, ranks = both.ask("room", demand, now, now + length)
-            if rng.random() < 0.2:  # an open promise may take what others have
+            if rng.random() < 0.2:  # an open promise may take ranks of others
                 ranks = both.each[0].room(demand, now, now, ())[1]
             chosen = [rank for rank in totals if ranks >> rank & 1][: demand.count]
             if chosen:

@@ -34,7 +34,7 @@ def fill(pool, rng, jobs):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_too_long_does_not_fit_and_breaks_no_promise(seed):
-    """Where promises are bound, what is said of a time that is too long is what a start would find."""
+    """With bound promises, the answer for a job that is too long agrees with a start."""
     rng = random.Random(seed)
     known = shorter = 0
     for _ in range(24):

@@ -25,7 +25,7 @@ NOW = 1000.0
 
 
 class Ledger(ResourcePoolImplementation):
-    """A pool that keeps no index: a list of who took what, from which all else is made when asked."""
+    """A pool without an index: a list of allocations, from which every answer is computed."""
 
     version = 1
     name = "Ledger"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Groups of ranks, such as racks: what has to be together, and how all else is packed."""
+"""Groups of ranks, such as racks: jobs confined to one group, and the packing of all others."""
 
 import itertools
 import random

@@ -12,7 +12,7 @@ from flux.resource.plan.counted_strategy import CountedStrategy
 
 @pytest.mark.parametrize("seed", seeds(3, 8))
 def test_promises_move_where_a_search_of_all_finds(monkeypatch, way, seed):
-    """Also those for which nothing is searched stay as such a search says."""
+    """Promises without a search of their own stay where a search would leave them."""
     advance = CountedStrategy.advance
     advance_in_turn = CountedStrategy.advance_in_turn
     found = {"stays": 0, "moves": 0, "in a row": 0}
@@ -72,6 +72,6 @@ def searches_after_an_end(promises):
 
 
 def test_promises_that_cannot_move_are_not_searched_for(built):
-    """What an end costs depends on what came free, not on how many promises there are."""
+    """The cost of an end depends on the resources freed, not on the number of promises."""
     few, many = (searches_after_an_end(number) for number in (50, 200))
     assert many == few <= 4, (few, many)

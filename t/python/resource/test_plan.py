@@ -208,7 +208,7 @@ def test_no_end_no_shadow():
     with pytest.raises(InsufficientResources):
         plan.alloc(7, job(pool, 1))
     pool.free(6)
-    # Of two such jobs nobody knows which ends first: what is free now is kept.
+    # Either of two such jobs may end first: the free resources are kept.
     pool.free(1)
     pool.alloc(1, job(pool, 1, cores=4, duration=0.0))
     pool.alloc(2, job(pool, 1, cores=4, duration=0.0))

@@ -46,7 +46,7 @@ def pool(request, srcdir):
 
 def test_one_rack_if_any_holds_it(pool):
     assert pool.alloc(1, request(pool, 2)).dumps() == "rank[0-1]/core[0-3]"
-    # The first rack has two nodes left: what fits there goes there, what does not goes on.
+    # The first rack has two nodes left: jobs that fit go there, others go to the next.
     assert pool.alloc(2, request(pool, 3)).dumps() == "rank[4-6]/core[0-3]"
     assert pool.alloc(3, request(pool, 1)).dumps() == "rank7/core[0-3]"
     assert pool.alloc(4, request(pool, 2)).dumps() == "rank[2-3]/core[0-3]"

@@ -52,7 +52,7 @@ def pool(request):
 
 
 def state_of(pool):
-    """All that could change: what is free on each rank, and who holds what until when."""
+    """All mutable state: free resources of each rank, and each holder with its end."""
     index = pool.impl.index
     return (
         pool.generation,
@@ -161,7 +161,7 @@ def test_a_placeholder_ends_when_it_should_however_soon(pool, until):
 
 
 def test_jobs_move_into_what_a_placeholder_held(pool):
-    """How a reservation lends what it keeps: the placeholder makes room and takes what is left."""
+    """How a reservation lends its ranks: its placeholder makes room, and takes the rest."""
     kept = pool.hold_free(NOBODY, BIG, NOW + 60)
     request = ask(pool, cores=6)
     assert not pool.fits_on(request, kept)

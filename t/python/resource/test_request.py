@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What is read from a jobspec, and what is refused."""
+"""Requests read from jobspecs, and refused jobspecs."""
 
 import json
 

@@ -78,7 +78,7 @@ def test_cutting_a_topology():
     # In an instance that is a job, its ranks may still be the enclosing one's.
     parents = {"writer": "TreePool", "children": [{"ranks": "5,9,12-13", "topo": topo}]}
     assert left(parents)["children"][0]["ranks"] == "5,9,12"
-    # What others wrote, or what is not a topology, is none of our business.
+    # A key of another writer, or one that is no topology, is left alone.
     for other in ({"graph": {}}, {"writer": "fluxion:jgf"}, {"writer": "TreePool"}, {"writer": 3}, [1], None,
                   {"writer": "TreePool", "children": [{"ranks": "x"}]}, {"writer": "TreePool", "children": [{"ranks": "0"}]}):  # fmt: skip
         assert left(other) == other

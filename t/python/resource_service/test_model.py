@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Random histories against plain sets: what the holder of the stream knows is what is so, and every delta is exact."""
+"""Random histories against plain sets: the holder of the stream knows the true state, and every delta is exact."""
 
 import random
 

@@ -8,7 +8,7 @@ test sends each one, including those that no job manager would send, and sees ea
     rig.alloc(1, jobspec(1))
     assert rig.success(1)["R"] ...
 
-What the scheduler has answered is read when it has nothing left to do without time passing.
+Answers are read once the scheduler has nothing left to do without time passing.
 """
 
 import errno

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What users are told is what then happens, for each kind of site of ``t/bench/answers``."""
+"""Answers to users agree with later events, for each kind of site of ``t/bench/answers``."""
 
 import itertools
 import runpy

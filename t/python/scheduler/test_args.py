@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Module arguments: what is taken, and what is said about the rest."""
+"""Module arguments: accepted ones, and the errors for others."""
 
 import pytest
 from peers import R, Rig
@@ -250,7 +250,7 @@ def test_pool_uris(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("option", ["rank", "candidates", "predict"])
 def test_a_file_that_others_can_write_is_not_run(tmp_path, option):
-    """As a plugin's: whoever can write it could do what the instance owner can."""
+    """As a plugin's: write access to it grants the rights of the instance owner."""
     path = tmp_path / "site.py"
     path.write_text("def one(scheduler, job):\n    return 1.0\n")
     path.chmod(0o666)

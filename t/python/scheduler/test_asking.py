@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the scheduler answers when it is asked: why, when, what could start, what is planned."""
+"""The scheduler's answers: why a job waits, when it starts, which jobs could start, and the plan."""
 
 import errno
 import math

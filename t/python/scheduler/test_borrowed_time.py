@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Jobs of a low class that start in time promised to a job of a higher one: they are ended before, so
-that the promise is kept, and nobody else is promised what only their end would leave."""
+"""Jobs of a low class that start in time promised to a job of a higher one: they are ended before it, which keeps the
+promise, and no other job is promised the time that only their end frees."""
 
 import json
 import random

@@ -188,7 +188,7 @@ def test_numbers(module, seed):
         can_ever = expected["large_enough"] >= said["needed"]
         if said["unit"] == "nodes":
             assert (said["verdict"] != "never") == can_ever
-        # Whom it is behind among the running: they hold what it could use, and end before it
+        # Running jobs that it is behind: they hold resources that it could use, and end before it
         # starts.
         running = {f"{one['name']}": one for one in rig.answer("plan")["running"]}
         for one in said["behind"]:

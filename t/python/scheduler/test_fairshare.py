@@ -189,7 +189,7 @@ def test_the_queue_is_sorted_again_only_if_the_order_has_changed(monkeypatch):
     monkeypatch.setattr(rig.sched, "reorder", lambda: (sorts.append(rig.now), reorder()))
     rig.wait(3600)
     assert order(rig) == [3, 2] and len(sorts) == 1
-    # With nothing pending there is nothing to be done either.
+    # Without pending jobs there is no work either.
     rig.cancel(2)
     rig.cancel(3)
     rig.wait(120)

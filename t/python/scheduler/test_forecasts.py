@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What users of pending jobs are told, of how many, and what is kept of it."""
+"""Forecasts for pending jobs: their content, their number, and the records kept of them."""
 
 from peers import R, Rig, jobspec
 

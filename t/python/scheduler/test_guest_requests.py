@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a guest may put into a request, and what that may cost."""
+"""Limits of a guest's requests, and of their cost."""
 
 import errno
 import gc
@@ -160,7 +160,7 @@ def test_a_payload_of_too_many_bytes_is_refused_before_its_text_is_made(rig, mon
 
 
 def test_a_jobspec_that_is_just_small_enough(rig):
-    """What is in strings counts by its length only, and nothing of it is copied."""
+    """Strings count by their length only, and are not copied."""
     spec = large(bytes=1 << 20, values=40000)
     assert when(rig)[0] == "now"
     errnum, answer = rig.ask("sched.when", {"jobspec": spec})

@@ -328,7 +328,7 @@ def test_paths_agree_with_the_bindings():
 
 
 def test_pool_options_reach_a_pool_whose_constructor_names_them():
-    """The guide's pools list nothing: what they take can be seen from their constructor."""
+    """The guide's pools declare no options: their constructors show them."""
     from flux.resource import ResourcePool
 
     class Racks(ResourcePool):
@@ -347,7 +347,7 @@ def test_pool_options_reach_a_pool_whose_constructor_names_them():
 
 
 def guide_pool():
-    """A pool with what the guide lists of one, and nothing that looks ahead."""
+    """A pool with the methods of the guide, and no plan."""
     from flux.resource.ResourcePool import ResourcePool
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
     from flux.resource.Rv1Pool import Rv1Pool

@@ -1,4 +1,4 @@
-"""Run times of jobs that have ended: what is predicted of them, and what is kept."""
+"""Run times of jobs that have ended: the predictions made of them, and the records kept."""
 
 import errno
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the author of a policy gets wrong is said: what there is to it besides the table of test_mistakes_everywhere.py."""
+"""Mistakes of a policy's author are reported: cases beside the table of test_mistakes_everywhere.py."""
 
 import re
 from pathlib import Path

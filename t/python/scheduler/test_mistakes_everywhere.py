@@ -245,7 +245,7 @@ def fake(path):
 
 
 def simulated(path):
-    """What a simulation says: why it failed, and what it printed."""
+    """The output of a simulation, and the reason of its failure."""
     trace = path.with_name("jobs.csv")
     trace.write_text("id,submit,run,limit,nodes\n1,0,60,60,1\n2,0,60,60,1\n3,0,60,60,1\n")
     (mine,) = policy.parse([str(path)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What doc/guide/overriding says that a policy may call, beside what other files test."""
+"""Methods that policies may call by doc/guide/overriding, except those tested in other files."""
 
 import json
 import re

@@ -498,7 +498,7 @@ def test_a_job_that_goes_after_the_others_were_ended_is_counted():
     assert victim.result == "failed"
     assert stats(instance)["standby"]["useless_by"] == {"gone": 1}
     follower = standby(instance)
-    assert follower.state == "running"  # who is next has what came back
+    assert follower.state == "running"  # the next job has the returned nodes
 
 
 def test_when_a_node_goes_down_the_job_looks_again_at_most_twice():

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The pending queue: always a valid heap to who reads it, whatever was cancelled or moved
-before."""
+"""The pending queue: its readers always see a valid heap, after any cancel or move."""
 
 import heapq
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Reservations as data: what may be asked for, what is refused, who belongs to the group."""
+"""Reservations as data: valid and refused requests, and the members of the group."""
 
 import re
 

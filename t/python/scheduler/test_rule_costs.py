@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the rules of a site cost a pass: function calls, which are as many on every machine."""
+"""The cost of a site's rules in a pass, in function calls, whose number is equal on all machines."""
 
 import cProfile
 import gc
@@ -32,7 +32,7 @@ ALL = {
 }
 RACKS = {"rack": {"groups": {"left": "n[0-7]", "right": "n[8-15]"}}}
 
-#: What is in force, what jobs say, and what they ask for.
+#: The rules in force, the attributes of jobs, and their requests.
 CASES = {
     "limits": ({"limits": LIMITS}, {}, WHOLE_NODES),
     "limits that are reached": ({"limits": REACHED}, {}, WHOLE_NODES),
@@ -46,8 +46,7 @@ CASES = {
 
 
 def calls_of_an_end(module, tables, says, asks, pending, users=6):
-    """Function calls, those of peers included, for each of some ends of jobs with the passes that follow
-    and what they start."""
+    """Function calls per end of a job, including the peers', the passes that follow, and their starts."""
     rig = Rig(R(16, 16))
     rig.instance.config = tables
     rig.load(module, "queue-depth=unlimited", "reason-depth=0")

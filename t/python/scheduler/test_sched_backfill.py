@@ -99,8 +99,8 @@ def test_what_is_remembered_of_shapes_does_not_grow_with_their_number(rig, monke
 
 @pytest.mark.parametrize("jobs", [20, 80])
 def test_one_job_is_refused_for_all_that_want_more_gpus_than_are_free(monkeypatch, jobs):
-    """Where promises are bound to ranks: of jobs alike, each shorter than those ahead of it, none is
-    tried as long as too little is free, or too little is left by what is promised."""
+    """With promises bound to ranks, no job of a series of equal but ever shorter jobs is tried while too few ranks
+    are free, or left by promises."""
     rig = Rig(R(4, 4, gpus=1), "sched-backfill")
     rig.alloc(1, jobspec(3, cores=1, gpus=1, duration=100))
     rig.alloc(2, jobspec(4, cores=1, gpus=1, duration=50))  # is promised all GPUs
@@ -122,7 +122,7 @@ def test_one_job_is_refused_for_all_that_want_more_gpus_than_are_free(monkeypatc
 
 
 def test_a_promise_that_comes_due_in_vain_keeps_its_place():
-    """Those who were promised what comes after it wait longer, too."""
+    """Jobs promised the time after it wait longer, too."""
     rig = Rig(R(4, 4), "sched-backfill", "reservations=unlimited")
     for jobid in (1, 2, 3):
         rig.alloc(jobid, jobspec(1, nodes=4, cores=4, duration=100))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The command flux sched: what it asks, and what it makes of the answers."""
+"""The command flux sched: its requests, and its output."""
 
 import errno
 import json
@@ -16,7 +16,7 @@ NOW = 1795600000.0  # 2026-11-25T09:46:40Z
 
 
 class Handle:
-    """A scheduler that answers each method with what it was given, and notes what it was asked.
+    """A scheduler that gives each method its prepared answer, and records the requests.
 
     The services around it answer in the same way, by topic; what they were not given they lack.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a scheduler has stored, and somebody has damaged, keeps it from nothing but what was stored."""
+"""A damaged checkpoint costs a scheduler its stored state, and nothing else."""
 
 import pytest
 

@@ -98,7 +98,7 @@ def test_what_is_chosen_is_what_the_rule_says_and_nobody_can_be_left_out(seed):
         trial.put_back(one.jobid)
         assert not trial.fits()
         trial.take_out(one.jobid)
-    # The trials grow with what is chosen, not with what could be.
+    # The number of trials grows with the victims, not with the candidates.
     assert trial.trials <= 12 + 4 * len(candidates)
 
 

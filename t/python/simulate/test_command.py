@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The command: what it prints and writes, what it refuses, an interrupt, a second call that resumes."""
+"""The command: its output and files, refused arguments, an interrupt, and a second call that resumes."""
 
 import csv
 import fcntl

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Preemption in simulations: what it costs is in the figures, and that nobody is ended for nothing is
-checked."""
+"""Preemption in simulations: its cost is in the figures, and the check finds jobs ended in vain."""
 
 import random
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Readers of traces: what they take, what they leave out and say, and damaged files."""
+"""Readers of traces: accepted jobs, jobs left out with their reasons, and damaged files."""
 
 import bz2
 import gzip

@@ -1,4 +1,4 @@
-"""``flux simulate tune``: what chooses does not judge, and what is said of it is what the judges say."""
+"""``flux simulate tune``: options are chosen on some splits of the trace, and judged on the others."""
 
 import json
 import math

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The recorded pool cases, and what this pool answers where the recorded one had a habit.
 
-Cases with a `quirk` show what nobody would design. Here is, for each, what comes out instead, and why.
+Cases with a `quirk` record behaviour that was not designed. Here is, for each, what comes out instead, and why.
 """
 
 import golden_run

@@ -60,7 +60,7 @@ def kinds(draw):
     ncores = draw(st.integers(1, 12))
     ngpus = draw(st.integers(0, 4))
     topo = draw(domains(list(range(ncores)), list(range(ngpus))))
-    # What R grants is not always what the topology has.
+    # R may grant less than the topology has.
     extra = draw(st.sampled_from((0, 0, 0, 1, -1)))
     granted = max(1, ncores + extra)
     return draw(st.integers(1, 3)), f"0-{granted - 1}", f"0-{ngpus - 1}" if ngpus else "", topo

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""TreePool from R: what is refused, how ranks are numbered, what goes into a job's R."""
+"""TreePool from R: refused topologies, the numbering of ranks, and the R of a job."""
 
 import copy
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Pictures of a node: what is free and who holds what, as text and as SVG."""
+"""Pictures of a node, as text and as SVG: free resources, and the holder of each other one."""
 
 import xml.etree.ElementTree as ET
 
