@@ -64,11 +64,6 @@ WRONG_THREAD = (
 )
 
 
-def waits_for_job_manager(topic: str) -> bool:
-    """Whether a request to `topic` is answered only while the job manager's reactor turns."""
-    return topic.startswith(_ANSWERED_BY_JOB_MANAGER) or topic in _METHODS_THAT_NEED_JOB_MANAGER
-
-
 class NoAnswer(TimeoutError):
     """A plugin waited in vain inside a callback."""
 
@@ -157,7 +152,7 @@ class PluginResources:
 
 def refuse_to_wait(topic: str) -> None:
     """Raise OSError (EDEADLK) if the job manager would wait for itself for this answer."""
-    if waits_for_job_manager(topic):
+    if topic.startswith(_ANSWERED_BY_JOB_MANAGER) or topic in _METHODS_THAT_NEED_JOB_MANAGER:
         raise OSError(
             errno.EDEADLK,
             f"{topic}: the job manager cannot answer while a plugin waits for it: use"

@@ -54,7 +54,7 @@ class Flux:
         else:
             if flags & RPC_STREAMING:
                 msg.flags = message.FLAG_STREAMING
-            tag = msg.matchtag = task.new_matchtag()
+            tag = msg.matchtag = next(self.kernel.tags)
             future.expect(self, tag, bool(flags & RPC_STREAMING))
             task.futures[tag] = future
         self.kernel.request(msg)

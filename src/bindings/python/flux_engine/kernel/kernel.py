@@ -74,7 +74,7 @@ class Kernel(Reactor):
     def stop(self):
         """Make `run` return after the current turn; without effect outside of `run`."""
         if self._runner is not None:
-            self._until = _always
+            self._until = lambda: True
 
     def dispose(self):
         """Give back the descriptors and end the loop's greenlet: this kernel does not run again."""
@@ -183,10 +183,6 @@ class Kernel(Reactor):
         sleeper = self._runner or self._hub.parent
         self._runner = None
         sleeper.throw(RuntimeError(text))
-
-
-def _always():
-    return True
 
 
 class Descriptors:

@@ -143,8 +143,3 @@ class Listener(Endpoint):
         if len(found) > 1:
             found.sort(key=lambda watcher: -watcher.started)
         return found
-
-    # -- sending -------------------------------------------------------------------------------
-
-    def new_matchtag(self):
-        return next(self.kernel.tags)

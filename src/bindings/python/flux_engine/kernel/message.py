@@ -113,10 +113,6 @@ class Message:
         """Set the payload, a text or None."""
         self._text, self._obj = text, None
 
-    def drop_payload(self):
-        """Drop the payload, for methods that take none."""
-        self._text = self._obj = None
-
     # -- sender and flags -----------------------------------------------------------------------
 
     @property

@@ -119,7 +119,7 @@ class ServiceTask(Task):
                     if form is not None:
                         check_form(msg.body, form, msg.topic)
                     elif not isinstance(msg.body, dict):
-                        msg.drop_payload()
+                        msg.set_text(None)
                 except (ValueError, RecursionError) as exc:
                     self._malformed(msg, Malformed(f"{msg.topic}: {exc}"))
                     return
