@@ -482,9 +482,11 @@ class Player:
         a plan."""
         self.follow()
         request, pool = self.requests[job.id], self.pool
-        shape, index = request.shape, pool.index
+        shape, index = request.shape, pool.index.copy()
+        for window, use in self.state.running.items():
+            for rank in use.where if window.id < 0 and window is not self.state.inside else ():
+                keep(index, rank, (0,) * len(self.has))
         if shape.node_count is None and shape.slot_count.max > 1:
-            index = index.copy()
             runs = self.state.running.values()
             kept = [use for use in room.uses if not any(use is one for one in runs)]
             for rank in members(ranks):

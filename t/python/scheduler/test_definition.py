@@ -122,10 +122,6 @@ def is_compared(case):
         return False  # a reservation may be short of ranks, or get others
     if len(kinds) > 1:
         return False  # one or the other
-    if kinds and "no-limit" in has and (case.whole or "repeats" in has):
-        return False  # an open promise is counted beside windows, or void at each end of one
-    if "windows" in has and has & {"racks", "preferred"}:
-        return False  # the definition's pool does not count a reserved rank's rack as in use
     return not has >= {"licenses", "planned"}  # one table
 
 
@@ -269,6 +265,10 @@ all parts tree no-limit reservation late: 500001
 fifo parts tree limits reservation late: 430000
 all parts limits licenses windows: 500000
 all nodes limits urgency windows: 500001
+all nodes no-limit updates late: 600001
+easy nodes tree no-limit repeats: 720000
+candidates parts gpus memory no-limit repeats: 720201
+rank parts racks windows: 720003
 """
 
 

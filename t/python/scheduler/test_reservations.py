@@ -78,6 +78,18 @@ def test_nobody_waits_for_a_job_that_fits_between_no_two_windows(module, reserve
     assert rig.started() == [1, 3, 2]
 
 
+@pytest.mark.parametrize("reserved", [{"hosts": "n[0-1]"}, {"nodes": 2}])
+def test_nobody_waits_for_slots_that_need_reserved_nodes_for_ever(reserved):
+    rig = make("sched-backfill")
+    rig.reserve("hourly", 4000, 50, every="1h", **reserved)
+    rig.alloc(1, jobspec(slots=7, cores=3))
+    rig.alloc(2, jobspec(slots=6, cores=3))
+    assert rig.started() == [2]
+    rig.free(2)
+    rig.alloc(3, whole(8, 100))
+    assert rig.started() == [2, 3]
+
+
 @pytest.mark.parametrize(
     "nodes, limit, waits",
     [(8, 3000, True), (8, 1700, False), (4, 3600, True), (4, 3000, False)],

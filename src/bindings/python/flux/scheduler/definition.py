@@ -212,6 +212,7 @@ class State:
             elif when < now - LATE_START_S and job in self.running:
                 self.put_back(self.promises)  # it will end later than promised
                 self.is_done = False
+                return
         # resources left free by running jobs' limits, and the heads' promises of these
         fixed = {job: use for job, use in self.promises.items() if job.id < 0}
         alone = replace(self, promises=fixed)
@@ -329,9 +330,13 @@ class State:
     def others(self, job: Job) -> dict[Job, Use]:
         """Return the uses beside which a job is placed: not its own, hidden ones, and the window
         that it would be in with all open promises."""
-        hidden = {job, self.inside, *self.hidden}
-        hidden.update(o for o, u in self.promises.items() if self.inside and u.start == -inf)
-        return {o: use for o, use in {**self.promises, **self.running}.items() if o not in hidden}
+        open_ones = {o: u for o, u in self.promises.items() if u.start == -inf}
+        hidden = {job, self.inside, *self.hidden, *(open_ones if self.inside else ())}
+        begun = {
+            o: replace(u, start=self.now) for o, u in open_ones.items()
+        }  # as late jobs end now
+        uses = {**self.promises, **begun, **self.running}
+        return {o: use for o, use in uses.items() if o not in hidden}
 
     def room(self, job: Job) -> Availability:
         """Return the room beside the others. A window keeps its ranks until it ends; jobs that end in
@@ -556,9 +561,14 @@ class State:
         return False
 
     def is_held(self, job: Job) -> bool:
-        """Whether a rule keeps a job from any start now: a limit, or its window is over."""
-        windows = {None, *self.running, *self.promises}
-        return job.window not in windows or job.is_refused or self.is_over(job)
+        """Whether a rule keeps a job from any start now: a limit, its window is over, or it never
+        fits between others that repeat."""
+        windows = {o: use for o, use in {**self.promises, **self.running}.items() if o.id < 0}
+        room, now = Availability(self.totals, windows.values()), self.now
+        times = (room.earliest(demand, job.limit, now, now, False) for demand in job.demands)
+        if windows and job.window is None and min(times) == inf:
+            return True
+        return job.window not in {None, *windows} or job.is_refused or self.is_over(job)
 
     def assure(self, job: Job) -> None:
         """Make jobs behind a promised one leave its part of limits, if all pending jobs together

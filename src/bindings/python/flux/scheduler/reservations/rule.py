@@ -311,24 +311,38 @@ class ReservationRule(GivingRule):
         if not self._are_close(entries, length):
             return None
         wanted = outside = self.host.facts.ranks_of(request)
-        needed = max(1, self.host.facts.least_of(request)[0], getattr(request, "nnodes", 1))
         in_the_way, close = [], []
         for entry in entries:
             ranks = self._selector.ranks(entry.reservation)
             nodes = self._selector.nodes(entry.reservation)
-            is_all, kept = nodes >= popcount(ranks), nodes - popcount(ranks & ~wanted)
-            if popcount(wanted) - (popcount(wanted & ranks) if is_all else max(0, kept)) < needed:
+            is_all = nodes >= popcount(ranks)
+            left = wanted & ~ranks if is_all else wanted
+            kept = 0 if is_all else max(0, nodes - popcount(ranks & ~wanted))
+            if not self._suffice(left, request, kept):
                 in_the_way.append(entry)
             if is_all and wanted & ranks and self._are_close([entry], length):
                 close.append(entry)
                 outside &= ~ranks
         if not self._are_close(in_the_way, length):
-            if popcount(outside) >= needed:
+            if self._suffice(outside, request):
                 return None
             in_the_way = close
         names = " or ".join(entry.name for entry in in_the_way)
         what = "time limit too long" if length < inf else "no time limit: it would not end"
         return f"{what} between two windows of reservation {names}"
+
+    def _suffice(self, ranks: int, request: Any, kept: int = 0) -> bool:
+        """Whether idle ranks (a mask) without the smallest `kept` of them suffice for a request."""
+        shape = getattr(request, "shape", None)
+        if shape is None:
+            return popcount(ranks) - kept >= max(1, getattr(request, "nnodes", 1))
+        of_nodes = shape.node_count is not None
+        left: int = (shape.node_count if of_nodes else shape.slot_count).min
+        for slots, mask in sorted(self.host.resources.slots_by_rank(shape)):
+            less = min(kept, popcount(mask & ranks))
+            left -= (1 if of_nodes else slots) * (popcount(mask & ranks) - less)
+            kept -= less
+        return left <= 0
 
     def _are_close(self, entries: list[ReservationState], length: float) -> bool:
         """Whether a time is longer than that before the next window of some reservations that
