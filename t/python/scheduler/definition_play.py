@@ -664,7 +664,7 @@ class Player:
         state, late = self.state, 0.0
         if state.policy == "all":
             times = [use.start for use in state.promises.values()]
-        elif (
+        elif self.case.policy in ("rank", "candidates") or (
             state.lines
             and not any(use.start == -inf for use in state.promises.values())
             and state.running

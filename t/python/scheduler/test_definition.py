@@ -269,6 +269,7 @@ all nodes no-limit updates late: 600001
 easy nodes tree no-limit repeats: 720000
 candidates parts gpus memory no-limit repeats: 720201
 rank parts racks windows: 720003
+rank parts limits gpus urgency late: 730001
 """
 
 
