@@ -48,26 +48,10 @@ NAMES = 3
 
 #: step -> its weight
 WEIGHTS = {
-    "submit": 30,
-    "advance": 18,
-    "cancel": 6,
-    "urgency": 6,
-    "drain": 4,
-    "undrain": 5,
-    "offline": 2,
-    "online": 3,
-    "property": 3,
-    "duration": 3,
-    "queue-stop": 1,
-    "queue-start": 3,
-    "reload": 2,
-    "unload": 1,
-    "load": 3,
-    "crash": 1,
-    "kvs-fail": 2,
-    "delay": 4,
-    "shrink": 0.3,
-}
+    "submit": 30, "advance": 18, "cancel": 6, "urgency": 6, "drain": 4, "undrain": 5, "offline": 2, "online": 3,
+    "property": 3, "duration": 3, "queue-stop": 1, "queue-start": 3, "reload": 2, "unload": 1, "load": 3, "crash": 1,
+    "kvs-fail": 2, "delay": 4, "shrink": 0.3,
+}  # fmt: skip
 
 #: Further weights with reservations.
 RESERVING = {"reserve": 6, "unreserve": 2}

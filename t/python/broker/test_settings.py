@@ -20,13 +20,9 @@ def test_settings_merge_key_by_key_in_order():
     ):  # fmt: skip
         merged = config.merge(merged, config.parse_setting(setting))
     assert merged == {
-        "a": {"b": 2, "c": [1, 2]},
-        "word": "bare",
-        "quoted": "x y",
-        "flag": True,
-        "t": {"x": 1, "y": 2.5},
+        "a": {"b": 2, "c": [1, 2]}, "word": "bare", "quoted": "x y", "flag": True, "t": {"x": 1, "y": 2.5},
         "u": "{x = 1}",
-    }
+    }  # fmt: skip
     assert list(config.merge({"b": 1}, {"a": 2})) == ["b", "a"]
 
 
@@ -153,12 +149,8 @@ def test_environment_of_commands(broker):
     ctx = broker.instance.ctx
     ctx.attrs.define("local-uri", "local:///x")
     ctx.environ = {
-        "PATH": "/bin",
-        "FLUX_JOB_ID": "f1",
-        "FLUX_TASK_RANK": "0",
-        "FLUX_MODULE_PATH": "/extra",
-        "HOME": "/h",
-    }
+        "PATH": "/bin", "FLUX_JOB_ID": "f1", "FLUX_TASK_RANK": "0", "FLUX_MODULE_PATH": "/extra", "HOME": "/h",
+    }  # fmt: skip
     environ = command_environment(ctx)
     assert environ["FLUX_URI"] == "local:///x" and environ["HOME"] == "/h"
     assert environ["FLUX_MODULE_PATH"].endswith(":/extra")

@@ -123,14 +123,10 @@ def test_jobs_without_a_bank_or_queue_are_named_as_such(per):
 def test_for_whom_a_limit_is(policy, args):
     limits = {
         "one": {
-            "per": "instance",
-            "queues": ["batch"],
-            "banks": ["red"],
-            "users": ["7", "8", "root"],
-            "exempt": {"users": ["8"], "banks": ["blue"]},
-            "max": {"jobs": 0},
+            "per": "instance", "queues": ["batch"], "banks": ["red"], "users": ["7", "8", "root"],
+            "exempt": {"users": ["8"], "banks": ["blue"]}, "max": {"jobs": 0},
         }
-    }
+    }  # fmt: skip
     queues = {"batch": {}, "expedite": {"parent": "batch"}}
     rig = load(policy, args, limits, queues=queues)
     jobs = [
@@ -503,15 +499,9 @@ def test_what_explain_says(policy, args):
     (job,) = rig.answer("explain", id=3)["jobs"]
     assert job["reason"] == "limit one: ann has 2 of 2 nodes in batch; needs 2"
     assert job["limit"] == {
-        "name": "one",
-        "whose": "ann",
-        "what": "nodes",
-        "used": 2,
-        "max": 2,
-        "needs": 2,
-        "t_again": rig.now + 300,
+        "name": "one", "whose": "ann", "what": "nodes", "used": 2, "max": 2, "needs": 2, "t_again": rig.now + 300,
         "job": "ƒ3",
-    }
+    }  # fmt: skip
     assert job["rules"] == [{"rule": "limit", "reason": job["reason"]}]
 
 

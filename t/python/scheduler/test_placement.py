@@ -154,12 +154,8 @@ def test_when_and_explain_say_why():
     text = "placement: needs 4 nodes in one rack: 12 free, at most 3 in one rack"
     assert line["reason"] == text
     assert line["placement"] == {
-        "level": "rack",
-        "mode": "required",
-        "segment": None,
-        "max": 1,
-        "until": None,
-    }
+        "level": "rack", "mode": "required", "segment": None, "max": 1, "until": None,
+    }  # fmt: skip
     assert line["fits"] == {"count": 3}
 
 

@@ -236,12 +236,8 @@ def test_reservations_that_cannot_be_had_together_are_told(module):
     rig.wait(155)
     states = {name: one["state"] for name, one in listed(rig).items()}
     assert states == {
-        "one": "active",
-        "two": "active",
-        "three": "degraded",
-        "later": "planned",
-        "nobody": "planned",
-    }
+        "one": "active", "two": "active", "three": "degraded", "later": "planned", "nobody": "planned",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("module", MODULES)

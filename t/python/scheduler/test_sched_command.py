@@ -416,13 +416,8 @@ def test_windows(flux_sched):
 
 
 LEVEL = {
-    "level": "rack",
-    "groups": 32,
-    "idle_groups": 3,
-    "nodes": 576,
-    "idle_nodes": 18,
-    "waiting": 2,
-}
+    "level": "rack", "groups": 32, "idle_groups": 3, "nodes": 576, "idle_nodes": 18, "waiting": 2,
+}  # fmt: skip
 
 
 def test_windows_of_groups(flux_sched):
@@ -616,32 +611,19 @@ def test_reserve(flux_sched):
     answer = {
         "now": NOW,
         "reservation": {
-            "name": "dat",
-            "nodes": 4,
-            "start": NOW + 3600,
-            "end": NOW + 7200,
-            "every": "1w",
-            "group": "users root",
+            "name": "dat", "nodes": 4, "start": NOW + 3600, "end": NOW + 7200, "every": "1w", "group": "users root",
         },
         "conflicts": [{"name": "ƒ7", "nodes": 1, "end": None}],
         "warnings": ["queue debug is stopped"],
-    }
+    }  # fmt: skip
     argv = ["reserve", "dat", "--start=+1h", "--duration=1h", "--nodes=4", "--users=root,1001"]
     out = flux_sched([*argv, "--every=1w", "--bank=physics"], reserve=answer)
     ((topic, payload),) = flux_sched.asked
     assert topic == "sched.reserve" and payload["dry_run"] is False
     assert payload["reservation"] == {
-        "name": "dat",
-        "start": "+1h",
-        "duration": "1h",
-        "zone": "UTC",
-        "at_end": "cancel",
-        "pin": False,
-        "nodes": 4,
-        "every": "1w",
-        "users": ["root", "1001"],
-        "banks": ["physics"],
-    }
+        "name": "dat", "start": "+1h", "duration": "1h", "zone": "UTC", "at_end": "cancel", "pin": False, "nodes": 4,
+        "every": "1w", "users": ["root", "1001"], "banks": ["physics"],
+    }  # fmt: skip
     assert out.splitlines() == [
         "dat is reserved: 4 nodes, 2026-11-25T10:46:40+00:00 to 2026-11-25T11:46:40+00:00, every 1w",
         "  jobs of the group that still run at the end are ended then",
@@ -666,14 +648,9 @@ def test_limits(flux_sched):
 
 def test_reservations_and_unreserve(flux_sched):
     one = {
-        "name": "dat",
-        "state": "planned",
-        "start": NOW + 60,
-        "end": NOW + 3660,
-        "nodes": 4,
-        "ranks": None,
+        "name": "dat", "state": "planned", "start": NOW + 60, "end": NOW + 3660, "nodes": 4, "ranks": None,
         "group": "",
-    }
+    }  # fmt: skip
     out = flux_sched(["reservations"], reservations={"now": NOW, "reservations": [one]})
     assert out.splitlines()[1].split() == ["dat", "planned", "09:47:40", "1h", "4", "no", "jobs"]
     assert flux_sched(["unreserve", "dat"], unreserve={}) == ""
