@@ -33,7 +33,8 @@ def checked(rig, **tables):
         ("sched-limit", "is not a known table: is [limits] meant?"),
         ("limits", None),
         ("sched-limits", None),
-        ("sched-simple", None),
+        ("sched-backfill", "is not read: arguments are sched-backfill.args in [modules]"),
+        ("sched-fluxion-qmanager", None),
         ("policy", None),
     ],
 )

@@ -57,6 +57,8 @@ class QueueNames:
 
 
 PREFIX = "sched-"
+#: Modules whose arguments could be expected in a table of their name.
+MODULES = ("sched-backfill", "sched-fifo", "sched-simple")
 
 Parser = Callable[[str, Any], Any]
 FurtherEntries = Callable[[Dict[str, Any]], Dict[str, Any]]
@@ -124,10 +126,12 @@ class PolicyTables:
 
     def doubts(self, config: dict[str, Any]) -> Iterator[str]:
         """Yield probable mistakes in a valid configuration: a table with almost the name of a
-        registered one, both names of one, and unconfigured queues.
+        registered one, both names of one, a module's name, and unconfigured queues.
         """
         for written, table in config.items():
             name = written[len(PREFIX) :] if written.startswith(PREFIX) else written
+            if written in MODULES:
+                yield f"configuration: [{written}] is not read: arguments are {written}.args in [modules]"
             near = get_close_matches(name, self._readers, 1, 0.8)
             if near and near[0] != name:
                 yield f"configuration: [{written}] is not a known table: is [{near[0]}] meant?"
