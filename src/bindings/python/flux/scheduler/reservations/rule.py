@@ -458,7 +458,12 @@ class ReservationService:
     def load(self) -> None:
         """Read the reservations from the KVS. Raises ValueError if the stored text is unreadable;
         to ignore it would let jobs start on reserved nodes."""
-        for reservation in read_stored(self._host.handle, KEY, self._parse) or ():
+        try:
+            stored = read_stored(self._host.handle, KEY, self._parse)
+        except ValueError as exc:
+            hint = "where the instance does not start, in `flux start --recovery`"
+            raise ValueError(f"{exc}; {hint}") from None
+        for reservation in stored or ():
             if reservation.window_at(self._host.now()) is None:
                 self._host.log.info(f"reservation {reservation.name} is over")
                 continue
