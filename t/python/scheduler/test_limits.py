@@ -491,7 +491,8 @@ def test_what_is_wrong_with_a_table(table, text):
 
 @POLICIES
 def test_what_explain_says(policy, args):
-    rig = load(policy, args, {"one": {"per": "user", "queues": ["batch"], "max": {"nodes": 2}}})
+    limits = {"one": {"per": "user", "queues": ["batch"], "max": {"nodes": 2}}}
+    rig = load(policy, args, limits, nodes=3)
     rig.alloc(1, nodes(1, duration=100, queue="batch"), userid=7)
     rig.alloc(2, nodes(1, duration=300, queue="batch"), userid=7)
     rig.settle()
@@ -503,6 +504,7 @@ def test_what_explain_says(policy, args):
         "job": "ƒ3",
     }  # fmt: skip
     assert job["rules"] == [{"rule": "limit", "reason": job["reason"]}]
+    assert job["fits"] is None  # one node is free, but not for ann
 
 
 def test_what_is_in_use_for_the_owner_and_for_a_guest():

@@ -31,6 +31,9 @@ JOBS_PER_STEP = 256
 #: Horizon in seconds of the search for a shorter limit that would fit: a week.
 LIMIT_SEARCH_S = 7 * 86400.0
 
+#: Rules that keep a job from starting by its nodes and its limit alone.
+SHAPE_RULES = ("placement", "reservation")
+
 
 class PendingReason:
     """Determines the reason of a job's wait."""
@@ -95,6 +98,8 @@ class PendingReason:
             {"rule": rule.name, "reason": read_by(caller, deferral.text)}
             for rule, deferral in policy.admission.deferrals(job)
         ]
+        # a limit, a budget or a rule of the site's own may keep the smaller job from starting too
+        may_fit = all(one["rule"] in SHAPE_RULES for one in answer["rules"])
         for rule in policy.admission.rules:
             answer.update(rule.facts(job))
         answer.update(policy.decision.facts(job))
@@ -106,7 +111,8 @@ class PendingReason:
             answer["behind"] += found
             answer["behind_more"] = more
             yield
-        answer["fits"] = None if answer["verdict"] == "never" else self._fits(job, head)
+        may_fit = may_fit and answer["verdict"] != "never"
+        answer["fits"] = self._fits(job, head) if may_fit else None
         return answer
 
     def _excluded(self, job: PendingJob) -> Iterator[dict[str, Any]]:
