@@ -226,17 +226,17 @@ def deny_unreadable(rig):
 # -- waiting -----------------------------------------------------------------------------------------
 
 
-def fill(rig, jobid=100):
-    """A job on everything; returns its R."""
-    rig.alloc(jobid, nodes=4, cores=4)
-    return rig.success(jobid)
+def load_full(rig):
+    """Load the scheduler, and let job 100 have everything; returns its R."""
+    rig.load()
+    rig.alloc(100, nodes=4, cores=4)
+    return rig.success(100)
 
 
 @case("RFC 27")
 def free_starts_the_next(rig):
     """a job waits while others hold resources that it needs, and starts when these are free"""
-    rig.load()
-    R = fill(rig)
+    R = load_full(rig)
     rig.alloc(1)
     rig.waits(1, "all cores are held by job 100")
     rig.free(100, R)
@@ -246,8 +246,7 @@ def free_starts_the_next(rig):
 @case("RFC 27")
 def free_is_not_answered(rig):
     """sched.free is not answered"""
-    rig.load()
-    rig.free(100, fill(rig))
+    rig.free(100, load_full(rig))
     rig.settle()
     errors = [one for one in rig.errors if one[0] == "sched.free"]
     check(not rig.replies and not errors, "an answer to sched.free", *rig.replies, *errors)
@@ -256,8 +255,7 @@ def free_is_not_answered(rig):
 @case("RFC 27")
 def free_of_an_unknown_job(rig):
     """a free of a job that it does not know changes nothing"""
-    rig.load()
-    R = fill(rig)
+    R = load_full(rig)
     rig.free(77, part_of(R, {0}))
     rig.alloc(1)
     rig.waits(1, "a job that holds nothing has freed rank 0")
@@ -268,8 +266,7 @@ def free_of_an_unknown_job(rig):
 @case("RFC 27")
 def partial_free(rig):
     """ranks that come back before the others are given out, the others are not"""
-    rig.load()
-    R = fill(rig)
+    R = load_full(rig)
     rig.free(100, part_of(R, {0}), final=False)
     rig.alloc(1, nodes=1, cores=4)
     got = rig.success(1, "rank 0 was freed")
@@ -283,8 +280,7 @@ def partial_free(rig):
 @case("RFC 27")
 def priority_order(rig):
     """of two that wait, the one with the higher priority starts first"""
-    rig.load()
-    R = fill(rig)
+    R = load_full(rig)
     rig.alloc(1, priority=10, nodes=4, cores=4)
     rig.alloc(2, priority=20, nodes=4, cores=4)
     rig.waits(1, "all cores are held")
@@ -296,8 +292,7 @@ def priority_order(rig):
 @case("RFC 27")
 def annotations_are_objects(rig):
     """annotations of a job that waits are objects, and none come after the final answer"""
-    rig.load()
-    R = fill(rig)
+    R = load_full(rig)
     rig.alloc(1)
     rig.waits(1, "all cores are held")
     notes = [one for one in rig.answers[1] if one.get("type") == ANNOTATE]
@@ -312,8 +307,7 @@ def annotations_are_objects(rig):
 @case("RFC 27")
 def annotations_of_the_past(rig):
     """a job that starts no longer has the reason and the estimate of its wait"""
-    rig.load()
-    R = fill(rig)
+    R = load_full(rig)
     rig.alloc(1)
     rig.until(lambda: rig.answers[1], 2.5)
     rig.free(100, R)
@@ -331,8 +325,7 @@ def annotations_of_the_past(rig):
 @case("RFC 27")
 def cancel_of_a_waiting_job(rig):
     """sched.cancel: the request is answered by type 3 with nothing else, and the job does not start later"""
-    rig.load()
-    R = fill(rig)
+    R = load_full(rig)
     rig.alloc(1)
     rig.waits(1, "all cores are held")
     rig.cancel(1)
@@ -381,8 +374,7 @@ def cancel_in_flight(rig):
 @case("RFC 27")
 def prioritize(rig):
     """sched.prioritize: a job that was raised starts before the others"""
-    rig.load()
-    R = fill(rig)
+    R = load_full(rig)
     rig.alloc(1, priority=20, nodes=4, cores=4)
     rig.alloc(2, priority=10, nodes=4, cores=4)
     rig.waits(2, "all cores are held")
@@ -396,8 +388,7 @@ def prioritize(rig):
 @case("RFC 27")
 def prioritize_of_an_unknown_job(rig):
     """sched.prioritize: a job without a request is passed over, the others are not"""
-    rig.load()
-    R = fill(rig)
+    R = load_full(rig)
     rig.alloc(1, priority=20, nodes=4, cores=4)
     rig.alloc(2, priority=10, nodes=4, cores=4)
     rig.waits(2, "all cores are held")
@@ -526,8 +517,7 @@ def down_later(rig):
 @case("RFC 28")
 def down_while_allocated(rig):
     """a rank that goes down stays with its job; once freed it is not used until it comes up"""
-    rig.load()
-    R = fill(rig)
+    R = load_full(rig)
     before = len(rig.answers[100]), len(rig.raised)
     rig.update(down="0-3")
     rig.settle()
@@ -543,8 +533,7 @@ def down_while_allocated(rig):
 @case("RFC 28")
 def shrink(rig):
     """a job that waits, and can never run after ranks are gone for good, is denied"""
-    rig.load()
-    R = fill(rig)
+    R = load_full(rig)
     rig.alloc(1, nodes=4)
     rig.waits(1, "all cores are held")
     rig.update(down="3", shrink="3")
@@ -593,8 +582,7 @@ def expiration(rig):
 @case("RFC 27")
 def feasibility(rig):
     """feasibility.check: no error for a job that could run on the empty machine, even if ranks are down"""
-    rig.load()
-    fill(rig)
+    load_full(rig)
     rig.update(down="1")
     rig.settle()
     errnum, text = rig.ask("feasibility.check", {"jobspec": make_jobspec(nodes=4, cores=4)})
