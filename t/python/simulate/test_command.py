@@ -257,7 +257,7 @@ def test_check_of_eventlogs(broken):
         "".join(line for line in path.read_text().splitlines(True) if '"free"' not in line)
     )
     assert (
-        "broken: job 17, event 9 (clean): its resources were not freed"
+        f"broken: {broken}: job 17, event 9 (clean): its resources were not freed"
         in flux_here("check", broken, code=1).stdout
     )
 

@@ -13,7 +13,7 @@ from flux.simulate.command import sample_path
 from flux.simulate.report import charts
 from flux.simulate.report.page import page
 from flux.simulate.results.losses import losses
-from flux.simulate.results.metrics import jain
+from flux.simulate.results.metrics import jain, part_names, parts
 from flux.simulate.results.picture import Cells, picture_data
 from flux.simulate.run import Settings, simulate
 from flux.simulate.workload.build import Options, build
@@ -327,3 +327,8 @@ def test_a_report_about_nothing():
     picture = picture_data(outcome)
     assert charts.waits([picture]) and charts.over_time([picture])
     assert charts.promises([picture]) is None and picture["gantt"]["jobs"] == []
+
+
+def test_names_of_classes_do_not_overlap():
+    bounds = parts([1, 2, 3, 3, 4, 5, 8, 9])
+    assert part_names(bounds, str, 1) == ["up to 2", "3", "4 to 5", "> 5"]

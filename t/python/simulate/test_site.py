@@ -214,6 +214,16 @@ def test_a_sweep(tmp_path):
     assert re.search(r"nodes=256 +\S+ ± \S+ +\S+ ± \S+", seeds)
 
 
+@pytest.mark.parametrize("options", ["--scale-arrivals=1,0.8", "--seeds=2"])
+def test_part_of_a_sweep_is_another_workload(tmp_path, options):
+    for name, more in (("one", ""), ("several", options)):
+        flux(f"sample --jobs=20 --scheduler=sched-fifo -q {more} -o", tmp_path / name)
+    both = tmp_path / "one", tmp_path / "several"
+    said = flux_here("compare", *both, code=1).stderr
+    assert "are not of one sweep, nor both of seeds" in said
+    flux_here("compare", "--across", *both)
+
+
 def test_compare_across_workloads(tmp_path):
     for name, jobs in (("small", 30), ("large", 60)):
         policies = "--scheduler=sched-fifo --scheduler=sched-backfill"

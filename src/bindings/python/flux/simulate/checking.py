@@ -69,6 +69,7 @@ def check_main(argv):
     options = parser.parse_args(argv)
     if bool(options.directories) == options.live:
         raise CommandError("give directories, or --live", 2)
+    where = ""
     try:
         if options.live:
             from flux.simulate.live import jobs_of_instance
@@ -76,12 +77,11 @@ def check_main(argv):
             count = check_instance(*jobs_of_instance())
             print(f"{count:,} {'job' if count == 1 else 'jobs'} of the instance: no rule broken")
         for result in reading.find(options.directories):
+            where = f"{result.directory}: "
             count = check_result(result)
-            print(
-                f"{result.directory}: {count:,} {'job' if count == 1 else 'jobs'}: no rule broken"
-            )
+            print(f"{where}{count:,} {'job' if count == 1 else 'jobs'}: no rule broken")
     except Violation as exc:
-        print(f"broken: {exc}")
+        print(f"broken: {where}{exc}")
         return 1
     return 0
 
@@ -370,7 +370,7 @@ def check_result(result):
     schedule = Schedule(result)
     for rule in schedule.RULES:
         for text in rule(schedule):
-            raise Violation(f"{result.name}: {text}")
+            raise Violation(text)
     directory = os.path.join(result.directory, "eventlogs")
     if os.path.isdir(directory):
         _check_eventlogs(directory)

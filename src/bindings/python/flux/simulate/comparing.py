@@ -101,7 +101,8 @@ def _pair(text, results):
 
 def warn_of_others(results):
     """Warn if the results are of different jobs or machines, apart from the varied option of a
-    sweep. Raises ValueError if the numbers of jobs differ, so they are not comparable."""
+    sweep. Raises ValueError if they are not comparable: the numbers of jobs differ, or only some
+    are of a sweep or of seeds."""
     first = results[0]
     for other in results[1:]:
         jobs = [result.provenance.get("jobs") for result in (other, first)]
@@ -109,6 +110,11 @@ def warn_of_others(results):
             raise ValueError(
                 f"{other.directory} has {jobs[0]} jobs, {first.directory} has {jobs[1]}: "
                 "these are different workloads (--across compares them)"
+            )
+        if _study(first) != _study(other):
+            raise ValueError(
+                f"{other.directory} and {first.directory} are not of one sweep, nor both of seeds: these are different"
+                " workloads (--across compares them)"
             )
         if first.variant != other.variant:
             continue
@@ -118,6 +124,12 @@ def warn_of_others(results):
                 mine = tuple([one["sha256"] for one in files] for files in mine)
             if mine[0] != mine[1]:
                 print(f"note: {other.directory} and {first.directory} are of different {key}")
+
+
+def _study(result):
+    """Return the names of the options that its call varied."""
+    seeds = ["seed"] if result.provenance.get("seed") is not None else []
+    return [*(result.provenance.get("variant") or {}), *seeds]
 
 
 def name_workloads(results):

@@ -62,8 +62,8 @@ class Tuning:
         splits, jobs, versions (int): numbers of splits, of jobs in each, and of versions of each
             that judges
         rows (dict): figure -> ``against``, ``chosen`` (means over the splits that judge; for
-            ``wait_max`` the maximum), ``change``, ``low``, ``high`` (relative difference and its 95
-            % interval; -0.1 is 10 % less)
+            ``wait_max`` the maximum), ``change``, ``low``, ``high`` (relative difference, the geometric
+            mean over the splits, and its 95 % interval; -0.1 is 10 % less)
         better (bool): whether the interval of `figure` is below 0
         unit (str): unit of sizes, ``node`` or ``core``
         losses (dict): see `results.losses.losses`; over all runs of the splits that judge

@@ -315,11 +315,13 @@ def parts(values, count=PARTS):
     return sorted({ordered[place] for place in places}) if ordered else []
 
 
-def part_names(bounds, write):
-    """Return names of the groups of `parts`: ``1``, ``2-8``, ``> 8``."""
+def part_names(bounds, write, step=0):
+    """Return names of the groups of `parts`: ``up to 1``, ``1 to 8``, ``> 8``; with the `step` 1 of whole numbers ``2 to
+    8``."""
     texts = [write(bound) for bound in bounds]
     names = [f"up to {text}" for text in texts[:1]]
-    names += [f"{low} to {high}" for low, high in zip(texts, texts[1:])]
+    lows = [write(bound + step) for bound in bounds]
+    names += [low if low == high else f"{low} to {high}" for low, high in zip(lows, texts[1:])]
     return [*names[:-1], f"> {texts[-2]}"] if len(texts) > 1 else names
 
 
@@ -334,7 +336,7 @@ def groups(outcome):
     work = outcome.workload
     size_bounds = parts(job.size for job in work.jobs)
     run_bounds = parts(job.seconds for job in work.jobs)
-    sizes = part_names(size_bounds, str)
+    sizes = part_names(size_bounds, str, 1)
     runs = part_names(run_bounds, span_text)
     users = _largest_users(work)
     found = {"size and run time": {}, "size": {}, "user": {}, "queue": {}}
