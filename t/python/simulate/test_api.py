@@ -101,14 +101,15 @@ def test_a_table_in_memory():
         {"submit": day, "run": hour, "limit": 2 * hour, "nodes": 4.0, "user": "a, b"},
         {"submit": day + hour, "run": hour, "limit": math.nan, "nodes": 2.0, "user": None},
         {"submit": day + hour, "run": hour, "limit": Missing(), "nodes": 2.0},
+        {"submit": day + hour, "run": hour, "limit": math.inf, "nodes": 2.0},
     ]
     frame = types.SimpleNamespace(to_dict=lambda how: rows if how == "records" else None)
     for table in (rows, frame):
         trace = Trace(table, nodes=4)
         assert [
             (job.submit, job.run, job.limit, job.size, job.user) for job in trace.workload().jobs
-        ] == [(0, 3600, 7200, 4, "a, b"), (3600, 3600, 0, 2, None), (3600, 3600, 0, 2, None)]
-    assert simulate(rows, "sched-fifo")[0].figures["started"] == 3
+        ] == [(0, 3600, 7200, 4, "a, b"), *[(3600, 3600, 0, 2, None)] * 3]
+    assert simulate(rows, "sched-fifo")[0].figures["started"] == 4
     (path,) = trace.files
     assert os.path.exists(path)
     del trace

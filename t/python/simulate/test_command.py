@@ -534,6 +534,17 @@ def test_json():
     assert one["figures"]["jobs"] == 50 and math.isfinite(one["figures"]["wait_mean"])
 
 
+def test_a_run_that_is_killed_is_an_error():
+    child = simulating(stderr=subprocess.PIPE)
+    runs = Path(f"/proc/{child.pid}/task/{child.pid}/children")
+    while not (workers := runs.read_text().split()):
+        time.sleep(0.05)
+    os.kill(int(workers[0]), signal.SIGKILL)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 1
+    assert "flux-simulate: sched-backfill: the process was ended by SIGKILL" in err
+
+
 def test_seeds(tmp_path):
     both = ("--scheduler=sched-fifo", "--scheduler=sched-backfill")
     done = flux("sample", "--jobs=30", "--seeds=3", *both, "-o", tmp_path / "out")

@@ -16,7 +16,7 @@ from flux_engine.formats import fsd
 
 #: Words for "has not happened" and "none".
 NOTHING = {"", "unknown", "none", "n/a", "null", "-1"}
-UNLIMITED = {"unlimited", "partition_limit", "infinite"}
+UNLIMITED = {"unlimited", "partition_limit", "infinite", "inf"}
 
 _SIZE = re.compile(r"([0-9.]+)([KMGTP]?)")
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
