@@ -50,6 +50,8 @@ def test_tables(runs):
     row = runs[1].jobs[5]
     assert row["end"] - row["start"] == row["run"] and row["state"] in ("completed", "timeout")
     (one, other) = runs.differences("wait_mean")
+    with pytest.raises(OptionError, match="figure 'jain_wait': these runs have bsld_mean, "):
+        runs.differences("jain_wait")
     assert one["difference"] == runs[1].figures["wait_mean"] - runs[0].figures["wait_mean"]
     assert math.isnan(one["interval"]) and one["verdict"] == "one run"
     assert other["policy"] == "sched-backfill reservations=4"

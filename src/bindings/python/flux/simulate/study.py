@@ -205,7 +205,14 @@ class Runs(list):
             rows per policy and variant: ``policy``, the variant, ``runs``, ``difference`` (mean),
             ``interval`` (half-width of its 95 % interval; NaN for one run), ``verdict`` (``more``,
             ``less``, ``no difference``, ``one run``, or ``failed``)
+
+        Raises:
+            OptionError: the runs have no such figure
         """
+        known = [set(one.figures) for one in self if not one.failed]
+        if known and figure not in set.intersection(*known):
+            names = ", ".join(sorted(set.intersection(*known)))
+            raise OptionError(f"figure {figure!r}: these runs have {names}")
         groups = {}
         for one in self:
             groups.setdefault((one.number, tuple(one.variant.items())), []).append(one)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Records of jobs, as returned by all readers of traces, and notes on jobs left out."""
 
+import math
 import numbers
 from typing import NamedTuple, Optional
 
@@ -14,7 +15,8 @@ class OptionError(ValueError):
 def check_count(name, value, least=1):
     """Raise OptionError if a value is neither None nor an integer of at least `least`."""
     if value is not None and (not isinstance(value, numbers.Integral) or value < least):
-        raise OptionError(f"{name}={value!r}: expected an integer, {least} or more")
+        bound = "" if least == -math.inf else f", {least} or more"
+        raise OptionError(f"{name}={value!r}: expected an integer{bound}")
 
 
 class TraceError(ValueError):
