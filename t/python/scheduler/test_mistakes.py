@@ -65,6 +65,8 @@ RULES_MISTAKES = {
     "attributes = ('system.bank',)": r"attributes=\('system.bank',\): expected names below system, without dots",
     "attributes = (7,)": r"attributes=\(7,\): expected names",
     "def alloc(self, job, attributes): return False": r"alloc\(\) returned False: expected nothing, or a ValueError",
+    "def check(self, job): return Deferral(lambda: 'late')": r"admission rule Mine: check\(\) returned Deferral.* expected a Deferral, with a text for its reason",
+    "def check(self, job): return Deferral('late')": r"check\(\) gives no time, and the rule never calls readmit\(\)",
     "def check(self, job): return Deferral('late', 3600)": r"check\(\) returned until=3600, a past time",
     "def stats(self): return {'seen': 7}": r"stats\(\) returned \{'seen': 7\}: expected a dict of lists",
     "def stats(self): return {'seen': (one for one in [{7}])}": r"stats\(\) returned .* expected a dict of lists",
@@ -89,6 +91,19 @@ def test_a_mistake_in_a_rule(member, tmp_path):
     instance.advance(20)
     instance.request("sched.stats", {})
     assert re.search(RULES_MISTAKES[member], "\n".join(text for _, text in instance.log))
+
+
+def test_the_note_of_a_job_denied_for_a_rules_mistake_names_the_rule(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from flux.scheduler.admission import AdmissionRule\n"
+        "class Mine(AdmissionRule):\n    def check(self, job): return 7\n"
+    )
+    instance = FakeInstance(check_errors=False)
+    instance.load("sched-fifo", f"rule={path}:Mine")
+    job = instance.submit()
+    instance.run_until_idle()
+    assert job.note.startswith("admission rule Mine: check() returned 7: expected a Deferral")
 
 
 def test_a_list_of_statistics_may_be_a_generator(tmp_path):

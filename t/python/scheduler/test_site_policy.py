@@ -449,7 +449,8 @@ def test_what_one_with_a_table_answers_wrongly_is_told(curfew):
     assert [
         line
         for line in rig.logged(3)
-        if "configuration: [forgetful.two] returned None: expected the entry" in line
+        if "configuration: [forgetful.two] admission rule forgetful: parse() returned None: expected the entry"
+        in line
     ]
     assert [line for line in rig.logged(3) if "report() returned ['one']: expected dicts" in line]
 

@@ -47,7 +47,8 @@ class Deferral(NamedTuple):
     """A rule's reason to keep a job from starting now.
 
     Attributes:
-        reason: for the job's user, in a sentence; or a function that returns it: most are not read
+        reason: for the job's user, in a sentence; of a rule of the library, also a function that
+            returns it: most are not read
         until: the jobs deferred with this key are readmitted then, seconds since the epoch; None,
             or a past time: when the rule calls `AdmissionHost.readmit`
         key: identifies the cause; `AdmissionHost.readmit` selects the jobs deferred for one cause

@@ -224,6 +224,16 @@ def _names(code: types.CodeType) -> Iterator[str]:
             yield from _names(one)
 
 
+def mentions(kind: type, name: str) -> bool:
+    """Whether a method of a site's class uses a name."""
+    return any(
+        isinstance(value, types.FunctionType) and name in _names(value.__code__)
+        for base in kind.__mro__
+        if not is_ours(base)
+        for value in vars(base).values()
+    )
+
+
 def is_ours(base: type) -> bool:
     """Whether a class belongs to the library."""
     return base is object or base.__module__.partition(".")[0] == "flux"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from flux.resource.pool.masks import quote
 from flux.scheduler.admission import AdmissionRule, Deferral
-from flux.scheduler.misspelled import check_begun, is_ours
+from flux.scheduler.misspelled import check_begun, is_ours, mentions
 
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
@@ -48,7 +48,7 @@ def _is_json(value: Any, kind: type) -> bool:
 
 
 _DEFERRAL = Answer(
-    "a Deferral, whose key can be hashed, and whose `until` is a number or None; or None",
+    "a Deferral, with a text for its reason, a number or None for `until` and a key that can be hashed; or None",
     _is_deferral,
 )
 _NOTHING = Answer("nothing", lambda value: True, lambda: None)
@@ -121,6 +121,7 @@ def _checked(
 ) -> Callable[..., Any]:
     what = f"admission rule {rule.name}: {name}()"
     method: Callable[..., Any] = getattr(rule, name)
+    readmits = mentions(type(rule), "readmit")
     told = False
 
     @functools.wraps(method)
@@ -136,24 +137,28 @@ def _checked(
                     for title, of in value.items()
                 }
             if not _is_right(answer, value):
-                raise WrongAnswer(f"returned {quote(value)}: expected {answer.expected}")
-            until = value.until if isinstance(value, Deferral) else None
-            if until is not None and until <= rule.host.now() and not told:
-                told = True
-                errors.log.warning(
-                    f"{what} returned until={until}, a past time, in seconds since the epoch:"
-                    " such jobs wait for readmit()"
-                )
+                raise WrongAnswer(f"{what} returned {quote(value)}: expected {answer.expected}")
+            if isinstance(value, Deferral) and not told:
+                until = value.until
+                if until is None and not readmits:
+                    told = True
+                    errors.log.warning(f"{what} gives no time, and the rule never calls readmit()")
+                elif until is not None and until <= rule.host.now():
+                    told = True
+                    errors.log.warning(
+                        f"{what} returned until={until}, a past time, in seconds since the epoch:"
+                        " such jobs wait for readmit()"
+                    )
             return value
         except Exception as exc:
             is_wrong = isinstance(exc, WrongAnswer)
             if answer.instead is None:
                 if is_wrong:
-                    errors.report(f"{what} {exc}")
+                    errors.report(str(exc))
                 raise
             if not told:
                 told = True
-                errors.report(f"{what} {exc}" if is_wrong else what, None if is_wrong else exc)
+                errors.report(str(exc) if is_wrong else what, None if is_wrong else exc)
             return answer.instead()
 
     return checked
