@@ -616,6 +616,17 @@ def test_a_hook_returns_a_selection_and_a_number_of_slots(answer, words):
     assert not pool.job_end_times()
 
 
+@pytest.mark.parametrize(
+    "nslots, nodes, said",
+    [(1, 2, "1 nodes, 1 slots: .* least 2 and 2"), (2, None, "1 nodes, 1 slots: .* least 1 and 2")],
+)
+def test_a_hook_that_gives_too_little(nslots, nodes, said):
+    pool = hooked(_select_resources=lambda self, found, request: ([(0, {0}, ())], 1))(R())
+    with pytest.raises(ValueError, match=said):
+        pool.alloc(1, ask(pool, nslots, nodes=nodes))
+    assert not pool.job_end_times()
+
+
 def test_a_hook_that_finds_nothing():
     for answer in (None, ([], 0), ((), 0)):
         pool = hooked(_select_resources=lambda self, candidates, request, answer=answer: answer)(

@@ -183,6 +183,10 @@ MISTAKES = {
         defines("class Coldest(ResourcePool):", "    def _sort_candidate(self, candidates): pass", "pool_class = Coldest"),
         r"Coldest._sort_candidate\(\) is never called: is _sort_candidates\(\) meant",
     ),
+    "implementations of a pool without the underscore": (
+        defines("class Coldest(ResourcePool): impl_map = {1: ResourcePool}", "pool_class = Coldest"),
+        r"Coldest.impl_map is never used: is _impl_map meant",
+    ),
     "a hook of a pool without its underscore": (
         defines("class Coldest(ResourcePool):", "    def sort_candidates(self, candidates): pass", "pool_class = Coldest"),
         r"Coldest.sort_candidates\(\) is never called: is _sort_candidates\(\) meant",

@@ -10,6 +10,8 @@ from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.testing import FakeInstance
 
+RAISES = object()
+
 
 @pytest.mark.parametrize("base", [Fifo, Backfill])
 @pytest.mark.parametrize("wrong", [None, float("nan"), "text"])
@@ -128,6 +130,27 @@ def test_a_number_that_is_not_computed_stops_no_pass(method, args):
     assert text.endswith("KeyError: 'mine'")
 
 
+@pytest.mark.parametrize("wrong", [RAISES, 7, {1}])
+def test_a_reason_that_is_none_costs_no_other(wrong):
+    class Odd(Backfill):
+        def why(self, job, facts=None):
+            if job.jobid != 2:
+                return super().why(job, facts)
+            if wrong is RAISES:
+                raise KeyError("mine")
+            return wrong
+
+    instance = FakeInstance(nodes=1, check_errors=False)
+    instance.load(Odd)
+    jobs = [instance.submit(nodes=1, duration=10) for _ in range(3)]
+    instance.advance(5)
+    assert instance.request("sched.explain", {"all": True})["jobs"][1]["reason"]
+    assert [bool(job.reason_pending) for job in jobs] == [False, False, True]
+    (text,) = instance.errors
+    expected = "'mine'" if wrong is RAISES else f"why() returned {wrong}: expected text or None"
+    assert text.startswith(f"why: {jobs[1].name}") and text.endswith(expected)
+
+
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize(
     "base, args",
@@ -182,7 +205,6 @@ def test_what_is_allocated_to_a_job_that_was_canceled_meanwhile_is_given_back():
 
 # -- every method of an admission rule -------------------------------------------------------------
 
-RAISES = object()
 WRONG = {
     "raises": RAISES,
     "unhashable": [object(), {1}],

@@ -351,5 +351,8 @@ class Forecasts:
         for job in policy.pending_jobs(deferred=False, most=depth):
             if not job.request.finalized and self.is_mature(job):
                 explained = policy.facts.explained()
-                if self.show_reason(job, policy.why(job)) or policy.facts.explained() != explained:
+                if (
+                    self.show_reason(job, policy.reason_of(job))
+                    or policy.facts.explained() != explained
+                ):
                     yield

@@ -208,11 +208,13 @@ def _is_generator(function: types.FunctionType) -> bool:
 
 
 def _attributes(base: type) -> set[str]:
-    """Return the public attributes of a class that are data."""
+    """Return the public attributes of a class that are data, and a pool's ``_impl_map``."""
     return {
         name
         for name, value in vars(base).items()
-        if not name.startswith("_") and not callable(value) and not hasattr(value, "__get__")
+        if (not name.startswith("_") or name == "_impl_map")
+        and not callable(value)
+        and not hasattr(value, "__get__")
     }
 
 

@@ -142,6 +142,9 @@ class PolicyScheduler(Scheduler):
     #: Whether this is a forked copy in a projection.
     _is_projection = False
 
+    #: Whether an error of `why` was logged.
+    _why_failed = False
+
     #: Whether only jobs ahead that could use some of the same ranks block a job, so that queues with
     #: separate nodes never block each other; see ``order=``.
     by_queue = False
@@ -683,6 +686,20 @@ class PolicyScheduler(Scheduler):
         if head is not None and not facts["reason"]:
             return behind(head.name, head.userid)
         return describe(facts) or decision.why(job)
+
+    def reason_of(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None:
+        """Return `why`. If an override raises or returns no text, that is logged once, and the
+        reason is unknown."""
+        try:
+            reason = self.why(job, facts)
+            if reason is None or isinstance(reason, str):
+                return reason
+            raise TypeError(f"why() returned {quote(reason)}: expected text or None")
+        except Exception as exc:
+            if not self._why_failed:
+                self._why_failed = True
+                self._errors.report(f"why: {job.name}", exc)
+        return None
 
     # -- requests ----------------------------------------------------------------------------------
 
