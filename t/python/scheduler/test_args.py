@@ -196,12 +196,11 @@ def test_arguments_of_subclasses(cls, args):
     assert str(caught.value) == UNKNOWN.format("typo=1")
 
 
-def test_a_bad_class_attribute_is_told_like_a_bad_argument():
-    class Bad(Scheduler):
-        queue_depth = "many"
-
-    with pytest.raises(ValueError, match="queue-depth='many' is invalid"):
-        Rig(R(1, 1)).load(Bad)
+@pytest.mark.parametrize("name", ["queue_depth", "reason_depth", "estimate_depth", "odds_depth"])
+def test_a_bad_class_attribute_is_told_like_a_bad_argument(name):
+    bad = type("Bad", (Fifo,), {name: "many"})
+    with pytest.raises(ValueError, match=f"{name.replace('_', '-')}='many' is invalid"):
+        Rig(R(1, 1)).load(bad)
 
 
 # -- pool URIs -------------------------------------------------------------------------------------

@@ -464,6 +464,21 @@ def test_an_argument_adds_one_as_well(curfew):
     assert rig.started() == [1], "no table has it, and none takes it away"
 
 
+def test_arguments_may_name_classes_of_one_name_in_two_files(tmp_path):
+    args = []
+    for name in ("first", "second"):
+        path = tmp_path / f"{name}.py"
+        path.write_text(
+            "from flux.scheduler.admission import AdmissionRule\n"
+            f"class Mine(AdmissionRule):\n    def stats(self): return {{'{name}': [1]}}\n"
+        )
+        args.append(f"rule={path}:Mine")
+    instance = FakeInstance()
+    instance.load("sched-fifo", *args)
+    stats = instance.request("sched.stats", {})
+    assert stats["first"] == stats["second"] == [1]
+
+
 FAULTS = [
     ("x", "'x': expected '/PATH/FILE.py:CLASS'"),
     (7, "7: expected '/PATH/FILE.py:CLASS'"),

@@ -211,10 +211,14 @@ class PolicyScheduler(Scheduler):
         self.wait_limits = WaitLimits(host, self._errors)
         self.add_rule(self.wait_limits)
         self.forecasts.wait_limits = self.wait_limits
-        own = {text.rpartition(":")[2]: text for text in self.take_argument("rule")}
+        own: dict[str, str] = {}
+        for text in self.take_argument("rule"):
+            name = text.rpartition(":")[2]
+            own[name if own.get(name, text) == text else text] = text
         self._site_policy = RulesInForce(host, self._errors, RULES, self._reservations, own)
         given = {}
         for name in ("reason-depth", "estimate-depth", "odds-depth"):
+            parse_count(name, str(getattr(self, name.replace("-", "_"))))
             for text in self.take_argument(name):
                 given[name] = parse_count(name, text)
         self.reason_depth = given.get("reason-depth", self.reason_depth)
