@@ -93,6 +93,17 @@ def test_a_mistake_in_a_rule(member, tmp_path):
     assert re.search(RULES_MISTAKES[member], "\n".join(text for _, text in instance.log))
 
 
+def test_a_method_of_the_librarys_kind_of_rule_is_called(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from flux.scheduler.admission import GivingRule\n"
+        "class Mine(GivingRule):\n    def allocate(self, job, plan): return None\n"
+    )
+    instance = FakeInstance()
+    instance.load("sched-fifo", f"rule={path}:Mine")
+    assert [text for level, text in instance.log if level <= 4] == []
+
+
 def test_the_note_of_a_job_denied_for_a_rules_mistake_names_the_rule(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(

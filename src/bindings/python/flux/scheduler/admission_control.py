@@ -182,9 +182,8 @@ def use_older_names(rule: AdmissionRule) -> None:
             setattr(rule, name, method)
             rule.host.log.warning(f"rule {rule.name}: {older}() is called {name}() now")
     for former, instead in FORMER_METHODS.items():
-        defining = next((base for base in type(rule).__mro__ if former in vars(base)), None)
-        is_called = former == "ready" and hasattr(rule, "configure")
-        if defining is not None and not is_ours(defining) and not is_called:
+        defining = [base for base in type(rule).__mro__ if former in vars(base)]
+        if defining and not any(map(is_ours, defining)):
             rule.host.log.warning(f"rule {rule.name}: {former}() is not called any more: {instead}")
 
 
