@@ -213,7 +213,7 @@ def test_an_unexpected_exception_of_the_start_is_logged_with_its_line():
             self.limits = {}["early"]
 
     class Late(Fifo):
-        def released(self):
+        def _make_pool(self, R):
             self.limits = {}["late"]
 
     for policy, begin in ((Early, "Traceback"), (Late, "cannot start: Traceback")):

@@ -151,6 +151,9 @@ MISTAKES = {
     "a schedule() that drops the library's": (
         defines("def schedule(self): super().schedule()"), r"does nothing by schedule\(\), a generator: return it",
     ),
+    "a generator that returns another": (
+        defines("def schedule(self):", "    yield", "    return super().schedule()"), r"schedule\(\) was returned by a generator: write `yield from`",
+    ),
     "reasons that are dropped": (
         defines("def forecast(self): self.reasons()"), r"does nothing by reasons\(\), a generator: return it",
     ),

@@ -151,6 +151,27 @@ def test_a_reason_that_is_none_costs_no_other(wrong):
     assert text.startswith(f"why: {jobs[1].name}") and text.endswith(expected)
 
 
+@pytest.mark.parametrize("base", [Fifo, Backfill])
+def test_a_released_that_raises_stops_nothing(base):
+    class Odd(base):
+        def released(self):
+            super().released()
+            raise KeyError("mine")
+
+    instance = FakeInstance(nodes=2, check_errors=False)
+    instance.load(Odd)
+    jobs = [instance.submit(nodes=2, duration=10) for _ in range(3)]
+    instance.advance(5)
+    instance.mark_down("1")
+    instance.advance(20)
+    instance.mark_up("1")
+    jobs[1].cancel()
+    instance.scheduler.look_again()
+    instance.advance(60)
+    assert jobs[2].result == "completed"
+    assert all(text.startswith("released\nTraceback") for text in instance.errors)
+
+
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize(
     "base, args",

@@ -482,7 +482,10 @@ class Scheduler(BrokerModule):
         before = pool.generation
         self._errors.guard(f"free: {host.name_of(jobid)}", pool.free, jobid)
         if pool.generation != before:
-            self.released()
+            self._tell_released()
+
+    def _tell_released(self) -> None:
+        self._errors.guard("released", self.released)
 
     # -- the start, and the resources --------------------------------------------------------------
 
@@ -643,7 +646,7 @@ class Scheduler(BrokerModule):
     def _update(self, update: dict[str, Any]) -> None:
         helpful, errors = apply_update(self.resources, update, self.log, self._warned)
         if helpful:
-            self.released()
+            self._tell_released()
         for key, exc in errors:
             self._errors.report(f"resource update: {key}={update[key]!r}: {exc}")
 
@@ -699,7 +702,7 @@ class Scheduler(BrokerModule):
             # Uncertain resources stay allocated: better idle until a reload than allocated twice.
             self._errors.report(f"free: {host.name_of(jobid)}", trace=True)
             return
-        self.released()
+        self._tell_released()
         self._requests.freed(jobid, final)
         if final and lost is not None:
             del self._lost_at_hello[jobid]
@@ -717,7 +720,7 @@ class Scheduler(BrokerModule):
             jobid, expiration = messages.read_expiration(msg)
             self._passes.events += 1
             self.expiration(msg, jobid, expiration)
-            self.released()
+            self._tell_released()
             self._request_schedule()
 
         self._responder.serve(msg, serve)

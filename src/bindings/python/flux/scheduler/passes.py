@@ -193,8 +193,11 @@ class PassRunner:
                 text = f"{wanted!r:.80} was yielded: expected a plain yield, or seconds to pause"
                 wanted = None
                 generator.throw(TypeError(text))  # the traceback then ends in that line
-        except StopIteration:
+        except StopIteration as end:
             self.generator = None
+            if isinstance(end.value, types.GeneratorType):
+                name = end.value.__qualname__
+                error = TypeError(f"{name}() was returned by a generator: write `yield from`")
         except Exception as exc:
             self.generator = None
             error = exc

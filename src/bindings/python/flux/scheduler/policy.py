@@ -325,7 +325,7 @@ class PolicyScheduler(Scheduler):
 
     def look_again(self) -> None:
         """Request a pass that examines blocked jobs again, for an event other than a message."""
-        self.released()
+        self._tell_released()
         self._request_schedule()
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
