@@ -20,6 +20,7 @@ from flux.resource import (
     Rv1Pool,
 )
 from flux.resource.pool import rank_index
+from flux.resource.pool.placement import Placement
 
 
 def R(lite=None, **execution):
@@ -625,6 +626,39 @@ def test_a_hook_that_gives_too_little(nslots, nodes, said):
     with pytest.raises(ValueError, match=said):
         pool.alloc(1, ask(pool, nslots, nodes=nodes))
     assert not pool.job_end_times()
+
+
+@pytest.mark.parametrize(
+    "placed, said",
+    [
+        (7, r"expected \(selection, nslots\), got 7"),
+        (("ab", 1), "expected"),
+        (((0,), 1), "expected"),
+        (((), 1), "expected"),
+        (((0, 0), 1), "expected"),
+        (((0, 1, 1, 1), 0), "expected a number of slots, 1 or more, got 0"),
+        (((0, 1, 9, 1), 2), "rank 9 is not up or not eligible"),
+        (((0, 1, 3, 1), 2), "rank 3 is not up or not eligible"),
+        (((0, 1, 0, 2), 2), "a rank is chosen twice"),
+        (((0, 1, 1, 1), 2), "units chosen on rank 0-1 are not all free"),
+        ((~0b111, 1), "expected"),
+        (((~0b111, 1), 3), "not all free"),
+        (((0, 1), 1), "1 nodes, 1 slots: the job asks for at least 2 and 2"),
+    ],
+)
+def test_what_a_placement_of_a_site_may_not_choose(placed, said):
+    class Mine(Placement):
+        def place(self, index, shape, eligible):
+            return placed
+
+    pool = ResourcePool(R())
+    pool.placement = Mine()
+    pool.register_alloc(5, R([{"rank": "1", "children": {"core": "0"}}]))
+    pool.mark_down("3")
+    with pytest.raises(ValueError, match=rf"Mine.place\(\): .*{said}"):
+        pool.alloc(1, ask(pool, 1, nodes=2))
+    assert list(pool.job_end_times())[0][0] == 5
+    pool._check()
 
 
 def test_a_hook_that_finds_nothing():

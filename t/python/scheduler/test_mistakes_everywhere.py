@@ -190,6 +190,17 @@ MISTAKES = {
         defines("class Coldest(ResourcePool): impl_map = {1: ResourcePool}", "pool_class = Coldest"),
         r"Coldest.impl_map is never used: is _impl_map meant",
     ),
+    "a misspelled method of a placement": (
+        defines(
+            "class Coldest(ResourcePool):",
+            "    from flux.resource.pool.placement import Placement",
+            "    class Nearest(Placement):",
+            "        def candidate(self, index, shape, eligible): pass",
+            "    placement = Nearest()",
+            "pool_class = Coldest",
+        ),
+        r"Nearest.candidate\(\) is never called: is candidates\(\) meant",
+    ),
     "a hook of a pool without its underscore": (
         defines("class Coldest(ResourcePool):", "    def sort_candidates(self, candidates): pass", "pool_class = Coldest"),
         r"Coldest.sort_candidates\(\) is never called: is _sort_candidates\(\) meant",

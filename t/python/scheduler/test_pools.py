@@ -8,6 +8,7 @@ import types
 import pytest
 from peers import Guide, R, Rig, jobspec
 
+from flux.resource.pool.placement import Placement
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
 from flux.scheduler.attributes import SystemAttributes
@@ -126,6 +127,23 @@ def test_a_request_that_cannot_be_hashed_costs_its_job(policy):
     assert jobs[1].note.endswith("expected a request that can be hashed")
     (text,) = instance.errors
     assert text.endswith(jobs[1].note.partition(": ")[2])
+
+
+def test_a_placement_that_raises_when_a_job_is_queued_costs_that_job():
+    class Odd(Placement):
+        def candidates(self, index, shape, eligible):
+            if shape.slot_size != 3:
+                return super().candidates(index, shape, eligible)
+
+    class Pool(ResourcePool):
+        placement = Odd()
+
+    instance = FakeInstance(cores=4, check_errors=False)
+    instance.load(type("Mine", (Backfill,), {"pool_class": Pool}))
+    jobs = [instance.submit(slots=1, cores=cores, duration=60) for cores in (2, 3, 2)]
+    instance.advance(200)
+    assert [job.result for job in jobs] == ["completed", "failed", "completed"]
+    assert jobs[1].note.startswith("scheduler error: TypeError")
 
 
 def test_a_bug_of_the_pool_in_parsing_is_counted_and_traced():

@@ -16,7 +16,7 @@ from flux.resource.pool.groups import Groups, Rooms, choose_nodes, packed
 from flux.resource.pool.inventory import Selection, pairs, select, selected_ranks
 from flux.resource.pool.jobid import job_text
 from flux.resource.pool.masks import idset_text, members, popcount, quote, ranks_in
-from flux.resource.pool.placement import WORST_FIT, Placement, with_amounts
+from flux.resource.pool.placement import WORST_FIT, Placement, check_placed, with_amounts
 from flux.resource.pool.rank_index import RankIndex, unused
 from flux.resource.request import ResourceRequest, Shape
 
@@ -298,7 +298,11 @@ class ResourcePoolImplementation(PoolContract):
         """
         if self.packing or shape.within is not None:
             eligible = self.in_groups(index, shape, eligible)
-        placed = self.placement.place(index, shape, eligible)
+        placement = self.placement
+        placed = placement.place(index, shape, eligible)
+        if placement.is_checked and placed is not None:
+            what = f"{type(placement).__name__}.place()"
+            placed = check_placed(what, placed, index, shape, eligible)
         return with_amounts(index, shape, placed) if index.inventory.amounts else placed
 
     def count_amounts(self, table: Any) -> None:

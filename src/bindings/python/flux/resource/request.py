@@ -362,6 +362,13 @@ class Shape:
         """Return the shape limited to some ranks (a mask); its constraint is still the user's."""
         return Shape._shared(also_on(self.match, ranks), *_VALUES(self))
 
+    @property
+    def nslots(self) -> int:
+        """Minimum number of slots, in total."""
+        if self.node_count is None:
+            return self.slot_count.min
+        return self.slots_given(self.node_count.min, self.slot_count.min)
+
     def slots_given(self, nodes: int, slots_on_node: int) -> int:
         """Return ``nslots`` of an allocation of ``nodes`` nodes."""
         if self.nodes_per_slot is None:
@@ -555,10 +562,7 @@ class ResourceRequest:
     @property
     def nslots(self) -> int:
         """Minimum number of slots, in total."""
-        shape = self.shape
-        if shape.node_count is None:
-            return shape.slot_count.min
-        return shape.slots_given(shape.node_count.min, shape.slot_count.min)
+        return self.shape.nslots
 
     @property
     def nslots_max(self) -> int | None:

@@ -581,8 +581,8 @@ class Scheduler(BrokerModule):
             job.R_object = None  # the pool has its allocation
         acquisition.then(self._resources_changed)
         policy = type(self)
-        tell_mistakes(policy, self.log)
-        tell_mistakes(type(pool), self.log)
+        for made in (self, pool, getattr(pool, "placement", None)):
+            tell_mistakes(type(made), self.log)
         for text in overridden(policy):
             self.log.error(text)
         if gc.isenabled():

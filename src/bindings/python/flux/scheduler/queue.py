@@ -297,7 +297,6 @@ class Backlog(PendingQueue):
         self._listed = None
         job.examined = False
         job.tried = -1
-        job.queued = True
         if job.limit < 0:
             request = job.resource_request
             job.limit = getattr(request, "duration", 0.0) or inf
@@ -305,9 +304,10 @@ class Backlog(PendingQueue):
                 shape = getattr(request, "shape", None)
                 job.signature = job.jobid if shape is None else shape
         entry = entry_of(job)
-        self.jobs.add(entry)
         if not job.promised:
-            self._join_group(entry)
+            self._join_group(entry)  # first: it may ask a site's pool, which may raise
+        self.jobs.add(entry)
+        job.queued = True
         heapq.heappush(self.fresh, entry)
 
     def remove(self, job: PendingJob) -> None:
@@ -406,12 +406,13 @@ class Backlog(PendingQueue):
         key = job.signature
         group = self.groups.get(key)
         if group is None:
-            group = self.groups[key] = JobGroup(key)
+            group = JobGroup(key)
             group.add(entry)
-            if self.rooms is not None:
-                self.rooms.enter(group)
             if self.ranks_of is not None:
                 group.ranks = self.ranks_of(job)
+            if self.rooms is not None:
+                self.rooms.enter(group)
+            self.groups[key] = group
         else:
             group.add(entry)
         if self.ranks_of is not None:

@@ -10,9 +10,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.pool.inventory import select, selected_ranks
+from flux.resource.pool.inventory import select
 from flux.resource.pool.masks import UNIT_LIMIT, members, popcount, quote, take
-from flux.resource.pool.placement import slots_by_amounts, slots_on, with_amounts
+from flux.resource.pool.placement import check_placed, slots_by_amounts, slots_on, with_amounts
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
 if TYPE_CHECKING:
@@ -158,19 +158,9 @@ class Hooks(ResourcePoolImplementation):
             ) from None
         if not selected:
             return None
-        if not isinstance(nslots, int) or nslots < 1:
-            raise ValueError(
-                f"_select_resources: expected a number of slots, 1 or more, got {quote(nslots)}"
-            )
         selection = self._checked(index, eligible, selected)
-        nodes = popcount(selected_ranks(selection))
-        least = 1 if shape.node_count is None else shape.node_count.min
-        if nodes < least or nslots < request.nslots:
-            raise ValueError(
-                f"_select_resources: {nodes} nodes, {nslots} slots: the job asks for at least"
-                f" {least} and {request.nslots}; expected ([], 0) if it does not fit"
-            )
-        return with_amounts(index, shape, (selection, nslots))
+        placed = check_placed("_select_resources", (selection, nslots), index, shape, eligible)
+        return with_amounts(index, shape, placed)
 
     def _warn_of_none(self) -> None:
         cls = type(self)

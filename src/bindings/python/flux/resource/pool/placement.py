@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from flux.resource.pool.inventory import pairs, select
-from flux.resource.pool.masks import lowest, popcount, take
+from flux.resource.pool.inventory import pairs, select, selected_ranks
+from flux.resource.pool.masks import idset_text, lowest, popcount, quote, take
 from flux.resource.pool.rank_index import enough
 from flux.resource.ResourceCount import MAX_COUNT, ResourceCount
 
@@ -79,12 +79,51 @@ def _slots_in(taken: Counts, shape: Shape) -> int:
     return taken[1] // shape.gpu_per_slot if shape.gpu_per_slot else 1
 
 
+def check_placed(
+    what: str, placed: Any, index: RankIndex, shape: Shape, eligible: int
+) -> tuple[Selection, int]:
+    """Return what a site's code has chosen, ``(selection, nslots)``. Raises ValueError, with the name
+    of the code (`what`), if it is none, not free, not eligible or less than requested."""
+    try:
+        selection, nslots = placed
+        chosen = list(pairs(selection))
+        fits = len(selection) == 2 * len(chosen) and bool(chosen)
+        fits = fits and all(mask > 0 and units > 0 for mask, units in chosen)
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise ValueError(f"{what}: expected (selection, nslots), got {quote(placed)}")
+    if not isinstance(nslots, int) or nslots < 1:
+        raise ValueError(f"{what}: expected a number of slots, 1 or more, got {quote(nslots)}")
+    ranks = selected_ranks(selection)
+    if ranks & ~eligible:
+        raise ValueError(f"{what}: rank {idset_text(ranks & ~eligible)} is not up or not eligible")
+    if sum([popcount(mask) for mask, _ in chosen]) > popcount(ranks):
+        raise ValueError(f"{what}: a rank is chosen twice")
+    if not index.is_free(selection):
+        raise ValueError(f"{what}: the units chosen on rank {idset_text(ranks)} are not all free")
+    least = 1 if shape.node_count is None else shape.node_count.min
+    if popcount(ranks) < least or nslots < shape.nslots:
+        raise ValueError(
+            f"{what}: {popcount(ranks)} nodes, {nslots} slots: the job asks for at least {least} and"
+            f" {shape.nslots}"
+        )
+    return selection, nslots
+
+
 class Placement:
     """Placement by counts: worst fit, lowest ids first (the policy of ``Rv1Pool``)."""
 
     #: Whether ranks with the fewest free cores, then the fewest free GPUs, are tried first, instead
     #: of those with the most.
     best_fit = False
+
+    #: Whether what `place` returns is checked: where a class of a site may have chosen it.
+    is_checked = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.is_checked = not cls.__module__.startswith("flux.")
 
     def place(self, index: RankIndex, shape: Shape, eligible: int) -> tuple[Selection, int] | None:
         """Find resources for a request; ties go to the lowest rank.
