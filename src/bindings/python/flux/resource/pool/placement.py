@@ -118,7 +118,7 @@ class Placement:
     #: of those with the most.
     best_fit = False
 
-    #: Whether what `place` returns is checked: where a class of a site may have chosen it.
+    #: Whether what `place` returns is checked, since a class of a site may have chosen it.
     is_checked = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
