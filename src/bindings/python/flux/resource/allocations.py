@@ -25,6 +25,12 @@ def _ids(children: Children) -> dict[str, int]:
     return {kind: parse_idset(text) for kind, text in children}
 
 
+@lru_cache(maxsize=4096)
+def _units(children: Children) -> list[tuple[str, int]]:
+    """Return (type, id) of each unit."""
+    return [(kind, one) for kind, ids in _ids(children).items() for one in members(ids)]
+
+
 class Allocations:
     """The allocations of an instance's resources to jobs.
 
@@ -34,8 +40,8 @@ class Allocations:
     Raises:
         ValueError: it is not an R
 
-    A check and a free cost a few operations on masks per entry of R_lite; on shared nodes, per
-    different set of cores in use there.
+    A check and a free cost a few operations on masks per entry of R_lite; on parts of nodes, per
+    unit of the entry.
     """
 
     def __init__(self, R: dict[str, Any] | None = None) -> None:
@@ -44,13 +50,14 @@ class Allocations:
         #: ranks not to be allocated: at present, and from `_since` on
         self._down = self._going_down = 0
         self._since = -inf
-        #: jobid -> [(mask of ranks, children)]
-        self._held: dict[int, list[tuple[int, Children]]] = {}
-        #: children -> mask of the ranks where a job holds exactly these
-        self._ranks: dict[Children, int] = {}
-        self._busy = 0
-        #: children -> mask of the ranks that have them
-        self._have: dict[Children, int] = {}
+        #: jobid -> [(mask of ranks, children, mask of those ranks that have more)]
+        self._held: dict[int, list[tuple[int, Children, int]]] = {}
+        #: ranks on which jobs hold something, and those that a job holds whole
+        self._busy = self._whole = 0
+        #: (type, id) -> mask of the ranks where a job holds this unit, but not the whole rank
+        self._used: dict[tuple[str, int], int] = {}
+        #: children -> masks of the ranks that have them, and of those that have no more
+        self._have: dict[Children, tuple[int, int]] = {}
         if R is not None:
             self.define(R)
 
@@ -99,16 +106,20 @@ class Allocations:
         held = self._held.setdefault(jobid, [])
         for ranks, key in entries:
             if key not in self._have:
-                self._have[key] = self._ranks_with(key)
-            if ranks & ~self._have[key]:
+                self._have[key] = self._ranks_with(key), self._ranks_of(key)
+            have, whole = self._have[key]
+            if ranks & ~have:
                 wrong = wrong or self._missing(ranks, key)
             if ranks & self._down:
                 wrong = wrong or f"rank {idset_text(ranks & self._down)} is down"
             if ranks & self._busy:
                 wrong = wrong or self._overlap(ranks, key)
-            held.append((ranks, key))
-            self._ranks[key] = self._ranks.get(key, 0) | ranks
+            shared = ranks & ~whole
+            held.append((ranks, key, shared))
             self._busy |= ranks
+            self._whole |= ranks & whole
+            for unit in _units(key) if shared else ():
+                self._used[unit] = self._used.get(unit, 0) | shared
         return wrong
 
     def give_back(self, jobid: int, ranks: str | None = None) -> None:
@@ -117,23 +128,30 @@ class Allocations:
         gone = -1 if ranks is None else parse_idset(ranks)
         left = []
         touched = 0
-        for mine, key in held:
+        for mine, key, shared in held:
             freed = mine & gone
             touched |= freed
-            rest = self._ranks.get(key, 0) & ~freed
-            if rest:
-                self._ranks[key] = rest
-            else:
-                self._ranks.pop(key, None)
+            self._whole &= ~freed | shared
+            for unit in _units(key) if freed & shared else ():
+                rest = self._used.pop(unit, 0) & ~(freed & shared)
+                if rest:
+                    self._used[unit] = rest
             if mine & ~freed:
-                left.append((mine & ~freed, key))
+                left.append((mine & ~freed, key, shared & ~freed))
         if left:
             self._held[jobid] = left
         self._busy &= ~touched
-        for others in self._ranks.values():
+        for others in self._used.values():
             self._busy |= others & touched
 
     # -- errors in R -------------------------------------------------------------------------------
+
+    def _ranks_of(self, children: Children) -> int:
+        """Return a mask of the ranks of which these are all units."""
+        found = 0
+        for ranks, there in self._there:
+            found |= ranks if _ids(there) == _ids(children) else 0
+        return found
 
     def _ranks_with(self, children: Children) -> int:
         found = 0
@@ -156,24 +174,17 @@ class Allocations:
         return f"rank {idset_text(ranks & ~self._ranks_with(children))} has no {what}"
 
     def _overlap(self, ranks: int, children: Children) -> str | None:
-        wanted = _ids(children)
-        for other, where in self._ranks.items():
-            where &= ranks
-            if not where:
-                continue
-            for kind, ids in _ids(other).items():
-                common = ids & wanted.get(kind, 0)
-                if common:
-                    return f"{kind} {idset_text(common)} of rank {idset_text(where)} is job {job_text(self._holder(where, other))}'s"
+        used, wanted = self._used, _ids(children)
+        if not (ranks & self._whole or any(ranks & used.get(u, 0) for u in _units(children))):
+            return None
+        for jobid, held in self._held.items():
+            for where, others, _ in held:
+                for kind, ids in _ids(others).items() if where & ranks else ():
+                    common = ids & wanted.get(kind, 0)
+                    if common:
+                        whose = f"is job {job_text(jobid)}'s"
+                        return f"{kind} {idset_text(common)} of rank {idset_text(where & ranks)} {whose}"
         return None
-
-    def _holder(self, ranks: int, children: Children) -> int:
-        """Return the first job that holds exactly these on some of the ranks."""
-        return next(
-            jobid
-            for jobid, held in self._held.items()
-            if any(theirs == children and mine & ranks for mine, theirs in held)
-        )
 
 
 def _entries(R: Any) -> list[tuple[int, Children]]:
