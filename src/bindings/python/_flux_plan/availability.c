@@ -19,18 +19,17 @@
 #include "plan.h"
 
 #define MAX_KINDS 8
-#define MAX_MOVED 16
+#define MAX_MOVED 8
 #define MAX_TRIES 4
 
-/* A step of a line: the amounts that are left from a time on. */
+/* A step of a line: the amounts that are left from its time on. */
 struct step {
-    double time;    /* that of the first is minus infinity */
     size_t marks;   /* the number of uses that begin or end with it */
     int64_t free[]; /* one of each kind; then those that uses that stay leave */
 };
 
 /* The amounts left of a rank over time.  Copies share a line until one changes it.  A search reads
- * all lines, so the steps are one piece of memory.
+ * all lines, so the steps are one piece of memory, behind their times, which alone are searched.
  */
 struct line {
     size_t size;        /* of a step */
@@ -41,7 +40,7 @@ struct line {
     struct promised *promised; /* the promises here that may be moved, by their starts */
     size_t claims, claims_room;
     struct claimed *claimed; /* the uses here that have a claim */
-    char steps[];
+    double times[]; /* those of all steps; that of the first is minus infinity */
 };
 
 /* A promise on a rank: what a query of the rank reads of its use. */
@@ -149,24 +148,30 @@ static bool has (const unsigned char *ranks, size_t rank)
 
 static struct step *step_of (const struct line *line, size_t at)
 {
-    return (struct step *)(line->steps + at * line->size);
+    return (struct step *)((char *)(line->times + line->room) + at * line->size);
+}
+
+/* A line with room for some steps of a size, not set; NULL: no memory. */
+static struct line *line_alloc (size_t size, size_t room)
+{
+    size_t each = sizeof (double) + size;
+
+    if (room > (SIZE_MAX - sizeof (struct line)) / each)
+        return NULL;
+    return malloc (sizeof (struct line) + room * each);
 }
 
 /* A line with room for some steps, and the first, of some amounts. */
 static struct line *line_create (size_t kinds, size_t room, const int64_t *amounts)
 {
     size_t size = sizeof (struct step) + 2 * kinds * sizeof (int64_t);
-    struct line *line;
+    struct line *line = line_alloc (size, room);
 
-    if (room > (SIZE_MAX - sizeof (*line)) / size)
-        return NULL;
-    line = calloc (1, sizeof (*line) + room * size);
     if (!line)
         return NULL;
-    line->size = size;
-    line->room = room;
-    line->count = 1;
-    step_of (line, 0)->time = -INFINITY;
+    *line = (struct line){.size = size, .room = room, .count = 1};
+    line->times[0] = -INFINITY;
+    step_of (line, 0)->marks = 0;
     memcpy (step_of (line, 0)->free, amounts, kinds * sizeof (int64_t));
     memcpy (step_of (line, 0)->free + kinds, amounts, kinds * sizeof (int64_t));
     return line;
@@ -175,13 +180,14 @@ static struct line *line_create (size_t kinds, size_t room, const int64_t *amoun
 /* A copy of a line with room for some steps, to which its promises are yet to be given. */
 static struct line *line_copy (const struct line *from, size_t room)
 {
-    struct line *line;
+    struct line *line = line_alloc (from->size, room);
 
-    if (room > (SIZE_MAX - sizeof (*line)) / from->size
-        || !(line = malloc (sizeof (*line) + room * from->size)))
+    if (!line)
         return NULL;
-    memcpy (line, from, sizeof (*line) + from->count * from->size);
+    *line = *from;
     line->room = room;
+    memcpy (line->times, from->times, from->count * sizeof (double));
+    memcpy (step_of (line, 0), step_of (from, 0), from->count * from->size);
     line->sharers = 0;
     return line;
 }
@@ -191,11 +197,11 @@ static size_t step_at (const struct line *line, double time)
 {
     size_t low = 0, high = line->count;
 
-    if (high < 2 || time < step_of (line, 1)->time) /* as most are that are now */
+    if (high < 2 || time < line->times[1]) /* as most are that are now */
         return 0;
     while (high - low > 1) {
         size_t middle = (low + high) / 2;
-        if (step_of (line, middle)->time <= time)
+        if (line->times[middle] <= time)
             low = middle;
         else
             high = middle;
@@ -206,6 +212,7 @@ static size_t step_at (const struct line *line, double time)
 /* Move the steps from a place on by one. */
 static void line_shift (struct line *line, size_t from, size_t to)
 {
+    memmove (line->times + to, line->times + from, (line->count - from) * sizeof (double));
     memmove (step_of (line, to), step_of (line, from), (line->count - from) * line->size);
     line->count += to - from;
 }
@@ -215,10 +222,10 @@ static size_t step_from (struct line *line, double time)
 {
     size_t at = step_at (line, time);
 
-    if (step_of (line, at)->time == time)
+    if (line->times[at] == time)
         return at;
     line_shift (line, at, at + 1); /* the one before is as it was */
-    step_of (line, ++at)->time = time;
+    line->times[++at] = time;
     step_of (line, at)->marks = 0;
     return at;
 }
@@ -874,7 +881,7 @@ static const int64_t *free_at (const struct availability *all,
         return closed;
     if (order.start == -INFINITY)
         left += kinds;
-    else if (step_of (line, step)->time >= order.start) /* one that is behind begins with this step, or before */
+    else if (line->times[step] >= order.start) /* one that is behind begins with this step, or before */
         for (at = 0; at < line->promises && line->promised[at].start <= time; at++) {
             const struct promised *one = line->promised + at;
 
@@ -958,7 +965,7 @@ static bool has_room (const struct availability *all,
 
     for (step = first; step < line->count; step++) {
         const int64_t *left;
-        double time = step > first ? step_of (line, step)->time : start;
+        double time = step > first ? line->times[step] : start;
 
         if (step > first && (time > begun || time >= end))
             break;
@@ -1124,14 +1131,14 @@ static int append_changes (struct availability *all,
     if (!line->promises)
         order = LAST;
     for (step = first; step < line->count; step++) {
-        double time = last_of (step_of (line, step)->time, after);
+        double time = last_of (line->times[step], after);
         const int64_t *left = free_at (all, rank, step, time, order, demand->claim, buffer);
 
         units[step] = *left < 0 ? 0 : units_in (all, each, left, most_units (demand));
     }
     /* The span covers the steps from low to high, not included. */
     low = first;
-    for (high = first + 1; high < line->count && step_of (line, high)->time < after + length;)
+    for (high = first + 1; high < line->count && line->times[high] < after + length;)
         high++;
     for (;;) {
         double rise, fall;
@@ -1140,16 +1147,16 @@ static int append_changes (struct availability *all,
         for (step = low + 1; step < high; step++)
             if (units[step] < least)
                 least = units[step];
-        rise = low == first ? after : step_of (line, low)->time;
+        rise = low == first ? after : line->times[low];
         if (least != now) {
             if (least < now) /* a span may still begin then, but no later */
-                rise = nextafter (step_of (line, high - 1)->time - length, INFINITY);
+                rise = nextafter (line->times[high - 1] - length, INFINITY);
             if (heap_append (heap, rise, least - now) < 0)
                 return -1;
             now = least;
         }
-        rise = low + 1 < line->count ? step_of (line, low + 1)->time : INFINITY;
-        fall = high < line->count ? step_of (line, high)->time - length : INFINITY;
+        rise = low + 1 < line->count ? line->times[low + 1] : INFINITY;
+        fall = high < line->count ? line->times[high] - length : INFINITY;
         if (rise == INFINITY && fall == INFINITY)
             return 0;
         if (rise <= fall) {
@@ -1614,10 +1621,10 @@ static int sum_up (struct availability *all)
 
         if (item.time == INFINITY)
             break;
-        if (item.time > step->time) {
+        if (item.time > sum->times[sum->count - 1]) {
+            sum->times[sum->count] = item.time;
             memcpy (step_of (sum, sum->count), step, sum->size);
             step = step_of (sum, sum->count++);
-            step->time = item.time;
             step->marks = 0;
         }
         sum_of (all, all->uses + item.value / 2, amounts);
@@ -1645,7 +1652,7 @@ double availability_enough_until (struct availability *all,
 
         for (kind = 0; kind < all->kinds; kind++)
             if (step->free[kind] < demand->count * each[kind])
-                return last_of (step->time, since);
+                return last_of (all->sum->times[at], since);
     }
     return INFINITY;
 }
