@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 
 #: Maximum number of promises compared with the free resources per reactor turn.
 LOOKS_PER_TURN = 128
-#: Maximum number of these for which enough is free, and ranks are searched.
+#: Maximum number of these for which enough is free, and ranks are searched; and the number of ranks
+#: that these searches examine together, each some ten times.
 LOOKS_IN_A_ROW = 24
+RANKS_PER_TURN = 1024
 #: With fewer ranks, a search costs less than a count: `t/bench/depth` blocked, `t/bench/large` gpus.
 MANY_RANKS = 256
 #: Maximum lateness of a start, in seconds, that leaves the promised end unchanged: timers are late by
@@ -489,7 +491,8 @@ class BoundStrategy(Strategy):
         # Of several areas, a use knows only its own.
         numbers = [-1 if one.number is None or one.shape.within else one.number for one in row]
         places: Sequence[int] = range(len(row))
-        if popcount(self._ranks.up) >= MANY_RANKS:
+        ranks = popcount(self._ranks.up)
+        if ranks >= MANY_RANKS:
             places = [
                 place
                 for place, one in enumerate(row)
@@ -498,8 +501,9 @@ class BoundStrategy(Strategy):
                 or one.number is None
             ]
             numbers = [numbers[place] for place in places]
+        most = max(1, min(LOOKS_IN_A_ROW, RANKS_PER_TURN // max(1, ranks)))
         found = self._ranks.room.first_to_start(
-            numbers, now, not self.frozen, not self._overdrawing, LOOKS_IN_A_ROW
+            numbers, now, not self.frozen, not self._overdrawing, most
         )
         place = places[found] if found < len(places) else len(row)
         if place == len(row) or row[place].is_open or row[place].start <= now:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.policies.backfilling import Backfilling, PromiseBook
+from flux.scheduler.walk import EFFORT_PER_TURN
 
 if TYPE_CHECKING:
     from flux.scheduler.admission import JobDeferred
@@ -194,6 +195,8 @@ class BackfillInOrder(Backfilling):
         # A promise bound to ranks costs a look even if it stays.
         staying = (len(looked) - len(moved)) * (STAYING_PART if self.plan.is_counted else 1)
         backlog.spend((len(moved) + staying) * ROW_EFFORT / self.plan.moves_per_turn)
+        if looked and looked[-1] is not promises.jobs[-1] and not self.plan.is_counted:
+            backlog.spend(EFFORT_PER_TURN)  # the row took the searches of a turn
         if first <= self.policy.now():
             looked.pop()
             moved.pop()
