@@ -102,7 +102,7 @@ JOBS = "expected a number of jobs, 0 for none"
         ("order", ["", "both", "queue=1"], "expected 'queue' or 'strict'"),
         ("odds-depth", ["-1", "x", "1.5", ""], JOBS),
         ("rank", ["slowest"], "expected fcfs, shortest, area"),
-        ("rank", ["/nowhere/x.py:f"], "FileNotFoundError"),
+        ("rank", ["/nowhere/x.py:f"], "rank='/nowhere/x.py:f': No such file or directory"),
         ("candidates", ["x"], "or FILE:FUNCTION"),
         ("predict", ["users"], "expected limits, class, last2 or FILE:FUNCTION"),
         ("profile", ["best"], "expected 'short-waits'"),

@@ -482,7 +482,7 @@ def test_arguments_may_name_classes_of_one_name_in_two_files(tmp_path):
 FAULTS = [
     ("x", "'x': expected '/PATH/FILE.py:CLASS'"),
     (7, "7: expected '/PATH/FILE.py:CLASS'"),
-    ("/nowhere/x.py:C", "curfew='/nowhere/x.py:C': FileNotFoundError"),
+    ("/nowhere/x.py:C", "curfew='/nowhere/x.py:C': No such file or directory"),
     ("{path}:Missing", "no class Missing in {path}"),
     ("{path}:function", "it is no class derived from AdmissionRule"),
     ("{path}:Broken", "RuntimeError: out of order (site_rules.py:"),

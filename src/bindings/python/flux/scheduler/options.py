@@ -157,10 +157,9 @@ def read_code(option: str, text: str, check_owner: bool = True, what: str = "FUN
     path, _ = path_and_name(option, text, what)
     try:
         return read_owned(path) if check_owner else Path(path).read_bytes()
-    except PermissionRefused as exc:
-        raise ValueError(f"{option}={text!r}: {exc}") from None
-    except (OSError, ValueError) as exc:
-        raise ValueError(f"{option}={text!r}: {type(exc).__name__}: {exc}") from None
+    except (PermissionRefused, OSError, ValueError) as exc:
+        reason = getattr(exc, "strerror", None) or exc
+        raise ValueError(f"{option}={text!r}: {reason}") from None
 
 
 @contextmanager
