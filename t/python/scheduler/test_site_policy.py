@@ -511,8 +511,8 @@ def test_what_cannot_be_loaded_is_one_line(entry, said, curfew):
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("import sys\nsys.exit(3)", "SystemExit: 3 (mine.py:2)"),
-        ("\n{}['k']", "KeyError: 'k' (mine.py:2)"),
+        ("import sys\nsys.exit(3)\nMine = 1", "SystemExit: 3 (mine.py:2)"),
+        ("\nMine = {}['k']", "KeyError: 'k' (mine.py:2)"),
         ("def (", "SyntaxError: invalid syntax (mine.py, line 1)"),
     ],
 )
@@ -523,6 +523,26 @@ def test_a_file_that_cannot_be_run_is_one_line(text, said, tmp_path):
     rig.reconfigure({"rules": {"mine": f"{path}:Mine"}})
     (line,) = rig.logged(3)
     assert line.startswith("configuration: [rules.mine] ") and line.endswith(said)
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("def (", "SyntaxError: invalid syntax (mine.py, line 1)"),
+        ("class Other: pass\n", "no class Mine in "),
+        ("class Mine: pass\n", ""),
+        ("if True:\n    from other import Rule as Mine\n", ""),
+        ("from other import *\n", ""),
+        ("Mine = make()\n", ""),
+    ],
+)
+def test_looking_at_a_configuration_parses_the_file(text, said, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    rig = load(*TABLE["fifo"])
+    faults = rig.answer("check-config", config={"rules": {"mine": f"{path}:Mine"}})["faults"]
+    assert [said in line for line in faults] == [True] * bool(said)
+    assert not rig.logged(3)
 
 
 def test_a_file_may_have_dataclasses(tmp_path):

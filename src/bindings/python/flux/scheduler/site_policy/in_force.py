@@ -9,13 +9,14 @@ configuration does not run it.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+import ast
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from flux.scheduler.admission import AdmissionRule, has_own
 from flux.scheduler.host import ask_job_attributes
 from flux.scheduler.misspelled import tell_mistakes
-from flux.scheduler.options import ending_in_value_error, name_in_file, read_code
+from flux.scheduler.options import ending_in_value_error, name_in_file, path_and_name, read_code
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.rule_answers import check_answers
 from flux.scheduler.site_policy.table_rule import TableRule
@@ -38,12 +39,30 @@ Rule = TypeVar("Rule", bound=TableRule)
 
 
 def read_rule(key: str, value: Any, check_owner: bool = True) -> str:
-    """Parse an entry of ``[rules]``: ``NAME = "FILE:CLASS"``. The file is read, but not run. Raises
-    ValueError if the entry is invalid; the text says why."""
+    """Parse an entry of ``[rules]``: ``NAME = "FILE:CLASS"``. The file is parsed, but not run. Raises
+    ValueError if the entry is invalid, or the file has a syntax error or does not have the class;
+    the text says why."""
     if not isinstance(value, str) or not value.startswith("/"):
         raise ValueError(f"{value!r}: expected '/PATH/FILE.py:CLASS'")
-    read_code(key, value, check_owner, "CLASS")
+    source = read_code(key, value, check_owner, "CLASS")
+    path, name = path_and_name(key, value, "CLASS")
+    with ending_in_value_error(key, value):
+        names = set(names_bound(ast.parse(source, path)))
+    if not {name, "*"} & names:
+        raise ValueError(f"{key}={value!r}: no class {name} in {path}")
     return value
+
+
+def names_bound(tree: ast.AST) -> Iterator[str]:
+    """Yield the names that a file's text defines, imports or assigns anywhere; ``*`` for all of
+    another module."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            yield node.name
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
 
 
 class RulesInForce:
