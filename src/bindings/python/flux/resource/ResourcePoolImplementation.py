@@ -103,21 +103,22 @@ class ResourcePoolImplementation(PoolContract):
         """
         return selected_ranks(self.held(jobid))
 
-    def held_kinds(self, jobid: int) -> list[tuple[int, int, int]]:
-        """Return the cores and GPUs held by a job, by rank. O(kinds of holdings per rank).
-
-        Returns:
-            list of ``(cores, GPUs, mask of ranks)``: counts per rank; the masks are disjoint.
+    def held_counts(self, jobid: int) -> tuple[int, int, int, int]:
+        """Return the mask of ranks on which a job holds resources, and its numbers of nodes, cores
+        and GPUs. O(kinds of holdings per rank).
 
         Raises:
             KeyError: the job has no allocation.
         """
         inventory = self.inventory
-        return [
-            (*inventory.cores_and_gpus(units), mask)
-            for mask, units in pairs(self.held(jobid))
-            if mask
-        ]
+        ranks = nodes = cores = gpus = 0
+        for mask, units in pairs(self.held(jobid)):
+            count, (own_cores, own_gpus) = popcount(mask), inventory.cores_and_gpus(units)
+            ranks |= mask
+            nodes += count
+            cores += count * own_cores
+            gpus += count * own_gpus
+        return ranks, nodes, cores, gpus
 
     def node_kinds(self) -> list[tuple[int, int, int]]:
         """Return all ranks by their cores and GPUs, up or down, in use or not. O(kinds of rank).

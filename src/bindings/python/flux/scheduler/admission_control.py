@@ -22,7 +22,7 @@ from flux.scheduler.admission import (
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.misspelled import is_ours
 from flux.scheduler.requests import PendingJob
-from flux.scheduler.site_policy.holdings import FIRST_ID, NOTHING
+from flux.scheduler.site_policy.holdings import FIRST_ID, NOTHING, holding_of
 from flux.scheduler.walk import JobGroup, entry_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.pools import RequestFacts
     from flux.scheduler.requests import Requests
-    from flux.scheduler.site_policy.holdings import Holding, Holdings
+    from flux.scheduler.site_policy.holdings import Holding
 
 
 class DeferredJobs:
@@ -207,7 +207,8 @@ class AdmissionControl:
 
     Args:
         report: ``report(text, trace=True)`` logs and counts the exception being handled
-        facts, holdings: those of the scheduler
+        facts (RequestFacts): those of the scheduler
+        pool: returns its pool
 
     Attributes:
         rules (list): the rules, in the order of checks
@@ -219,7 +220,8 @@ class AdmissionControl:
         kept_for (dict): job id -> rule whose `GivingRule.allocate` may find resources that other
             jobs cannot have. Such a job that may start but fits nowhere is deferred with the reason
             `AdmissionRule.why`
-        holds (dict): id of a running job -> the resources that it holds, while a rule counts them
+        holds (dict): id of a running job -> the resources that it holds, if a rule counts them or
+            ranks have left: the pool forgets these, but the job holds them until they are freed
         at_release (dict): functions to call, once each, when resources are released or a promise is
             given up, for schedulers with promises; the keys are their users'
         own_ends (dict): id of a starting or running job whose resources are kept beyond its end ->
@@ -238,15 +240,17 @@ class AdmissionControl:
         requests: Requests,
         report: Callable[..., None],
         facts: RequestFacts,
-        holdings: Holdings,
+        pool: Callable[[], ResourcePool],
     ) -> None:
         self._report = report
-        self._facts, self._holdings = facts, holdings
+        self._facts, self._pool = facts, pool
         self.deferred = DeferredJobs(requests)
         self.rules: list[AdmissionRule] = []
         self.kept_for: dict[int, AdmissionRule] = {}
         self.own_ends: dict[int, float] = {}
         self.holds: dict[int, Holding] = {}
+        #: the last allocation offered to a job, and its resources
+        self._offer: tuple[Any, Holding] = (None, NOTHING)
         self.at_release: dict[Hashable, Callable[[], None]] = {}
         #: number of the last change of bounds
         self._version = 0
@@ -298,8 +302,6 @@ class AdmissionControl:
             self.recount()
         #: the rules that are asked about a job within its bounds
         self._asked_always = [one for one in self._checking if one[0] not in counting]
-        if not counting:
-            self.holds.clear()
         self.families.clear()
         self.families.left_out = {rule.name for rule in self.rules if rule.only_takes_away}
 
@@ -453,8 +455,12 @@ class AdmissionControl:
                 if self.kept_for:
                     self.defer_without_room(job)
                 raise
-        refused = self.second_look(job, pool, job.jobid) if self._looking else None
+        if not self._looking:
+            return alloc
+        held = holding_of(pool, job.jobid)
+        refused = self._look_at(job, pool, held)
         if refused is None:
+            self._offer = alloc, held
             return alloc
         pool.free(job.jobid)
         for request in refused.deferral.instead:
@@ -477,7 +483,9 @@ class AdmissionControl:
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> JobDeferred | None:
         """Return why a job that is within its bounds may not start on allocation `jobid` of a pool,
         or None."""
-        held = self._holdings.held_by(jobid, pool)
+        return self._look_at(job, pool, holding_of(pool, jobid))
+
+    def _look_at(self, job: PendingJob, pool: Any, held: Holding) -> JobDeferred | None:
         if job.bounds is None or held[1:] != job.bounds.least:
             for rule, second_look in self._looking:
                 deferral = second_look(job, pool, held)
@@ -492,9 +500,11 @@ class AdmissionControl:
     def start(self, job: PendingJob, alloc: ResourcePool, now: float) -> dict[str, Any]:
         """Tell the rules that a job starts. Return their annotations."""
         found: dict[str, Any] = {}
-        jobid, held = job.jobid, NOTHING
+        jobid, (offered, held) = job.jobid, self._offer
         if self._counting:
-            held = self.holds[jobid] = self._holdings.held_by(jobid)
+            if offered is not alloc:
+                held = holding_of(self._pool(), jobid)
+            self.holds[jobid] = held
         for rule, start in self._starting:
             try:
                 if rule in self._counting:
@@ -511,7 +521,6 @@ class AdmissionControl:
         """Tell the rules that a job has freed resources."""
         before, after = self.holds.get(jobid), NOTHING
         if before is not None and not final:
-            # Ranks that have left the instance count until the job is freed.
             after = before.left_of(R)
         for rule, free in self._freeing:
             try:
@@ -531,6 +540,15 @@ class AdmissionControl:
         functions, self.at_release = self.at_release, {}
         for function in functions.values():
             function()
+
+    def held_by(self, jobid: int) -> Holding:
+        """Return the resources that a running job holds, also on ranks that have left."""
+        held = self.holds.get(jobid)
+        return holding_of(self._pool(), jobid) if held is None else held
+
+    def note_holdings(self, jobids: Iterable[int]) -> None:
+        """Note what running jobs hold: ranks are about to leave.  O(jobs)."""
+        self.holds.update({jobid: self.held_by(jobid) for jobid in jobids})
 
     def why(self, job: PendingJob) -> Cause | None:
         """Return why a rule keeps `job` waiting, or None."""

@@ -54,7 +54,6 @@ from flux.scheduler.rule_answers import WrongAnswer, check_answers
 from flux.scheduler.rule_host import RuleHost, signature_of
 from flux.scheduler.site_policy import RULES
 from flux.scheduler.site_policy.fairshare import FairShareRule
-from flux.scheduler.site_policy.holdings import Holdings
 from flux.scheduler.site_policy.in_force import RulesInForce
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.site_policy.tables import QueueNames
@@ -108,7 +107,6 @@ class PolicyScheduler(Scheduler):
         decision (Decision): decides on starts
         facts (RequestFacts): the pool's answers about requests
         forecasts (Forecasts): annotations for users
-        holdings (Holdings): the resources of running jobs, including ranks that have left
         planning (Planning): the plan through which jobs start
         queue_order (QueueOrder): which jobs wait for which
         queue_names (QueueNames): the queues that a name covers
@@ -168,11 +166,10 @@ class PolicyScheduler(Scheduler):
         )
         self.predictions = self._run_times.predictions
         self.facts = RequestFacts(lambda: self.resources)
-        self.holdings = Holdings(self)
         self.queue_order = QueueOrder(self, self._backlog, lambda: self._passes.events)
         self._config = self._host.config
         self.admission = AdmissionControl(
-            self._requests, self._errors.report, self.facts, self.holdings
+            self._requests, self._errors.report, self.facts, lambda: self.resources
         )
 
         self.planning = Planning(self, self.stop, self._plan_changed)
@@ -279,11 +276,9 @@ class PolicyScheduler(Scheduler):
     # -- resources ---------------------------------------------------------------------------------
 
     def _update(self, update: dict[str, Any]) -> None:
-        if self.running and update.get("shrink"):
-            with self.holdings.noting_departures(self.running):
-                super()._update(update)
-        else:
-            super()._update(update)
+        if update.get("shrink"):
+            self.admission.note_holdings(self.running)
+        super()._update(update)
 
     def _plan_changed(self, plan: Plan | None) -> None:
         self._reservations.future.attach(plan)
@@ -382,7 +377,7 @@ class PolicyScheduler(Scheduler):
 
     def _before_ready(self, jobs: list[RunningJob]) -> None:
         for jobid, lost in self._lost_at_hello.items():
-            self.holdings.found_departed(jobid, lost.R)
+            self.admission.holds[jobid] = self.admission.held_by(jobid).plus(lost.R)
         rules = self.admission.rules
         names = self._site_policy.needed(rules)
         if self.keep_attributes and "jobspec" not in names:
@@ -617,9 +612,7 @@ class PolicyScheduler(Scheduler):
             if not self._is_projection:
                 self.odds.ended(job)
             self._run_times.job_ended(job)
-        if jobid in self.holdings.departed:
-            self.holdings.freed(jobid, R, final)
-        if self.admission.engaged:
+        if self.admission.engaged or self.admission.holds:
             self.admission.free(jobid, R, final, self.now())
 
     def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from flux.scheduler.host import Host, Timer
     from flux.scheduler.passes import Passes
     from flux.scheduler.requests import PendingJob, Requests, RunningJob
-    from flux.scheduler.site_policy.holdings import Holdings
     from flux.scheduler.site_policy.tables import QueueNames
 
 
@@ -44,7 +43,6 @@ class HostedPolicy(PolicyView, Protocol):
     """The members of a `PolicyScheduler` used by rules, through a `RuleHost`."""
 
     admission: AdmissionControl
-    holdings: Holdings
     queue_names: QueueNames
     forecasts: Forecasts
 
@@ -79,7 +77,7 @@ class RuleHost:
     more care.
 
     Attributes:
-        admission, facts, holdings, planning, queue_order, running: those of the scheduler
+        admission, facts, planning, queue_order, running: those of the scheduler
         now, call_at, pending, pending_jobs, readmit, look_again, prioritize,
             allocate, start, refuse, give_up, start_schedule: its methods
         checkpoint: makes a checkpoint (`Checkpoints.make`)
@@ -106,7 +104,7 @@ class RuleHost:
         self.configuration = host.config.get
         self.handle, self.log = scheduler.handle, scheduler.log
         self.admission: AdmissionControl = scheduler.admission
-        self.facts, self.holdings = scheduler.facts, scheduler.holdings
+        self.facts = scheduler.facts
         self.placeholders = Placeholders(scheduler)
         self.queue_order, self.queue_names = scheduler.queue_order, scheduler.queue_names
         self.running = scheduler.running

@@ -172,7 +172,10 @@ class Inventory:
 
     def cores_and_gpus(self, units: int) -> tuple[int, int]:
         """Return the numbers of cores and GPUs in a mask of units."""
-        return popcount(units & self.core_mask), popcount(self.gpus(units))
+        return (
+            popcount(units & self.core_mask),
+            popcount((units & self.compute_mask) >> self.shift),
+        )
 
     def key(self, units: int) -> int:
         """Return the key of a mask of units: its counts as one number."""

@@ -10,7 +10,7 @@ table. Without the table it is not among a scheduler's rules, and costs nothing.
   queues; `fields`: helpers to read a table's keys;
 - `counting`: counts what jobs hold: the base of `limits`, on resources held at a time; `budgets`, on
   resources used in a period; `licenses`, counted resources that are on no node; and `fairshare`;
-- `holdings`: the resources held by jobs, including ranks that have left the instance, and by none;
+- `holdings`: the resources held by jobs, and by none;
 - `amounts`: memory and other amounts on nodes, counted by the pool;
 - `sharing`: jobs that may share a node;
 - `placement`: jobs in one rack, or in the minimum number of racks;

@@ -253,7 +253,7 @@ class CountingRule(CountedRule, TableRule):
         userid = job.userid if isinstance(job.userid, int) else -1
         uses = self.uses_of(userid, job.attributes)
         if uses:
-            jobid, held = job.jobid, self.host.holdings.held_by(job.jobid)
+            jobid, held = job.jobid, self.host.admission.held_by(job.jobid)
             known = self.jobs[jobid] = self.new_job(uses, userid)
             for use in uses:
                 use.jobs += 1
