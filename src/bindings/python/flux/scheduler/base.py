@@ -42,7 +42,7 @@ from syslog import LOG_DEBUG
 from typing import Any, Callable
 
 from flux.brokermod import BrokerModule, request_handler
-from flux.resource.pool.remembered import make_room
+from flux.resource.pool.remembered import Remembered, count_kept, make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import hello, host, messages
 from flux.scheduler.attributes import printable
@@ -181,6 +181,8 @@ class Scheduler(BrokerModule):
         #: job id -> resources held at hello on ranks that had left
         self._lost_at_hello: dict[int, hello.Departed] = {}
         self._warned: set[str] = set()
+        #: faults of jobspecs, each logged once
+        self._faults: Remembered[str, None] = Remembered()
         #: whether a running job has no limit, although its end differs from the instance's
         self._has_no_limit: Callable[[int], bool] = lambda jobid: False
         # A pool object is made from R only for an override, which may read it.
@@ -306,7 +308,9 @@ class Scheduler(BrokerModule):
             what = f"alloc: cannot parse jobspec for {host.name_of(jobid)}"
             if isinstance(exc, PoolBug):
                 self._errors.report(what, exc.__cause__ or exc)
-            else:
+            elif str(exc) not in self._faults:
+                self._faults[str(exc)] = None
+                count_kept(len(str(exc)))
                 self.log.error(f"{what}: {exc}")
             request.deny(f"cannot parse jobspec: {exc}")
             return

@@ -437,7 +437,7 @@ class PolicyScheduler(Scheduler):
             or self._reservations.entries
             or admission.asks_each
         ):
-            plan = planning.current()
+            plan = planning.plan or planning.current()
         return admission.allocate(job, plan, self.resources)
 
     def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None:

@@ -475,14 +475,17 @@ class Plan:
             InsufficientResources: it does not fit now, or only by breaking another job's promise.
             InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``.
         """
-        if not self.has_tokens(jobid, request):
+        if self.tokens is not None and not self.has_tokens(jobid, request):
             _refuse(self._pool, request)
         claims = self._strategies.claims
         # On a copy, jobs that still have claims may have been removed.
         is_known = request.claimant is None or not self._jobs_may_leave
-        if is_known and self._strategies.current.promises.keys() <= {jobid}:
+        current = self._strategies.current
+        if is_known and current.promises.keys() <= {jobid}:
             answer = _alloc_alone(self._pool, claims, jobid, request)
-            self.note_started(jobid, request)
+            if current.promises:
+                self.cancel(jobid)
+            current.started(jobid, request.claimant)
             return answer
         strategy = self._strategies.accepting(request)
         if not strategy.may_start(request, self.counts):

@@ -254,9 +254,11 @@ class PlacementRule(TableRule):
         placed = self._placed(anywhere, attributes)
         self._jobs[job.jobid] = placed
         self._engage()
-        together = _together(anywhere, placed)
+        together = self._together(anywhere, placed)
         if placed.wanted.mode == "preferred":
             job.resource_request = anywhere
+            if together is anywhere:
+                return
             until = job.came + placed.wanted.wait
             if until <= self.host.now():
                 return
@@ -269,6 +271,15 @@ class PlacementRule(TableRule):
             placed.until, job.prefers = until, (why, until)
             placed.timer = self.host.call_at(until, lambda: self._wait_over(job.jobid))
         job.resource_request = together
+
+    def _together(self, request: Any, placed: Placed) -> Any:
+        """Return a request for the groups of its job's placement; the same request if it is for one
+        node and all nodes are in groups."""
+        shape, outside = request.shape, self.host.resources.ranks & ~placed.within.groups.ranks
+        count = shape.node_count
+        if not outside and count is not None and count.fixed and count.min == 1:
+            return request
+        return request.with_shape(shape.replace(within=placed.within))
 
     def _wait_over(self, jobid: int) -> None:
         """End a job's wait for its preference: from now on it takes any nodes."""
@@ -349,11 +360,6 @@ class PlacementRule(TableRule):
 
     def stats(self) -> dict[str, Any]:
         return {"topology": self.levels()} if self._levels else {}
-
-
-def _together(request: Any, placed: Placed) -> Any:
-    """Return a request for the groups of its job's placement."""
-    return request.with_shape(request.shape.replace(within=placed.within))
 
 
 def _anywhere(request: Any) -> Any:

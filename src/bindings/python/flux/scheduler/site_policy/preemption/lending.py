@@ -188,12 +188,8 @@ class Lending(Part):
         if placeholder is not None and plan is not None:
             plan.cancel(placeholder)
 
-    def started(self, running: Running) -> float | None:
-        """Note the start of a job. Return when it is to be ended, seconds since the epoch, if it is
-        a borrower; else None."""
-        lent = running.gives_way_to
-        if lent is None:
-            return None
+    def started(self, running: Running, lent: Preemption) -> float:
+        """Note the start of a borrower. Return when it is to be ended, seconds since the epoch."""
         lent.needed_in = None
         self._record.store()
         self._under_way.await_step(lent)

@@ -193,8 +193,8 @@ class PreemptionRule(GivingRule, TableRule):
         running = self._running.enter(job, waited.terms)
         if waited.terms.cls is not None:
             self._takers.look_soon()
-        end = self._lending.started(running)
-        return None if end is None else {"t_preempt": end}
+        lent = running.gives_way_to
+        return None if lent is None else {"t_preempt": self._lending.started(running, lent)}
 
     def hello(self, job: RunningJob) -> None:
         self._running.hello(job, self.classes.terms(job.attributes))
