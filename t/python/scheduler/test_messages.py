@@ -44,6 +44,15 @@ def test_a_jobspec_that_cannot_be_parsed_is_denied_and_logged(rig, spec):
     healthy(rig)
 
 
+def test_a_fault_of_many_jobspecs_is_logged_once(rig):
+    for jobid, spec in enumerate(({"version": 1}, {"version": 1}, {"version": 7}), 1):
+        rig.alloc(jobid, spec)
+    assert all("cannot parse jobspec" in rig.denied(jobid) for jobid in (1, 2, 3))
+    assert [text[:35] for text in rig.logged(ERR)] == [
+        f"alloc: cannot parse jobspec for {name}:" for name in ("ƒ2", "ƒ4")
+    ]
+
+
 def test_a_jobspec_nested_past_any_depth_is_denied(rig):
     text = (
         '{"type": "rack", "count": 1, "id": 7, "with": [' * 5000

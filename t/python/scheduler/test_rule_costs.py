@@ -81,6 +81,7 @@ def test_an_end_costs_the_same_however_many_jobs_wait(module, case):
     "case, asks, most",
     [
         ("all", WHOLE_NODES, 60),
+        ("placement", WHOLE_NODES, 100),
         ("sharing", PARTS_OF_NODES, 100),
         ("limits", MANY_SHAPES, 170),
         ("licences", MANY_SHAPES, 60),

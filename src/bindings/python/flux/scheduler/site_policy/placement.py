@@ -293,7 +293,8 @@ class PlacementRule(TableRule):
         placed = self._jobs.pop(jobid, None)
         if placed is not None:
             placed.stop_waiting()
-            self._engage()
+            if not self._jobs:
+                self._engage()
 
     # -- running jobs ------------------------------------------------------------------------------
 
