@@ -305,7 +305,6 @@ class BudgetRule(ScopedRule):
 
     def read_job(self, job: PendingJob, known: Charged, attributes: SystemAttributes) -> None:
         known.least = self._least(job.resource_request)
-        known.unlike = self.host.facts.unlike_nodes(job.resource_request)
         known.limit = getattr(job.resource_request, "duration", 0.0) or inf
 
     def bounds(self, job: PendingJob) -> list[Bound]:
@@ -388,8 +387,9 @@ class BudgetRule(ScopedRule):
         if known is None:
             return True
         self._now()
+        cores, gpus = self.host.facts.unlike_nodes(job.resource_request)
         for account in known.uses:
-            (cores, gpus), limits = known.unlike, account.entry.most
+            limits = account.entry.most
             if cores and limits[1] is not None or gpus and limits[2] is not None:
                 return False
             for at, most in account.bounds:

@@ -170,17 +170,15 @@ class Counted:
         userid (int): its user; -1 if unknown
         waits (bool): whether it is pending
         least: the minimum that it takes
-        unlike (tuple): whether it may take more cores, and more GPUs (`RequestFacts.unlike_nodes`)
     """
 
-    __slots__ = ("least", "unlike", "userid", "uses", "waits")
+    __slots__ = ("least", "userid", "uses", "waits")
 
     least: Any
 
     def __init__(self, uses: tuple[Any, ...], userid: int) -> None:
         self.uses, self.userid = uses, userid
         self.waits = False
-        self.unlike = (False, False)
 
 
 class CountingRule(CountedRule, TableRule):

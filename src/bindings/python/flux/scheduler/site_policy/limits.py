@@ -152,23 +152,6 @@ class LimitUse(ScopedUse):
         )
 
 
-class Limited(Counted):
-    """The record of a job that a limit applies to.
-
-    Attributes:
-        request: its present request; `least_now` is the minimum that it takes with the present ranks
-    """
-
-    __slots__ = ("least_now", "request")
-
-    least: Amount
-
-    def __init__(self, uses: tuple[LimitUse, ...], userid: int) -> None:
-        super().__init__(uses, userid)
-        self.least = self.least_now = Amount()
-        self.request: Any = None
-
-
 class LimitRule(ScopedRule):
     """Keeps a job waiting while it would exceed the limit of its user, bank or queue."""
 
@@ -177,12 +160,10 @@ class LimitRule(ScopedRule):
     lists = "limits"
     parse = staticmethod(read_limit)
     new_use = LimitUse
-    new_job = Limited
     are_promised = True
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self.jobs: dict[int, Limited]
         #: ids of jobs to move behind all others
         self._to_demote: list[int] = []
 
@@ -195,31 +176,49 @@ class LimitRule(ScopedRule):
 
     # -- pending jobs ------------------------------------------------------------------------------
 
-    def read_job(self, job: PendingJob, known: Limited, attributes: SystemAttributes) -> None:
-        self._renew(job, known)
-        known.least = known.least_now
+    def read_job(self, job: PendingJob, known: Counted, attributes: SystemAttributes) -> None:
+        known.least = self._least(job)
         for use in known.uses:
-            alone = _exceeds_alone(use.entry, known) if use.entry.deny else None
+            alone = self._exceeds_alone(use.entry, job) if use.entry.deny else None
             if alone is not None:
                 raise ValueError(alone)
         for use in known.uses:
             if use.entry.strict and use.over(known.least) is not None:
-                self._note_head(use, job, known)
+                self._note_head(use, job)
 
-    def _renew(self, job: PendingJob, known: Limited) -> None:
-        """Update a job's record after its request, or the ranks, have changed."""
-        known.request = request = job.resource_request
-        known.least_now = Amount(*self.host.facts.least_of(request), 1)
-        known.unlike = self.host.facts.unlike_nodes(request)
+    def _least(self, job: PendingJob) -> Amount:
+        """Return the minimum that a job takes on the present ranks; at its request it is
+        `Counted.least`."""
+        return Amount(*self.host.facts.least_of(job.resource_request), 1)
+
+    def _added(self, use: LimitUse, job: PendingJob) -> Amount:
+        """Return the minimum that a job adds to a use. If it may share nodes, it can run on those
+        of other jobs of the key, but may request more nodes than these use."""
+        least = self._least(job)
+        if least.nodes or use.entry.most[0] is None:
+            return least
+        missing = getattr(job.resource_request, "nnodes", 0) - len(use.ranks)
+        return least._replace(nodes=max(0, missing))
+
+    def _exceeds_alone(self, limit: Limit, job: PendingJob) -> str | None:
+        """Return why a job alone exceeds the limit, in a sentence, or None. Nodes that it may share
+        count too: there is no other job to share with."""
+        least = self._least(job)
+        for at, most in limit.bounds:
+            need = least[at] if at else max(1, getattr(job.resource_request, "nnodes", 1))
+            if need > most:
+                needs = counted(need, NOUNS[DIMENSIONS[at]])
+                are = "is" if most == 1 else "are"
+                return f"limit {limit.name}: needs {needs}, at most {most} {are} allowed"
+        return None
 
     def bounds(self, job: PendingJob) -> list[Bound]:
         known = self.jobs.get(job.jobid)
         if known is None:
             return []
-        self._renew(job, known)
-        least = known.least_now
+        least = self._least(job)
         # A job that may share nodes has no minimum, but may ask for more than those in use.
-        more = 0 if least.nodes else getattr(known.request, "nnodes", 0)
+        more = 0 if least.nodes else getattr(job.resource_request, "nnodes", 0)
         found: list[Bound] = []
         for use in known.uses:
             found.append((use.claims, 0, 0))
@@ -232,10 +231,8 @@ class LimitRule(ScopedRule):
         if known is None:
             return None
         for use in known.uses:
-            kept = NONE
-            if use.claims[0]:
-                kept = self._left_free(use, job)
-            over = use.over(_added(use, known), kept)
+            kept = self._left_free(use, job) if use.claims[0] else NONE
+            over = use.over(self._added(use, job), kept)
             if over is not None:
                 return self._defer(use, job, over, known)
         return None
@@ -245,7 +242,7 @@ class LimitRule(ScopedRule):
         limit is strict, and those of jobs ahead that are promised a start before it would end."""
         head, kept = use.head, NONE
         if head is not None and head is not job and head < job:
-            kept = self._least_of(head)
+            kept = self._claim_of(head)
         if use.certain:
             plan = self.host.planning.current()
             end = self.host.now() + (getattr(job.resource_request, "duration", 0.0) or inf)
@@ -254,14 +251,14 @@ class LimitRule(ScopedRule):
                     del use.certain[jobid]
                     use.count_claims()
                 elif other is not head and other < job and plan.start_of(jobid) < end:
-                    kept = kept.plus(self._least_of(other))
+                    kept = kept.plus(self._claim_of(other))
         return kept
 
-    def _least_of(self, job: PendingJob) -> Amount:
+    def _claim_of(self, job: PendingJob) -> Amount:
         known = self.jobs.get(job.jobid)
         return NONE if known is None else known.least
 
-    def _defer(self, use: LimitUse, job: PendingJob, at: int, known: Limited) -> Deferral | None:
+    def _defer(self, use: LimitUse, job: PendingJob, at: int, known: Counted) -> Deferral | None:
         """Return the deferral of a job over a limit."""
         limit = use.entry
         if limit.soft:
@@ -271,36 +268,36 @@ class LimitRule(ScopedRule):
             if not self._to_demote:
                 self.host.call_at(self.host.now(), self._demote)
             self._to_demote.append(job.jobid)
-            return Deferral(lambda: self._reason(use, job, known, at), key="soft")
+            return Deferral(lambda: self._reason(use, job, at), key="soft")
         if limit.strict:
-            self._note_head(use, job, known)
+            self._note_head(use, job)
         if use.certain:
             # It is asked about again if the promise is given up.
             self.host.admission.at_release[use] = lambda: self.let_in(use)
-        key = (known.uses, known.least_now)
+        key = (known.uses, self._least(job))
         for one in known.uses:
             one.waiting[key] = known.uses
-        return Deferral(lambda: self._reason(use, job, known, at), key=key)
+        return Deferral(lambda: self._reason(use, job, at), key=key)
 
-    def _note_head(self, use: LimitUse, job: PendingJob, known: Limited) -> None:
+    def _note_head(self, use: LimitUse, job: PendingJob) -> None:
         """Note a job that waits for a strict limit: later jobs must leave its needs, unless it
         would wait forever."""
-        if (use.head is None or job < use.head) and _exceeds_alone(use.entry, known) is None:
+        if (use.head is None or job < use.head) and self._exceeds_alone(use.entry, job) is None:
             use.head = job
             use.count_claims()
 
-    def _reason(self, use: LimitUse, job: PendingJob, known: Limited, at: int) -> str:
+    def _reason(self, use: LimitUse, job: PendingJob, at: int) -> str:
         limit = use.entry
-        alone = _exceeds_alone(limit, known)
+        alone = self._exceeds_alone(limit, job)
         if alone is not None:
             return alone
         head = use.head
         if head is not None and head is not job and head < job:
             start = f"limit {limit.name}: "
             return behind(head.name, head.userid, start, ", which waits for it")
-        if use.over(_added(use, known)) is None:
+        if use.over(self._added(use, job)) is None:
             return f"limit {limit.name}: what is left is for a job that was promised a start"
-        return _sentence(use, at, max(1, known.least_now[at]))
+        return _sentence(use, at, max(1, self._least(job)[at]))
 
     # -- the pool's offer --------------------------------------------------------------------------
 
@@ -332,7 +329,7 @@ class LimitRule(ScopedRule):
             return Deferral(reason, key=key, instead=others)
         return None
 
-    def _smaller(self, job: PendingJob, known: Limited) -> Iterator[Any]:
+    def _smaller(self, job: PendingJob, known: Counted) -> Iterator[Any]:
         """Yield smaller requests within the remainder, if the job's is a range; and requests for
         nodes of other jobs of the key, if it may share nodes."""
         request = job.resource_request
@@ -353,7 +350,7 @@ class LimitRule(ScopedRule):
                     left[at] = rest if before is None else min(before, rest)
             if use.entry.most[0] is not None:
                 own &= use.ranks.ranks
-        fewer = _no_more(request, known.least_now, left)
+        fewer = _no_more(request, self._least(job), left)
         if fewer is not None:
             yield fewer
         if own > 0 and not shape.exclusive and left[0] is not None:
@@ -363,7 +360,7 @@ class LimitRule(ScopedRule):
         known = self.jobs.get(job.jobid)
         if known is None:
             return True
-        cores, gpus = known.unlike
+        cores, gpus = self.host.facts.unlike_nodes(job.resource_request)
         for use in known.uses:
             if use.entry.soft:
                 continue
@@ -383,7 +380,7 @@ class LimitRule(ScopedRule):
                 use.count_claims()
         return True
 
-    def waits_no_more(self, jobid: int, known: Limited) -> None:
+    def waits_no_more(self, jobid: int, known: Counted) -> None:
         for use in known.uses:
             if use.demoted:
                 use.demoted.discard(jobid)
@@ -405,7 +402,6 @@ class LimitRule(ScopedRule):
         if known is None or (known.waits and jobs < 1):
             return
         waited, known.waits = known.waits, False
-        known.request = None  # a running job needs none
         is_claimed = False
         for use in known.uses:
             used = use.used
@@ -469,7 +465,7 @@ class LimitRule(ScopedRule):
         known = self.jobs.get(job.jobid)
         if known is None or not known.waits:
             return None
-        found = self._first_over(job, known, [use for use in known.uses if not use.entry.soft])
+        found = self._first_over(job, [use for use in known.uses if not use.entry.soft])
         if found is not None:
             return found[1]
         if job.jobid not in self.host.admission.deferred:
@@ -547,40 +543,15 @@ class LimitRule(ScopedRule):
         at = use.over(Amount())
         return None if at is None else str(_sentence(use, at, 0))
 
-    def too_much(self, job: PendingJob, known: Limited) -> tuple[LimitUse, str] | None:
-        return self._first_over(job, known, known.uses)
+    def too_much(self, job: PendingJob, known: Counted) -> tuple[LimitUse, str] | None:
+        return self._first_over(job, known.uses)
 
-    def _first_over(
-        self, job: PendingJob, known: Limited, uses: Sequence[LimitUse]
-    ) -> tuple[LimitUse, str] | None:
-        self._renew(job, known)
+    def _first_over(self, job: PendingJob, uses: Sequence[LimitUse]) -> tuple[LimitUse, str] | None:
         for use in uses:
-            at = use.over(_added(use, known))
+            at = use.over(self._added(use, job))
             if at is not None:
-                return use, self._reason(use, job, known, at)
+                return use, self._reason(use, job, at)
         return None
-
-
-def _added(use: LimitUse, known: Limited) -> Amount:
-    """Return the minimum that a job adds to a use. If it may share nodes, it can run on those of
-    other jobs of the key, but may request more nodes than these use."""
-    least = known.least_now
-    if least.nodes or use.entry.most[0] is None:
-        return least
-    missing = getattr(known.request, "nnodes", 0) - len(use.ranks)
-    return least._replace(nodes=max(0, missing))
-
-
-def _exceeds_alone(limit: Limit, known: Limited) -> str | None:
-    """Return why a job alone exceeds the limit, in a sentence, or None. Nodes that it may share
-    count too: there is no other job to share with."""
-    for at, most in limit.bounds:
-        least = known.least_now[at] if at else max(1, getattr(known.request, "nnodes", 1))
-        if least > most:
-            needs = counted(least, NOUNS[DIMENSIONS[at]])
-            are = "is" if most == 1 else "are"
-            return f"limit {limit.name}: needs {needs}, at most {most} {are} allowed"
-    return None
 
 
 def _sentence(use: LimitUse, at: int, needs: int, more: str = "") -> Reason:
