@@ -383,12 +383,9 @@ class BudgetRule(ScopedRule):
 
     def keeps_promise(self, job: PendingJob) -> bool:
         # It is certain to start if all pending jobs may start in this period.
-        known = self.jobs.get(job.jobid)
-        if known is None:
-            return True
         self._now()
         cores, gpus = self.host.facts.unlike_nodes(job.resource_request)
-        for account in known.uses:
+        for account in self.counted_in(job):
             limits = account.entry.most
             if cores and limits[1] is not None or gpus and limits[2] is not None:
                 return False

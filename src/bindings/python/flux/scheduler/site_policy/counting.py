@@ -244,6 +244,11 @@ class CountingRule(CountedRule, TableRule):
                     self.let_in(use)  # it may have been readmitted ahead of others
             self.forget(known)
 
+    def counted_in(self, job: PendingJob) -> tuple[Any, ...]:
+        """Return the uses in which a job counts."""
+        known = self.jobs.get(job.jobid)
+        return () if known is None else known.uses
+
     def waits_no_more(self, jobid: int, known: Any) -> None:
         """Called when a job has started or was canceled."""
 

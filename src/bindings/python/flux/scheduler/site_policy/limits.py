@@ -213,29 +213,28 @@ class LimitRule(ScopedRule):
         return None
 
     def bounds(self, job: PendingJob) -> list[Bound]:
-        known = self.jobs.get(job.jobid)
-        if known is None:
-            return []
         least = self._least(job)
         # A job that may share nodes has no minimum, but may ask for more than those in use.
         more = 0 if least.nodes else getattr(job.resource_request, "nnodes", 0)
         found: list[Bound] = []
-        for use in known.uses:
+        for use in self.counted_in(job):
             found.append((use.claims, 0, 0))
             for at, most in use.entry.bounds:
                 found.append((use.used, at, -1 if not at and more > most else most - least[at]))
         return found
 
     def check(self, job: PendingJob) -> Deferral | None:
-        known = self.jobs.get(job.jobid)
-        if known is None:
-            return None
-        for use in known.uses:
+        for use in self.counted_in(job):
             kept = self._left_free(use, job) if use.claims[0] else NONE
             over = use.over(self._added(use, job), kept)
             if over is not None:
-                return self._defer(use, job, over, known)
+                return self._defer(use, job, over)
         return None
+
+    def _hard(self, job: PendingJob) -> list[LimitUse]:
+        """Return the uses in which a job counts, without those of soft limits."""
+        known = self.jobs.get(job.jobid)
+        return [] if known is None else [use for use in known.uses if not use.entry.soft]
 
     def _left_free(self, use: LimitUse, job: PendingJob) -> Amount:
         """Return the amount that a job must leave free: the needs of the first waiting job, if the
@@ -258,7 +257,7 @@ class LimitRule(ScopedRule):
         known = self.jobs.get(job.jobid)
         return NONE if known is None else known.least
 
-    def _defer(self, use: LimitUse, job: PendingJob, at: int, known: Counted) -> Deferral | None:
+    def _defer(self, use: LimitUse, job: PendingJob, at: int) -> Deferral | None:
         """Return the deferral of a job over a limit."""
         limit = use.entry
         if limit.soft:
@@ -274,9 +273,10 @@ class LimitRule(ScopedRule):
         if use.certain:
             # It is asked about again if the promise is given up.
             self.host.admission.at_release[use] = lambda: self.let_in(use)
-        key = (known.uses, self._least(job))
-        for one in known.uses:
-            one.waiting[key] = known.uses
+        uses = self.counted_in(job)
+        key = (uses, self._least(job))
+        for one in uses:
+            one.waiting[key] = uses
         return Deferral(lambda: self._reason(use, job, at), key=key)
 
     def _note_head(self, use: LimitUse, job: PendingJob) -> None:
@@ -302,16 +302,10 @@ class LimitRule(ScopedRule):
     # -- the pool's offer --------------------------------------------------------------------------
 
     def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
-        known = self.jobs.get(job.jobid)
-        if known is None:
-            return None
         ranks, _, cores, gpus = held
-        for use in known.uses:
-            if use.entry.soft:
-                continue
-            more, kept = (popcount(ranks & ~use.ranks.ranks), cores, gpus, 1), NONE
-            if use.claims[0]:
-                kept = self._left_free(use, job)
+        for use in self._hard(job):
+            kept = self._left_free(use, job) if use.claims[0] else NONE
+            more = (popcount(ranks & ~use.ranks.ranks), cores, gpus, 1)
             at = use.over(more, kept)
             if at is None:
                 continue
@@ -323,50 +317,40 @@ class LimitRule(ScopedRule):
             length = job.limit if self.host.decision.looks_past_heads else None
             key = (use.entry.name, use.key, shape, length)
             self.offers[key] = shape
-            others: Iterable[Any] = self._smaller(job, known)
-            if DIMENSIONS[at] == "gpus" and not known.least.gpus:
+            others: Iterable[Any] = self._smaller(job)
+            if DIMENSIONS[at] == "gpus" and not self._least(job).gpus:
                 others = chain(others, self.without_gpus(job))
             return Deferral(reason, key=key, instead=others)
         return None
 
-    def _smaller(self, job: PendingJob, known: Counted) -> Iterator[Any]:
+    def _smaller(self, job: PendingJob) -> Iterator[Any]:
         """Yield smaller requests within the remainder, if the job's is a range; and requests for
         nodes of other jobs of the key, if it may share nodes."""
         request = job.resource_request
         shape = getattr(request, "shape", None)
         if shape is None:
             return
-        left: list[int | None] = [None, None, None]
+        uses = self._hard(job)
+        left: list[float] = [inf] * len(DIMENSIONS)
         own = -1
-        for use in known.uses:
-            if use.entry.soft:
-                continue
-            used = use.used
-            for at in range(3):
-                most = use.entry.most[at]
-                if most is not None:
-                    rest = max(0, most - used[at])
-                    before = left[at]
-                    left[at] = rest if before is None else min(before, rest)
+        for use in uses:
+            for at, most in use.entry.bounds:
+                left[at] = min(left[at], max(0, most - use.used[at]))
             if use.entry.most[0] is not None:
                 own &= use.ranks.ranks
         fewer = _no_more(request, self._least(job), left)
         if fewer is not None:
             yield fewer
-        if own > 0 and not shape.exclusive and left[0] is not None:
+        if own > 0 and not shape.exclusive:
             yield request.on_ranks(own)
 
     def keeps_promise(self, job: PendingJob) -> bool:
-        known = self.jobs.get(job.jobid)
-        if known is None:
-            return True
-        cores, gpus = self.host.facts.unlike_nodes(job.resource_request)
-        for use in known.uses:
-            if use.entry.soft:
-                continue
+        uses, facts, request = self._hard(job), self.host.facts, job.resource_request
+        cores, gpus = facts.unlike_nodes(request)
+        for use in uses:
             # The number of nodes is unknown for a job that may share them, and the numbers of cores
             # and GPUs for whole nodes of several kinds.
-            if use.entry.most[0] is not None and not known.least.nodes:
+            if use.entry.most[0] is not None and not facts.least_of(request)[0]:
                 return False
             if cores and use.entry.most[1] is not None or gpus and use.entry.most[2] is not None:
                 return False
@@ -374,10 +358,9 @@ class LimitRule(ScopedRule):
             # needs.
             if use.over(use.pending) is not None:
                 return False
-        for use in known.uses:
-            if not use.entry.soft:
-                use.certain[job.jobid] = job
-                use.count_claims()
+        for use in uses:
+            use.certain[job.jobid] = job
+            use.count_claims()
         return True
 
     def waits_no_more(self, jobid: int, known: Counted) -> None:
@@ -462,10 +445,7 @@ class LimitRule(ScopedRule):
 
     def why(self, job: PendingJob) -> str | None:
         # `check` was not called for a job refused together with others of its shape.
-        known = self.jobs.get(job.jobid)
-        if known is None or not known.waits:
-            return None
-        found = self._first_over(job, [use for use in known.uses if not use.entry.soft])
+        found = self._first_over(job, self._hard(job))
         if found is not None:
             return found[1]
         if job.jobid not in self.host.admission.deferred:
@@ -476,21 +456,21 @@ class LimitRule(ScopedRule):
     def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return the limit that keeps `job` from starting: name, whose, what, used, most, needs,
         and ``t_again``, when enough may be free, with ``job``."""
-        known = self.jobs.get(job.jobid)
-        if known is None:
+        if job.jobid not in self.jobs:
             return {}
-        for use in known.uses:
-            at = use.over(known.least)
-            if at is None or use.entry.soft:
+        least = self._least(job)
+        for use in self._hard(job):
+            at = use.over(least)
+            if at is None:
                 continue
-            when, jobid = self._next_room(use, known.least)
+            when, jobid = self._next_room(use, least)
             found = {
                 "name": use.entry.name,
                 "whose": use.whose,
                 "what": DIMENSIONS[at],
                 "used": use.used[at],
                 "max": use.entry.most[at],
-                "needs": max(1, known.least[at]),
+                "needs": max(1, least[at]),
                 "t_again": when,
                 "job": None if jobid is None else name_of(jobid),
             }
@@ -570,7 +550,7 @@ def _sentence(use: LimitUse, at: int, needs: int, more: str = "") -> Reason:
     )
 
 
-def _no_more(request: Any, least: Amount, left: list[int | None]) -> Any:
+def _no_more(request: Any, least: Amount, left: list[float]) -> Any:
     """Return a range request reduced to the remaining nodes, cores and GPUs; None if it is not a
     range, or its minimum, `least`, is too much."""
     shape = request.shape
@@ -580,8 +560,8 @@ def _no_more(request: Any, least: Amount, left: list[int | None]) -> Any:
         if count is None or count.fixed:
             continue
         # Slots take no certain number of nodes.
-        amounts = zip(left[first:], least[first:])
-        rooms = [rest * count.min // each for rest, each in amounts if rest is not None and each]
+        amounts = zip(left[first:JOBS], least[first:JOBS])
+        rooms = [int(rest) * count.min // each for rest, each in amounts if rest < inf and each]
         # With two ranges the slots keep their minimum: this is certain to be within the limit.
         chosen = count.floor(min(rooms)) if rooms and not changes else count.min
         if chosen is None:
