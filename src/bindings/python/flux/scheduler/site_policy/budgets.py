@@ -118,8 +118,6 @@ class Account(ScopedUse):
         begin, end (float): the period, seconds since the epoch
         taken (list): use per dimension, including that of running jobs until the end of the period
             or their limits, in units times seconds
-        rates, ends (list): the running jobs' use per second, per dimension; and the same, each times
-            the seconds from the begin of the period to its end or the job's limit
         stored_as (list): key of the past use in `Usage`, per dimension
         waiting (dict): key of a deferral -> (minimum holding of these jobs, their time limit)
         wakes (float): the next time at which some of them may fit into the rest of the period;
@@ -130,8 +128,6 @@ class Account(ScopedUse):
         "begin",
         "bounds",
         "end",
-        "ends",
-        "rates",
         "stored_as",
         "taken",
         "wakes",
@@ -157,11 +153,6 @@ class Account(ScopedUse):
         self.begin, self.end = period_of(budget.period, _zone(budget.zone), now)
         self.stored_as = [(budget.name, self.begin, at, *self.key) for at in range(len(DIMENSIONS))]
         self.taken[:] = [usage.amount(key, now) for key in self.stored_as]
-        self.rates, self.ends = [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]
-
-    def used(self, at: int, now: float) -> float:
-        """Return the past use in the period, in units times seconds."""
-        return max(0.0, self.taken[at] - self.ends[at] + self.rates[at] * (now - self.begin))
 
     def expect(self, known: Charged, sign: int) -> None:
         # the same when it comes and leaves, whose periods may differ; a day may have 25 hours
@@ -272,15 +263,19 @@ class BudgetRule(ScopedRule):
                 end = min(known.end, account.end)
                 for at, rate in enumerate(self.host.admission.holds[jobid][1:]):
                     account.taken[at] += rate * (end - account.begin)
-                    account.rates[at] += rate
-                    account.ends[at] += rate * (end - account.begin)
 
     def _settle(self) -> None:
-        """Enter the past use in the `Usage` that is stored."""
-        now = self._now()
+        """Enter the past use in the `Usage` that is stored.  O(accounts + running jobs)."""
+        now, usage = self._now(), self._usage
         for account in self.uses.values():
-            for at, key in enumerate(account.stored_as):
-                self._usage.set(key, account.used(at, now), now)
+            for key, taken in zip(account.stored_as, account.taken):
+                usage.set(key, taken, now)
+        for jobid, known in self.jobs.items():
+            for account in known.uses if known.since == inf and not known.waits else ():
+                left = min(known.end, account.end) - now
+                for key, rate in zip(account.stored_as, self.host.admission.holds[jobid][1:]):
+                    if rate:
+                        usage.add(key, -rate * left, now)
 
     def new_use(self, entry: Budget, key: tuple[Any, ...]) -> Account:
         account = Account(entry, key)
@@ -421,12 +416,10 @@ class BudgetRule(ScopedRule):
                 account.expect(known, -1)
             begin, end = account.begin, min(known.end, account.end)
             since = now if known.since >= now else max(known.since, begin)
-            taken, rates, ends = account.taken, account.rates, account.ends
+            taken = account.taken
             for at, rate in enumerate(more):
                 if rate:
                     taken[at] += rate * (end - since)
-                    rates[at] += rate
-                    ends[at] += rate * (end - begin)
             if jobs < 1 and account.waiting:
                 self.let_in(account)
         known.since = inf
@@ -444,7 +437,6 @@ class BudgetRule(ScopedRule):
                 later = min(known.end, account.end) - min(before, account.end)
                 for at, rate in enumerate(self.host.admission.holds[jobid][1:]):
                     account.taken[at] += rate * later
-                    account.ends[at] += rate * later
                 self.let_in(account)
 
     def let_in(self, account: Account) -> None:
@@ -504,7 +496,7 @@ class BudgetRule(ScopedRule):
 
     def figures(self, account: Account) -> dict[str, Any]:
         now = self.host.now()
-        used = [account.used(at, now) / HOUR_S for at in range(len(DIMENSIONS))]
+        used = [max(0.0, self._usage.amount(key, now)) / HOUR_S for key in account.stored_as]
         to_come = [max(0.0, all / HOUR_S - one) for all, one in zip(account.taken, used)]
         return {
             "period": account.entry.period,
@@ -515,7 +507,7 @@ class BudgetRule(ScopedRule):
         }
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
-        self._now()
+        self._settle()
         return super().report(caller)
 
     def sorted_uses(self) -> list[Account]:
