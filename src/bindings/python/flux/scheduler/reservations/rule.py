@@ -36,7 +36,7 @@ survive reloads of the scheduler and restarts of the instance. Those in the conf
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -216,30 +216,20 @@ class ReservationRule(GivingRule):
         if not self._open:
             return False
         now = self.host.now()
-        changed = surprise = False
+        changed = False
         # Windows that are over end first: others may be short of their nodes.
         for entry in self.entries.values():
             while entry.window is not None and entry.window.end <= now:
                 changed = True
                 self._end_window(entry, now)
-        for entry in self.entries.values():
-            if entry.window is not None and not entry.active and entry.window.start <= now:
-                changed = True
-                entry.begin()
-                planned = self.future.ranks_planned(entry)
-                self.future.withdraw(entry)
-                surprise |= self.active.take_in(entry, planned)
-                self.future.enter(entry)
-            elif entry.active:
-                surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
-        # A window may have begun on other nodes than those planned. Promises on these are void, and
-        # must be dropped before they cause a job to be refused.
-        short = changed and not self.future.mend()
-        if short or (surprise and self.future.breaks_a_promise()):
-            self.host.planning.renew()
-        if changed:
+        due = [one for one in self.entries.values() if one.window and one.window.start <= now]
+        begun = [entry for entry in due if not entry.active]
+        for entry in begun:
+            entry.begin()
+        if changed or begun:
+            self.refill(begun)
             self._wake()
-        return changed
+        return changed or bool(begun)
 
     def _arm(self) -> None:
         """Schedule `tick` for when it is due."""
@@ -270,12 +260,20 @@ class ReservationRule(GivingRule):
 
     # -- resources ---------------------------------------------------------------------------------
 
-    def refill(self) -> None:
-        """Take reserved resources that were released or came up, before any job is examined."""
+    def refill(self, begun: Collection[ReservationState] = ()) -> None:
+        """Take reserved resources that were released or came up, or whose windows have `begun`,
+        before any job is examined."""
         surprise = False
         for entry in self.entries.values():
             if entry.active:
-                surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
+                planned = self.future.ranks_planned(entry)
+                if entry in begun:
+                    self.future.withdraw(entry)
+                surprise |= self.active.take_in(entry, planned)
+                if entry in begun:
+                    self.future.enter(entry)
+        # A window may have begun on other nodes than those planned. Promises on these are void, and
+        # must be dropped before they cause a job to be refused.
         if not self.future.mend() or (surprise and self.future.breaks_a_promise()):
             self.host.planning.renew()
 

@@ -248,7 +248,7 @@ class ActiveWindows(ReservationPart):
         chosen = before & room
         wanted = self._selector.nodes(entry.reservation)
         if popcount(chosen) < wanted:
-            free = self._free_by(entry.window.start) if self._groups else pool.idle_ranks
+            free = self._free_by(entry.window.start) if pool.packing else pool.idle_ranks
             for some in (free, pool.ranks):
                 some = self._room_outside(entry, room & some & ~chosen)
                 chosen |= self._choose(some, wanted - popcount(chosen), chosen)
@@ -296,12 +296,6 @@ class ActiveWindows(ReservationPart):
         # The kept rest may have grown, which is also new to the plan.
         return bool(entry.ranks & ~before & ~planned[0] or entry.filler)
 
-    @property
-    def _groups(self) -> bool:
-        """Whether nodes are in groups, such as racks, whose number is minimized."""
-        pool = self._host.resources
-        return bool(pool.can("choose_nodes") and pool.packing)
-
     def _choose(self, ranks: int, count: int, beside: int) -> int:
         """Choose `count` of some ranks, or all if there are fewer.
 
@@ -309,10 +303,6 @@ class ActiveWindows(ReservationPart):
         first, those without a rank in use or chosen for any window last. Without groups, the lowest
         ranks.
         """
-        if count <= 0:
-            return 0
-        if not self._groups:
-            return take(ranks, min(count, popcount(ranks)))
         pool = self._host.resources
         idle = pool.idle_ranks
         for entry in self._entries.values():
