@@ -144,6 +144,7 @@ class AdmissionRule:
     #: engaged while it has any. After a change the rule calls ``host.admission.update()``, or uses
     #: ``engage()``.
     engaged = True
+    has_more = False  # the same of `GivingRule.allocate`
 
     #: System attributes of a jobspec for which `alloc` and `signature` are called; jobs without any
     #: of them cost nothing. If None, they are called for every job.

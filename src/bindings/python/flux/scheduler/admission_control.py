@@ -255,8 +255,6 @@ class AdmissionControl:
         #: number of the last change of bounds
         self._version = 0
         self._counting: list[CountedRule] = []
-        #: the rules that have resources to give
-        self._have_more: set[AdmissionRule] = set()
         #: ids of the pending jobs that a rule was told of
         self._told: set[int] = set()
         self.families = Families()
@@ -290,7 +288,7 @@ class AdmissionControl:
         self.engaged = bool(engaged)
         self._checking = self._overriding(AdmissionRule.check, engaged)
         giving = self._overriding(GivingRule.allocate, engaged)
-        self._giving = [one for one in giving if one[0] in self._have_more]
+        self._giving = [one for one in giving if one[0].has_more]
         self.asks_each = bool(self._giving)
         self._starting = self._overriding(AdmissionRule.start, engaged)
         self._freeing = self._overriding(AdmissionRule.free, engaged)
@@ -309,15 +307,12 @@ class AdmissionControl:
         """Make the bounds of pending jobs again when they are examined."""
         self._version += 1
 
-    def engage(self, rule: AdmissionRule, engaged: bool, adds: bool = False) -> bool:
+    def engage(self, rule: AdmissionRule, engaged: bool, has_more: bool = False) -> None:
         """Set `AdmissionRule.engaged` of a rule and, for a `GivingRule`, whether it may have
-        resources to give. Return whether one of them changed."""
-        if engaged == rule.engaged and adds == (rule in self._have_more):
-            return False
-        rule.engaged = engaged
-        (self._have_more.add if adds else self._have_more.discard)(rule)
-        self.update()
-        return True
+        resources to give."""
+        if (engaged, has_more) != (rule.engaged, rule.has_more):
+            rule.engaged, rule.has_more = engaged, has_more
+            self.update()
 
     @staticmethod
     def _overriding(

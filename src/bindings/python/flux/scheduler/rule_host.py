@@ -77,7 +77,7 @@ class RuleHost:
     more care.
 
     Attributes:
-        admission, facts, planning, queue_order, running: those of the scheduler
+        admission, facts, forecasts, planning, queue_order, running: those of the scheduler
         now, call_at, pending, pending_jobs, readmit, look_again, prioritize,
             allocate, start, refuse, give_up, start_schedule: its methods
         checkpoint: makes a checkpoint (`Checkpoints.make`)
@@ -104,7 +104,7 @@ class RuleHost:
         self.configuration = host.config.get
         self.handle, self.log = scheduler.handle, scheduler.log
         self.admission: AdmissionControl = scheduler.admission
-        self.facts = scheduler.facts
+        self.facts, self.forecasts = scheduler.facts, scheduler.forecasts
         self.placeholders = Placeholders(scheduler)
         self.queue_order, self.queue_names = scheduler.queue_order, scheduler.queue_names
         self.running = scheduler.running
@@ -128,11 +128,6 @@ class RuleHost:
     def decision(self) -> Decision:
         """The scheduler's decision."""
         return self._scheduler.decision
-
-    @property
-    def forecasts(self) -> Forecasts:
-        """The scheduler's forecasts."""
-        return self._scheduler.forecasts
 
     @property
     def events_seen(self) -> int:

@@ -123,15 +123,11 @@ class PlacementRule(TableRule):
     table = "topology"
     attributes = ("placement",)
     changes_requests = True
-    engaged = False  # no job has a placement yet
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
         self._levels: dict[str, Groups] = {}
         self._jobs: dict[int, Placed] = {}
-
-    def _engage(self) -> None:
-        self.host.admission.engage(self, bool(self._jobs))
 
     # -- the table ---------------------------------------------------------------------------------
 
@@ -200,7 +196,6 @@ class PlacementRule(TableRule):
             if job is not None:
                 job.resource_request, job.prefers = _anywhere(job.resource_request), None
         self._jobs.clear()
-        self._engage()
         if self.host.planning.pool_can("pack_by"):
             self._make_groups()
             # Existing promises are for the old groups.
@@ -253,7 +248,6 @@ class PlacementRule(TableRule):
         anywhere = _anywhere(job.resource_request)
         placed = self._placed(anywhere, attributes)
         self._jobs[job.jobid] = placed
-        self._engage()
         together = self._together(anywhere, placed)
         if placed.wanted.mode == "preferred":
             job.resource_request = anywhere
@@ -293,8 +287,6 @@ class PlacementRule(TableRule):
         placed = self._jobs.pop(jobid, None)
         if placed is not None:
             placed.stop_waiting()
-            if not self._jobs:
-                self._engage()
 
     # -- running jobs ------------------------------------------------------------------------------
 

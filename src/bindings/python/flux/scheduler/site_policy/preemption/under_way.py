@@ -88,7 +88,7 @@ class PreemptionsUnderWay(Part):
         active = self._record.active
         self._host.admission.pins = self.lending if self._record.in_promises() else None
         lends = any(cls.into_promises for cls in self._classes.entries.values())
-        self._host.admission.engage(self._rule, True, adds=lends or bool(active))
+        self._host.admission.engage(self._rule, True, lends or bool(active))
 
     # -- deciding ----------------------------------------------------------------------------------
 
