@@ -512,17 +512,17 @@ class AdmissionControl:
                 self._report(f"admission rule {rule.name}: start", trace=True)
         return found
 
-    def free(self, jobid: int, R: Any, final: bool, now: float) -> None:
+    def free(self, jobid: int, R: Any, final: bool, now: Callable[[], float]) -> None:
         """Tell the rules that a job has freed resources."""
-        before, after = self.holds.get(jobid), NOTHING
-        if before is not None and not final:
-            after = before.left_of(R)
+        before, after, when = self.holds.get(jobid), NOTHING, 0.0
+        if before is not None:
+            after, when = NOTHING if final else before.left_of(R), now()
         for rule, free in self._freeing:
             try:
                 if rule not in self._counting:
                     free(jobid, R, final)
                 elif before is not None:
-                    free(jobid, before, after, -1 if final else 0, now)
+                    free(jobid, before, after, -1 if final else 0, when)
             except Exception:
                 self._report(f"admission rule {rule.name}: free", trace=True)
         if before is not None:

@@ -613,13 +613,13 @@ class PolicyScheduler(Scheduler):
                 self.odds.ended(job)
             self._run_times.job_ended(job)
         if self.admission.engaged or self.admission.holds:
-            self.admission.free(jobid, R, final, self.now())
+            self.admission.free(jobid, R, final, self.now)
 
     def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:
         super()._success_failed(request, R, error)
         if self.admission.engaged and not self._requests.is_running(request.jobid):
             # The rules were told of the start.
-            self.admission.free(request.jobid, R, True, self.now())
+            self.admission.free(request.jobid, R, True, self.now)
 
     def stats_get(self) -> dict[str, Any]:
         stats = super().stats_get()
