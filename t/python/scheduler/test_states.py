@@ -3,9 +3,9 @@
 
 import pytest
 
-from flux.scheduler.states import JOB, REQUEST, WINDOW
+from flux.scheduler.states import JOB, REQUEST
 
-TABLES = pytest.mark.parametrize("table", [REQUEST, JOB, WINDOW], ids=lambda table: table.name)
+TABLES = pytest.mark.parametrize("table", [REQUEST, JOB], ids=lambda table: table.name)
 
 
 @TABLES

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The states of a request, a job and a reservation's window, and their transitions.
+"""The states of a request and a job, and their transitions.
 
 Each is a table of moves, which the code runs on: a change of state looks up the next state, and a
 move missing from the table is a bug, reported where it happens. The documentation draws its
@@ -9,8 +9,6 @@ pictures from the same tables (``doc/reference/states``).
     a ``sched.alloc`` request (RFC 27): open until it is answered, once
 `JOB`
     a job, from its request to its final free
-`WINDOW`
-    the window of a reservation that is active or next
 """
 
 from __future__ import annotations
@@ -106,25 +104,5 @@ JOB = StateTable(
         "the queue and keeps nothing from other jobs.",
         RUNNING: "It holds resources: since its request succeeded, or it was found running at the "
         "start. They may come back in parts.",
-    },
-)
-
-# states of a reservation's window
-PLANNED = "planned"
-ACTIVE = "active"
-OVER = "over"
-
-WINDOW = StateTable(
-    "window",
-    PLANNED,
-    {
-        PLANNED: {"begin": ACTIVE, "next": PLANNED, "last": OVER},
-        ACTIVE: {"next": PLANNED, "last": OVER},
-        OVER: {},
-    },
-    {
-        PLANNED: "It has not begun; the plan keeps its nodes free from its start on.",
-        ACTIVE: "It lasts; what is free of its nodes is held by a placeholder.",
-        OVER: "It was the last one.",
     },
 )

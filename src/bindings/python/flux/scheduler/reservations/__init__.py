@@ -4,9 +4,8 @@
 Files
 =====
 
-``reservation``       `Reservation`: the administrator's request; immutable
-``state``             the state of a reservation; its nodes in the pool's terms; the pending
-                      jobs of its group
+``reservation``       `Reservation`, the administrator's request, immutable; its state, its nodes
+                      in the pool's terms, and the pending jobs of its group
 ``windows``           planned windows: promises in the plan; active ones: a placeholder in the
                       pool, and the jobs inside
 ``answers``           the reservation that a job waits for; descriptions of reservations
@@ -15,7 +14,6 @@ Files
                       requests to make, give up and list reservations; configuration; KVS
 
 Compatibility: the result of `Reservation.to_dict` is stored in the KVS of running instances and
-read by the next version: keys may be added to it, but not changed. `flux.scheduler.states.WINDOW`
-is the state table of windows and placeholders. The fault runs (``t/faults``) check after each step
-that no job outside the group holds reserved resources.
+read by the next version: keys may be added to it, but not changed. The fault runs (``t/faults``)
+check after each step that no job outside the group holds reserved resources.
 """

@@ -27,7 +27,6 @@ from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.requests import PendingJob
 from flux.scheduler.site_policy.fields import Fields
-from flux.scheduler.states import ACTIVE, PLANNED, WINDOW
 from flux.scheduler.times import LATEST, Recurrence, local_zone_name, parse_duration, parse_time
 
 if TYPE_CHECKING:
@@ -279,7 +278,7 @@ class ReservationState:
     reservation: Reservation  # the administrator's request
     configured: bool  # whether it comes from the configuration, and cannot be given up by a request
     window: Window | None = None  # the active window, else the next; None after the last
-    state: str = PLANNED  # state of the window, one of `flux.scheduler.states.WINDOW`
+    active: bool = False  # whether `window` has begun
     ranks: int = 0  # mask of the chosen ranks; 0 before it begins, unless pinned
     # id of the allocation that keeps their free part; in a list, which is empty if there is none
     placeholder: list[int] = field(default_factory=list)
@@ -287,20 +286,6 @@ class ReservationState:
     filler: list[int] = field(default_factory=list)
     planned: Planned = field(default_factory=Planned)
     warned: str = ""
-
-    @property
-    def active(self) -> bool:
-        """Whether `window` has begun."""
-        return self.state == ACTIVE
-
-    def begin(self) -> None:
-        """Mark its window begun."""
-        self.state = WINDOW.after(self.state, "begin")
-
-    def plan_next(self, window: Window | None) -> None:
-        """Set the next window; None: the reservation is over."""
-        self.window = window
-        self.state = WINDOW.after(self.state, "last" if window is None else "next")
 
     @property
     def name(self) -> str:

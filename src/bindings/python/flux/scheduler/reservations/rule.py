@@ -199,17 +199,6 @@ class ReservationRule(GivingRule):
 
     # -- time --------------------------------------------------------------------------------------
 
-    def lasting(self) -> set[str]:
-        """Return the names of the reservations for jobs whose windows are due, begun or not."""
-        now = self.host.now()
-        return {
-            name
-            for name, entry in self.entries.items()
-            if entry.window is not None
-            and entry.window.start <= now
-            and not entry.reservation.for_nobody
-        }
-
     def tick(self) -> bool:
         """Begin and end the windows that are due, and add nodes that became free. Return whether
         resources were freed for others, or deferred jobs may start."""
@@ -225,7 +214,7 @@ class ReservationRule(GivingRule):
         due = [one for one in self.entries.values() if one.window and one.window.start <= now]
         begun = [entry for entry in due if not entry.active]
         for entry in begun:
-            entry.begin()
+            entry.active = True
         if changed or begun:
             self.refill(begun)
             self._wake()
@@ -250,7 +239,7 @@ class ReservationRule(GivingRule):
         if entry.active:
             log.info(f"reservation {entry.name}: the window has ended")
         self.active.dismiss(entry)
-        entry.plan_next(entry.reservation.window_at(now))
+        entry.window, entry.active = entry.reservation.window_at(now), False
         self.future.withdraw(entry)
         self.active.pin(entry)
         if entry.window is None:
@@ -385,9 +374,10 @@ class ReservationRule(GivingRule):
     # -- a job that runs ---------------------------------------------------------------------------
 
     def hello(self, job: RunningJob) -> None:
-        name = job.attributes.reservation
-        if name is not None and name in self.lasting():
-            self.active.found_inside(job.jobid, name)
+        entry = self.entries.get(job.attributes.reservation or "")
+        if entry is not None and entry.window is not None and not entry.reservation.for_nobody:
+            if entry.window.start <= self.host.now():
+                self.active.found_inside(job.jobid, entry, entry.window)
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
         if final:

@@ -421,15 +421,12 @@ class ActiveWindows(ReservationPart):
                     pass
         return held
 
-    def found_inside(self, jobid: int, name: str) -> None:
+    def found_inside(self, jobid: int, entry: ReservationState, window: Window) -> None:
         """Register a running job of a group that was started by an earlier scheduler: it is inside
         the window, unless it is on ranks that the reservation cannot have."""
-        entry = self._entries[name]
-        window = entry.window
         held = self._host.resources.held_ranks(jobid)
-        if window is not None and not held & ~self._selector.ranks(entry.reservation):
-            end = self._host.resources.job_end(jobid)
-            self._note_inside(jobid, name, end, window)
+        if not held & ~self._selector.ranks(entry.reservation):
+            self._note_inside(jobid, entry.name, self._host.resources.job_end(jobid), window)
 
     def _note_inside(self, jobid: int, name: str, end: float, window: Window) -> None:
         """Register a job that runs inside a window until `end`; in the pool it lasts at least as
