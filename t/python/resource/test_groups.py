@@ -9,7 +9,7 @@ from pool_model import ask
 
 from flux.resource import InsufficientResources, ResourcePool
 from flux.resource.pool import groups as groups_module
-from flux.resource.pool.groups import GroupBinding, Groups, Whole, fewest
+from flux.resource.pool.groups import GroupBinding, Groups, fewest
 from flux.resource.pool.masks import members, popcount
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.testing import make_R as R
@@ -74,13 +74,13 @@ def test_what_is_chosen_is_as_asked_for_and_in_the_fewest_groups(seed):
 def test_the_fullest_group_is_taken_and_a_whole_one_last():
     masks = [0b11, 0b1100, 0b110000]
     idle = 0b111100  # one node of the first group is in use
-    whole = Whole(masks, idle)
-    assert fewest([(1, 0), (2, 1), (2, 2)], 1, 1, whole) == [(1, 0)]
-    assert fewest([(2, 0), (2, 1), (2, 2)], 2, 1, whole) == [(2, 0)], "it is begun"
-    assert fewest([(1, 0), (2, 1), (2, 2)], 2, 1, whole) == [(2, 1)]
-    assert fewest([(1, 0), (2, 1), (2, 2)], 5, None, whole) == [(2, 1), (2, 2), (1, 0)]
-    assert fewest([(1, 0), (2, 1)], 4, None, whole) == []
-    assert fewest([(1, 0), (2, 1), (2, 2)], 4, 1, whole) == []
+    whole = masks, idle
+    assert fewest([(1, 0), (2, 1), (2, 2)], 1, 1, *whole) == [(1, 0)]
+    assert fewest([(2, 0), (2, 1), (2, 2)], 2, 1, *whole) == [(2, 0)], "it is begun"
+    assert fewest([(1, 0), (2, 1), (2, 2)], 2, 1, *whole) == [(2, 1)]
+    assert fewest([(1, 0), (2, 1), (2, 2)], 5, None, *whole) == [(2, 1), (2, 2), (1, 0)]
+    assert fewest([(1, 0), (2, 1)], 4, None, *whole) == []
+    assert fewest([(1, 0), (2, 1), (2, 2)], 4, 1, *whole) == []
 
 
 # -- in a pool -------------------------------------------------------------------------------------

@@ -121,8 +121,7 @@ class GroupBinding(NamedTuple):
         if wanted is None:
             return 0
         found = self.groups.rooms(rooms, wanted, self.segment)
-        whole = Whole(self.groups.masks, idle)
-        picked = fewest(found, wanted // self.segment, self.most, whole)
+        picked = fewest(found, wanted // self.segment, self.most, self.groups.masks, idle)
         ranks = 0
         for segments, at in picked:
             group = self.groups.masks[at]
@@ -164,27 +163,8 @@ class GroupBinding(NamedTuple):
         return f"at most {best} in {self.most} of them"
 
 
-class Whole:
-    """Whether groups are wholly idle, found out on demand.
-
-    Args:
-        masks (list): masks of the groups
-        idle (int): mask of ranks without any use
-    """
-
-    __slots__ = ("_masks", "_idle")
-
-    def __init__(self, masks: list[int], idle: int) -> None:
-        self._masks = masks
-        self._idle = idle
-
-    def __call__(self, at: int) -> bool:
-        mask = self._masks[at]
-        return mask & self._idle == mask
-
-
 def fewest(
-    found: list[tuple[int, int]], wanted: int, most: int | None, whole: Whole
+    found: list[tuple[int, int]], wanted: int, most: int | None, masks: list[int], idle: int
 ) -> list[tuple[int, int]]:
     """Return the fewest groups with enough room, of these the fullest.
 
@@ -192,7 +172,8 @@ def fewest(
         found (list): ``(room, index)`` of groups
         wanted (int): room needed
         most (int or None): maximum number of groups
-        whole: whether the group of an index is wholly idle; such groups are taken last
+        masks (list): masks of the groups
+        idle (int): mask of ranks without any use; groups of only these are taken last
 
     Returns:
         list of ``(room used, index)``; empty if there is no room
@@ -202,9 +183,8 @@ def fewest(
     by_room = sorted(found, key=lambda one: (one[0], -one[1]))
     while by_room and len(picked) != most:
         if by_room[-1][0] >= left:
-            fitting = [(room, at) for room, at in by_room if room >= left]
-            _, at = min(fitting, key=lambda one: (whole(one[1]), one))
-            picked.append((left, at))
+            fitting = [(not masks[at] & ~idle, room, at) for room, at in by_room if room >= left]
+            picked.append((left, min(fitting)[2]))
             return picked
         room, at = by_room.pop()
         picked.append((room, at))
@@ -286,7 +266,7 @@ def _packed(levels: Iterable[Groups], idle: int, rooms: Rooms, wanted: int) -> i
         if room:
             masks = [*masks, ~groups.ranks]
             found.append((room, len(masks) - 1))
-        picked = fewest(found, wanted, None, Whole(masks, idle))
+        picked = fewest(found, wanted, None, masks, idle)
         if not picked:
             return 0
         ranks = 0
