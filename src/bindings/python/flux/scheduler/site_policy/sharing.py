@@ -55,7 +55,7 @@ class Sharing(NamedTuple):
 class Sharer(NamedTuple):
     """The properties of a job that determine the others with which it may share nodes."""
 
-    queue: str | None  # its queue
+    whose: tuple[int | None, str, str | None]  # its user, bank and queue
     whole: int  # mask of the ranks that it gets only as whole nodes
     claimant: Claimant  # its key and the ranks that it claims, for each mode in use
 
@@ -190,19 +190,17 @@ class SharingRule(TableRule):
 
     # -- pending jobs ------------------------------------------------------------------------------
 
-    def _sharer(self, userid: int | None, attributes: SystemAttributes) -> Sharer:
-        keys = {"user": userid, "bank": attributes.bank or ""}
-        queue = attributes.queue
-        whose = (*keys.values(), queue)
+    def _sharer(self, userid: int | None, bank: str | None, queue: str | None) -> Sharer:
+        whose = (userid, bank or "", queue)
         sharer = self._sharers.get(whose)
         if sharer is None:
-            where = self._where(queue)
+            keys, where = {"user": userid, "bank": whose[1]}, self._where(queue)
             claimant = Claimant(
                 tuple(keys[mode] for mode in self._kinds),
                 tuple(where[mode] for mode in self._kinds),
             )
-            count_kept(256 + len(attributes.bank or "") + len(queue or ""))
-            sharer = self._sharers[whose] = Sharer(queue, where["node"], claimant)
+            count_kept(256 + len(whose[1]) + len(queue or ""))
+            sharer = self._sharers[whose] = Sharer(whose, where["node"], claimant)
         return sharer
 
     def _in_whole_nodes(self, request: Any, whole: int) -> Any:
@@ -217,7 +215,8 @@ class SharingRule(TableRule):
         return request if shape is request.shape else request.with_shape(shape)
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
-        sharer = self._jobs[job.jobid] = self._sharer(job.userid, attributes)
+        sharer = self._sharer(job.userid, attributes.bank, attributes.queue)
+        self._jobs[job.jobid] = sharer
         request = self._in_whole_nodes(job.resource_request, sharer.whole)
         if request is not job.resource_request:
             if job.resource_request.shape.node_count is None:
@@ -234,7 +233,7 @@ class SharingRule(TableRule):
         sharer = self._jobs.get(job.jobid)
         if sharer is None or getattr(job.resource_request, "claimant", None) is None:
             return None
-        return sharer.queue, *sharer.claimant.keys
+        return sharer.whose[2], *sharer.claimant.keys
 
     def _sentence(self, job: PendingJob, sharer: Sharer) -> Reason:
         request = job.resource_request
@@ -275,7 +274,8 @@ class SharingRule(TableRule):
         self._claims.enter(jobid, sharer.claimant, on)
 
     def hello(self, job: RunningJob) -> None:
-        sharer = self._jobs[job.jobid] = self._sharer(job.userid, job.attributes)
+        sharer = self._sharer(job.userid, job.attributes.bank, job.attributes.queue)
+        self._jobs[job.jobid] = sharer
         self._runs(job.jobid, sharer)
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
@@ -295,13 +295,9 @@ class SharingRule(TableRule):
             # Modes of nodes may have changed. Running jobs stay.
             before, self._claims = self._claims, Claims()
             self._sharers.clear()
-            by_queue = {one: self._where(one) for one in {job.queue for job in self._jobs.values()}}
             for jobid, sharer in self._jobs.items():
-                where = by_queue[sharer.queue]
-                claimant = sharer.claimant._replace(
-                    where=tuple(where[mode] for mode in self._kinds)
-                )
-                self._jobs[jobid] = Sharer(sharer.queue, where["node"], claimant)
+                self._jobs[jobid] = sharer = self._sharer(*sharer.whose)
+                claimant = sharer.claimant
                 if jobid in before.running:
                     self._claims.enter(jobid, claimant, before.running[jobid][1])
                     continue
