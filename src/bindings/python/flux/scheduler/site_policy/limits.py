@@ -241,7 +241,7 @@ class LimitRule(ScopedRule):
         limit is strict, and those of jobs ahead that are promised a start before it would end."""
         head, kept = use.head, NONE
         if head is not None and head is not job and head < job:
-            kept = self._claim_of(head)
+            kept = self._least(head)
         if use.certain:
             plan = self.host.planning.current()
             end = self.host.now() + (getattr(job.resource_request, "duration", 0.0) or inf)
@@ -250,12 +250,8 @@ class LimitRule(ScopedRule):
                     del use.certain[jobid]
                     use.count_claims()
                 elif other is not head and other < job and plan.start_of(jobid) < end:
-                    kept = kept.plus(self._claim_of(other))
+                    kept = kept.plus(self._least(other))
         return kept
-
-    def _claim_of(self, job: PendingJob) -> Amount:
-        known = self.jobs.get(job.jobid)
-        return NONE if known is None else known.least
 
     def _defer(self, use: LimitUse, job: PendingJob, at: int) -> Deferral | None:
         """Return the deferral of a job over a limit."""
