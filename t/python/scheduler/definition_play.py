@@ -401,8 +401,10 @@ class Player:
         system = arrival.spec["attributes"]["system"]
         request = self.pool.parse_resource_request(arrival.spec)
         placement = system.get("placement", {})
-        within = placement and GroupBinding(self.racks, most=1)
-        if placement.get("mode") == "preferred":
+        count = request.shape.node_count
+        is_one = count is not None and count.fixed and count.min == 1  # it is in a rack anyway
+        within = placement and not is_one and GroupBinding(self.racks, most=1)
+        if within and placement["mode"] == "preferred":
             if placement["wait"] and not is_over:
                 self.due[jobid] = self.now + placement["wait"]
             else:
