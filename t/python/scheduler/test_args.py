@@ -43,7 +43,11 @@ def failure(*args, module="sched-fifo"):
         ),
         *[
             (arg, UNKNOWN_HERE.format(arg))
-            for arg in ("log_level=debug", "foo", "queue-depth", "mode=foobar", "alloc-mode=x")
+            for arg in ("log_level=debug", "foo", "mode=foobar", "alloc-mode=x")
+        ],
+        *[
+            (arg, f"argument {arg!r} has no value: expected {arg}=VALUE")
+            for arg in ("queue-depth", "order")
         ],
         ("mode=limited=-1", "mode=limited= requires a positive integer, got '-1'"),
         ("mode=limited=0", "mode=limited= requires a positive integer, got '0'"),

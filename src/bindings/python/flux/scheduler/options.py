@@ -122,6 +122,8 @@ def checking_arguments(init: Callable[..., None]) -> Callable[..., None]:
             init(self, *args, **kwargs)
             if depth == 0:
                 for arg in self.__dict__.get("_pending_args", ()):
+                    if arg in (*OPTIONS.split(", "), *self.own_options):
+                        raise ValueError(f"argument {arg!r} has no value: expected {arg}=VALUE")
                     own = ", ".join(self.own_options)
                     raise ValueError(
                         f"unknown argument {arg!r}: built-in options are {OPTIONS}"
