@@ -104,6 +104,13 @@ def test_a_model_has_workloads_for_splits():
     assert len({tuple(job.submit for job in case.workload.jobs) for case in cases}) == 6
 
 
+def test_the_command_fails_with_a_candidate(trace, tmp_path):
+    (tmp_path / "bad.py").write_text("import nowhere\n")
+    done = flux(f"tune {trace} --nodes=1 --splits=6 -q --scheduler", tmp_path / "bad.py", code=1)
+    assert "no candidate had a lower mean wait" in done.stdout
+    assert "bad: failed, and is no candidate: loader " in done.stderr
+
+
 def test_a_candidate_that_fails_is_left_out(trace, tmp_path):
     module = tmp_path / "bad.py"
     module.write_text(

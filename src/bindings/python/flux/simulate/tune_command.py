@@ -86,7 +86,7 @@ def tune_main(argv):
         print("\n".join(text_of(found)))
     for name, reason in found.dropped.items():
         print(f"flux-simulate: {name}: failed, and is no candidate: {reason}", file=sys.stderr)
-    return 0
+    return 1 if found.dropped else 0
 
 
 def text_of(found):
@@ -101,7 +101,7 @@ def text_of(found):
     )
     yield ""
     if found.chosen is None:
-        yield f"No better than {found.against}: no candidate had a shorter {words} on the splits that choose."
+        yield f"No better than {found.against}: no candidate had a lower {words} on the splits that choose."
         return
     yield f"against: {found.against}"
     yield f"chosen:  {found.chosen}"
