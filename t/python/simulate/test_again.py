@@ -43,6 +43,15 @@ def test_what_a_result_was_made_of(tmp_path):
     assert list(record["scheduler"]["files"]) == [f"{tmp_path}/rank.py"]
 
 
+def test_a_running_instance_is_not_there_again(tmp_path):
+    flux("sample --jobs=5 --scheduler=sched-fifo -q -o", tmp_path / "out")
+    path = tmp_path / "out" / "sched-fifo" / "provenance.json"
+    record = json.loads(path.read_text())
+    record["options"]["live"] = True
+    path.write_text(json.dumps(record))
+    assert "of a running instance (--live)" in flux("--again", tmp_path / "out", code=1).stderr
+
+
 def test_again_names_the_workloads(tmp_path):
     call = "sample --jobs=50 --scale-arrivals=1,0.8 --seeds=1 --scheduler=sched-fifo -q -o out"
     flux(call, cwd=tmp_path)

@@ -28,6 +28,8 @@ def again(directory, main):
     record = former[0].provenance
     if "command" not in record or "directory" not in record:
         raise ValueError(f"{directory}: it does not say which command made it, or where")
+    if record["options"].get("live"):
+        raise ValueError(f"{directory}: it is of a running instance (--live), which has changed")
     for line in _changes(record):
         print(f"other than then: {line}")
     words = _without_output(shlex.split(record["command"])[2:])
