@@ -7,7 +7,6 @@ ranks among those with room: these are not compared.
 """
 
 import random
-from itertools import chain
 from math import inf
 from typing import NamedTuple
 
@@ -381,14 +380,14 @@ class Player:
                 self.state.counters[f"cores {bank}"] = Counter(most, of, is_left=True)
         #: by reservation, its windows, the active or next one first
         self.windows = {}
-        for number, (name, one) in enumerate(zip(WINDOWS, windows), 1):
-            ranks, times = members(one.number), TIMES if "repeats" in case.features else 1
-            every = Demand(popcount(one.number), has, True, True, one.number)
-            self.windows[name] = [Job(-number - 2 * at, (every,), one.value) for at in range(times)]
-            for at, window in enumerate(self.windows[name], 1):
-                start = begin + one.at + (at - 1) * EVERY
-                end = start + one.value if at == 1 or at < times else inf  # as many as planned
-                self.state.promises[window] = Use(start, end, None, dict.fromkeys(ranks, has))
+        for name, one in zip(WINDOWS, windows):
+            where = dict.fromkeys(members(one.number), has)
+            times = TIMES if "repeats" in case.features else 1
+            starts = [begin + one.at + at * EVERY for at in range(times)]
+            self.windows[name] = [Use(at, at + one.value, None, where) for at in starts]
+            if times > 1:
+                self.windows[name][-1].end = inf  # as many as planned
+            self.state.windows += self.windows[name]
         self.requests = {}
         self.placed = {}
         self.held = set()
@@ -470,8 +469,7 @@ class Player:
     def window_of(self, name):
         """The active or next window of a reservation; the last, if that is over."""
         windows = self.windows.get(name, [None])
-        state = self.state
-        there = [one for one in windows if one in state.promises or one in state.running]
+        there = [one for one in windows if one in self.state.windows]
         return there[0] if there else windows[-1]
 
     def is_possible(self, demands):
@@ -485,8 +483,9 @@ class Player:
         self.follow()
         request, pool = self.requests[job.id], self.pool
         shape, index = request.shape, pool.index.copy()
-        for window, use in self.state.running.items():
-            for rank in use.where if window.id < 0 and window is not self.state.inside else ():
+        for window in self.state.windows:
+            is_begun = window.start <= self.now and window is not self.state.inside
+            for rank in window.where if is_begun else ():
                 keep(index, rank, (0,) * len(self.has))
         if shape.node_count is None and shape.slot_count.max > 1:
             runs = self.state.running.values()
@@ -513,7 +512,7 @@ class Player:
         """Enter the allocations of the running jobs into the pool."""
         pool = self.pool
         for job, use in self.state.running.items():
-            if job.id in self.held or job.id < 0:
+            if job.id in self.held:
                 continue
             self.held.add(job.id)
             request = self.requests[job.id]
@@ -543,13 +542,9 @@ class Player:
             times += [self.due[job.id] for job in state.pending if job.id in self.due]
             self.now = state.now = min([*times, *wakes])
             is_woken = self.now in wakes
-            for window in chain(*self.windows.values()):
-                if window in state.promises and state.promises[window].start <= self.now:
-                    state.running[window] = use = state.promises.pop(window)
-                    use.start = -inf
-                elif window in state.running and state.running[window].end <= self.now:
-                    del state.running[window]
-                    self.move_members(window)
+            for window in [one for one in state.windows if one.end <= self.now]:
+                state.windows.remove(window)
+                self.move_members(window)
             for job in [job for job, end in ends.items() if end <= self.now]:
                 del ends[job], state.running[job]
                 self.pool.free(job.id) if state.choose else None
@@ -570,7 +565,7 @@ class Player:
             if not (is_woken or due or state.freed or len(state.pending) > before):
                 continue  # a change that concerns no job
             started = state.decide(self.now)
-            closing = {use.end for window, use in state.running.items() if window.id < 0}
+            closing = {window.end for window in state.windows if window.start <= self.now}
             for job in started:
                 self.starts[job.id] = self.now
                 end, latest = state.running[job].end, self.now + job.limit
@@ -644,7 +639,7 @@ class Player:
             if state.policy == "all":
                 state.put_back(state.promises)
             else:
-                for job in [job for job in state.promises if job.id >= 0]:
+                for job in list(state.promises):
                     state.drop(job)
 
     def moved(self, job):
@@ -675,10 +670,8 @@ class Player:
         else:
             times, late = [use.start for use in state.promises.values()], LATE_S
         found = {time + late for time in times if self.now < time < inf}
-        for job, use in [*state.promises.items(), *state.running.items()]:
-            times = (use.start, use.end) if job.id < 0 and use.end < inf else ()
-            found |= {time for time in times if time > self.now}
-        return found
+        times = [time for window in state.windows for time in (window.start, window.end)]
+        return found | {time for time in times if self.now < time < inf}
 
 
 def keep(index, rank, amounts):

@@ -52,7 +52,7 @@ class Counter(NamedTuple):
 class Job:
     """A job. Times are seconds since the epoch; masks are of ranks."""
 
-    id: int  # negative: a reservation, whose running use is its window
+    id: int
     demands: tuple[Demand, ...]  # alternatives: anywhere, or in one of the racks
     limit: float = inf  # seconds; infinity: none
     order: float = 0.0  # the lowest goes first; then rank, then id
@@ -60,7 +60,7 @@ class Job:
     is_possible: bool = True  # on the ranks that are up
     submit: float = 0.0
     takes: dict[str, float] = field(default_factory=dict)  # of counters, at least
-    window: Optional[Job] = None  # the reservation that it names: it may also use its window
+    window: Optional[Use] = None  # of the reservation that it names: it may also run there
     latest: float = inf  # latest start: it is given up after that
     level: float = inf  # jobs of a lower level may be preempted for it
     after: float = 0.0  # seconds of its run before it may be preempted
@@ -87,8 +87,10 @@ class State:
     running: dict[Job, Use] = field(default_factory=dict)
     pending: list[Job] = field(default_factory=list)
     promises: dict[Job, Use] = field(default_factory=dict)
+    windows: list[Use] = field(default_factory=list)  # of reservations, also future ones
     assured: set[Job] = field(default_factory=set)  # promised jobs that limits will let start
     ran: set[Job] = field(default_factory=set)  # after the last pass
+    begun: list[Use] = field(default_factory=list)  # windows that had begun then
     freed: bool = True  # a pass examines all jobs, since some may start now; else only new ones
     counters: dict[str, Counter] = field(default_factory=dict)
     policy: str = "promise"  # "strict" (sched-fifo), "promise", "all"
@@ -103,19 +105,19 @@ class State:
     now: float = 0.0
     waiting: int = 0  # ranks that jobs without a promise wait for
     is_done: bool = False  # no job gave up its promise, for others to start
-    inside: Optional[Job] = None  # the reservation in whose window a job is placed
+    inside: Optional[Use] = None  # the window in which a job is placed
     hidden: list[Job] = field(default_factory=list)  # jobs whose open promises do not count
 
     def decide(self, now: float) -> list[Job]:
         """Make passes. Return the jobs that start, in order; they are in ``running`` then."""
         before, promised = set(self.running), self.promises.values()
+        begun = [window for window in self.windows if window.start <= now]
         self.now, self.is_done = now, False
-        came_free = self.ran != before
+        came_free = self.ran != before or self.begun != begun
         self.freed |= came_free or any(-inf < use.start <= now for use in promised)
-        has_ended = any(job.id >= 0 for job in self.ran - before)
         for job in self.pending if came_free else ():
             job.is_aside &= job.window is None  # one with a window waits for any to end or begin
-            if has_ended or job.window is not None:
+            if self.ran - before or job.window is not None:
                 job.was_refused, job.is_refused = job.is_refused, False
         while True:
             late = [j for j in self.pending if j.latest <= now and (self.is_done or not j.is_new)]
@@ -124,7 +126,7 @@ class State:
                 self.drop(job)
                 self.freed = True  # others may start, or be promised a start in its turn
             if self.is_done and not late:
-                self.ran = set(self.running)
+                self.ran, self.begun = set(self.running), begun
                 for job in self.pending:
                     job.is_new = False
                 return [job for job in self.running if job not in before]
@@ -143,8 +145,7 @@ class State:
         """Examine jobs in order, but first those whose promised time has come."""
         rest = []
         if not self.keeps_promises:
-            self.promises = {job: use for job, use in self.promises.items() if job.id < 0}
-            self.assured, self.freed = set(), True
+            self.promises, self.assured, self.freed = {}, set(), True
         queue = sorted(self.pending, key=self.turn)
         for job in queue:
             if job in self.promises and self.promises[job].start <= self.now:
@@ -214,8 +215,7 @@ class State:
                 self.is_done = False
                 return
         # resources left free by running jobs' limits, and the heads' promises of these
-        fixed = {job: use for job, use in self.promises.items() if job.id < 0}
-        alone = replace(self, promises=fixed)
+        alone = replace(self, promises={})
         rest, heads = list[Job](), list[Job]()
         queue = [job for job in queue if job in self.pending and not job.is_aside]
         if not any(alone.place(job, now) for job in queue if job.window is None):
@@ -252,7 +252,7 @@ class State:
         lower = {
             other: use
             for other, use in self.promises.items()
-            if other.id >= 0 and job.order < other.order and other.wants & job.wants
+            if job.order < other.order and other.wants & job.wants
             and use.start < end and start < use.end
         }  # fmt: skip
         for other in lower:
@@ -263,7 +263,7 @@ class State:
 
     def put_back(self, promises: dict[Job, Use]) -> None:
         """Promise jobs the same times again, in order; then others to those without room."""
-        jobs = sorted((job for job in promises if job.id >= 0), key=lambda job: (job.order, job.id))
+        jobs = sorted(promises, key=lambda job: (job.order, job.id))
         starts = {job: max(promises[job].start, self.now) for job in jobs}
         for job in jobs:
             self.drop(job)
@@ -283,13 +283,13 @@ class State:
 
     def ahead(self, job: Job) -> list[Job]:
         """Return the promised jobs ahead of one that could use the same ranks."""
-        jobs, turn = (o for o in self.promises if o.id >= 0 and o.wants & job.wants), self.turn(job)
+        jobs, turn = (o for o in self.promises if o.wants & job.wants), self.turn(job)
         return [other for other in jobs if self.turn(other) < turn]
 
     def behind(self, job: Job) -> list[Job]:
         """Return the promised jobs behind one that could use the same ranks, or planned licences,
         in order."""
-        jobs, turn = sorted((o for o in self.promises if o.id >= 0), key=self.turn), self.turn(job)
+        jobs, turn = sorted(self.promises, key=self.turn), self.turn(job)
         planned = {name for name in job.takes if self.counters[name].planned}
         jobs = [o for o in jobs if o.wants & job.wants or planned & o.takes.keys()]
         return [other for other in jobs if self.turn(other) > turn]
@@ -328,23 +328,22 @@ class State:
         return next(filter(None, found), None)
 
     def others(self, job: Job) -> dict[Job, Use]:
-        """Return the uses beside which a job is placed: not its own, hidden ones, and the window
-        that it would be in with all open promises."""
+        """Return the uses of others beside which a job is placed; not hidden ones nor, inside a
+        window, open promises. These begin now, as late jobs end now."""
         open_ones = {o: u for o, u in self.promises.items() if u.start == -inf}
-        hidden = {job, self.inside, *self.hidden, *(open_ones if self.inside else ())}
-        begun = {
-            o: replace(u, start=self.now) for o, u in open_ones.items()
-        }  # as late jobs end now
+        hidden = {job, *self.hidden, *(open_ones if self.inside else ())}
+        begun = {o: replace(u, start=self.now) for o, u in open_ones.items()}
         uses = {**self.promises, **begun, **self.running}
         return {o: use for o, use in uses.items() if o not in hidden}
 
     def room(self, job: Job) -> Availability:
-        """Return the room beside the others. A window keeps its ranks until it ends; jobs that end in
-        it free none."""
+        """Return the room beside the others and windows. A window keeps its ranks until it ends;
+        jobs that end in it free none."""
+        windows = [window for window in self.windows if window is not self.inside]
+        end = {rank: w.end for w in windows if w.start <= self.now for rank in w.where}
         others = self.others(job).items()
-        end = {r: u.end for o, u in others if o.id < 0 and u.start <= self.now for r in u.where}
         uses = [u for o, u in others if not o.window or any(u.end > end.get(r, 0) for r in u.where)]
-        return Availability(self.totals, uses)
+        return Availability(self.totals, [*windows, *uses])
 
     def has_licences(self, job: Job, start: float, end: float) -> bool:
         """Whether a job's planned licences are available throughout a span."""
@@ -362,7 +361,7 @@ class State:
         own; infinity: unknown. Ranks and licences are searched alternately, each from the first
         time of the other."""
         room, now = self.room(job), self.now
-        may_move = sum(one.id >= 0 for one in self.promises) <= MAX_PROMISES
+        may_move = len(self.promises) <= MAX_PROMISES
         while True:
             ends = {use.end for use in self.others(job).values() if after < use.end < inf}
             times = (t for t in sorted({after, *ends}) if self.has_licences(job, t, t + job.limit))
@@ -412,13 +411,13 @@ class State:
         job.was_aside |= job.is_aside
         return self.is_set_aside(job)
 
-    def tries(self, job: Job, end: float) -> Iterator[tuple[int, Optional[Job], float]]:
+    def tries(self, job: Job, end: float) -> Iterator[tuple[int, Optional[Use], float]]:
         """Yield (mask of ranks, window, end) to try in turn: in its window, with which it ends; on
         ranks that its claim already has; on all; and, if its place there is over a limit of ranks,
         on those of the jobs counted with it."""
-        window = self.running.get(job.window) if job.window else None
-        if window is not None:
-            yield mask(window.where), job.window, min(end, window.end)
+        window = job.window
+        if window is not None and window in self.windows and window.start <= self.now:
+            yield mask(window.where), window, min(end, window.end)
         claim, running = job.demands[0].claim, self.running.items()
         if claim is not None:
             yield mask(r for _, use in running if use.claim == claim for r in use.where), None, end
@@ -563,12 +562,11 @@ class State:
     def is_held(self, job: Job) -> bool:
         """Whether a rule keeps a job from any start now: a limit, its window is over, or it never
         fits between others that repeat."""
-        windows = {o: use for o, use in {**self.promises, **self.running}.items() if o.id < 0}
-        room, now = Availability(self.totals, windows.values()), self.now
+        room, now = Availability(self.totals, self.windows), self.now
         times = (room.earliest(demand, job.limit, now, now, False) for demand in job.demands)
-        if windows and job.window is None and min(times) == inf:
+        if self.windows and job.window is None and min(times) == inf:
             return True
-        return job.window not in {None, *windows} or job.is_refused or self.is_over(job)
+        return job.window not in [None, *self.windows] or job.is_refused or self.is_over(job)
 
     def assure(self, job: Job) -> None:
         """Make jobs behind a promised one leave its part of limits, if all pending jobs together
