@@ -270,6 +270,7 @@ easy nodes tree no-limit repeats: 720000
 candidates parts gpus memory no-limit repeats: 720201
 rank parts racks windows: 720003
 rank parts limits gpus urgency late: 730001
+unlimited parts tree memory no-limit repeats: 700200
 """
 
 

@@ -435,6 +435,18 @@ class Plan:
         """The maximum number of jobs for `advance_in_turn()` in one reactor turn. O(1)."""
         return self._strategies.current.moves_per_turn
 
+    def without_open(self) -> Callable[[], None]:
+        """Withdraw the open promises. Return a function that restores them."""
+        strategy = self._strategies.in_step()
+        found = [jobid for jobid, one in strategy.promises.items() if one.is_open]
+        withdrawn = {jobid: strategy.withdraw(jobid) for jobid in found}
+
+        def restore() -> None:
+            for jobid, promise in withdrawn.items():
+                self._strategies.put_back(jobid, promise)
+
+        return restore
+
     def stay_bound(self) -> None:
         """Keep promises bound to ranks once they are: some ranks are reserved."""
         self._strategies.stays_bound = True

@@ -54,11 +54,14 @@ class FutureWindows(ReservationPart):
             self.enter(entry)
 
     def enter(self, entry: ReservationState) -> bool:
-        """Enter the planned windows into the plan. Return whether all are complete."""
+        """Enter the planned windows into the plan, regardless of open promises. Return whether all
+        are complete."""
         if self._plan is not None:
             if entry.window is not None:
                 self._plan.stay_bound()
+            restore_open = self._plan.without_open()
             entry.planned = self._entered(self._plan, entry, WINDOWS_PLANNED)
+            restore_open()
         return entry.planned.whole
 
     def withdraw(self, entry: ReservationState) -> None:
