@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """What a site's own methods return wrongly costs the job that it is about."""
 
+import heapq
+
 import pytest
 from each_policy import TABLE
 from peers import R, Rig, jobspec, ruled
@@ -8,6 +10,7 @@ from peers import R, Rig, jobspec, ruled
 from flux.scheduler import Scheduler
 from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill, Fifo
+from flux.scheduler.policy import PolicyScheduler
 from flux.scheduler.testing import FakeInstance
 
 RAISES = object()
@@ -198,6 +201,47 @@ def test_a_start_that_raises_costs_its_job_alone(base, args, late):
     assert text.startswith(f"start: {jobs[1].name}\nTraceback") and text.endswith(
         "KeyError: 'mine'"
     )
+
+
+@pytest.mark.parametrize("base", [Scheduler, PolicyScheduler])
+def test_jobs_taken_out_of_the_queue_by_a_pass_that_fails_are_queued_again(base):
+    class Hasty(base):
+        """Takes the job out of the queue before it knows whether it fits."""
+
+        def schedule(self):
+            while self._queue:
+                job = heapq.heappop(self._queue)
+                job.request.success(self.resources.alloc(job.jobid, job.resource_request))
+
+    instance = FakeInstance(nodes=1, check_errors=False)
+    instance.load(Hasty)
+    jobs = [instance.submit(nodes=1, duration=10) for _ in range(3)]
+    instance.advance(60)
+    assert [job.result for job in jobs] == ["completed"] * 3
+    assert all(text.startswith("schedule: this pass is lost\n") for text in instance.errors)
+
+
+def test_jobs_that_a_policy_keeps_elsewhere_stay_there():
+    class Elsewhere(Scheduler):
+        failed = False
+
+        def alloc(self, *args):
+            super().alloc(*args)
+            self.mine = self._queue.pop()
+
+        def schedule(self):
+            if not self.failed:
+                self.failed = True
+                raise KeyError("mine")
+            assert not self._queue
+
+    instance = FakeInstance(check_errors=False)
+    instance.load(Elsewhere)
+    for _ in range(2):
+        instance.submit()
+        instance.advance(1)
+    (text,) = instance.errors
+    assert text.startswith("schedule: this pass is lost\n")
 
 
 def test_what_is_allocated_to_a_job_that_was_canceled_meanwhile_is_given_back():

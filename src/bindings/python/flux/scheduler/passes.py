@@ -374,6 +374,8 @@ class Passes:
 
     def _failed(self, error: Exception) -> None:
         self.errors.report("schedule: this pass is lost", error)
+        if not self.when_empty:  # else the policy may keep its jobs elsewhere
+            self.errors.guard("schedule", self.requests.put_back)
         self._backoff = min(max(2 * self._backoff, FIRST_BACKOFF), self.pace.longest)
 
     def _arm_forecast(self, forecasts: PassRunner) -> None:

@@ -677,6 +677,20 @@ class Requests:
 
     # -- around each step of the policy's code -----------------------------------------------------
 
+    def put_back(self) -> None:
+        """Queue the jobs again that a failed pass has taken out of the queue without an answer.
+        O(pending jobs)."""
+        if not self.is_popped:
+            return
+        queued = {job.jobid for job in self.queue.settle()}
+        taken = [
+            request.job
+            for jobid, request in self._open.items()
+            if jobid not in queued and request.job is not None and self.state_of(jobid) == QUEUED
+        ]
+        for job in taken:
+            self.queue.push(job)
+
     def sweep(self) -> None:
         """Remove jobs from the queue that were answered outside a pass."""
         for job in self.to_sweep:
