@@ -21,7 +21,7 @@ from typing import Any, Callable, Protocol
 
 from flux.job import JobID
 from flux.resource.pool.masks import popcount
-from flux.resource.pool.remembered import count_kept
+from flux.resource.pool.remembered import count_left
 from flux.resource.pool.rv1 import read_lite
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.attributes import SystemAttributes
@@ -648,8 +648,8 @@ class Requests:
         job, request.job = request.job, None  # leave no cycles for the collector
         if job is not None:
             self.to_sweep.append(job)
-            try:  # from now on only caches may keep its shape
-                count_kept(job.resource_request.shape.kept_bytes)
+            try:
+                count_left(job.resource_request.shape)
             except AttributeError:
                 pass  # a request of a site's own pool
         if self.on_answer is not None:

@@ -48,13 +48,26 @@ def _drop_dead() -> None:
 
 
 def count_kept(size: int) -> None:
-    """Count bytes of something new, or left by its job, that tables may keep.
+    """Count bytes of something new that tables may keep.
 
     Args:
         size (int): its size in bytes, roughly
     """
     global _kept
     _kept += size
+
+
+#: shapes of jobs that have left since the tables were emptied
+_left: Remembered[Any, None] = Remembered()
+
+
+def count_left(shape: Any) -> None:
+    """Count the bytes of a shape whose job has left, once until the tables are emptied: from now on
+    only tables may keep it."""
+    size = shape.kept_bytes
+    if shape not in _left:
+        _left[shape] = None
+        count_kept(size)
 
 
 def make_room() -> None:
