@@ -716,7 +716,6 @@ def test_feasibility_of_the_site():
         lambda impl: setattr(impl.index, "idle", 0),
         lambda impl: impl.index.keys.append(1),
         lambda impl: impl.inventory.matches.__setitem__(("ranks", ("0",)), 0),
-        lambda impl: setattr(impl.pool_state, "_ends", [(1.0, 9)]),
         lambda impl: setattr(impl.index, "inventory", None),
     ],
 )

@@ -164,9 +164,7 @@ class ResourcePoolImplementation(PoolContract):
 
     def jobs_by_end(self) -> list[tuple[float, int]]:
         """Return the ascending list of ``(end, jobid)`` of the jobs with an end (seconds since the
-        epoch).
-
-        O(jobs): a copy of a sorted list.
+        epoch). O(jobs log jobs).
         """
         return sorted((end, jobid) for jobid, end in self.job_end_times() if end)
 

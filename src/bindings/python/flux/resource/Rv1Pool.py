@@ -203,10 +203,6 @@ class Rv1Pool(Hooks):
     def job_end_times(self) -> list[tuple[int, float]]:
         return [(jobid, record[0]) for jobid, record in self.pool_state.jobs.items()]
 
-    def jobs_by_end(self) -> list[tuple[float, int]]:
-        """See ``ResourcePool.jobs_by_end()``. O(jobs): a copy, after the first call."""
-        return self.pool_state.ends()
-
     # -- requests -----------------------------------------------------------
 
     def parse_resource_request(self, jobspec: Any) -> ResourceRequest:

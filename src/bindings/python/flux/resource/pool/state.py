@@ -7,7 +7,6 @@ a placement finds a selection for a request, and ``enter()`` gives it to the job
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from typing import Any
 
 from flux.resource.pool.inventory import (
@@ -55,9 +54,6 @@ class PoolState:
         self.blocked: Remembered[Any, bool] = Remembered()
         self.generation = 0
         self.releases = 0
-        # Ascending (end, job id) of jobs with an end; None until first asked for: a pool without a
-        # plan need not keep it sorted.
-        self._ends: list[tuple[float, int]] | None = None
         # The job of each change since a generation (None for other changes); None until a plan
         # asks.
         self._changed: list[int | None] | None = None
@@ -71,7 +67,6 @@ class PoolState:
             index=self.index.copy(),
             jobs=self.jobs.copy(),
             blocked=self.blocked.copy(),
-            _ends=None,
             _changed=None,
         )
         return new
@@ -86,12 +81,6 @@ class PoolState:
     def held(self, jobid: int) -> Selection:
         """Return the units of a job."""
         return self.jobs[jobid][1:]
-
-    def ends(self) -> list[tuple[float, int]]:
-        """Return ``(end, jobid)`` of jobs with an end, ascending; O(jobs)."""
-        if self._ends is None:
-            self._ends = sorted([(one[0], jobid) for jobid, one in self.jobs.items() if one[0]])
-        return self._ends[:]
 
     def changes_since(self, generation: int) -> dict[int, tuple[Any, ...] | None] | None:
         """See ``ResourcePoolImplementation.changes_since()``."""
@@ -118,7 +107,6 @@ class PoolState:
         """Give a free selection to a job, until `end` (seconds since the epoch, 0: unknown)."""
         self.index.take(selection)
         self.jobs[jobid] = (end, *selection)
-        self._reorder(jobid, 0.0, end)
         self._note_change(jobid)
 
     def give_back(self, jobid: int, given: Selection, left: Selection | None) -> None:
@@ -129,29 +117,17 @@ class PoolState:
             given (tuple): the returned selection.
             left (tuple or None): the units that the job keeps; None if it ended.
         """
-        end = self.jobs[jobid][0]
         self.index.release(given)
         if left is None:
             del self.jobs[jobid]
-            self._reorder(jobid, end, 0.0)
         else:
-            self.jobs[jobid] = (end, *left)
+            self.jobs[jobid] = (self.jobs[jobid][0], *left)
         self._reconsider(jobid)
 
     def set_end(self, jobid: int, end: float) -> None:
         """Change a job's end."""
-        record = self.jobs[jobid]
-        self._reorder(jobid, record[0], end)
-        self.jobs[jobid] = (end, *record[1:])
+        self.jobs[jobid] = (end, *self.jobs[jobid][1:])
         self._note_change(jobid)
-
-    def _reorder(self, jobid: int, old: float, new: float) -> None:
-        """Keep the list of ends sorted when a job's end changes (0: none)."""
-        if self._ends is not None:
-            if old:
-                del self._ends[bisect_left(self._ends, (old, jobid))]
-            if new:
-                insort(self._ends, (new, jobid))
 
     def split(
         self, jobid: int, entries: list[tuple[int, int]], final: bool
@@ -279,9 +255,6 @@ class PoolState:
         assert not taken, f"jobs hold ranks that are not there: {sorted(taken)}"
         for match, mask in inventory.matches.items():
             assert mask == matching_ranks(match, inventory), f"stale constraint {match!r}"
-        if self._ends is not None:
-            ends = sorted([(record[0], jobid) for jobid, record in self.jobs.items() if record[0]])
-            assert self._ends == ends, f"order of ends is {self._ends!r}"
 
     def text(self) -> str:
         """Return the state as text, a line per job and per rank in parts, for test failures."""
