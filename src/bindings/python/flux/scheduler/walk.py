@@ -370,6 +370,14 @@ class Walk:
         is_dropped (bool): whether a promise was dropped: jobs may be promised a start that could not
     """
 
+    is_over = is_dropped = False
+    # places behind the last job, and the last promised one, examined in their turn
+    _place: Place = None
+    _promised: Place = None
+    # Groups with room when the walk began, or all to be looked at; None: not determined.
+    _groups: list[JobGroup] | None = None
+    _number = 0  # of the last source
+
     def __init__(
         self, backlog: _Backlog, promises: PromisedJobs | None, freed: bool, every: bool
     ) -> None:
@@ -378,17 +386,10 @@ class Walk:
         #: whether resources were freed since the last walk; otherwise only newcomers are examined
         self.freed = freed
         self.every = every  # whether to examine jobs without room
-        self.is_over = self.is_dropped = False
-        # places behind the last job, and the last promised one, examined in their turn
-        self._place: Place = None
-        self._promised: Place = None
-        # Groups with room when the walk began, or all to be looked at; None: not determined.
-        self._groups: list[JobGroup] | None = None
         # Heap of the sources of jobs, each with the place of its first possible job, with that job,
         # and with the mask of ranks of a source from `Backlog.by_ranks` or `returning`: its first job
         # is examined while one of its jobs may be promised a start; None: another source.
         self._sources: list[tuple[Any, int, int, Any, int | None, PendingJob]] = []
-        self._number = 0  # of the last of these
         self._is_stale = freed
         # masks of ranks for which no more jobs may be promised a start
         self._unpromised: set[int] = set()

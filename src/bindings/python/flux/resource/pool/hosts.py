@@ -197,9 +197,9 @@ def encode_pieces(pieces: Iterable[Piece]) -> str:
 
 def _group_text(prefix: str, spans: list[tuple[int, int, int]]) -> str:
     if len(spans) == 1 and spans[0][0] == spans[0][1]:
-        return f"{prefix}{spans[0][0]:0{spans[0][2]}d}"
+        return prefix + str(spans[0][0]).zfill(spans[0][2])
     runs = [
-        f"{low:0{width}d}" if low == high else f"{low:0{width}d}-{high:0{width}d}"
+        str(low).zfill(width) + (f"-{str(high).zfill(width)}" if high > low else "")
         for low, high, width in spans
     ]
     return f"{prefix}[{','.join(runs)}]"
