@@ -88,7 +88,7 @@ def _metadata(outcome, index):
     asked = system_of(job)
     if not (asked or job.group is not None or index in outcome.notes):
         return ""
-    deadline = asked.get("deadline")
+    deadline, wanted = asked.get("deadline"), placement(job)
     found = {
         "bank": job.group if asked.get("bank") is None else asked["bank"],
         "licenses": asked.get("licenses"),
@@ -96,8 +96,8 @@ def _metadata(outcome, index):
         "note": outcome.notes.get(index) or None,
         "preempted_for": outcome.preempted_for.get(index),
         "max_wait": max_wait(job),
-        "placement": placement(job),
-        "constraints": asked.get("constraints") if placement(job) else None,
+        "placement": wanted,
+        "constraints": asked.get("constraints") if wanted else None,
     }
     found = {key: value for key, value in found.items() if value is not None}
     return json.dumps(found) if found else ""

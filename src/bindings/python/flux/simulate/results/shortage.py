@@ -15,28 +15,27 @@ def _count(text):
 def shortage(job, R):
     """Return the part of a job's request missing from its allocation (RFC 20), in words, or None.
     Takes some microseconds per entry of R_lite."""
-    parts = []
+    shape = job.shape
+    nodes = slots = cores = 0
     for entry in R["execution"]["R_lite"]:
         have = entry["children"]
-        cores, gpus = _count(have.get("core", "")), _count(have.get("gpu", ""))
-        parts.append((popcount(parse_idset(entry["rank"])), cores, gpus))
-    shape = job.shape
+        ranks, each = popcount(parse_idset(entry["rank"])), _count(have.get("core", ""))
+        if shape is None:
+            nodes += ranks
+            cores += ranks * each
+            continue
+        fit = each // shape.cores
+        if shape.gpus:
+            fit = min(fit, _count(have.get("gpu", "")) // shape.gpus)
+        slots += ranks * fit
+        if fit >= shape.slots:
+            nodes += ranks
     if shape is None:
         asked = count_resources(job.extra["jobspec"]["resources"])
-        nodes = sum(ranks for ranks, _, _ in parts)
-        cores = sum(ranks * each for ranks, each, _ in parts)
         for what, found in (("node", nodes), ("core", cores)):
             if found < asked[what]:
                 return f"{found} of {asked[what]} {what}s"
         return None
-    nodes = slots = 0
-    for ranks, cores, gpus in parts:
-        fit = cores // shape.cores
-        if shape.gpus:
-            fit = min(fit, gpus // shape.gpus)
-        slots += ranks * fit
-        if fit >= shape.slots:
-            nodes += ranks
     if shape.nodes:
         what = "nodes" if shape.slots == shape.cores == 1 else "nodes with enough on them"
         return f"{nodes} of {shape.nodes} {what}" if nodes < shape.nodes else None

@@ -53,9 +53,9 @@ def read(source):
             wrong = next(column for column, word in enumerate(words, 1) if not is_number(word))
             text = f"column {wrong} is {words[wrong - 1][:40]!r}, not a number"
             raise source.error(number, text) from None
-        for column, value in enumerate(values, 1):
-            if not math.isfinite(value):
-                raise source.error(number, f"column {column} is {words[column - 1]}, not a number")
+        if not all(map(math.isfinite, values)):
+            column = next(at for at, value in enumerate(values) if not math.isfinite(value))
+            raise source.error(number, f"column {column + 1} is {words[column]}, not a number")
         record = _record(source, number, words, values)
         if record is not None:
             yield record
