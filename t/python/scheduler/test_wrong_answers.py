@@ -221,6 +221,22 @@ def test_jobs_taken_out_of_the_queue_by_a_pass_that_fails_are_queued_again(base)
     assert all(text.startswith("schedule: this pass is lost\n") for text in instance.errors)
 
 
+@pytest.mark.parametrize("base", [Fifo, Backfill])
+def test_an_annotation_that_is_not_sent_costs_nothing_else(base):
+    class Odd(base):
+        def alloc_annotate(self, msg, annotations):
+            raise KeyError("mine")
+
+    instance = FakeInstance(check_errors=False)
+    instance.load(Odd)
+    jobs = [instance.submit(duration=100) for _ in range(3)]
+    instance.advance(5)
+    jobs[1].cancel()
+    instance.advance(300)
+    assert [job.result for job in jobs] == ["completed", "canceled", "completed"]
+    assert {text.partition("ƒ")[0] for text in instance.errors} == {"alloc_annotate: "}
+
+
 def test_jobs_that_a_policy_keeps_elsewhere_stay_there():
     class Elsewhere(Scheduler):
         failed = False

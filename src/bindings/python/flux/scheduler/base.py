@@ -212,6 +212,9 @@ class Scheduler(BrokerModule):
             f"{job.name} keeps its place in the queue: {error}"
         )
         self._requests.will_not_run = self._give_back
+        self._requests.annotate_failed = lambda jobid, error: self._errors.report(
+            f"alloc_annotate: {host.name_of(jobid)}", error
+        )
         self._checkpoints = Checkpoints(self._host)
         self._passes = Passes(
             self._host,

@@ -190,7 +190,7 @@ class AllocRequest:
         RuntimeError) if it was already answered."""
         self._answer("cancel")
         if self._shown:
-            self.scheduler.alloc_annotate(self.msg, {"sched": dict.fromkeys(self._shown)})
+            self._send({"sched": dict.fromkeys(self._shown)})
         self._shown = None
         self.scheduler.alloc_cancel(self.msg)
 
@@ -223,7 +223,16 @@ class AllocRequest:
         if annotations:
             if self.table is not None:
                 self.table.note_sender(self)
+            self._send(annotations)
+
+    def _send(self, annotations: Annotations) -> None:
+        """Send annotations. An override that raises is reported: they are for users only."""
+        try:
             self.scheduler.alloc_annotate(self.msg, annotations)
+        except Exception as exc:
+            if self.table is None:
+                raise
+            self.table.annotate_failed(self.jobid, exc)
 
 
 class TabledRequest(AllocRequest):
@@ -535,6 +544,8 @@ class Requests:
         self.order = order  # returns the `PendingJob.order` of a job; None: by priority
         #: called with a job whose `order` raised on a change of priority
         self.order_failed: Callable[[PendingJob, Exception], None] = lambda job, error: None
+        #: called with the id of a job whose annotations could not be sent
+        self.annotate_failed: Callable[[int, Exception], None] = lambda jobid, error: None
         #: called with the id of a job denied or canceled: the pool may have allocated resources to
         #: it
         self.will_not_run: Callable[[int], None] = lambda jobid: None
