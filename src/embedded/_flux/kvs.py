@@ -54,8 +54,9 @@ def flux_kvs_lookup_get(f):
 
 
 def cancel(f, topic):
-    """Cancel a stream of responses."""
-    send(f.handle, topic, {"matchtag": f.matchtag}, RPC_NORESPONSE).end()
+    """Cancel a stream of responses. It has ended if its connection is closed."""
+    if not f.handle.task.closed:
+        send(f.handle, topic, {"matchtag": f.matchtag}, RPC_NORESPONSE).end()
 
 
 # -- transactions ------------------------------------------------------------------------------------------

@@ -131,6 +131,16 @@ def test_events_by_callback_and_cancel_of_the_stream(h):
     flux.job.result(h, id)
 
 
+def test_a_stream_may_outlive_its_connection(instance, h):
+    """As flux.kvs does when a future is collected after the end of its module or program."""
+    id, other = flux.job.submit(h, job()), bindings_instance.another_handle(instance)
+    future = flux.job.event_watch_async(other, id)
+    instance.kernel.close(other.handle.task)
+    future.cancel()
+    flux.job.cancel(h, id)
+    flux.job.result(h, id)
+
+
 def test_the_reactor_ends_when_the_future_it_waits_for_is_collected(h):
     id = flux.job.submit(h, job())
     flux.job.event_watch_async(h, id).then(lambda future: None)
