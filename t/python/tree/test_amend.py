@@ -4,6 +4,7 @@
 import copy
 import json
 import sys
+import types
 
 import pytest
 import shared
@@ -76,8 +77,9 @@ def test_no_xml_needs_no_binding(monkeypatch):
     assert R == bare_R()
 
 
-def test_xml_without_the_binding_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "_flux_hwloc", None)
+@pytest.mark.parametrize("there", [None, types.ModuleType("_flux_hwloc")])
+def test_xml_without_the_binding_says_what_to_install(monkeypatch, there):
+    monkeypatch.setitem(sys.modules, "_flux_hwloc", there)
     with pytest.raises(RuntimeError, match="libhwloc-dev"):
         amend(bare_R(), "<topology/>")
 

@@ -136,6 +136,10 @@ def load_xml(text: Any) -> Machine:
 def _binding() -> Any:
     try:
         import _flux_hwloc
+
+        if not hasattr(_flux_hwloc, "lib"):
+            # In a source tree, its directory is a package of this name.
+            raise ImportError("it was not built")
     except ImportError as exc:
         raise RuntimeError(
             f"cannot read hwloc XML: the _flux_hwloc extension is not there ({exc}); it is built by"
