@@ -624,7 +624,8 @@ class Player:
             state.totals[line] = (state.totals[line][0] + by,)
             for job, use in state.running.items():
                 if rank in self.real.ranks.get(job.id, ()):
-                    use.where = {**use.where, line: (use.where[line][0] + by,)}
+                    count = sum(use.where.pop(line, ())) + by
+                    use.where.update({line: (count,)} if count else {})
         elif one.kind == "up":
             state.totals[rank] = self.has
             self.pool.mark_up(str(rank))
@@ -661,6 +662,7 @@ class Player:
         state, late = self.state, 0.0
         if state.policy == "all":
             times = [use.start for use in state.promises.values()]
+            times += [time + 2 * LATE_START_S for time in times if time <= self.now]
         elif self.case.policy in ("rank", "candidates") or (
             state.lines
             and not any(use.start == -inf for use in state.promises.values())

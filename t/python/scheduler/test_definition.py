@@ -271,6 +271,8 @@ candidates parts gpus memory no-limit repeats: 720201
 rank parts racks windows: 720003
 rank parts limits gpus urgency late: 730001
 unlimited parts tree memory no-limit repeats: 700200
+all parts limits updates late: 700301
+all nodes max-wait no-limit late down: 760002
 """
 
 
