@@ -19,7 +19,7 @@
 #include "plan.h"
 
 #define MAX_KINDS 8
-#define MAX_MOVED 8
+#define MAX_MOVED 16
 #define MAX_TRIES 4
 
 /* A step of a line: the amounts that are left from its time on. */
