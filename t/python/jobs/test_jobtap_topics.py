@@ -151,6 +151,23 @@ def test_load_sort_order(inst, add):
 # -- dependencies -----------------------------------------------------------------------------------------
 
 
+def test_dependency_scheme(inst, p):
+    def gate(p, topic, args):
+        if args["dependency"]["value"] == "bad":
+            p.reject_job("gate: bad value")
+        p.dependency_add(CURRENT_JOB, "gate=" + args["dependency"]["value"])
+
+    p.add_handler("job.dependency.gate", gate)
+    id = inst.submit(dependencies=[{"scheme": "gate", "value": value} for value in "ab"])
+    assert inst.events(id) == ["submit", "dependency-add", "dependency-add", "validate"]
+    p.dependency_remove(id, "gate=a")
+    assert inst.state(id) == DEPEND
+    p.dependency_remove(id, "gate=b")
+    assert inst.state(id) == SCHED
+    with pytest.raises(OSError, match="gate: bad value"):
+        inst.submit(dependencies=[{"scheme": "gate", "value": "bad"}])
+
+
 def test_unknown_scheme_is_rejected(inst):
     with pytest.raises(OSError, match='dependency scheme "nosuch" not supported'):
         inst.submit(dependencies=[{"scheme": "nosuch", "value": "x"}])
@@ -325,7 +342,7 @@ def validated(inst, p):
         if value == "no":
             p.error("foo may not be no")
         more = {"attributes.system.bar": value} if value == "more" else None
-        return {"validated": value == "v", "updates": more}
+        return {"validated": value == "v", "feasibility": value == "f", "updates": more}
 
     def validate(p, topic, args):
         value = args["jobspec"]["attributes"]["system"].get("foo")
@@ -365,6 +382,18 @@ def test_update_with_further_updates(inst, validated):
     update(inst, id, foo="more")
     both = {"attributes.system.foo": "more", "attributes.system.bar": "more"}
     assert inst.eventlog(id)[-2]["context"] == both
+
+
+def test_update_with_feasibility(inst, validated):
+    inst.load_sched()
+    id = inst.submit()
+    update(inst, id, foo="f")
+    assert inst.sched.of("check")[0]["jobspec"]["attributes"]["system"]["foo"] == "f"
+    inst.sched.infeasible = "cannot be"
+    before = inst.events(id)
+    with pytest.raises(OSError, match="cannot be"):
+        update(inst, id, foo="f")
+    assert inst.events(id) == before
 
 
 def test_update_mixed_is_validated(inst, validated):
