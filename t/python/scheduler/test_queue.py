@@ -195,7 +195,6 @@ def test_a_backlog_is_in_order_for_who_reads_it(small_blocks, steps, jobs):
                     one.priority = number  # one that waits elsewhere, and is not read of before
     assert backlog.settle() == sorted(there.values())
     assert len(backlog) == len(there) and bool(backlog) == bool(there)
-    backlog.join_groups()
     assert sum(one.count for one in backlog.groups.values()) == len(there)
     assert max(len(block) for block in backlog.jobs.blocks) <= 4
 

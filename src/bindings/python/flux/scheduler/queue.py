@@ -251,8 +251,7 @@ class Backlog(PendingQueue):
     Attributes:
         jobs (OrderedJobs): the jobs to examine
         parked (dict): id -> job that waits for ranks to come up
-        groups (dict): signature -> jobs to examine, without promised ones, as of the last
-            `join_groups`
+        groups (dict): signature -> jobs to examine, without promised ones
         by_ranks (dict): mask of ranks -> the same jobs, if `ranks_of` is set
         ranks_of: returns the mask of ranks for which a job and others take turns; None: not
             relevant
@@ -274,8 +273,6 @@ class Backlog(PendingQueue):
         self._listed: list[PendingJob] | None = None
         self.parked: dict[int, PendingJob] = {}
         self.groups: dict[Any, JobGroup] = {}
-        #: job id -> job that arrived since the last `join_groups`
-        self._ungrouped: dict[int, Entry] = {}
         self.by_ranks: dict[int, OrderedJobs] = defaultdict(OrderedJobs)
         self.ranks_of: Callable[[PendingJob], int] | None = None
         self.family_of: Callable[[Any], Hashable] = lambda signature: signature
@@ -308,9 +305,7 @@ class Backlog(PendingQueue):
                 job.signature = job.jobid if shape is None else shape
         entry = entry_of(job)
         if not job.promised:
-            if self.ranks_of is not None:
-                self.ranks_of(job)  # first: it may ask a site's pool, which may raise
-            self._ungrouped[job.jobid] = entry
+            self._join_group(entry)  # first: it may ask a site's pool, which may raise
         self.jobs.add(entry)
         job.queued = True
         heapq.heappush(self.fresh, entry)
@@ -368,7 +363,6 @@ class Backlog(PendingQueue):
         they have, O(jobs)."""
         if self.ranks_of is None:
             return
-        self.join_groups()
         for group in self.returning_groups():
             group.ranks = self.ranks_of(group.first)
         changed = False
@@ -404,16 +398,8 @@ class Backlog(PendingQueue):
         for group in list(self.groups.values()):
             self._drop(group)
         self.by_ranks.clear()
-        self._ungrouped.clear()
         if self._walk is not None:
             self._walk.begin_anew()
-
-    def join_groups(self) -> None:
-        """Let the jobs that arrived join their groups, which are about to be read: many have
-        started by now, and never join one."""
-        for entry in self._ungrouped.values():
-            self._join_group(entry)
-        self._ungrouped.clear()
 
     def _join_group(self, entry: Entry) -> None:
         job = entry[2]
@@ -433,8 +419,6 @@ class Backlog(PendingQueue):
             self.by_ranks[group.ranks].add(entry)
 
     def _leave_group(self, job: PendingJob) -> None:
-        if self._ungrouped.pop(job.jobid, None) is not None:
-            return
         group = self.groups[job.signature]
         group.remove(job)
         if self.ranks_of is not None:
@@ -493,7 +477,6 @@ class Backlog(PendingQueue):
     def first_behind(self, job: PendingJob) -> PendingJob | None:
         """Return the first unpromised job of `by_ranks` behind a promised one, or None.  O(masks of
         `by_ranks`)."""
-        self.join_groups()
         place = (job.order, job.jobid)
         found = [jobs.first_since(place) for jobs in self.by_ranks.values()]
         return min([other for other in found if other is not None], default=None)
@@ -513,7 +496,6 @@ class Backlog(PendingQueue):
     def is_behind_another(self, job: PendingJob, ranks: int) -> bool:
         """Whether an unpromised job before `job` could use some of `ranks` (a mask).  O(masks of
         `by_ranks`, groups of `returning`)."""
-        self.join_groups()
         for group in self.returning:
             if group.ranks & ranks and group.lets_in and group.first < job:
                 return True

@@ -357,8 +357,6 @@ class _Backlog(Protocol):
     family_of: Callable[[Any], Hashable]
     come_back: Callable[[PendingJob], None]
 
-    def join_groups(self) -> None: ...
-
     def returning_groups(self) -> list[JobGroup]: ...
 
     def first_newcomer(self) -> PendingJob | None: ...
@@ -474,7 +472,6 @@ class Walk:
     def _find_sources(self) -> Iterator[None]:
         """Determine the sources of jobs."""
         backlog, promises = self.backlog, self.promises
-        backlog.join_groups()
         if self._groups is None or self.is_dropped:
             if backlog.returning:
                 backlog.returning_groups()  # drops those that are gone

@@ -194,7 +194,6 @@ class BackfillByRank(Backfilling):
         """Return the groups of pending jobs that would fit now without any promises. Deny those
         that could never run."""
         feasible = self._feasible
-        self.backlog.join_groups()
         groups = self.backlog.groups
         for number, group in enumerate([g for s, g in groups.items() if s not in feasible], 1):
             yield from self.deny_impossible(group)
