@@ -91,6 +91,28 @@ def test_no_turn_does_more_the_more_jobs_are_pending(args, calls):
     assert grown == [], most
 
 
+def test_the_first_end_after_a_flood_of_jobs_takes_no_longer_turn(calls):
+    """What jobs leave to be done later, one turn must not do for all of them."""
+    longest = {}
+    for pending in (300, 1200):
+        rig = Rig(R(NODES, 4, 2), "sched-backfill", "reason-depth=0", estimates=False)
+        meter = SchedulerMeter(rig, calls)
+        for jobid in range(1, NODES + 1):
+            rig.alloc(jobid, jobspec(1, nodes=1, cores=2, gpus=1, duration=10000 + jobid))
+        rig.settle()
+        for jobid in range(1000, 1000 + pending):
+            kind = jobid % 97
+            spec = jobspec(1, nodes=1 + kind % 9, cores=4, gpus=2, duration=600 * (1 + kind % 11))
+            rig.alloc(jobid, spec)
+            rig.turn()
+        rig.settle()
+        meter.reset()
+        rig.free(1)
+        rig.settle()
+        longest[pending] = meter.longest
+    assert longest[1200] < 1.3 * longest[300] + 300, longest
+
+
 def test_no_turn_does_more_the_more_promises_are_bound_to_ranks(calls):
     """Also not the first after a quiet time, which may spend all the effort that was saved."""
     most = {}  # calls of the longest turn after each end
