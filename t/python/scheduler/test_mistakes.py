@@ -78,13 +78,18 @@ RULES_MISTAKES = {
 }  # fmt: skip
 
 
+def mine(directory, base, member):
+    """A file with a rule of a site, and its path."""
+    path = directory / "mine.py"
+    path.write_text(
+        f"from flux.scheduler.admission import Deferral, {base}\nclass Mine({base}):\n    {member}\n"
+    )
+    return path
+
+
 @pytest.mark.parametrize("member", RULES_MISTAKES)
 def test_a_mistake_in_a_rule(member, tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "from flux.scheduler.admission import AdmissionRule, Deferral\n"
-        f"class Mine(AdmissionRule):\n    {member}\n"
-    )
+    path = mine(tmp_path, "AdmissionRule", member)
     instance = FakeInstance(check_errors=False)
     instance.load("sched-fifo", f"rule={path}:Mine")
     instance.submit(duration=10)
@@ -94,22 +99,14 @@ def test_a_mistake_in_a_rule(member, tmp_path):
 
 
 def test_a_method_of_the_librarys_kind_of_rule_is_called(tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "from flux.scheduler.admission import GivingRule\n"
-        "class Mine(GivingRule):\n    def allocate(self, job, plan): return None\n"
-    )
+    path = mine(tmp_path, "GivingRule", "def allocate(self, job, plan): return None")
     instance = FakeInstance()
     instance.load("sched-fifo", f"rule={path}:Mine")
     assert [text for level, text in instance.log if level <= 4] == []
 
 
 def test_the_note_of_a_job_denied_for_a_rules_mistake_names_the_rule(tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "from flux.scheduler.admission import AdmissionRule\n"
-        "class Mine(AdmissionRule):\n    def check(self, job): return 7\n"
-    )
+    path = mine(tmp_path, "AdmissionRule", "def check(self, job): return 7")
     instance = FakeInstance(check_errors=False)
     instance.load("sched-fifo", f"rule={path}:Mine")
     job = instance.submit()
@@ -118,11 +115,7 @@ def test_the_note_of_a_job_denied_for_a_rules_mistake_names_the_rule(tmp_path):
 
 
 def test_a_list_of_statistics_may_be_a_generator(tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "from flux.scheduler.admission import AdmissionRule\n"
-        "class Mine(AdmissionRule):\n    def stats(self): return {'seen': (one for one in [7])}\n"
-    )
+    path = mine(tmp_path, "AdmissionRule", "def stats(self): return {'seen': (one for one in [7])}")
     instance = FakeInstance()
     instance.load("sched-fifo", f"rule={path}:Mine")
     assert instance.request("sched.stats", {})["seen"] == [7]

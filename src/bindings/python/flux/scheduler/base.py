@@ -480,8 +480,7 @@ class Scheduler(BrokerModule):
         self._requests.move(request.jobid, "deny")
         request.fail()
         self._give_back(request.jobid)
-        note = f"scheduler error: {type(error).__name__}: {error}"
-        self._errors.guard("deny", self.alloc_deny, request.msg, note)
+        self._errors.guard("deny", self.alloc_deny, request.msg, messages.error_note(error))
 
     def _give_back(self, jobid: int) -> None:
         """Free the resources of a job that will not run, in case the policy has allocated some."""
@@ -686,8 +685,7 @@ class Scheduler(BrokerModule):
                 except Exception as exc:
                     self._errors.report(f"alloc: {host.name_of(jobid)}", trace=True)
                     if not request.finalized:
-                        note = f"scheduler error: {type(exc).__name__}: {exc}"
-                        self._errors.guard("deny", request.deny, note)
+                        self._errors.guard("deny", request.deny, messages.error_note(exc))
             self._request_schedule()
         finally:
             self._host.clock.thaw()

@@ -276,3 +276,8 @@ class Responder:
             self._handle.respond_error(msg, errnum, printable(text))
         except Exception as exc:
             self._errors.report(f"{msg.topic}: cannot answer: {exc}")
+
+
+def error_note(error: Exception) -> str:
+    """Return the note of a job that is denied for an exception in the scheduler."""
+    return f"scheduler error: {type(error).__name__}: {error}"

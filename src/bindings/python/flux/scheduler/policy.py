@@ -38,7 +38,7 @@ from flux.scheduler.disclosure import behind, is_private
 from flux.scheduler.forecasts import Forecasts
 from flux.scheduler.history import RunTimes, RunTimeService
 from flux.scheduler.host import job_attributes
-from flux.scheduler.messages import served_by
+from flux.scheduler.messages import error_note, served_by
 from flux.scheduler.misspelled import tell_mistakes
 from flux.scheduler.odds_service import OddsService
 from flux.scheduler.options import parse_count
@@ -497,7 +497,7 @@ class PolicyScheduler(Scheduler):
         except Exception as exc:
             self._errors.report(f"start: {job.name}", exc)
             if not job.request.finalized:
-                job.request.deny(f"scheduler error: {type(exc).__name__}: {exc}")
+                job.request.deny(error_note(exc))
 
     def start_in_order(self) -> Iterator[None]:
         """Start jobs in order; behind a waiting job, none that could use some of the same ranks.

@@ -437,15 +437,8 @@ class Plan:
 
     def without_open(self) -> Callable[[], None]:
         """Withdraw the open promises. Return a function that restores them."""
-        strategy = self._strategies.in_step()
-        found = [jobid for jobid, one in strategy.promises.items() if one.is_open]
-        withdrawn = {jobid: strategy.withdraw(jobid) for jobid in found}
-
-        def restore() -> None:
-            for jobid, promise in withdrawn.items():
-                self._strategies.put_back(jobid, promise)
-
-        return restore
+        promises = self._strategies.in_step().promises
+        return self._strategies.withdraw([jobid for jobid in promises if promises[jobid].is_open])
 
     def stay_bound(self) -> None:
         """Keep promises bound to ranks once they are: some ranks are reserved."""

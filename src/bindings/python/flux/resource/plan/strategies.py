@@ -14,7 +14,7 @@ from flux.resource.plan.bound_strategy import BoundStrategy
 from flux.resource.plan.counted_strategy import CountedStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Iterable
 
     from typing_extensions import Self
 
@@ -84,20 +84,29 @@ class Strategies:
         if promise is not None:
             self.current.restore(jobid, promise)
 
-    def trial(self, without: Collection[int]) -> Callable[[], None]:
-        """Begin a trial without the promises of some jobs; return a function that restores all
-        promises, to be called when the pool is as before."""
+    def withdraw(self, jobids: Iterable[int]) -> Callable[[], None]:
+        """Withdraw the promises of some jobs; return a function that restores them."""
         strategy = self.in_step()
-        take_back = strategy.trial()
-        withdrawn = {jobid: strategy.withdraw(jobid) for jobid in without}
+        withdrawn = {jobid: strategy.withdraw(jobid) for jobid in jobids}
 
-        def end() -> None:
+        def restore() -> None:
             if strategy is self._bound:
                 self.current = strategy  # without promises, counting sufficed
             for jobid, promise in withdrawn.items():
                 if promise is not None and self.current.is_counted:
                     self.accepting(promise.request)  # its units may have to be counted again
                 self.put_back(jobid, promise)
+
+        return restore
+
+    def trial(self, without: Iterable[int]) -> Callable[[], None]:
+        """Begin a trial without the promises of some jobs; return a function that restores all
+        promises, to be called when the pool is as before."""
+        take_back = self.in_step().trial()
+        restore = self.withdraw(without)
+
+        def end() -> None:
+            restore()
             take_back()
 
         return end
