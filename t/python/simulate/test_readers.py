@@ -62,7 +62,7 @@ def refusal(path, form="auto"):
 def test_swf(tmp_path):
     records, source = read(write(tmp_path, swf(row(), row(2, 5, 11.5, 4, -1))))
     first, second = records
-    assert (first.id, first.submit, first.run, first.limit, first.cores) == ("1", 0, 10, 20, 2)
+    assert (first.id, first.submit, first.run, first.limit, first.cores) == ("1", 1e9, 10, 20, 2)
     assert (first.user, first.queue, first.extra, first.wait) == ("7", "long", None, 0)
     assert (second.run, second.limit) == (11.5, None)
     assert (source.start, source.procs, source.nodes) == (1e9, 64, 32)

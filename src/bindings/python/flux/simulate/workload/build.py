@@ -149,10 +149,7 @@ def _read(options, notes):
     for path in options.traces:
         source = Source(path, notes, options.status)
         before = len(records)
-        for record in reader(source, options.format):
-            if source.start:
-                record = record._replace(submit=record.submit + source.start)
-            records.append(record)
+        records += reader(source, options.format)
         if before and (records[0].submit < AGO) != (records[-1].submit < AGO):
             text = "its times are seconds since the epoch and those of the other traces are not, or the other"
             raise source.error(0, f"{text} way round: mixed kinds have no order")
@@ -434,8 +431,10 @@ def _assemble(records, machine, unit, options, notes, name):
     return workload
 
 
+@functools.lru_cache(4096)
 def _name(text):
-    """Return a name of a trace in printable form, for tables, files and logs."""
+    """Return a name of a trace in printable form, for tables, files and logs; one object for all of
+    its jobs."""
     return text if text is None else printable(text)
 
 

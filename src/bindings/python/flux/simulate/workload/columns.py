@@ -121,8 +121,11 @@ class _Row(dict):
 
     def first(self, *names):
         """Return the first non-empty value among these columns, or None."""
-        values = (self.get(name, "").strip() for name in names)
-        return next((value for value in values if value.lower() not in NOTHING), None)
+        for name in names:
+            value = self.get(name, "").strip()
+            if value.lower() not in NOTHING:
+                return value
+        return None
 
 
 def read(source):
@@ -185,7 +188,7 @@ def _record(source, number, row):
         return None
     wait = None
     start = row.first("start", "starting_time")
-    if start is not None and source.start == 0.0:
+    if start is not None:
         wait = max(0.0, moment(start) - submit)
     queue = row.first("partition", "queue")
     urgency = row.first("urgency")

@@ -32,7 +32,7 @@ class Record(NamedTuple):
     """A job in a trace. None means unknown.
 
     ``nodes``, ``cores``, ``gpus`` are totals of the job. ``submit`` is in seconds since the epoch,
-    or since the trace's start; ``run`` and ``limit`` are in seconds. ``after`` is (id of the job
+    or, if its date is unknown, since the trace's start; ``run`` and ``limit`` are in seconds. ``after`` is (id of the job
     that it follows, seconds after that job's end or None). ``wait`` is that of the trace's own schedule.
     ``failed``: it failed or was cancelled, and no statuses were asked for.
     """
@@ -114,7 +114,7 @@ class Source:
     """A trace during its reading.
 
     Attributes:
-        start (float): origin of its times, seconds since the epoch; 0: times are since the epoch
+        start (float): origin of the times in an SWF file, seconds since the epoch; 0: unknown
         procs, nodes (int or None): size of the machine, if given
         R (dict or None): resource set of the machine, if given
         queues (dict): number or name of a queue -> name

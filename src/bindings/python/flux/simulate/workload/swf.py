@@ -112,10 +112,11 @@ def _record(source, number, words, values):
         after = (str(int(values[16])), values[17] if values[17] >= 0 else None)
     extra = {"memory": math.ceil(memory)} if memory > 0 else None
     wait = wait if wait >= 0 else None
-    user, group = (words[column] if values[column] >= 0 else None for column in (11, 12))
+    user = words[11] if values[11] >= 0 else None
+    group = words[12] if values[12] >= 0 else None
     queue = None if values[14] < 0 else str(int(values[14]))
     queue = source.queues.get(queue, queue)
     limit = limit if limit > 0 else None
-    asked = submit, run, limit, None, math.ceil(size), 0
+    asked = submit + source.start, run, limit, None, math.ceil(size), 0
     failed = status in _UNSUCCESSFUL and not source.statuses
     return Record(words[0], *asked, user, queue, 16, extra, group, after, wait, failed)
