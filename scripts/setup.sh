@@ -13,8 +13,9 @@ XDG_CACHE_HOME=$root/.cache
 MPLCONFIGDIR=$root/.cache/matplotlib
 PIP_DISABLE_PIP_VERSION_CHECK=1
 PIP_NO_INPUT=1
-# A user's own settings of these would affect .venv, or take effect outside of it.
-unset PYTHONHOME PYTHONPATH PIP_USER PIP_TARGET PIP_PREFIX
+# A user's own settings of these would affect .venv, or take effect outside of it. Without bytecode each of many processes
+# would compile all modules.
+unset PYTHONHOME PYTHONPATH PIP_USER PIP_TARGET PIP_PREFIX PYTHONDONTWRITEBYTECODE
 export PATH PIP_CACHE_DIR XDG_CACHE_HOME MPLCONFIGDIR PIP_DISABLE_PIP_VERSION_CHECK PIP_NO_INPUT
 
 # step TEXT: announce a step; done_step: print its duration.
