@@ -105,7 +105,6 @@ MISTAKES = {
     "an error for an answer": (
         answers("self.handle.respond_error(job.request.msg, 22, 'not today')"), "job-manager: sched.alloc: not today",
     ),
-    "a number for a reason": (answers("job.request.deny(7)"), "malformed .*: note: expected a string"),
     "no reason": (answers("job.request.deny(None)"), "denied, and its user is not told why"),
     "two refusals": (
         answers("self.alloc_deny(job.request.msg, 'no'); self.alloc_deny(job.request.msg, 'no')"),

@@ -222,19 +222,25 @@ def test_jobs_taken_out_of_the_queue_by_a_pass_that_fails_are_queued_again(base)
 
 
 @pytest.mark.parametrize("base", [Fifo, Backfill])
-def test_an_annotation_that_is_not_sent_costs_nothing_else(base):
-    class Odd(base):
-        def alloc_annotate(self, msg, annotations):
-            raise KeyError("mine")
+@pytest.mark.parametrize("sent", [False, True])
+@pytest.mark.parametrize("name", ["alloc_annotate", "alloc_deny", "alloc_cancel"])
+def test_an_answer_whose_override_raises_is_sent_once(base, sent, name):
+    def odd(self, msg, *arguments):
+        if sent:
+            getattr(super(Odd, self), name)(msg, *arguments)
+        raise KeyError("mine")
 
+    Odd = type("Odd", (base,), {name: odd})
     instance = FakeInstance(check_errors=False)
     instance.load(Odd)
     jobs = [instance.submit(duration=100) for _ in range(3)]
+    jobs.append(instance.submit(nodes=1000))
     instance.advance(5)
     jobs[1].cancel()
     instance.advance(300)
-    assert [job.result for job in jobs] == ["completed", "canceled", "completed"]
-    assert {text.partition("ƒ")[0] for text in instance.errors} == {"alloc_annotate: "}
+    assert [job.result for job in jobs] == ["completed", "canceled", "completed", "failed"]
+    assert "unsatisfiable" in jobs[3].note
+    assert {text.partition("ƒ")[0] for text in instance.errors} == {f"{name}: "}
 
 
 def test_jobs_that_a_policy_keeps_elsewhere_stay_there():

@@ -212,9 +212,7 @@ class Scheduler(BrokerModule):
             f"{job.name} keeps its place in the queue: {error}"
         )
         self._requests.will_not_run = self._give_back
-        self._requests.annotate_failed = lambda jobid, error: self._errors.report(
-            f"alloc_annotate: {host.name_of(jobid)}", error
-        )
+        self._requests.send_failed = self._send_failed
         self._checkpoints = Checkpoints(self._host)
         self._passes = Passes(
             self._host,
@@ -459,8 +457,8 @@ class Scheduler(BrokerModule):
         if note is None:
             self.log.warning(f"{host.name_of(answer['id'])}: denied, and its user is not told why")
         else:
-            # the receiver reports a payload that is not text
-            answer["note"] = printable(note) if isinstance(note, str) else note
+            answer["note"] = printable(note)
+        self._requests.closed = msg
         self.handle.respond(msg, answer)
 
     def alloc_cancel(self, msg: Any) -> None:
@@ -468,6 +466,7 @@ class Scheduler(BrokerModule):
         answer: Any = {"id": self._requests.jobid_of(msg), "type": messages.CANCEL}
         if not self._host.takes_objects:  # as text, which is faster: there may be many at once
             answer = f'{{"id": {answer["id"]}, "type": {messages.CANCEL}}}'
+        self._requests.closed = msg
         self.handle.respond(msg, answer)
 
     def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:
@@ -478,9 +477,17 @@ class Scheduler(BrokerModule):
         if self._requests.is_running(request.jobid):
             return
         self._requests.move(request.jobid, "deny")
-        request.fail()
         self._give_back(request.jobid)
-        self._errors.guard("deny", self.alloc_deny, request.msg, messages.error_note(error))
+        request.fail(messages.error_note(error))
+
+    def _send_failed(
+        self, request: AllocRequest, method: str, arguments: Any, error: Exception
+    ) -> None:
+        """Report an override that raised, and send a final answer that it has not sent: its job
+        would be pending for ever."""
+        self._errors.report(f"{method}: {host.name_of(request.jobid)}", error)
+        if method != "alloc_annotate" and self._requests.closed is not request.msg:
+            getattr(Scheduler, method)(self, request.msg, *arguments)
 
     def _give_back(self, jobid: int) -> None:
         """Free the resources of a job that will not run, in case the policy has allocated some."""

@@ -110,9 +110,10 @@ class AllocRequest:
         if self.table is not None:
             self.table.answered(self, event)
 
-    def fail(self) -> None:
+    def fail(self, note: str) -> None:
         """Deny the request after all: the success could not be sent."""
         self.state = REQUEST.after(self.state, "fail")
+        self._send("alloc_deny", note)
 
     def _with_times(self, R: dict[str, Any]) -> dict[str, Any]:
         """Return `R`, with the current time and the end from the job's request if its times are not
@@ -183,16 +184,16 @@ class AllocRequest:
         (a RuntimeError) if it was already answered."""
         self._answer("deny")
         self._shown = None
-        self.scheduler.alloc_deny(self.msg, note)
+        self._send("alloc_deny", note)
 
     def cancel(self) -> None:
         """Confirm that the request is withdrawn, and clear its annotations. Raises IllegalMove (a
         RuntimeError) if it was already answered."""
         self._answer("cancel")
         if self._shown:
-            self._send({"sched": dict.fromkeys(self._shown)})
+            self._send("alloc_annotate", {"sched": dict.fromkeys(self._shown)})
         self._shown = None
-        self.scheduler.alloc_cancel(self.msg)
+        self._send("alloc_cancel")
 
     def annotate(self, annotations: Annotations) -> None:
         """Merge annotations (RFC 27) with those of the job; ignored if the request is answered. A
@@ -223,16 +224,16 @@ class AllocRequest:
         if annotations:
             if self.table is not None:
                 self.table.note_sender(self)
-            self._send(annotations)
+            self._send("alloc_annotate", annotations)
 
-    def _send(self, annotations: Annotations) -> None:
-        """Send annotations. An override that raises is reported: they are for users only."""
+    def _send(self, method: str, *arguments: Any) -> None:
+        """Send an answer by one of the scheduler's methods, which a site may override."""
         try:
-            self.scheduler.alloc_annotate(self.msg, annotations)
+            getattr(self.scheduler, method)(self.msg, *arguments)
         except Exception as exc:
             if self.table is None:
                 raise
-            self.table.annotate_failed(self.jobid, exc)
+            self.table.send_failed(self, method, arguments, exc)
 
 
 class TabledRequest(AllocRequest):
@@ -544,8 +545,11 @@ class Requests:
         self.order = order  # returns the `PendingJob.order` of a job; None: by priority
         #: called with a job whose `order` raised on a change of priority
         self.order_failed: Callable[[PendingJob, Exception], None] = lambda job, error: None
-        #: called with the id of a job whose annotations could not be sent
-        self.annotate_failed: Callable[[int, Exception], None] = lambda jobid, error: None
+        #: ``send_failed(request, method, arguments, error)`` is called when the scheduler's method
+        #: that sends an answer, other than a success, raises
+        self.send_failed: Callable[[AllocRequest, str, Any, Exception], None] = lambda *args: None
+        #: message of the last request that was denied or canceled by the library's method
+        self.closed: Any = None
         #: called with the id of a job denied or canceled: the pool may have allocated resources to
         #: it
         self.will_not_run: Callable[[int], None] = lambda jobid: None
