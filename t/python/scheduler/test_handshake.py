@@ -200,7 +200,7 @@ def failing_start(rig, cls=Guide, *args):
     rig.settle()
     assert rig.task.ended
     assert rig.task.failure is not None
-    assert rig.logged(CRIT) == [f"cannot start: {rig.task.failure}"]
+    assert rig.logged(CRIT if rig.task.running else ERR) == [f"cannot start: {rig.task.failure}"]
     return rig.task.failure
 
 

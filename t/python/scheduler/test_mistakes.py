@@ -21,7 +21,7 @@ def test_many_short_turns_are_no_endless_loop(monkeypatch):
                     pass
                 yield
 
-    monkeypatch.setattr(watchdog, "LONGEST_TURN", 0.02)
+    monkeypatch.setattr(watchdog, "LONGEST_TURN", 0.1)
     instance = FakeInstance()
     instance.load(Steps)
     instance.submit(nodes=1)

@@ -204,6 +204,10 @@ MISTAKES = {
         defines("class Coldest(ResourcePool):", "    def sort_candidates(self, candidates): pass", "pool_class = Coldest"),
         r"Coldest.sort_candidates\(\) is never called: is _sort_candidates\(\) meant",
     ),
+    "a free() of a pool without super()": (
+        defines("class Odd(ResourcePool):", "    def free(self, jobid, R=None, final=False): pass", "pool_class = Odd"),
+        r"Odd.free\(\) does not call super\(\).free\(\): resources stay",
+    ),
     "feasibility as a value": (
         defines("class Odd(ResourcePool):", "    def _check_feasibility(self, request): return False", "pool_class = Odd"),
         r"_check_feasibility\(\) returned False: expected nothing, or an InfeasibleRequest that is raised",

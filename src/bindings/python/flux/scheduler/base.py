@@ -44,11 +44,12 @@ from typing import Any, Callable
 from flux.brokermod import BrokerModule, request_handler
 from flux.resource.pool.remembered import Remembered, count_kept, make_room
 from flux.resource.ResourcePool import ResourcePool
+from flux.resource.Rv1Pool import Rv1Pool
 from flux.scheduler import hello, host, messages
 from flux.scheduler.attributes import printable
 from flux.scheduler.checkpoint import Checkpoint, Checkpoints
 from flux.scheduler.messages import Responder, served_by
-from flux.scheduler.misspelled import check_begun, overridden, tell_mistakes
+from flux.scheduler.misspelled import check_begun, forgotten, overridden, tell_mistakes
 from flux.scheduler.options import checking_arguments, described, parse_depth, take_options
 from flux.scheduler.passes import Pace, Passes, Quiescence
 from flux.scheduler.pools import (
@@ -518,7 +519,9 @@ class Scheduler(BrokerModule):
         try:
             self._start()
         except Exception as exc:
-            self.log.critical(f"cannot start: {described(exc)}")
+            # a load that fails is reported by its command as well
+            tell = self.log.critical if self._runs else self.log.error
+            tell(f"cannot start: {described(exc)}")
             if self._runs and not isinstance(exc, OSError):
                 return
             raise
@@ -598,6 +601,8 @@ class Scheduler(BrokerModule):
             tell_mistakes(type(made), self.log)
         for text in overridden(policy):
             self.log.error(text)
+        for text in forgotten(type(pool)) if isinstance(pool, Rv1Pool) else ():
+            self.log.error(text)  # another pool need not have a method of the library
         if gc.isenabled():
             gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)
         own = "".join(f"{arg} " for arg in self._own_args)

@@ -25,12 +25,15 @@ OVERRIDABLE = frozenset({
 
 #: Methods of the library's pools for a site to override, beside the public ones (doc/guide/pools.rst).
 HOOKS = frozenset({"_sort_candidates", "_select_resources", "_check_feasibility"})
-#: Methods of a policy that have to call the library's -> the consequence if they do not.
+#: Methods of a policy or a pool that have to call the library's -> the consequence if they do not.
 NEEDED = {
     "start": "no job is told that it starts",
     "free": "resources stay allocated",
     "hello": "the resources of running jobs count as free",
+    "register_alloc": "the resources of running jobs count as free",
 }
+#: Names in such a method by which it does the library's work itself.
+IN_PLACE = frozenset({"resources", "request", "pool_state"})
 #: Calls in the text of a method that block the reactor.
 BLOCKING = re.compile(r"\btime\.(sleep)\(|\.(rpc)\((?:[^()]|\([^()]*\))*\)\.get\(")
 INSTEAD = {
@@ -43,7 +46,7 @@ ATTRIBUTE = object()
 
 def overridden(kind: type) -> Iterator[str]:
     """Yield a line for each public name of the library that a policy's class defines but must not,
-    and for each method that has to call the library's (`NEEDED`) and does nothing in its place.
+    and those of `forgotten`.
 
     The names in the class are checked, and each attribute that its methods assign to ``self`` and
     the library defines or assigns as well.
@@ -54,6 +57,7 @@ def overridden(kind: type) -> Iterator[str]:
     kept = getattr(kind, "keep_attributes", ())
     if isinstance(kept, str):
         yield (f"{kind.__name__}.keep_attributes={kept!r}: expected names in a tuple: ({kept!r},)")
+    yield from forgotten(kind)
     known: dict[str, tuple[type, object]] = {}
     for base in kind.__mro__:
         if base not in theirs and base is not object:
@@ -68,12 +72,6 @@ def overridden(kind: type) -> Iterator[str]:
         for one in vars(base).values():
             if isinstance(one, types.FunctionType):
                 found.update(dict.fromkeys(_assigned(one)))
-        for name, consequence in NEEDED.items():
-            method = vars(base).get(name)
-            if not isinstance(method, types.FunctionType) or name not in known:
-                continue
-            if not {name, "resources", "request"} & {*_names(method.__code__)}:
-                yield f"{base.__name__}.{name}() does not call super().{name}(): {consequence}"
         for name in found:
             if name.startswith("_") or name in OVERRIDABLE or name not in known:
                 continue
@@ -87,6 +85,19 @@ def overridden(kind: type) -> Iterator[str]:
                     f"{base.__name__}.{name} takes the place of {where.__name__}.{name}, which the library uses:"
                     " give it another name (what a policy may define: doc/guide/overriding)"
                 )
+
+
+def forgotten(kind: type) -> Iterator[str]:
+    """Yield a line for each method of a policy or a pool that has to call the library's (`NEEDED`)
+    and does nothing in its place."""
+    known = {name for base in kind.__mro__ if is_ours(base) for name in vars(base)}
+    for base in kind.__mro__:
+        for name, consequence in NEEDED.items():
+            method = vars(base).get(name)
+            if is_ours(base) or not isinstance(method, types.FunctionType) or name not in known:
+                continue
+            if not ({name} | IN_PLACE) & {*_names(method.__code__)}:
+                yield f"{base.__name__}.{name}() does not call super().{name}(): {consequence}"
 
 
 def _assigned(function: types.FunctionType) -> Iterator[str]:
