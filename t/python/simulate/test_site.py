@@ -12,6 +12,8 @@ from test_readers import row, swf, workload
 from flux.simulate.job import Job, Shape
 from flux.simulate.machine import uniform
 from flux.simulate.outages import Outages
+from flux.simulate.results.files import write_trace
+from flux.simulate.workload.build import Options, build
 from flux.simulate.workload.record import OptionError
 
 FAIRSHARE = TOP / "src" / "jobtap" / "examples" / "priority-fairshare.py"
@@ -70,6 +72,9 @@ def test_dependencies_of_a_trace(tmp_path):
     said = "\n".join(work.notes.lines())
     assert "2 jobs come in when the job they follow is over" in said
     assert "2 jobs follow a job that is not there before them" in said
+    write_trace(work, tmp_path / "saved.swf")
+    again = build(Options(traces=[str(tmp_path / "saved.swf")], dependencies=True))
+    assert [job.after for job in again.jobs] == [job.after for job in work.jobs]
     plain = workload(tmp_path, text)
     assert {job.after for job in plain.jobs} == {None}
     assert "4 jobs follow another job: they do not wait for it (--dependencies)" in "\n".join(
@@ -77,6 +82,13 @@ def test_dependencies_of_a_trace(tmp_path):
     )
     (warning,) = workload(tmp_path, swf(row()), dependencies=True).notes.warnings
     assert "--dependencies changes nothing" in warning
+
+
+def test_a_saved_trace_has_the_statuses(tmp_path):
+    work = workload(tmp_path, swf(*(row(n + 9, status=of) for n, of in enumerate((1, 0, 5, -1)))))
+    write_trace(work, tmp_path / "saved.swf")
+    kept = build(Options(traces=[str(tmp_path / "saved.swf")], status=(1, -1)))
+    assert [job.id for job in kept.jobs] == ["1", "4"]
 
 
 # -- nodes that fail -------------------------------------------------------------------------------------------

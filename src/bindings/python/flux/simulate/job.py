@@ -52,17 +52,19 @@ class Job:
         after ((int, float or None) or None): index of the job that it follows, and the seconds
             between the end of that job and its own submission; None: it is submitted at that end,
             but not before `submit`
+        status (int): its status in SWF; -1: unknown
         extra (dict or None): further attributes from the trace: ``jobspec`` to use unchanged,
             ``constraints``, ...
     """
 
     __slots__ = (
         "id", "submit", "run", "limit", "shape", "size", "user", "group", "queue", "urgency", "extra", "after",
+        "status",
     )  # fmt: skip
 
     def __init__(
         self, id, submit, run, limit, shape, size, user=None, queue=None, urgency=16, extra=None, group=None,
-        after=None,
+        after=None, status=-1,
     ):  # fmt: skip
         self.id = id
         self.submit = submit
@@ -73,6 +75,7 @@ class Job:
         self.user = user
         self.group = group
         self.after = after
+        self.status = status
         self.queue = queue
         self.urgency = urgency
         self.extra = extra

@@ -223,7 +223,10 @@ def write_trace(workload, path):
         ("UnixStartTime", int(workload.epoch)),
     ]
     _write_swf(
-        workload, path, header, lambda index, job: (job.submit, -1, job.run, -1, job.size, -1)
+        workload,
+        path,
+        header,
+        lambda index, job: (job.submit, -1, job.run, -1, job.size, job.status),
     )
 
 
@@ -242,7 +245,8 @@ def _write_swf(workload, path, header, record):
             submit, wait, run, allocated, requested, status = record(index, job)
             fields = [index + 1, submit, wait, run, allocated, -1, -1, requested, job.limit or -1]
             fields += [-1, status, _code(users, job.user), _code(groups, job.group), -1]
-            fields += [queues.get(job.queue, -1), -1, -1, -1]
+            before, think = job.after or (-2, None)
+            fields += [queues.get(job.queue, -1), -1, before + 1, -1 if think is None else think]
             stream.write(" ".join(number(float(value)) or "-1" for value in fields) + "\n")
 
 

@@ -139,7 +139,8 @@ def build(options):
     if not options.model:
         records = _in_order(records, notes)
     records = _cut(records, options, notes)
-    _warn_of_failed(records, notes)
+    if not options.status:
+        _warn_of_failed(records, notes)
     machine, unit = _machine(records, source, options, notes)
     return _assemble(records, machine, unit, options, notes, name)
 
@@ -164,7 +165,7 @@ def _read(options, notes):
 
 
 def _warn_of_failed(records, notes):
-    failed = sum(record.failed for record in records)
+    failed = sum(record.status in (0, 5) for record in records)
     if failed:
         notes.warn(
             f"{failed:,} of {len(records):,} jobs failed or were cancelled (status 0 or 5), and are taken:"
@@ -412,7 +413,7 @@ def _assemble(records, machine, unit, options, notes, name):
         jobs.append(
             Job(
                 printable(record.id), submit, record.run, limit, shape, size, _name(record.user),
-                _name(record.queue), record.urgency, extra, _name(record.group),
+                _name(record.queue), record.urgency, extra, _name(record.group), None, record.status,
             )
         )  # fmt: skip
     if shake:

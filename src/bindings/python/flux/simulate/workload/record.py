@@ -34,7 +34,7 @@ class Record(NamedTuple):
     ``nodes``, ``cores``, ``gpus`` are totals of the job. ``submit`` is in seconds since the epoch,
     or, if its date is unknown, since the trace's start; ``run`` and ``limit`` are in seconds. ``after`` is (id of the job
     that it follows, seconds after that job's end or None). ``wait`` is that of the trace's own schedule.
-    ``failed``: it failed or was cancelled, and no statuses were asked for.
+    ``status`` is that of SWF: 1 completed, 0 failed, 5 cancelled, -1 unknown.
     """
 
     id: str
@@ -51,7 +51,7 @@ class Record(NamedTuple):
     group: Optional[str] = None
     after: Optional[tuple] = None
     wait: Optional[float] = None
-    failed: bool = False
+    status: int = -1
 
 
 #: Beginnings of counted events, and those for one.

@@ -18,8 +18,6 @@ _INTEGER = re.compile(r"\s*(-?\d+)")
 
 #: Statuses of the parts of a preempted job, which has a summary line too.
 _PARTS = (2, 3, 4)
-#: Statuses of jobs that failed or were cancelled; studies often leave them out.
-_UNSUCCESSFUL = (0, 5)
 
 
 def read(source):
@@ -118,5 +116,4 @@ def _record(source, number, words, values):
     queue = source.queues.get(queue, queue)
     limit = limit if limit > 0 else None
     asked = submit + source.start, run, limit, None, math.ceil(size), 0
-    failed = status in _UNSUCCESSFUL and not source.statuses
-    return Record(words[0], *asked, user, queue, 16, extra, group, after, wait, failed)
+    return Record(words[0], *asked, user, queue, 16, extra, group, after, wait, status)
