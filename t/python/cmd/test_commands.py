@@ -81,7 +81,11 @@ $ flux job wait
 $ flux run --setattr=exec.test.run_duration=0.1s true
 $ flux run -vv true 2>&1 | grep -c 's: [a-z]* '
 10
-$ flux submit --quiet --urgency=hold true; flux cancel --states=pending -m bye
+$ flux submit --quiet --urgency=hold true; flux cancel -n -u all; flux cancel -S run -qu root
+! flux-cancel: Would cancel 1 job
+$ flux cancel --user=no-such-user
+1! flux-cancel: ERROR: Invalid user no-such-user specified
+$ flux cancel --states=pending -m bye
 ! flux-cancel: Canceled 1 job (0 errors)
 $ flux jobs -a -c 1 -no '{result} {exception.type} {exception.note}'
 CANCELED cancel bye

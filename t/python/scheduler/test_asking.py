@@ -9,6 +9,7 @@ from peers import R, Rig, jobspec, whole
 
 from flux.resource import ResourcePool
 from flux.scheduler.host import name_of
+from flux.scheduler.query import service
 from flux.scheduler.query.answering import Answering
 
 BACKFILL = "sched-backfill"
@@ -324,6 +325,13 @@ def test_statistics():
     assert answer["reasons"] == [{"queue": None, "kind": "resources", "count": 1}]
     assert [one["nodes"] for one in answer["promises"]] == [4]
     assert answer["stats"]["pending_jobs"] == 1
+
+
+def test_statistics_count_jobs_whose_reasons_are_not_determined(monkeypatch):
+    monkeypatch.setattr(service, "MAX_JOBS_LISTED", 1)
+    rig = rig_with(BACKFILL, (8, 100), (8, 50), (8, 10), (8, 10))
+    kinds = {one["kind"]: one["count"] for one in rig.answer("stats")["reasons"]}
+    assert kinds == {"resources": 1, "other": 2}
 
 
 @pytest.mark.parametrize("module", MODULES)

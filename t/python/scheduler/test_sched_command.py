@@ -192,6 +192,13 @@ def test_explain_names_all_rules_that_hold_a_job_back(flux_sched, reason, others
     assert [line for line in out.splitlines() if "limit " in line and "and" in line] == others
 
 
+def test_explain_knows_jobs_in_housekeeping(flux_sched):
+    stats = {"job-manager.stats-get": {"housekeeping": {"running": {"ƒ7": {}}}}}
+    job = {**JOB, "behind": [{"name": "ƒ7", "state": "running", "end": NOW + 600}]}
+    out = flux_sched(["explain", "ƒ8"], explain={"now": NOW, "made": NOW, "jobs": [job]}, **stats)
+    assert "  behind ƒ7, housekeeping, until 09:56:40" in out.splitlines()
+
+
 def test_explain_all_is_a_table(flux_sched):
     out = flux_sched(["explain", "--all"], explain={"now": NOW, "made": NOW, "jobs": [JOB]})
     assert flux_sched.asked == [("sched.explain", {"all": True})]

@@ -2,16 +2,36 @@
 """``flux cancel``."""
 
 import os
+import pwd
 
 import flux
+from flux.constants import FLUX_USERID_UNKNOWN
 from flux.job import JobID, cancel_async
 from flux_engine.command.errors import CommandError, wait_each, warn
 from flux_engine.command.options import Parser
 from flux_engine.formats.states import MASKS
 
 
+def _jobs(number):
+    return f"{number} job{'s' if number != 1 else ''}"
+
+
+def _userid(name):
+    if name is None:
+        return os.getuid()
+    if name == "all":
+        return FLUX_USERID_UNKNOWN
+    try:
+        return int(name) if name.isdigit() else pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise CommandError(f"Invalid user {name} specified") from None
+
+
 def _cancel_jobs(args):
     numbers = [JobID(word) for word in args.jobids]
+    if args.dry_run:
+        warn(f"flux-cancel: Would cancel {_jobs(len(numbers))}")
+        return 0
     handle = flux.Flux()
     futures = [(number, cancel_async(handle, number, args.message)) for number in numbers]
     return wait_each("flux-cancel", futures)
@@ -19,7 +39,7 @@ def _cancel_jobs(args):
 
 def _cancel_matching(args):
     mask = 0
-    for name in (args.states or "active").lower().split(","):
+    for name in ",".join(args.states or ["active"]).lower().split(","):
         if name not in MASKS:
             raise CommandError(f"Invalid state {name} specified")
         mask |= MASKS[name]
@@ -27,31 +47,39 @@ def _cancel_matching(args):
         "type": "cancel",
         "severity": 0,
         "states": mask,
-        "userid": os.getuid(),
-        "dry_run": False,
+        "userid": _userid(args.user),
+        "dry_run": args.dry_run,
         "note": args.message or "",
     }
     answer = flux.Flux().rpc("job-manager.raiseall", payload).get()
-    count, failed = answer["count"], answer.get("errors", 0)
-    if not count:
+    count, failed = answer["count"], answer["errors"]
+    if count and args.dry_run:
+        warn(f"flux-cancel: Would cancel {_jobs(count)}")
+    elif count:
+        errors = "error" if failed == 1 else "errors"
+        warn(f"flux-cancel: Canceled {_jobs(count)} ({failed} {errors})")
+    elif not args.quiet:
         warn("flux-cancel: Matched 0 jobs")
-    else:
-        jobs, errors = "job" if count == 1 else "jobs", "error" if failed == 1 else "errors"
-        warn(f"flux-cancel: Canceled {count} {jobs} ({failed} {errors})")
-    return 1 if failed else 0
+    return 0
 
 
 def main(argv):
     parser = Parser("flux-cancel")
+    parser.flag("--all", text="all jobs of the user")
+    parser.flag("-n", "--dry-run", text="only count the jobs")
+    parser.flag("-q", "--quiet", text="print nothing if no jobs match")
+    parser.add_argument("-u", "--user", metavar="USER", help="all jobs of this user, or of 'all'")
+    parser.add_argument(
+        "-S", "--states", action="append", metavar="STATES", help="all jobs in these states"
+    )
     parser.add_argument("-m", "--message", metavar="NOTE", help="note of the exception")
-    parser.flag("-a", "--all", text="all jobs")
-    parser.add_argument("-s", "-S", "--states", metavar="STATES", help="those in these states")
     parser.add_argument("jobids", nargs="*", metavar="JOBID")
     args = parser.parse_args(argv)
-    selecting = args.all or args.states is not None
+    selecting = args.all or args.user or args.states
+    if args.jobids and selecting:
+        text = "Do not specify a list of jobids with --all,--user,--states options"
+        raise CommandError(text)
     if args.jobids:
-        if selecting:
-            raise CommandError("Do not specify a list of jobids with --all,--states options")
         return _cancel_jobs(args)
     if not selecting:
         raise CommandError("No target jobs were provided")

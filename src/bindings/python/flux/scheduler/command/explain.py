@@ -41,7 +41,9 @@ class Explain(Subcommand):
             raise ValueError("give either a job id or --all")
         if options.all:
             return context.ask("explain", {"all": True})
-        return self.explain_job(read_jobid(options.jobid), context)
+        answer = self.explain_job(read_jobid(options.jobid), context)
+        _find_housekeeping(answer, context.handle)
+        return answer
 
     def show(self, answer: dict[str, Any], context: Context) -> None:
         if context.options.all:
@@ -190,6 +192,21 @@ def look_up_job(handle: Any, jobid: int) -> dict[str, Any] | None:
         return None
     job: dict[str, Any] = answer["job"]
     return job if job["userid"] == _user() or _sees_all(handle) else None
+
+
+def _find_housekeeping(answer: dict[str, Any], handle: Any) -> None:
+    """Set the state of jobs in housekeeping, which hold resources as running jobs do. Nothing is
+    changed if the job manager does not answer."""
+    behind = [one for job in answer["jobs"] for one in job.get("behind") or ()]
+    if not behind:
+        return
+    try:
+        names = handle.rpc("job-manager.stats-get").get()["housekeeping"]["running"]
+    except OSError:
+        return
+    for one in behind:
+        if one["name"] in names:
+            one["state"] = "housekeeping"
 
 
 def count_pending(handle: Any) -> int:

@@ -35,6 +35,7 @@ _WAIT_TEXTS = {
     "resources": "nodes in use",
     "down": "nodes that are down",
     "reservation": "a reservation",
+    "other": "reasons that were not determined",
 }
 
 #: Terminal control sequences: enter and leave the alternate screen, go to its top left corner,

@@ -26,7 +26,7 @@ from flux.scheduler.times import duration_text
 if TYPE_CHECKING:
     from flux.scheduler.query.source import QuerySource
 
-#: Maximum number of jobs listed in an answer; the others are counted.
+#: Maximum number of jobs whose reasons are determined for an answer; the others are counted.
 MAX_JOBS_LISTED = 10000
 
 #: Jobs examined per step of an answer, if each costs a comparison.
@@ -319,10 +319,14 @@ class QueryService:
         yield
         yield from policy.queue_order.find_heads()
         reasons: dict[tuple[str | None, str], int] = {}
-        for job, _ in zip(policy.pending_jobs(), range(MAX_JOBS_LISTED)):
-            if not job.request.finalized:
+        for examined, job in enumerate(policy.pending_jobs()):
+            if job.request.finalized:
+                continue
+            key = (None, "other")
+            if examined < MAX_JOBS_LISTED:
                 key = (queue_of(job), source.kind_of_wait(job))
-                reasons[key] = reasons.get(key, 0) + 1
+            reasons[key] = reasons.get(key, 0) + 1
+            if examined < MAX_JOBS_LISTED or examined % JOBS_PER_STEP == 0:
                 yield
         by_rules: dict[str, Entries] = {}
         for rule in policy.admission.rules:
