@@ -20,6 +20,8 @@ test_expect_success 'a job would start now on an idle machine; one of five nodes
 	grep "^now" when &&
 	test_must_fail flux sched when -N5 2>err &&
 	grep "never: " err &&
+	test_must_fail flux sched when -N1 --requires=host:nosuch 2>err &&
+	grep "host .nosuch. not found" err &&
 	test_must_fail flux sched when -N1 --requires=nothing 2>err &&
 	grep "never: " err
 '

@@ -15,6 +15,7 @@ class JobID(int):
 
 class JobspecV1:
     jobspec: dict[str, Any]
+    def __init__(self, **kwargs: Any) -> None: ...
     @classmethod
     def from_command(cls, command: Any, *args: Any, **kwargs: Any) -> JobspecV1: ...
     @classmethod

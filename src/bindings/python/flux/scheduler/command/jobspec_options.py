@@ -135,7 +135,7 @@ def _with_resources(options: argparse.Namespace) -> JobspecV1:
 
 def jobspec_from_options(options: argparse.Namespace) -> dict[str, Any]:
     """Return the jobspec (RFC 14) of a job with these options. Raises ValueError if the options
-    contradict each other."""
+    contradict each other, or flux submit would refuse the job."""
     jobspec = _with_resources(options)
     for name in ("queue", "bank"):
         if getattr(options, name):
@@ -154,4 +154,8 @@ def jobspec_from_options(options: argparse.Namespace) -> dict[str, Any]:
     spec: dict[str, Any] = jobspec.jobspec
     spec["attributes"]["system"].pop("environment", None)
     spec["attributes"]["system"].setdefault("cwd", os.sep)
+    try:
+        JobspecV1(**spec)  # as flux submit checks it: hosts that the instance lacks, ...
+    except (OSError, TypeError) as exc:
+        raise ValueError(str(exc)) from None
     return spec

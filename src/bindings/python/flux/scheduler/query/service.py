@@ -318,15 +318,17 @@ class QueryService:
                 )
         yield
         yield from policy.queue_order.find_heads()
+        key: tuple[str | None, str]
         reasons: dict[tuple[str | None, str], int] = {}
         for examined, job in enumerate(policy.pending_jobs()):
             if job.request.finalized:
                 continue
-            key = (None, "other")
-            if examined < MAX_JOBS_LISTED:
-                key = (queue_of(job), source.kind_of_wait(job))
+            if known := examined < MAX_JOBS_LISTED:
+                key = queue_of(job), source.kind_of_wait(job)
+            else:
+                key = None, "other"
             reasons[key] = reasons.get(key, 0) + 1
-            if examined < MAX_JOBS_LISTED or examined % JOBS_PER_STEP == 0:
+            if known or examined % JOBS_PER_STEP == 0:
                 yield
         by_rules: dict[str, Entries] = {}
         for rule in policy.admission.rules:
