@@ -196,6 +196,10 @@ def test_files_and_a_report(runs, tmp_path):
         (lambda: Trace("sample", nodes=[1, 1]), "nodes: expected values, each of them once"),
         (lambda: Trace("sample", format="bogus").workload(), "format 'bogus'"),
         (lambda: simulate("sample", "no-such"), "no-such: module not found"),
+        (
+            lambda: Trace([{"submit": 0, "run": 1, "nodes": 1}], status=(1,)).workload(),
+            "status: list has no statuses",
+        ),
         (lambda: Trace(3), "a trace of type int: expected a file, a DataFrame, or a list of dicts"),
         (lambda: Trace([]), "a trace without jobs"),
         (lambda: simulate("sample", int), "int: expected a class derived from flux.scheduler"),

@@ -23,7 +23,7 @@ def file_of(data, owner):
         raise OptionError("a trace without jobs")
     directory = tempfile.mkdtemp(prefix="flux-simulate-")
     weakref.finalize(owner, shutil.rmtree, directory, ignore_errors=True)
-    path = os.path.join(directory, "table.csv")
+    path = os.path.join(directory, type(data).__name__)  # the name of the trace
     names = list(dict.fromkeys(key for row in rows for key in row))
     has_ids = any(str(name).strip().lower() in IDS for name in names)
     with open(path, "w", encoding="utf-8", newline="") as stream:
