@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """jobtap callback topics: when each is called, its arguments, and the effect of its answer."""
 
+import sys
+
 import pytest
 from jobs_instance import ALL
 
@@ -285,6 +287,23 @@ def test_inactive_add_and_remove(inst, record):
     assert inst.rpc("job-manager.purge", limits) == {"count": 1}
     assert topics(calls)[-1] == "job.inactive-remove"
     assert inst.rpc("job-list.list", ALL)["jobs"] == []
+
+
+@pytest.mark.parametrize("topic", ["job.state.inactive", "job.inactive-add", "job.destroy"])
+def test_no_event_follows_clean(inst, p, topic):
+    p.add_handler(topic, lambda p, topic, args: {"priority": "high"})
+    id = inst.submit()
+    inst.cancel(id)
+    assert inst.events(id)[-1] == "clean"
+
+
+@pytest.mark.parametrize(
+    "answer, text", [(lambda: {1: 2}, "answer: 1: not one of"), (sys.exit, "SystemExit")]
+)
+def test_texts_of_odd_answers(inst, p, answer, text):
+    p.add_handler("job.validate", lambda p, topic, args: answer())
+    with pytest.raises(OSError, match=text):
+        inst.submit()
 
 
 # -- conf.update, plugin.query ----------------------------------------------------------------------------------

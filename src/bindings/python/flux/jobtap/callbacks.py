@@ -209,7 +209,8 @@ def _check_keys(keys: Iterable[str]) -> None:
     for key in keys:
         if key not in ANSWERS:
             near = (
-                _meant(*get_close_matches(key, ANSWERS, 1)) or f": not one of {', '.join(ANSWERS)}"
+                _meant(*get_close_matches(str(key), ANSWERS, 1))
+                or f": not one of {', '.join(ANSWERS)}"
             )
             raise TypeError(f"answer: {key!r}{near}")
 

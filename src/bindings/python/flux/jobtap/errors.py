@@ -105,7 +105,7 @@ def brief(exc: BaseException) -> str:
     """Return the text of an exception for users: without source line, and with its type only if the
     text alone is too short."""
     text = describe(exc) if isinstance(exc, (JobtapError, OSError)) else str(exc)
-    if not text or isinstance(exc, (KeyError, AttributeError, IndexError)):
+    if not text or isinstance(exc, (KeyError, AttributeError, IndexError, SystemExit)):
         text = f"{type(exc).__name__}: {text}" if text else type(exc).__name__
     return text
 

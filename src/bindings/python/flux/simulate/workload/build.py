@@ -156,7 +156,9 @@ def _read(options, notes):
             text = "its times are seconds since the epoch and those of the other traces are not, or the other"
             raise source.error(0, f"{text} way round: mixed kinds have no order")
         if options.status and not source.has_statuses:
-            raise OptionError(f"status: {os.path.basename(path)} has no statuses; traces in SWF have")
+            raise OptionError(
+                f"status: {os.path.basename(path)} has no statuses; traces in SWF have"
+            )
         if first is None:
             first = source
         else:

@@ -241,7 +241,8 @@ class Jobtap(Part):
             return True
         text = f"{priority!r} is not a priority (0-{validation.PRIORITY_MAX})"
         self.report(plugin, topic, JobtapError(text))
-        if type(priority) is not int and topic != "job.priority.get":
+        told = topic != "job.priority.get" and job.state & states.ACTIVE
+        if type(priority) is not int and told:
             stuck = " (job may be stuck in PRIORITY state)" if job.state == states.PRIORITY else ""
             self.events.raise_exception(job, topic, 4, f"{plugin.name}: {text}{stuck}")
         return False
