@@ -40,6 +40,7 @@ from flux.scheduler.policies.by_rank import (
 )
 from flux.scheduler.policies.latest_starts import VOID_CAUSES, LatestStarts, StoredLatestStarts
 from flux.scheduler.queue import in_steps
+from flux.scheduler.times import iso_time
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -432,7 +433,7 @@ class BackfillByLatestStart(BackfillByRank):
         """Count and log a promise that cannot be kept, by one of `VOID_CAUSES`."""
         self.latest.void(cause)
         self.policy.log.info(
-            f"{job.name}: the promise to start by {latest:.0f} is void: {VOID_CAUSES[cause]}"
+            f"{job.name}: the promise to start by {iso_time(latest)} is void: {VOID_CAUSES[cause]}"
         )
 
     def is_over(self, job: PendingJob) -> bool:
