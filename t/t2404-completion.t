@@ -71,7 +71,8 @@ test_expect_success BASH 'bash: subcommands, their options, and values of option
 '
 test_expect_success BASH 'bash: files' '
 	>trace.swf &&
-	test "$(complete flux-simulate tr)" = trace.swf
+	test "$(complete flux-simulate tr)" = trace.swf &&
+	test "$(complete flux sched check-config tr)" = trace.swf
 '
 # offers WORD...: what the function for zsh offers for the last word, before zsh leaves out what the word does not begin with.
 offers() {
@@ -93,6 +94,7 @@ test_expect_success ZSH 'zsh: the same' '
 	test "$(offers flux-simulate --engine=)" = "instance lean" &&
 	test "$(offers flux-simulate compare -)" = "--across --diff --help --output" &&
 	test "$(offers flux jobs "")" = FILES &&
+	offers flux sched topology "" | grep FILES &&
 	test "$(offers flux-simulate --conf "")" = FILES
 '
 test_done

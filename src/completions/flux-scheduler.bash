@@ -70,11 +70,11 @@ _flux_scheduler_reply() {
     mapfile -t COMPREPLY < <(_flux_scheduler_values "$before" "$current")
     if [ ${#COMPREPLY[@]} = 0 ]; then
         case "$command $current" in
-        "sched explain "[!-]*) mapfile -t COMPREPLY < <(compgen -W "$(flux jobs -n -f pending -o '{id.f58}' 2>/dev/null)" -- "$current") ;;
+        "sched explain "[!-]* | "sched preempt "[!-]*) mapfile -t COMPREPLY < <(compgen -W "$(flux jobs -n -f pending -o '{id.f58}' 2>/dev/null)" -- "$current") ;;
         *) mapfile -t COMPREPLY < <(compgen -W "$(_flux_scheduler_words "$command")" -- "$current") ;;
         esac
         case $command in
-        simulate*) [ "${current#-}" != "$current" ] || mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "$current") ;;
+        simulate* | "sched check-config" | "sched topology") [ "${current#-}" != "$current" ] || mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "$current") ;;
         esac
     fi
 }
