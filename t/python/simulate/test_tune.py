@@ -131,6 +131,7 @@ def test_a_candidate_that_fails_is_left_out(trace, tmp_path):
         ({"splits": 5}, "splits 5: expected 6 or more"),
         ({"splits": 7}, "300 jobs in 7 splits are 42 in each: expected 50 or more"),
         ({"against": "sched-backfill promise=1,2"}, "expected one policy"),
+        ({"against": SHORT_FIRST}, "rank=shortest.* is the one to compare with"),
     ],
 )
 def test_bad_options(trace, more, text):

@@ -126,9 +126,12 @@ def tune(
     if splits < MIN_SPLITS:
         raise OptionError(f"splits {splits}: expected {MIN_SPLITS} or more")
     check_count("versions", versions)
-    policies = policy.parse([against, *policy.listed(candidates)])
-    if len(policy.parse([against])) != 1:
+    tried, rivals = policy.parse(policy.listed(candidates)), policy.parse([against])
+    if len(rivals) != 1:
         raise OptionError(f"against {against!r}: expected one policy")
+    if any(one.slug == rivals[0].slug for one in tried):
+        raise OptionError(f"scheduler: {rivals[0].name} is the one to compare with (against)")
+    policies = [*rivals, *tried]
     parts = _Splits(trace, splits, versions)
     settings = run.Settings(config=trace.config)
     first, *names = (one.name for one in policies)
