@@ -1,6 +1,6 @@
 #!/bin/sh
 
-test_description='test_under_flux: what each personality has
+test_description='test_under_flux: the modules and resources of each personality
 
 The scripts of this directory rely on them; on a real Flux they are the same.
 '
@@ -13,7 +13,7 @@ modules() {
 
 cat >personality.t <<'EOF'
 #!/bin/sh
-test_description="what is there"
+test_description="modules and resources"
 . "$OUTER/sharness.sh"
 test_under_flux "$SIZE" $PERSONALITY
 test_expect_success "look" '

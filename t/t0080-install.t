@@ -40,7 +40,7 @@ test_expect_success 'autogen.sh makes configure' '
 	grep "^flux-scheduler configure $version\$" version.out &&
 	find src | sort >src.before
 '
-test_expect_success GREENLET 'configure says what it found, what is missing, what is switched off' '
+test_expect_success GREENLET 'configure lists the parts found, missing and switched off' '
 	mkdir build &&
 	(cd build && configure --prefix=/opt/sched --with-flux=no) &&
 	grep "for the embedded instance" build/configure.out &&
@@ -49,7 +49,7 @@ test_expect_success GREENLET 'configure says what it found, what is missing, wha
 	grep "switched off:" build/configure.out &&
 	grep "a real Flux: --with-flux=no" build/configure.out
 '
-test_expect_success GREENLET 'it goes on without libhwloc, and says what is lost' '
+test_expect_success GREENLET 'it goes on without libhwloc, and names the lost features' '
 	mkdir nohwloc &&
 	(cd nohwloc && configure --with-flux=no PKG_CONFIG=false CC=gcc) &&
 	grep "package libhwloc-dev" nohwloc/configure.out &&
@@ -58,7 +58,7 @@ test_expect_success GREENLET 'it goes on without libhwloc, and says what is lost
 	(cd wanthwloc && test_must_fail configure --with-flux=no --enable-hwloc PKG_CONFIG=false >out) &&
 	grep "enable-hwloc" wanthwloc/configure.out
 '
-test_expect_success GREENLET 'it goes on without a compiler, and says what is lost' '
+test_expect_success GREENLET 'it goes on without a compiler, and names the lost features' '
 	mkdir nocc &&
 	(cd nocc && configure --with-flux=no CC=/no/such/cc) &&
 	grep "no C compiler (/no/such/cc)" nocc/configure.out &&
@@ -81,7 +81,7 @@ test_expect_success GREENLET 'the release holds the sources, and nothing that wa
 	done &&
 	test_must_fail grep -E "__pycache__|\.pyc\$|\.so\$|config\.(log|status)\$|/Makefile\$|trash-directory|/_build/|/\.cache/" files
 '
-test_expect_success GREENLET 'an unpacked release holds what the source did, by its own account too' '
+test_expect_success GREENLET 'an unpacked release has all files of the source, and lists them itself' '
 	mkdir unpacked && tar -xf build/flux-scheduler-*.tar.xz -C unpacked --strip-components=1 &&
 	(cd src && ./scripts/manifest) | sed "s,^\./,," | sort >expected &&
 	unpacked/scripts/manifest | sed "s,^\./,," | sort >actual &&

@@ -1,6 +1,6 @@
 #!/bin/sh
 
-test_description='pip install: the simulator in a virtual environment, as those have it who compare policies and have no Flux
+test_description='pip install: the simulator in a virtual environment, without a Flux
 
 Where the package index cannot be reached this is skipped; t/python/build/test_release.py looks into the wheel without it.
 '
@@ -47,7 +47,7 @@ test_expect_success 'the embedded instance is not in it, and that is said' '
 	test_must_fail venv/bin/flux-simulate sample --jobs=20 --engine=instance -q 2>err &&
 	grep "the embedded instance is not installed" err
 '
-test_expect_success 'what flux-python is missing for is said' '
+test_expect_success 'a missing flux-python is reported' '
 	venv/bin/python -m pip uninstall -q -y flux-python &&
 	test_must_fail venv/bin/flux-simulate sample 2>err &&
 	grep "the distribution flux-python is missing" err

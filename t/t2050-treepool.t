@@ -80,7 +80,7 @@ test_expect_success 'jobs on any ranks outlive a reload of the scheduler' '
 	held $id5 >placed &&
 	test_cmp expected placed
 '
-test_expect_success 'flux sched topology shows who holds what' '
+test_expect_success 'flux sched topology shows the units of each job' '
 	flux sched topology >topology &&
 	grep "^tp0 (rank 0): 8 cores, 4 GPUs; 2 cores, 0 GPUs free" topology &&
 	grep "^tp3 (rank 3): 8 cores, 4 GPUs; all free" topology &&

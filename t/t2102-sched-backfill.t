@@ -49,7 +49,7 @@ test_expect_success 'when the head goes, the others follow' '
 	test "$(sched $long selection_type)" = immediate &&
 	flux cancel $long $run && flux queue idle --timeout=20
 '
-test_expect_success 'a job that waits for a drained node stops nobody' '
+test_expect_success 'a job that waits for a drained node does not block others' '
 	flux resource drain 3 &&
 	head=$(flux submit -N4 -t 1m --urgency=31 true) &&
 	test_wait_until "test \"\$(flux module stats sched-backfill | jq .parked)\" = 1" &&
@@ -68,7 +68,7 @@ test_expect_success 'a new limit of a running job moves the reservation' '
 	test_wait_until "test \"\$(flux jobs -no {annotations.sched.t_estimate} $head)\" != $before" &&
 	flux cancel $run && flux job wait-event -t 20 $head clean
 '
-test_expect_success 'a node that leaves for good: who cannot do without it is told' '
+test_expect_success 'a node leaves for good: a job that needs it is denied' '
 	head=$(flux submit -N4 -t 1m sleep 300) && started $head &&
 	wide=$(flux submit -N4 -t 1m true) &&
 	flux cancel $head && flux job wait-event -t 20 $wide clean &&

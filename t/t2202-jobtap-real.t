@@ -156,7 +156,7 @@ test_expect_success 'a child process that comes back from a callback is ended' '
 	EOT
 	test_cmp expected out && run_timeout 20 flux run true
 '
-test_expect_success 'what timers, futures and services raise is logged, and ends nothing' '
+test_expect_success 'exceptions of timers, futures and services are only logged' '
 	plugin later <<-EOT &&
 	def plugin_init(p):
 	    p.handle.timer_watcher_create(0.0, timer).start()
@@ -186,7 +186,7 @@ test_expect_success 'what timers, futures and services raise is logged, and ends
 	flux run true && jobtap remove later.so &&
 	flux python call.py job-manager.later.fail | grep "^38"
 '
-test_expect_success 'removal ends timers, services, subscriptions and futures, and frees what hangs on jobs' '
+test_expect_success 'removal ends timers, services, subscriptions and futures, and frees auxiliary data of jobs' '
 	plugin gone <<-EOT &&
 	import builtins
 	from flux.jobtap import CURRENT_JOB
@@ -322,7 +322,7 @@ test_expect_success 'R without the flag is refused with a text; with it the job 
 	flux job info $id R | jq -e ".execution.R_lite[0].rank == \"1\"" &&
 	flux module load sched-simple && jobtap remove bypass.so
 '
-test_expect_success 'waiting in a callback for who waits for the job manager ends after a second' '
+test_expect_success 'a wait in a callback for a service that waits for the job manager ends after a second' '
 	plugin waits <<-EOT &&
 	import flux, flux.kvs, flux.job
 	def plugin_init(p):
@@ -355,7 +355,7 @@ test_expect_success 'waiting in a callback for who waits for the job manager end
 '
 for kind in prolog epilog; do
     topic=job.state.run; test $kind = prolog || topic=job.state.cleanup
-    test_expect_success "${kind}s that nobody finishes end with a callback that raises, and with the plugin" '
+    test_expect_success "an open ${kind} ends if its callback raises, or the plugin is removed" '
 	plugin open <<-EOT &&
 	def plugin_init(p):
 	    p.add_handler("$topic", start)

@@ -92,7 +92,7 @@ test_expect_success 'dependency-file: a job waits for a file' '
 	test_must_fail flux submit --dependency=file:relative true 2>err && grep "expected an absolute path" err &&
 	flux jobtap remove dependency-file.$so
 '
-test_expect_success 'submit-policy: what is left out is filled in, what is too much is cut' '
+test_expect_success 'submit-policy: defaults are filled in, excess is cut' '
 	flux jobtap load submit-policy.py duration=600 max-duration=1200 bank=guest &&
 	id=$(flux submit true) && event $id clean &&
 	flux job eventlog $id | grep "jobspec-update.*duration.*600.*bank.*guest" &&
@@ -109,7 +109,7 @@ test_expect_success 'power: by node, by core, or as the job says' '
 	done &&
 	test_must_fail flux jobtap load -r power.$so power.py node=x 2>err && grep "expected watts" err
 '
-test_expect_success 'queue-access: who is named may submit; a wrong table is refused' '
+test_expect_success 'queue-access: listed users may submit; a wrong table is refused' '
 	flux jobtap remove all && flux jobtap load queue-access.py &&
 	printf "[policy.access]\nallow-user = [\"$(id -un)\"]\n[queues.debug]\n" >access.toml &&
 	flux config load access.toml && flux queue start --all &&

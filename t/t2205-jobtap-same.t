@@ -27,7 +27,7 @@ done
 test_expect_success 'a rejected job' '
 	test_must_fail flux submit --setattr=mode=reject true 2>err && grep "not this one" err
 '
-test_expect_success 'a dependency, and what has happened when it is removed' '
+test_expect_success 'a dependency, and the state of the job on its removal' '
 	id=$(flux submit --dependency=gate:x true) && flux job wait-event -t 30 $id dependency-add &&
 	flux jobtap load -r same.py same.py &&
 	rpc job-manager.same.open "{\"id\": $(flux job id $id), \"description\": \"gate=x\"}" >out &&

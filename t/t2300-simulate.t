@@ -28,12 +28,12 @@ test_expect_success 'as jobs of the instance they are the same, and nothing else
 		test_cmp out/$file jobs/$file || return 1
 	done
 '
-test_expect_success 'what a policy raises and prints there is said here' '
+test_expect_success 'output and exceptions of a policy in a job are shown here' '
 	printf "print(\"hello\")\ndef mod_main(h, *args):\n    raise RuntimeError(\"no way\")\n" >raises.py &&
 	test_expect_code 1 flux simulate sample --jobs=5 --scheduler=./raises.py --parallel=flux -q >raised 2>&1 &&
 	grep "^hello" raised && grep "RuntimeError: no way" raised
 '
-test_expect_success 'tune as jobs finds what it finds here' '
+test_expect_success 'tune as jobs gives the same result' '
 	tune="flux simulate tune --model=lublin --jobs=50 --nodes=16 --splits=6 --against=sched-fifo --scheduler=sched-backfill -q" &&
 	$tune >tuned && $tune --parallel=flux >tuned.jobs &&
 	test_cmp tuned tuned.jobs

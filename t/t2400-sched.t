@@ -74,7 +74,7 @@ test_expect_success 'stats, and top once' '
 	grep "3 allocated *1 free" top &&
 	flux cancel $head $run && flux queue idle --timeout=20
 '
-test_expect_success 'a job that would run into a window waits, and is told why' '
+test_expect_success 'a job that would run into a window waits, with the reason' '
 	flux sched reserve dat --start=+5m --duration=1h --nodes=4 >made && cat made &&
 	grep "dat is reserved: 4 nodes" made &&
 	short=$(flux submit -N1 -t 1m sleep 0) && flux job wait-event -t 20 $short clean &&

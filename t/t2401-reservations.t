@@ -91,7 +91,7 @@ test_expect_success 'an instance with these and others' '
 		flux sched reservations >after
 	" --config-path=conf && cat listed log reloaded made ended after
 '
-test_expect_success 'flux start has read them; what is wrong is named with its table and key' '
+test_expect_success 'flux start has read them; an error names its table and key' '
 	grep "weekly *planned *2030-01-07 07:00 *4h *2 .* 1w *no jobs" listed &&
 	grep "yearly *planned *2031-05-01 08:00 *1d *4 .* users root,1001" listed &&
 	grep "\[reservations.soon\] start=.tomorrow 08:00. depends on when it is read: give a date" log &&
@@ -99,7 +99,7 @@ test_expect_success 'flux start has read them; what is wrong is named with its t
 	grep "\[reservations.odd\] unknown key .colour.: expected" log &&
 	jq -e ".reservations | length == 2 and all(.configured)" listed.json
 '
-test_expect_success 'flux config reload has followed the files, and left what was as before' '
+test_expect_success 'flux config reload has applied the changes of the files, and nothing else' '
 	grep "own *planned" reloaded && grep "weekly *planned .* 4h *3 " reloaded &&
 	grep "maint *planned" reloaded && test_must_fail grep yearly reloaded &&
 	test_cmp reloaded again

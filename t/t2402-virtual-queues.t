@@ -54,7 +54,7 @@ test_expect_success 'a job of the child waits while its parent is stopped' '
 	flux queue start --quiet batch &&
 	flux job wait-event -t 20 $id clean
 '
-test_expect_success 'flux sched when gives a jobspec what the parent gives' '
+test_expect_success 'flux sched when adds the constraint and defaults of the parent' '
 	# An answer may be a second old, and so may still know the job before.
 	for i in $(seq 20); do
 		flux sched when -q quick -N2 >when || return 1

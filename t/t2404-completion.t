@@ -23,7 +23,7 @@ complete() {
 	printf "%s\n" "${COMPREPLY[@]}" | sort -u | tr "\n" " " | sed "s/ $//"' bash "$completions" "$@"
 }
 
-test_expect_success 'what the parsers know' '
+test_expect_success 'the options of the parsers' '
 	cat >options.py <<-\EOF &&
 	import sys
 	from flux.scheduler.command import cli

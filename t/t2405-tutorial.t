@@ -1,6 +1,6 @@
 #!/bin/sh
 
-test_description='doc/guide/tutorial.rst: every file and every command of it, in their order, with what the page says they print'
+test_description='doc/guide/tutorial.rst: every file and command of the page, in order, with the output that it shows'
 
 . "$(dirname "$0")/sharness.sh"
 

@@ -40,7 +40,7 @@ idle() {
 }
 me=$(id -un)
 
-test_expect_success 'an instance of a job counts what the job was given of an amount' '
+test_expect_success 'an instance in a job counts the amounts allocated to the job' '
 	flux module remove sched-simple &&
 	cat >memory.toml <<-EOT &&
 	[amounts]
@@ -59,7 +59,7 @@ test_expect_success 'an instance of a job counts what the job was given of an am
 	flux run -N1 -n1 -c2 --setattr=memory=5G flux start ./inner.sh >inner && cat inner && grep "^5G$" inner &&
 	flux module remove sched-backfill
 '
-test_expect_success 'without tables nothing is limited; a job runs that names a licence nobody counts yet' '
+test_expect_success 'without tables there are no limits; a job that names an unknown licence runs' '
 	flux kvs put resource.R="$(flux R encode -r 0-7 -c 0-1 -H n[0-7])" &&
 	flux module reload resource noverify monitor-force-up &&
 	flux module load sched-backfill &&
@@ -90,7 +90,7 @@ test_expect_success 'tables come into force with the configuration, for jobs tha
 	flux config load <tables.toml && flux queue start --all --quiet &&
 	test_wait_until "test \$(limits .licenses[0].used) = 2"
 '
-test_expect_success 'who comes too late waits, and is told why' '
+test_expect_success 'later jobs wait, with the reason' '
 	matlab=$(job -n1 --setattr=licenses.matlab=2) &&
 	waits_for "^licenses: matlab 2 of 4 in use, 1 elsewhere; needs 2" $matlab &&
 	first=$(job -n1 -q debug) && started $first &&
@@ -106,7 +106,7 @@ test_expect_success 'who comes too late waits, and is told why' '
 	memory=$(job -n1 --setattr=memory=6G) && started $memory &&
 	flux job info $memory R | jq -e ".scheduling.amounts.memory | add == \"6G\""
 '
-test_expect_success 'flux sched tells of all of them, and guests of what is nobody'"'"'s' '
+test_expect_success 'flux sched lists all of them; guests see only entries of no user' '
 	flux sched limits >out && cat out &&
 	grep "^LIMIT *WHOSE *NODES *CORES *GPUS *JOBS *WAITING" out && grep "^debug *$me *- *- *- *1/1 *1" out &&
 	grep "^LICENCE *USED *TOTAL *RESERVED *WAITING" out && grep "^matlab *2 *4 *0 *1 *1 " out &&
@@ -118,7 +118,7 @@ test_expect_success 'flux sched tells of all of them, and guests of what is nobo
 	admin flux sched limits | sed "/^LICENCE/d; /^matlab/d" >admin && sed "/^LICENCE/d; /^matlab/d" out | test_cmp - admin &&
 	flux sched windows >windows && cat windows && grep "^rack *0 *2 *0 *1$" windows
 '
-test_expect_success 'an admin is told of jobs of others, a guest is not; neither changes anything' '
+test_expect_success 'an admin may ask about jobs of others, a guest may not; neither can change anything' '
 	admin flux sched explain $debug | grep "waits: limit debug" &&
 	test_must_fail guest flux sched explain $debug 2>err && grep "is not a pending job" err &&
 	test_must_fail guest flux sched stats &&
@@ -155,7 +155,7 @@ test_expect_success 'sharing: nodes are of one bank, over a reload too' '
 	waits_for "nodes have room but are another bank.s" $four &&
 	flux cancel $two && started $four && idle
 '
-test_expect_success 'fair share: who has used least goes first; a reload forgets nothing' '
+test_expect_success 'fair share: the bank with the least use goes first, also after a reload' '
 	flux sched shares | grep "fair share is off" &&
 	printf "[fairshare]\nperiod = \"1s\"\nbanks = {red = 1, blue = 3}\n" | flux config load &&
 	one=$(job -N8 -x --setattr=bank=red) && started $one &&

@@ -59,7 +59,7 @@ test_expect_success 'a victim is warned and ended, and the job starts there' '
 	flux sched stats | jq -e ".preemptions[0].victims == 1 and .preemptions[0].useless == 0" &&
 	flux sched preemptions | grep standby && clean
 '
-test_expect_success 'a dry run and explain say who would end; a guest is told nothing, an admin all' '
+test_expect_success 'a dry run and explain list the victims, to the owner and admins only' '
 	sed "s/^wait.*/wait = \"1d\"/" conf.toml | flux config load &&
 	fill && b=$(flux submit --queue=batch -N2 -x -t 60s true) &&
 	flux job wait-event -t 30 $b priority &&
@@ -71,7 +71,7 @@ test_expect_success 'a dry run and explain say who would end; a guest is told no
 	admin flux sched preempt --dry-run $b | test_cmp out - &&
 	test_must_fail flux sched preempt $b 2>err && grep dry-run err && clean
 '
-test_expect_success 'over a reload in the grace the job has its place, and nobody else ends' '
+test_expect_success 'after a reload during the grace the job starts, and no further job ends' '
 	sed "s/^grace.*/grace = \"4s\"/" conf.toml | flux config load &&
 	fill && b=$(flux submit --queue=batch -N1 -x -t 60s sleep 300) &&
 	warned $v &&

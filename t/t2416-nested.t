@@ -1,6 +1,6 @@
 #!/bin/sh
 
-test_description='instances that are jobs of a real Flux get a scheduler by what their site has set up
+test_description='instances in jobs of a real Flux get their scheduler from the set-up of the site
 
 The site has the two files of doc/examples/nested; who submits has nothing of it in the environment. What
 becomes of the job in the parent (another end, a lost broker) reaches the plan of the instance in it.
@@ -52,7 +52,7 @@ test_expect_success 'flux batch: the instance has our sched-backfill' '
 	flux job wait-event -t 60 $(cat batch.id) clean &&
 	cat batch.out && grep "$FLUX_SOURCE_DIR/src/modules/sched-backfill/" batch.out && grep ran batch.out
 '
-test_expect_success 'who wants another one says so as ever, and gets ours too' '
+test_expect_success 'another scheduler is selected as usual, and is ours too' '
 	as_user flux batch -n1 --output=other.out --conf=modules.alternatives.sched=\"sched-simple\" batch.sh >other.id &&
 	flux job wait-event -t 60 $(cat other.id) clean &&
 	cat other.out && grep "$FLUX_SOURCE_DIR/src/modules/sched-simple/" other.out && grep ran other.out
@@ -88,7 +88,7 @@ test_expect_success 'and takes it away again' '
 	test_wait_until "test \"\$(ends)\" = $((end - 600))" &&
 	estimate $job $((end - 600))
 '
-test_expect_success 'a broker is lost: what needs both is denied, one of the other is promised its start' '
+test_expect_success 'a broker is lost: a job that needs both is denied, a job on the other is promised its start' '
 	flux cancel $job $all && flux job wait-event -t 30 $all clean &&
 	for rank in 0 1; do
 		flux submit -N1 -x -t 10m --requires=rank:$rank sleep 1000 || return 1

@@ -1,6 +1,6 @@
 #!/bin/sh
 
-test_description='a guest who means harm: t/campaign/guests.py for some seconds, against each scheduler'
+test_description='a malicious guest: t/campaign/guests.py for some seconds, against each scheduler'
 
 . "$(dirname "$0")/sharness.sh"
 # The C library keeps for itself what a large message took, in any module: that is not what is to be seen.

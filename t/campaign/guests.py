@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A guest who means harm, to the scheduler of the running instance; on either host.
+"""A malicious guest attacks the scheduler of the running instance, on either host.
 
     flux start flux python t/campaign/guests.py [--seed N] [--seconds N] [--soak] [--userid N] [--busy]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What RFCs ask of a scheduler, case by case: each is a function of a `Rig`, and raises `Failure` where it is not so.
+"""The requirements of the RFCs on a scheduler: each case is a function of a `Rig`, and raises `Failure` if it is violated.
 
 A new case is a function with the decorator `case`; its docstring is the line of the table. The inventory is four ranks with four
 cores and a GPU each, all up, unless the case says otherwise.
@@ -20,8 +20,8 @@ class Case:
 
     Attributes:
         name (str): of the function, with hyphens
-        rfc (str): which RFC asks for it
-        text (str): what is asked for
+        rfc (str): the RFC that requires it
+        text (str): the requirement
     """
 
     def __init__(self, function, rfc):
@@ -407,7 +407,7 @@ def job_found(R, jobid=50, **keys):
 
 @case("RFC 27")
 def hello_with_a_running_job(rig):
-    """what a job holds that runs already is not given out until it is freed"""
+    """resources of a job found running are not allocated until they are freed"""
     R = make_R([0, 1, 2, 3], start=1.0, end=time.time() + 9999)
     rig.running = [job_found(R)]
     rig.load()
@@ -440,7 +440,7 @@ def hello_with_a_part_freed(rig):
 
 @case("RFC 27")
 def hello_with_a_straggler(rig):
-    """a rank still in housekeeping is given to nobody, though a queue over it came in between
+    """a rank still in housekeeping is not allocated, although a queue over it was added meanwhile
 
     The history of flux-core#7794 and flux-sched#1558: queues pall (stopped) and pbatch over all nodes, rank 1 of a job of four in
     housekeeping, a queue pdat over ranks 1-2 is configured, the scheduler is loaded anew.
@@ -607,7 +607,7 @@ def feasibility_denied(rig):
 
 @case("RFC 27")
 def unload(rig):
-    """when it is removed it answers no request on its way out, and another takes over what runs"""
+    """on removal it answers no open request, and the next scheduler takes over the running jobs"""
     rig.load()
     rig.alloc(100, nodes=3, cores=4)
     R = rig.success(100)

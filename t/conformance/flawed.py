@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A small scheduler, whole and right, with defects to choose from: what the conformance kit has to find.
+"""A small correct scheduler with optional defects, which the conformance kit has to find.
 
     flux module load t/conformance/flawed.py [DEFECT]
 

@@ -34,11 +34,11 @@ FLUX = os.environ.get("CONFORMANCE_FLUX", "flux")
 
 
 class Failure(Exception):
-    """What a case asks for is not so; the text has the message that shows it."""
+    """A requirement is violated; the text has the message that shows it."""
 
 
 class NotOffered(Exception):
-    """The scheduler does without something that is optional."""
+    """The scheduler does not offer an optional feature."""
 
 
 def check(condition, text, *messages):
@@ -66,7 +66,7 @@ def make_R(ranks, cores="0-3", gpus=None, start=0.0, end=0.0, properties=None):
 
 
 def held(R, kind="core"):
-    """What an R names, as a set of (rank, id)."""
+    """Return the units in an R as a set of (rank, id)."""
     return {
         (rank, one)
         for entry in R["execution"]["R_lite"]
@@ -88,7 +88,7 @@ def part_of(R, ranks):
 
 
 def jobspec(nodes=None, slots=1, cores=1, gpus=0, duration=600.0, constraint=None):
-    """A jobspec version 1 (RFC 25): so many slots (on each of `nodes`, if given)."""
+    """Return a jobspec of version 1 (RFC 25) with a number of slots, per node if `nodes` is given."""
     inside = [{"type": "core", "count": cores}]
     if gpus:
         inside.append({"type": "gpu", "count": gpus})
@@ -107,7 +107,7 @@ def jobspec(nodes=None, slots=1, cores=1, gpus=0, duration=600.0, constraint=Non
 
 
 class Rig:
-    """The peers, and what has passed between them and the scheduler.
+    """The peers, and the messages between them and the scheduler.
 
     Args:
         handle (flux.Flux): a broker without job-manager, resource and job-info

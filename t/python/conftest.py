@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What every pytest run needs: our two directories first on the path, and the recorded data.
+"""Set-up of every pytest run: our two directories first on the path, and the recorded data.
 
 The tests run on the embedded instance's bindings, so ``src/bindings/python`` and ``src/embedded`` come before anything
 installed; tests started as child processes see the same through PYTHONPATH.  Whatever a test writes goes to a temporary

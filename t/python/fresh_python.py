@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Code in an interpreter of its own, for tests of what is imported from where."""
+"""Code in a separate interpreter, for tests of imports."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ def run_in_fresh_python(code, *paths):
         paths: directories for PYTHONPATH
 
     Returns:
-        str: what it printed, without white space around it
+        str: its output, without surrounding white space
     """
     env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "FLUX_URI")}
     env["PYTHONPATH"] = os.pathsep.join(map(str, paths))

@@ -67,7 +67,7 @@ def recorded_cases(cases, values=1):
     """Cases of recorded data for ``pytest.mark.parametrize``.
 
     Args:
-        cases: what was found, a list or generator
+        cases: the cases found, a list or generator
         values (int): values in each case
 
     Returns:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""End of the test personalities kvs and job: let jobs end, complain of what the script left behind, remove the modules."""
+"""End of the test personalities kvs and job: let jobs end, report modules that the script left behind, remove the modules."""
 
 import subprocess
 import sys

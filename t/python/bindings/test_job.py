@@ -174,30 +174,6 @@ def test_resources_by_state(h):
     flux.job.result(h, id)
 
 
-def test_part_of_the_resources(h):
-    """Both views can be confined to ranks, hosts or a constraint."""
-    h.rpc("resource.drain", {"targets": "3", "reason": "broken"}).get()
-    resources = resource_list(h).get()
-    odd = resources.copy_constraint({"properties": ["odd"]})
-    assert [str(odd[state].ranks) for state in ("all", "up", "down")] == ["1,3", "1", "3"]
-    resources.filter("1-2")
-    assert (
-        str(resources.all.ranks) == str(resources.free.ranks) == "1-2"
-        and resources.down.nnodes == 0
-    )
-    with pytest.raises(AttributeError):
-        getattr(resources, "nosuch")  # noqa: B009
-    status = resource_status(h).get()
-    assert str(status.get_idset("drained", "exclude")) == "3" == str(status["drained"])
-    status.filter("n[2-3]")
-    assert [str(s) for s in (status.all, status.avail, status.drained)] == ["2-3", "2", "3"]
-    status.filter("0")
-    assert str(status.all) == "0" and not any(info.ranks for info in status.drain_info)
-    with pytest.raises(ValueError):
-        status.get_drain_info(3)
-    h.rpc("resource.undrain", {"targets": "3"}).get()
-
-
 def test_a_query(h):
     one = flux.job.submit(h, job(seconds=100, name="one"))
     two = flux.job.submit(h, job(name="two"), urgency=0)
@@ -225,14 +201,3 @@ def test_a_query(h):
     assert (counts.pending, counts.running) == (1, 1)
     for id in (one, two):
         flux.job.cancel(h, id)
-
-
-def test_lookups(h):
-    id = flux.job.submit(h, job(seconds=1))
-    flux.job.result(h, id)
-    data = flux.job.job_kvs_lookup(h, id, ["R", "jobspec", "eventlog"])
-    assert sorted(data) == ["R", "eventlog", "id", "jobspec"] and data["R"]["version"] == 1
-    assert isinstance(flux.job.job_info_lookup(h, id, ["R"]).get()["R"], str)
-    assert flux.job.job_kvs_lookup(h, 1234) is None
-    lookup = flux.job.JobKVSLookup(h, [id, 1234])
-    assert len(lookup.data()) == 1 and lookup.errors == ["JobID 1234 unknown"]

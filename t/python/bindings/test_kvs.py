@@ -78,20 +78,6 @@ def test_a_commit_that_fails_changes_nothing(instance, h, op, number):
 # -- reading -----------------------------------------------------------------
 
 
-def test_lookup_errors(h):
-    commit(h, ["put", "a.b", "1"])
-    for key, number, text in [
-        ("a", errno.EISDIR, "Is a directory"),
-        ("nosuch", errno.ENOENT, "No such file or directory"),
-        ("a.b.c", errno.ENOENT, "No such file or directory"),
-        ("", errno.ENOENT, "No such file or directory"),
-        (3, errno.EPROTO, "Protocol error"),
-    ]:
-        with pytest.raises(OSError) as info:
-            lookup(h, key)
-        assert (info.value.errno, info.value.strerror) == (number, text)
-
-
 def test_guests_are_kept_out(instance):
     guest = bindings_instance.another_handle(instance, userid=1234, rolemask=message.ROLE_USER)
     with pytest.raises(PermissionError):
@@ -111,26 +97,6 @@ def test_keys_of_the_bindings(h):
     with pytest.raises(OSError) as info:
         kvs.get(h, "a.b", namespace="n")
     assert info.value.errno == errno.ENOTSUP
-
-
-def test_transactions(h):
-    txn = kvs.KVSTxn(h, "job.1")
-    txn.put("R", {"version": 1})
-    assert txn.commit_async().get() is None
-    assert kvs.get(h, "job.1.R") == {"version": 1}
-    txn.clear()
-    txn.put("x", "1", raw=True)
-    future = kvs.commit_async(h, _kvstxn=txn)
-    # A transaction can be dropped, or used on, once it is on its way.
-    txn.put("y", "2", raw=True)
-    assert future.get() is None
-    with pytest.raises(FileNotFoundError):
-        kvs.get(h, "job.1.y")
-    # It commits however the block ends, as on a real Flux.
-    with pytest.raises(RuntimeError), kvs.KVSTxn(h) as other:
-        other.put("z", 1)
-        raise RuntimeError
-    assert kvs.get(h, "z") == 1
 
 
 def test_whoever_waited_in_vain_is_not_called_back(instance, h):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Whatever text a parser is given, it answers or raises ValueError, and soon."""
+"""Parsers on random text: a result or ValueError, in linear time."""
 
 import hypothesis.strategies as st
 import pytest

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Every method of every service, with payloads of any form: an answer, never a traceback.
+"""All methods of all services with random payloads: a response, never a traceback.
 
-What comes over the socket is checked at the door (`flux_engine.kernel.service.check_form` and the
-services' own checks); a payload nobody thought of would be answered EIO with a traceback in the log.
+Messages from sockets are checked on arrival (`flux_engine.kernel.service.check_form` and the
+services' own checks); an unforeseen payload would be answered EIO with a traceback in the log.
 """
 
 import errno

@@ -123,7 +123,7 @@ def test_flux_inside_a_module_is_its_own_handle(own):
 
 
 def test_a_module_that_waits_for_what_never_comes_is_ended(broker):
-    """What ends it passes through the bindings: no callback or exception handler of theirs keeps it."""
+    """The exception that ends it passes all callbacks and exception handlers of the bindings."""
     text = """
         from flux.brokermod import BrokerModule
         class Stuck(BrokerModule):

@@ -40,7 +40,7 @@ def test_bad_configuration_is_refused():
 
 @pytest.mark.parametrize("end", ["stopped", "unloaded", "killed"])
 def test_an_instance_that_was_stopped_is_collected(end):
-    """A scheduler waits for answers all its life; what the bindings keep of those must not keep the instance."""
+    """A scheduler always has open requests; the bindings' references to them must not keep the instance alive."""
     instance = Instance(size=2, clock=VirtualClock())
     instance.start()
     instance.load_module("sched-fifo")

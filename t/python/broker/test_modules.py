@@ -133,7 +133,7 @@ def test_file_is_executed_under_a_stripped_name_outside_sys_modules(broker):
 
 
 def test_unload_waits_for_a_handler_and_fails_the_rest(broker):
-    """A module blocked in a handler ends after it; what it never looked at is ENOSYS, what it kept is 113."""
+    """A module blocked in a handler ends after it. Requests it never read fail with ENOSYS, those it kept with EHOSTUNREACH."""
     peer = broker.client("peer")
     peer.task.kernel.add_service("peer", peer.task)
     waiting = []

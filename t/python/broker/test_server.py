@@ -187,7 +187,7 @@ def test_other_users_are_refused(broker, server, monkeypatch):
 
 
 class Odd(Service):
-    """Answers with what is no JSON."""
+    """Answers with text that is not JSON."""
 
     name = "odd"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux start`` from outside: exit codes, signals, the run directory, what is left behind."""
+"""``flux start`` from outside: exit codes, signals, the run directory, leftover processes and files."""
 
 import os
 import re
@@ -254,7 +254,7 @@ def test_a_log_file_that_cannot_be_written(flux):
 
 
 def test_nothing_is_said_at_a_normal_end(flux):
-    """Whatever schedulers were loaded by hand, with jobs running and pending."""
+    """With a scheduler loaded by hand, and jobs running and pending."""
     swap = "flux module remove sched-simple; flux module load sched-fifo; flux submit --cc=1-3 --quiet sleep 1000"
     assert flux.start(swap) == (0, "", "")
 

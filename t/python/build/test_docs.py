@@ -26,7 +26,7 @@ def test_the_man_page_has_every_option_of_flux_start(srcdir):
 
 
 def test_comments_of_attributes_have_no_colon_in_their_first_line(srcdir):
-    """Sphinx napoleon would read what stands before it as a type."""
+    """Sphinx napoleon would read the text before it as a type."""
     bindings = srcdir / "src" / "bindings" / "python" / "flux"
     wrong = []
     for path in sorted(bindings.rglob("*.py")):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Import traps: what has to hold of our package laid over another, and of the embedded bindings.
+"""Imports of our package laid over an installed flux-core, and of the embedded bindings.
 
 Each case runs in a Python of its own, because an import happens once.
 """
@@ -271,7 +271,7 @@ def test_the_product_does_without_the_embedded_instance(overlay, embedded):
 
 
 def of_the_engine(overlay):
-    """(file, what it imports of the engine), for all files of the product that do."""
+    """Yield (file, name imported from the engine) of all files of the product."""
     for path in (overlay / "flux").rglob("*.py"):
         for name in imports(path):
             if name.partition(".")[0] == "flux_engine":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What src/jobtap/build.py says where something is missing; configure shows it and goes on without python.so."""
+"""Messages of src/jobtap/build.py about missing parts; configure shows them and continues without python.so."""
 
 import os
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a release is made of: one version, a wheel with all that is needed, and a script that refuses where a check is red."""
+"""Releases: one version everywhere, a complete wheel, and a script that refuses if a check fails."""
 
 import ast
 import base64
@@ -107,7 +107,7 @@ def test_what_is_not_dated_is_no_release(copy):
 
 @pytest.fixture
 def repository(copy, srcdir):
-    """That tree as a repository, with stand-ins for what a release takes."""
+    """That tree as a git repository, with stand-ins for the tools of a release."""
     if shutil.which("git") is None:
         pytest.skip("no git")
     shutil.copy(srcdir / "scripts" / "release", copy / "scripts" / "release")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The total of scripts/runtests: what counts as passed, failed and skipped."""
+"""The totals of scripts/runtests: tests passed, failed and skipped."""
 
 import glob
 import importlib.machinery
@@ -102,7 +102,7 @@ def test_the_version_of_the_flux_that_a_tree_is_built_for(runtests, tmp_path):
 
 
 def test_who_is_left_of_a_script_does_not_hold_it_up(runtests, tmp_path):
-    """What a script started in a session of its own keeps its output open for as long as it likes."""
+    """A process that a script started in its own session may keep the output open indefinitely."""
     script = "setsid sh -c 'echo $$ >pid; mv pid orphan; exec sleep 600' & while [ ! -e orphan ]; do sleep 0.05; done; sleep 600"
     log = tmp_path / "log"
     try:

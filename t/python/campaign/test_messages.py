@@ -34,7 +34,7 @@ def test_every_topic_of_a_scheduler_is_sent():
 
 
 def test_payloads_are_as_they_should_be_before_they_are_bent():
-    """A scheduler takes all of them, so that what is refused is refused for how it was bent."""
+    """A scheduler accepts all unbent payloads, so that a refusal is due to the bending."""
     chance = random.Random(1)
     rig = messages.Rig(messages.R(4, 4, 1, properties={"a": "0-1"}))
     rig.load("sched-backfill")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the commands are made of, tested without an instance."""
+"""The shared parts of the commands, without an instance."""
 
 import pytest
 

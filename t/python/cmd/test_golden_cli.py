@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Command lines recorded in a real instance give the same output and exit codes in the embedded one, whatever the words of an error.
+"""Command lines recorded in a real instance give the same output and exit codes in the embedded one, apart from the wording of errors.
 
 The replays take minutes: they run with FLUX_TEST_LONG=1, as before a release.
 """

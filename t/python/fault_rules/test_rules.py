@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The fault runs' own rules must catch what they are there to catch, and accept recorded runs."""
+"""The invariants of the fault runs: each catches a violation, and all accept recorded runs."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The job manager's side of RFC 27: protocols.md section 16, and what golden/lifecycle.jsonl shows."""
+"""The job manager's side of RFC 27: protocols.md section 16, and golden/lifecycle.jsonl."""
 
 import errno
 
@@ -12,7 +12,7 @@ SCHED, RUN, CLEANUP, INACTIVE = 8, 16, 32, 64
 
 
 def seen(inst):
-    """What the scheduler received since the last call, abridged."""
+    """Return the messages to the scheduler since the last call, abridged."""
     out = []
     for method, body in inst.sched.seen:
         if method == "prioritize":
@@ -309,7 +309,7 @@ def test_expiration_without_scheduler(inst):
 
 
 def test_getattr(inst):
-    """What a scheduler can ask of the jobs that hold resources, with updates and without the environment."""
+    """The attributes of running jobs for a scheduler: with updates, without the environment."""
     inst.load_sched(auto=lambda body: make_R())
     id = inst.submit(run_duration=100, duration=50)
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 70}})

@@ -57,7 +57,7 @@ def run_job_to_end(inst, command, **kwargs):
 
 
 def output(inst, id, stream="stdout"):
-    """What a job wrote, in the order of its tasks."""
+    """Return the output of a job, by task."""
     found = {}
     for event in inst.eventlog(id, "guest.output"):
         if event["name"] == "data" and event["context"]["stream"] == stream:

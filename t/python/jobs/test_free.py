@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Giving resources back: partial release, housekeeping, epilogs, and what hello says of it."""
+"""Frees: partial release, housekeeping, epilogs, and the answer to hello meanwhile."""
 
 import errno
 

@@ -13,7 +13,7 @@ ENODATA = errno.ENODATA
 
 
 class Stream:
-    """What a streaming request answered so far."""
+    """The responses to a streaming request so far."""
 
     def __init__(self, inst, topic, payload):
         self.inst = inst

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Submission: ids, checks, defaults, queues, what is stored (protocols.md 7, 10, 12, 14; cli.md)."""
+"""Submission: ids, checks, defaults, queues, stored files (protocols.md 7, 10, 12, 14; cli.md)."""
 
 import errno
 import json

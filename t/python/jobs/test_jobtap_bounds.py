@@ -6,7 +6,6 @@ import errno
 
 import pytest
 
-import flux.job
 from flux.jobtap import CURRENT_JOB
 from flux.jobtap.perilogs import MAX_OPEN
 from flux.jobtap.plugin_resources import MAX_WAIT
@@ -70,26 +69,6 @@ def test_waiting_in_a_callback_ends(inst, p, silent, how, seconds):
     assert number == errno.ETIMEDOUT
     assert f"silent.ask: no answer within {seconds:g} second" in text
     assert "then(callback)" in text and "wait_for(seconds)" in text
-
-
-@pytest.mark.parametrize(
-    "wait", [lambda h, id: flux.job.result(h, id), lambda h, id: list(flux.job.event_watch(h, id))]
-)
-def test_so_does_waiting_by_the_functions_of_the_bindings(inst, p, wait):
-    refused = []
-
-    def run(p, topic, args):
-        try:
-            wait(p.handle, args["id"])
-        except OSError as exc:
-            refused.append((exc.errno, str(exc)))
-
-    p.add_handler("job.state.run", run)
-    id = running(inst)
-    end(inst)
-    assert inst.state(id) == INACTIVE
-    ((number, text),) = refused
-    assert number == errno.ETIMEDOUT and "no answer within 1 second" in text
 
 
 # -- prologs and epilogs ---------------------------------------------------------------------------------

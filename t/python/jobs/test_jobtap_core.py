@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What flux-core's job manager does with plugins, in the embedded one: the points in which they once differed."""
+"""Behaviour of flux-core's job manager towards plugins in which the embedded one once differed."""
 
-import asyncio
 import errno
-import re
 import threading
 
 import pytest
@@ -32,61 +30,6 @@ def test_1_a_negative_answer_refuses(inst, p, answer):
     id = inst.submit(run_duration=1)
     inst.advance(2)
     assert inst.state(id) == INACTIVE  # what cannot be refused goes on
-
-
-@pytest.mark.parametrize("answer", [0, 1, True, None])
-def test_1_any_other_does_not(inst, p, answer):
-    p.add_handler("job.validate", lambda p, topic, args: answer)
-    assert inst.submit()
-
-
-def gate(p):
-    p.open = []
-
-    def dependency(p, topic, args):
-        p.dependency_add(CURRENT_JOB, "gate")
-        p.open.append((topic, args["id"]))
-
-    p.add_handler("job.dependency.gate", dependency)
-    p.add_handler("job.state.depend", lambda p, topic, args: p.open.append((topic, args["id"])))
-
-
-def test_2_a_plugin_loaded_late_learns_of_jobs_in_depend(inst, add):
-    add(gate)
-    id = inst.submit(dependencies=[{"scheme": "gate", "value": ""}])
-    inst.rpc("job-manager.jobtap", {"remove": "mine.py"})
-    p = add(gate)
-    assert p.open == [("job.dependency.gate", id), ("job.state.depend", id)]
-    assert inst.events(id).count("dependency-add") == 1
-    p.dependency_remove(id, "gate")
-    assert inst.state(id) == SCHED
-
-
-def test_4_updates_are_collected(inst, p):
-    seen = []
-
-    def update(p, topic, args):
-        seen.append((topic, args["jobspec"]["attributes"]["system"].get("x")))
-        p.jobspec_update({"attributes.system.x": topic})
-        p.jobspec_update({"attributes.system.y": 1})
-        assert args["jobspec"]["attributes"]["system"].get("x") == seen[-1][1]
-
-    p.add_handler("job.validate", update)
-    p.add_handler("job.new", update)
-    p.add_handler("job.state.depend", update)
-    id = inst.submit()
-    assert seen == [
-        ("job.validate", None),
-        ("job.new", "job.validate"),
-        ("job.state.depend", "job.new"),
-    ]
-    updates = [event["context"] for event in inst.eventlog(id) if event["name"] == "jobspec-update"]
-    assert [update["attributes.system.x"] for update in updates] == [
-        "job.validate",
-        "job.new",
-        "job.state.depend",
-    ]
-    assert all(update["attributes.system.y"] == 1 for update in updates)
 
 
 def test_4_a_callback_that_fails_updates_nothing(inst, p):
@@ -274,34 +217,6 @@ def test_14_what_a_callback_is_handed_cannot_be_changed(inst, p):
     inst.cancel(id)
     assert [args["id"] for args in kept] == [id, id]
     assert [args["state"] for args in kept] == [1, DEPEND]
-
-
-@pytest.mark.parametrize(
-    "exc",
-    [
-        RuntimeError("boom"), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError(), SystemExit(2),
-    ],
-)  # fmt: skip
-def test_15_whatever_is_raised_ends_that_callback_only(inst, add, exc):
-    def boom(*args):
-        raise exc
-
-    p = add(lambda p: p.add_handler("job.state.*", boom))
-    others = []
-    add(lambda p: p.add_handler("job.state.*", lambda p, t, a: others.append(t)), "other.py")
-    p.handle.timer_watcher_create(1.0, boom).start()
-    p.handle.rpc("config.get").then(boom)
-    inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(run_duration=1)
-    inst.advance(2)
-    assert inst.state(id) == INACTIVE and len(others) == 6
-    text = "\n".join(inst.logged())
-    for where in ("job.state.run", "timer", "response to config.get"):
-        assert f"mine.py: {where}: {type(exc).__name__}" in text
-    assert re.search(r"job.state.run: .*\(test_jobtap_core.py:\d+ in boom\)", text)
-    p.add_handler("job.validate", boom)
-    with pytest.raises(OSError, match=f"mine.py: job.validate: .*{exc or type(exc).__name__}"):
-        inst.submit()
 
 
 def test_18_waiting_for_the_job_manager_is_refused(inst, p):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Plugins that do in their callbacks what none should: the job manager goes on, the log names the plugin's file and line, and
+"""Plugins with forbidden actions in their callbacks: the job manager goes on, the log names the plugin's file and line, and
 no job is in limbo."""
 
 import re

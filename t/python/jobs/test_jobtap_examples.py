@@ -30,43 +30,7 @@ def test_alloc_bypass_takes_a_resource_set_of_the_owner(inst):
 # -- alloc-check --------------------------------------------------------------------------------------
 
 
-def test_alloc_check(inst):
-    plugin = load(inst, "alloc-check.py")
-    cores = iter(["0-1", "2", "1-2", "3"])
-    inst.load_sched(auto=lambda body: make_R(cores=next(cores)))
-    one, two, both = (inst.submit(run_duration=10) for _ in range(3))
-    inst.advance(1)
-    assert inst.state(one) == inst.state(two) == RUN
-    context = inst.eventlog(both)[-1 - inst.events(both)[::-1].index("exception")]["context"]
-    assert (
-        context["type"] == "alloc-check" and f"rank0/core1 is held by job {one}" == context["note"]
-    )
-    inst.advance(20)
-    assert plugin.held == {}
-    # Loaded while jobs run, it knows what they hold.
-    running = inst.submit(run_duration=100)
-    inst.rpc("job-manager.jobtap", {"remove": "alloc-check.py"})
-    plugin = load(inst, "alloc-check.py")
-    assert plugin.held == {(0, "core", 3): running}
-
-
 # -- node-limits, dependency-file ---------------------------------------------------------------------
-
-
-def test_node_limits_lets_those_go_that_a_former_plugin_held(inst):
-    inst.rpc("config.load", {"node-limits": {"user": 1}})
-    load(inst, "node-limits.py")
-    inst.load_sched(auto=lambda body: make_R())
-    first, second, third = (inst.submit(run_duration=10) for _ in range(3))
-    assert inst.state(second) == inst.state(third) == DEPEND
-    inst.rpc("job-manager.jobtap", {"remove": "node-limits.py"})
-    inst.advance(20)
-    assert inst.state(first) == INACTIVE and inst.state(second) == DEPEND
-    load(inst, "node-limits.py")
-    inst.advance(1)
-    assert inst.state(second) == RUN and inst.state(third) == DEPEND
-    inst.advance(30)
-    assert inst.state(third) == INACTIVE
 
 
 def test_dependency_file_logs_nothing_when_a_waiting_job_is_canceled(inst, tmp_path):
@@ -78,22 +42,6 @@ def test_dependency_file_logs_nothing_when_a_waiting_job_is_canceled(inst, tmp_p
 
 
 # -- priority-bank ------------------------------------------------------------------------------------
-
-
-def test_priority_bank(inst):
-    load(inst, "priority-bank.py")
-    physics, nobody = inst.submit(bank="physics"), inst.submit()
-    assert inst.state(physics) == inst.state(nobody) == PRIORITY
-    inst.rpc("job-manager.priority-bank.weights", {"weights": {"physics": 300}})
-    assert inst.state(nobody) == PRIORITY
-    assert inst.jm.jobs.active[physics].priority == 16300
-    inst.rpc("job-manager.priority-bank.weights", {"weights": {"physics": 5}})
-    assert (inst.state(physics), inst.jm.jobs.active[physics].priority) == (SCHED, 16005)
-    assert inst.rpc("job-manager.jobtap-query", {"name": "priority-bank.py"})["weights"] == {
-        "physics": 5
-    }
-    with pytest.raises(OSError, match="expected an object of integers"):
-        inst.rpc("job-manager.priority-bank.weights", {"weights": {"physics": -1}})
 
 
 # -- queue-access -------------------------------------------------------------------------------------

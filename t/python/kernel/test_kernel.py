@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The kernel: messages between services, modules and clients, in one order; futures; watchers.
 
-What handles show of futures, timers and the reactor on any Flux is in bindings/facts.py.
+The behaviour of futures, timers and the reactor on any Flux is in bindings/facts.py.
 """
 
 import errno

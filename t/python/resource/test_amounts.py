@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Amounts on nodes: what is read, taken, given back and found again."""
+"""Amounts on nodes: tables, allocation, free, and jobs found running."""
 
 import functools
 import json
@@ -77,7 +77,7 @@ def test_wrong_tables_are_named(table, text):
 
 
 def test_R_says_what_nodes_have():
-    """Memory of RFC 49's domains adds up; what a scheduler has recorded comes before it."""
+    """Memory of the domains of RFC 49 adds up; recorded amounts take precedence."""
     for scheduling, total in (
         (topology(64), "256G"),
         ({**topology(64), "amounts": {"memory": {"0": "1G", "1-3": "2G"}}}, "7G"),
@@ -159,7 +159,7 @@ def test_ranks_that_are_given_back_in_parts():
 
 
 def test_more_than_is_left_is_found_running():
-    """The table has less than jobs were given under the one before: they keep what there is."""
+    """The new table has less than jobs hold under the old one: they keep what exists."""
     pool = pool_of({"memory": "64G"})
     R = pool.alloc(1, ask(pool, memory="40G")).to_dict()
     small = pool_of({"memory": "32G"})

@@ -141,7 +141,7 @@ asks = st.builds(
 
 
 def told(function):
-    """What a call answers, or raises, in a form that can be compared."""
+    """Return the result of a call, or its exception, in comparable form."""
     try:
         answer = function()
     except OSError as exc:

@@ -41,7 +41,7 @@ anything = st.recursive(
 
 
 def maybe(strategy):
-    """Mostly what it should be."""
+    """Mostly a valid value."""
     return st.one_of(strategy, strategy, strategy, anything)
 
 
@@ -56,7 +56,7 @@ BASE = {
 
 
 def bounded(function, *args):
-    """Call with whatever; what it raises must be documented, and it must not take long."""
+    """Call with random arguments: it raises documented exceptions only, and returns soon."""
     start = time.thread_time()
     try:
         return function(*args)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The recorded requests of golden/rv1pool-cases.json, and what this pool answers."""
+"""The recorded requests of golden/rv1pool-cases.json."""
 
 import golden_run
 import pytest

@@ -16,7 +16,7 @@ from flux.scheduler.testing import make_R as R
 
 
 def racks_of(nodes, size):
-    """Racks of so many nodes each."""
+    """Return racks of `size` nodes each."""
     return Groups("rack", {f"r{at}": ((1 << size) - 1) << at * size for at in range(nodes // size)})
 
 

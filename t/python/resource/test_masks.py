@@ -106,7 +106,7 @@ names = st.one_of(
 @example(["n0", "n08", "n8", "n9"])
 @given(st.lists(names, min_size=1, max_size=12))
 def test_host_names(hosts):
-    """Whatever the names are, they come back as they were, and each is found."""
+    """Any names are returned unchanged, and each is found."""
     ranks = mask_of(range(3, 3 + len(hosts)))
     table = HostNames(ranks, [",".join(hosts)])
     assert [table.name(rank) for rank in members(ranks)] == hosts

@@ -200,7 +200,7 @@ def test_R_round_trip(parts, named):
 
 
 def test_allocation_is_a_pool():
-    """What a job got can be allocated from again, with the ranks it has."""
+    """An allocation is a pool that can be allocated from, with its own ranks."""
     pool = ResourcePool(R(nodelist=["n[0-3]"], properties={"+local": "0-3", "x": "2-3"}))
     pool.mark_down("0")
     alloc = pool.alloc(1, ask(pool, nodes=2, cores=2, gpus=1))
@@ -374,7 +374,7 @@ def test_a_failed_request_is_tried_again_after_a_release():
 
 
 def test_shared_states_are_bounded(monkeypatch):
-    """Also while there are more states than are remembered, each rank is what its jobs leave of it."""
+    """With more states than are cached, free units of each rank are still those that its jobs leave."""
     monkeypatch.setattr(rank_index, "MAX_SHARED_MASKS", 4)
     pool = ResourcePool(R_of({rank: (set(range(8)), {0, 1}) for rank in range(12)}))
     for jobid in range(40):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The pools of the guide's page on pools (doc/examples) do what it says of them."""
+"""The pools in the guide's page on pools (doc/examples) behave as documented."""
 
 import importlib.util
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a pool tells of its ranks and jobs, and allocations on given ranks: the same of every pool."""
+"""Ranks and jobs of a pool, and allocations on given ranks, for each kind of pool."""
 
 import functools
 

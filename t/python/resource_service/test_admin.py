@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Drain, status, reload: what an administrator asks, and the texts he is answered."""
+"""Drain, status, reload: an administrator's requests and the texts of the answers."""
 
 import errno
 

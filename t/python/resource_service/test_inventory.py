@@ -44,21 +44,6 @@ def test_ranks_and_hosts():
         inventory.ranks_of_hosts(["c1", "a1", "c2"])
 
 
-def test_cutting():
-    inventory = Inventory(EXAMPLE)
-    part = inventory.restrict(bounds("4,7,9"))
-    assert part["execution"] == {
-        "R_lite": [{"rank": "4", "children": {"core": "0-1", "gpu": "0"}}, {"rank": "7", "children": {"core": "0-3"}}],
-        "starttime": 0, "expiration": 2000000000, "nodelist": ["a2,b9"],
-        "properties": {"fast": "7", "+debug": "4,7", "arm@node": "7"},
-    }  # fmt: skip
-    assert inventory.without(bounds("4")).ranks == bounds("3,7")
-    assert inventory.without(bounds("9")) is inventory
-    nothing = inventory.without(bounds("0-9"))
-    assert nothing.ranks == [] and nothing.R["execution"]["nodelist"] == [""]
-    Inventory(part)
-
-
 def test_cutting_a_topology():
     topo = {"socket": [{"cores": "0-1"}]}
     scheduling = {

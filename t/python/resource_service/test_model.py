@@ -20,7 +20,7 @@ def members(value):
 
 
 class Model:
-    """What a person with a list of ranks would write down."""
+    """The state as plain sets of ranks."""
 
     def __init__(self, topology):
         self.topology = topology
@@ -33,7 +33,7 @@ class Model:
 
 
 class Mirror:
-    """A scheduler that believes what it is told."""
+    """A scheduler's state, from the messages it receives."""
 
     def __init__(self, first):
         self.known = set()

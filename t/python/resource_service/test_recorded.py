@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a recorded scheduler was sent on its resource.acquire stream: the same steps give the same messages."""
+"""Messages on a recorded resource.acquire stream: the same steps give the same messages."""
 
 import shared
 from resource_help import vm_R
@@ -56,7 +56,7 @@ def payloads(records):
 
 
 def recorded():
-    """Return what came on the stream, by scenario."""
+    """Return the messages of the stream by scenario."""
     found = {}
     for record in shared.optional_jsonl("golden/acquire.jsonl"):
         found.setdefault(record["scenario"], []).append(record)

@@ -61,7 +61,7 @@ def ruled(policy, *rules):
 
 
 def part_of(R, ranks):
-    """What a job holds of some ranks (an idset), of its R."""
+    """Return the part of a job's R on some ranks (an idset)."""
     execution = {key: value for key, value in R["execution"].items() if key != "nslots"}
     (children,) = (entry["children"] for entry in execution["R_lite"])
     execution["R_lite"] = [{"rank": ranks, "children": children}]
@@ -383,7 +383,7 @@ class Rig:
         return None if when is None else (round(when - START_TIME), shown.get("t_estimate_kind"))
 
     def reason(self, jobid):
-        """What a job waits for, as its user is told; None: nothing is told."""
+        """Return the reason that a job's user sees; None without one."""
         return self.shown(jobid).get("reason_pending")
 
     def logged(self, level=None, settle=True):

@@ -24,7 +24,7 @@ class SchedulerMeter:
 
     Args:
         rig (Rig): with its module loaded
-        clock: returns what is measured
+        clock: returns the measured quantity
 
     Attributes:
         spent (float): seconds since `reset`

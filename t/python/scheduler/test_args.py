@@ -152,7 +152,7 @@ def test_queue_depth(args, ready):
 
 
 class TakesFirst(Scheduler):
-    """The way of the guide: take one's own, hand on the rest."""
+    """As in the guide: parse the policy's own arguments, pass on the others."""
 
     def __init__(self, h, *args):
         rest = []

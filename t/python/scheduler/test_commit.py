@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""R is stored before a job hears of it, also when the KVS makes trouble; what a request may
-answer."""
+"""R is stored before the job is answered, also with a slow or failing KVS; the permitted answers
+of a request."""
 
 import inspect
 import json

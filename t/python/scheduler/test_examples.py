@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The examples of the guide (doc/examples) do what the guide says of them."""
+"""The examples of the guide (doc/examples) behave as documented."""
 
 import ast
 import re

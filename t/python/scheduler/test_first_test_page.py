@@ -18,7 +18,7 @@ def blocks():
 
 @pytest.fixture
 def quiet_second(monkeypatch):
-    """Users are told things when they are on a real instance."""
+    """Users get the same annotations as on a real instance."""
     from flux.scheduler import forecasts
 
     monkeypatch.undo()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What schedulers log at debug level, as a recorded real instance has it."""
+"""The log of schedulers at debug level, compared with a recorded real instance."""
 
 from peers import R, Rig, jobspec
 from shared import optional_jsonl

@@ -178,7 +178,7 @@ def test_malformed_hello_entries_are_counted(entry):
     ],
 )  # fmt: skip
 def test_a_running_job_is_taken_over_whatever_else_is_said_of_it(module, odd):
-    """Only the id is needed to know what it holds; such an entry ended the scheduler."""
+    """Only the id is needed to look up its resources. Such an entry once ended the scheduler."""
     rig = Rig(R(2, 1))
     entry = {"id": 1, "priority": 16, "userid": 0, "t_submit": 1.0, **odd}
     if not odd:

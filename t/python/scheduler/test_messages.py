@@ -17,7 +17,7 @@ def rig():
 
 
 def healthy(rig, jobid=4242):
-    """The scheduler still serves: it ends, in order, only when it is told to."""
+    """Check that the scheduler still serves, and ends only on request."""
     before = len(rig.sched._queue)
     rig.alloc(jobid, jobspec(1), priority=4294967295)
     rig.settle()
@@ -365,7 +365,7 @@ def test_quiescent_does_not_wait_for_ever_for_requests_that_never_come(rig):
 
 
 class Forwarding(Guide):
-    """Tells somebody of each success, who is not always there."""
+    """Reports each success to another service, which may be missing."""
 
     early = True
 

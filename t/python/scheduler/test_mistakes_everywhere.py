@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the author of a policy gets wrong is said in the same words wherever the policy runs: in a test, in a simulation, where the
-run fails, and in an instance, which logs it."""
+"""Mistakes of a policy's author are reported in the same words by a test, by a simulation, which fails, and by an instance, which
+logs them."""
 
 import contextlib
 import io
@@ -251,7 +251,7 @@ def impatient(monkeypatch):
 
 
 def fake(path):
-    """What a test of the module in this file would say."""
+    """Return the report of a test of the module in a file."""
     instance = FakeInstance(nodes=2)
     raised = ""
     try:
@@ -285,7 +285,7 @@ def simulated(path):
 
 
 def embedded(path):
-    """What an instance logs and prints."""
+    """Return the log and the output of an instance."""
     attrs = AttrTable()
     attrs.define("log-stderr-level", "-1")
     lines = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""When passes run, how generators are driven, what forecasts may take."""
+"""Times of passes, generators, and the time of forecasts."""
 
 import runpy
 
@@ -11,7 +11,7 @@ from flux.scheduler.passes import Pace
 
 
 class Stepping(runpy.run_path(str(EXAMPLES / "stepping.py"))["Stepping"]):
-    """The guide's generator example, noting what it does."""
+    """The guide's example of a generator, with a record of its steps."""
 
     def __init__(self, h, *args):
         super().__init__(h, *args)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a scheduler does with its pool: parsing requests for it, once for jobs that ask for the
-same."""
+"""A scheduler and its pool: equal jobspecs are parsed once."""
 
 import tracemalloc
 import types

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Projections: a forked scheduler that is played forward (`flux.scheduler.projection`).
 
-That answers are exact is shown by ``test_answers.py`` and ``t/bench/answers``; here, what becomes of children, and what a policy of a site
-may do in them.
+That answers are exact is shown by ``test_answers.py`` and ``t/bench/answers``; here: the child processes, and the permitted actions of a
+site's policy in them.
 """
 
 import math

@@ -18,7 +18,7 @@ NOW = 1795600000.0  # 2026-11-25T09:46:40Z
 class Handle:
     """A scheduler that gives each method its prepared answer, and records the requests.
 
-    The services around it answer in the same way, by topic; what they were not given they lack.
+    The other services answer in the same way, by topic, and lack topics without a prepared answer.
     """
 
     def __init__(self, **answers):
@@ -210,7 +210,7 @@ UNKNOWN = OSError(errno.EINVAL, "ƒ8 is not a pending job")
 
 
 def listed(state, **job):
-    """What the job list answers of a job of the caller."""
+    """The job list's answer about a job of the caller."""
     return {"job-list.list-id": {"job": {"id": 7, "userid": os.getuid(), "state": state, **job}}}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""flux.scheduler.testing: what the author of a policy does with a fake instance."""
+"""flux.scheduler.testing: a fake instance as the author of a policy uses it."""
 
 import errno
 import heapq

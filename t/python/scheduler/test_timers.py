@@ -79,7 +79,7 @@ def test_canceled_ones_do_not_pile_up(rig):
 
 
 def test_a_clock_that_was_set_is_noticed(rig, monkeypatch):
-    """The watcher counts seconds, whatever becomes of the clock."""
+    """The watcher counts seconds regardless of steps of the clock."""
     timers = rig.sched._host.timers
     monkeypatch.setattr(timers, "_longest", 60.0)
     armed = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a site's own methods return wrongly costs the job that it is about."""
+"""A wrong return value of a site's method costs only the job concerned."""
 
 import heapq
 
@@ -332,7 +332,7 @@ QUESTIONS = [
 
 
 class Hears(AdmissionRule):
-    """A rule behind that one, which is told of all jobs whatever happens there."""
+    """A rule after the faulty one, which is still informed of all jobs."""
 
     name = "hears"
 

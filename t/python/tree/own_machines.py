@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Machines made for the tests, and what the rules of `flux.resource.hwloc.amend` make of each, worked out by hand."""
+"""Machines made for the tests, with the results of `flux.resource.hwloc.amend` for each, worked out by hand."""
 
 from hwloc_xml import (
     bridge,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""From hwloc XML to R.scheduling: the recorded machines, our own, and what must not load."""
+"""From hwloc XML to R.scheduling: recorded machines, our own, and documents that are refused."""
 
 import copy
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Whatever the bytes: an answer or one RuntimeError, and this process lives on."""
+"""Random bytes: a result or a RuntimeError, and this process survives."""
 
 import os
 import random

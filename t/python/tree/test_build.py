@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The builder of the libhwloc binding: where it puts things, and what it says when it cannot."""
+"""The builder of the libhwloc binding: its output, and its messages about missing parts."""
 
 import os
 import shutil

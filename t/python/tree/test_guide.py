@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The TreePool chapter of the guide: its pictures are what the pool answers, its example runs."""
+"""The TreePool chapter of the guide: its pictures are the pool's answers, and its example runs."""
 
 import importlib.util
 import re

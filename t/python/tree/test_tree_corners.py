@@ -55,7 +55,7 @@ def test_nodes_with_different_room_in_one_group():
 
 
 def test_many_kinds_of_container_and_states(monkeypatch):
-    """What is remembered is bounded, and forgetting it changes no answer."""
+    """The caches are bounded, and an eviction changes no answer."""
     monkeypatch.setattr(node, "MAX_REMEMBERED_ANSWERS", 4)
     names = [f"level{i}" for i in range(12)]
     topo = {name: [{"cores": f"{2 * i}-{2 * i + 1}"} for i in range(8)] for name in names}

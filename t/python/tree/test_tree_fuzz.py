@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Whatever stands under R.scheduling: a pool or a ValueError, and a pool that holds together."""
+"""Random R.scheduling: a consistent pool or a ValueError."""
 
 import copy
 import json

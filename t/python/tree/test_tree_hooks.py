@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A site's own TreePool: the hooks choose nodes, the topology what is taken of them."""
+"""A site's own TreePool: hooks choose the nodes, the topology the units on them."""
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +23,7 @@ class HighestFirst(TreePool):
 
 
 class SameV1(TreePool._impl_map[1]):
-    """Overrides a hook with what it does anyway, and so takes the way of the hooks."""
+    """Overrides a hook with the base's own, so that placement goes through the hooks."""
 
     def _sort_candidates(self, candidates):
         return super()._sort_candidates(candidates)

@@ -92,7 +92,7 @@ def test_R_of_a_job_whose_topology_has_other_rank_numbers():
 
 
 def test_an_error_in_the_topology_is_named():
-    """R is drawn before it is installed: what no TreePool takes is an error here too."""
+    """R is drawn before it is installed, so an R that TreePool refuses is an error here too."""
     R, _ = pool_with_jobs()
     R["scheduling"]["children"][0]["ranks"] = "0-1"
     with pytest.raises(ValueError, match="2 ranks are named, but R has 3"):
