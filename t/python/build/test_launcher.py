@@ -38,12 +38,6 @@ def paths(tree):
     return [str(tree / "src" / "bindings" / "python"), str(tree / "src" / "embedded")]
 
 
-def test_arguments_path_and_exit_code(tree):
-    code, out, _ = call(tree / "src" / "cmd" / "flux", "0", "b c")
-    assert code == 3
-    assert out.split("|") == ["0", "b c", *paths(tree)]
-
-
 def test_called_through_the_path_and_through_symbolic_links(tree):
     (tree / "one").symlink_to("src/cmd/flux")
     (tree / "sub").mkdir()
@@ -64,12 +58,6 @@ def test_site_packages_are_found_when_asked_for(tree):
         tree / "src" / "cmd" / "flux", "import greenlet", FLUX_SCHEDULER_PYTHON=sys.executable
     )
     assert code == 3, err
-
-
-def test_a_module_that_is_nowhere_is_the_usual_error(tree):
-    code, _, err = call(tree / "src" / "cmd" / "flux", "import nosuchmodule")
-    assert code == 1
-    assert "ModuleNotFoundError: No module named 'nosuchmodule'" in err
 
 
 def test_without_the_embedded_instance_it_says_so(tree):

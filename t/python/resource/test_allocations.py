@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Faults in an R allocated by a scheduler, and cases that are no faults."""
 
-import random
-
 import pytest
 
 from flux.resource.allocations import Allocations
-from flux.resource.pool.masks import members, parse_idset
 
 
 def R_of(*entries, hosts=("n[0-9]",)):
@@ -73,33 +70,3 @@ def test_no_R(held, R):
     with pytest.raises(ValueError):
         held.take(3, R)
     assert held.take(3, R_of(("2-3", {"core": "2-3"}))) is None
-
-
-def test_random_allocations_as_unit_by_unit():
-    """An overlap is reported exactly when another job holds one of the units."""
-    rng = random.Random(5)
-    for _ in range(200):
-        held = Allocations(R_of(("0-3", {"core": "0-3", "gpu": "0-1"})))
-        jobs = {}
-        for jobid in range(1, 25):
-            if jobs and rng.random() < 0.4:
-                gone, ranks = rng.choice(list(jobs)), rng.choice([None, "0-1", "2"])
-                held.give_back(gone, ranks)
-                few = members(parse_idset(ranks or "0-3"))
-                jobs[gone] = {unit for unit in jobs[gone] if unit[0] not in few}
-                if not jobs[gone]:
-                    del jobs[gone]
-            ranks = rng.sample(range(4), rng.randint(1, 2))
-            ids = {
-                "core": rng.sample(range(4), rng.randint(1, 4)),
-                "gpu": rng.choice([[0, 1], [1], []]),
-            }
-            wanted = {(rank, kind, one) for rank in ranks for kind in ids for one in ids[kind]}
-            taken = set().union(*jobs.values())
-            children = {kind: ",".join(map(str, sorted(ids[kind]))) for kind in ids}
-            said = held.take(jobid, R_of((",".join(map(str, sorted(ranks))), children)))
-            assert (said is not None) == bool(wanted & taken), said
-            if said is not None:
-                held.give_back(jobid)
-                break  # both held the same units: what is left is not defined
-            jobs[jobid] = wanted

@@ -3,7 +3,6 @@
 
 import time
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared import runs
@@ -125,19 +124,6 @@ def test_ids(ids, method):
     pool = ResourcePool(BASE)
     bounded(getattr(pool, method), ids)
     pool._check()
-
-
-def test_deep_R():
-    deep = []
-    for _ in range(100000):
-        deep = [deep]
-    for bad in (
-        deep,
-        {"version": 1, "execution": deep},
-        {"version": 1, "execution": {"R_lite": [{"rank": deep}]}},
-    ):
-        with pytest.raises((ValueError, TypeError)):
-            ResourcePool(bad)
 
 
 def test_many_ranks():

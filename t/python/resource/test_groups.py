@@ -179,37 +179,6 @@ def test_a_start_counts_each_group_once(counts):
 # -- nodes that are no job's -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_chosen_nodes_are_in_as_few_groups_as_can_be(seed):
-    chance = random.Random(seed)
-    pool = ResourcePool(R(16, 4))
-    racks, blocks = racks_of(16, 4), Groups("block", {"b0": 0x00FF, "b1": 0xFF00})
-    for _ in range(30):
-        ranks, idle = chance.getrandbits(16), chance.getrandbits(16)
-        count = chance.randint(0, 16)
-        if not ranks:
-            continue
-        pool.pack_by([])
-        assert not pool.packing
-        lowest = pool.choose_nodes(ranks, count, idle)
-        there = members(ranks)
-        assert list(members(lowest)) == list(there)[:count]
-        pool.pack_by([racks])
-        assert pool.packing
-        found = pool.choose_nodes(ranks, count, idle)
-        assert not found & ~ranks and popcount(found) == popcount(lowest)
-        if found:
-            fewest_racks = possible(racks.masks, ranks, popcount(found), 1, None)
-            assert len(racks.names_of(found)) == fewest_racks
-        # The level of the largest groups decides first.
-        pool.pack_by([blocks, racks])
-        found = pool.choose_nodes(ranks, count, idle)
-        assert not found & ~ranks and popcount(found) == popcount(lowest)
-        if found:
-            fewest_blocks = possible(blocks.masks, ranks, popcount(found), 1, None)
-            assert len(blocks.names_of(found)) == fewest_blocks
-
-
 def test_nodes_are_chosen_beside_others():
     pool = ResourcePool(R(16, 4))
     pool.pack_by([Groups("block", {"b0": 0x00FF, "b1": 0xFF00}), racks_of(16, 4)])

@@ -728,17 +728,3 @@ def test_check_finds(spoil):
         pool._check()
     if caught.type is AssertionError:
         assert "pool: rank[0-3]" in str(caught.value) and "idle:" in str(caught.value)
-
-
-def test_deep_copies():
-    """copy.deepcopy() makes a pool of its own as well."""
-    import copy
-
-    pool = ResourcePool(R())
-    pool.alloc(1, ask(pool, nodes=2))
-    for other in (copy.deepcopy(pool), copy.deepcopy(ResourcePool(R()))):
-        other._check()
-        other.alloc(2, ask(other, nodes=4, cores=2))
-        other._check()
-    pool._check()
-    assert pool.copy_allocated().dumps() == "rank[0-1]/core0"

@@ -384,16 +384,6 @@ def test_options_mean_what_they_mean_to_submit(flux_sched, argv, system):
     assert {key: asked[key] for key in system} == system
 
 
-@pytest.mark.parametrize(
-    "argv, exclusive",
-    [(["-N2"], True), (["-N2", "-x"], True), (["-N2", "-n2"], False), (["-N2", "-n4", "-x"], True)],
-)
-def test_nodes_without_tasks_are_whole_nodes_as_in_submit(flux_sched, argv, exclusive):
-    flux_sched(["when", *argv])
-    (node,) = flux_sched.asked[0][1]["jobspec"]["resources"]
-    assert node.get("exclusive", False) is exclusive
-
-
 @pytest.mark.parametrize("limit", ["-1", "soon", "nan", "inf", ""])
 def test_a_bad_time_limit_is_named(flux_sched, limit, capsys):
     with pytest.raises(SystemExit, match="2"):

@@ -101,19 +101,6 @@ def test_what_is_no_number_is_told_once(tmp_path, option, wrong):
         )
 
 
-def test_a_rank_of_a_site_s_class_that_is_no_number_is_told_once():
-    class Forgotten(Backfill):
-        def rank(self, job):
-            pass
-
-    instance = FakeInstance(nodes=1, check_errors=False)
-    instance.load(Forgotten)
-    for _ in range(4):
-        instance.submit(nodes=1, duration=10)
-    instance.advance(60)
-    assert [text.partition(" is ")[2] for text in instance.errors] == ["None: expected a number"]
-
-
 @pytest.mark.parametrize(
     "method, args",
     [("rank", []), ("candidate_rank", ["promise=1"]), ("latest_start", ["promise=all"])],

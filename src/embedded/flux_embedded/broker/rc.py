@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The default start of an instance, without a start script, and its shutdown.
 
-What ``flux modprobe rc1`` and ``rc3`` are in a real instance, in the instance's own task, a second faster.
+The equivalent of ``flux modprobe rc1`` and ``rc3`` of a real instance, in the instance's own task: a second faster.
 """
 
 import errno

@@ -48,8 +48,8 @@ from flux.jobtap.plugin import Plugin, service_name
 from flux.jobtap.plugin_handle import PluginHandle, drop_future
 from flux.jobtap.validation import CURRENT_JOB, PRIORITY_UNAVAIL
 from flux.message import Message
+from flux_engine.formats.states import CLEANUP, DEPEND, INACTIVE, NEW, PRIORITY, PRIORITY_MAX, RUN
 
-NEW, DEPEND, PRIORITY, RUN, CLEANUP, INACTIVE = 1, 2, 4, 16, 32, 64
 #: The C value of an unknown priority (FLUX_JOBTAP_PRIORITY_UNAVAIL).
 C_PRIORITY_UNAVAIL = -2
 
@@ -202,7 +202,7 @@ class RunningCallback:
 
     def _not_a_priority(self, view: Any, priority: Any) -> None:
         host, topic = self.host, self.topic
-        text = f"{priority!r} is not a priority (0-{validation.PRIORITY_MAX})"
+        text = f"{priority!r} is not a priority (0-{PRIORITY_MAX})"
         host.report(topic, JobtapError(text))
         if type(priority) is not int and topic != "job.priority.get":
             stuck = " (job may be stuck in PRIORITY state)" if view["state"] == PRIORITY else ""

@@ -4,7 +4,7 @@ jobspec updates.
 
 The values go into eventlogs and messages, so they must be JSON that C code accepts too, and no
 event may leave a job in a state that the job manager cannot handle. A bad value raises OSError
-(EINVAL), with a text that names the argument (`what`).
+(EINVAL), with a text that names the argument (parameter `what`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import json
 from math import isfinite
 from typing import Any
 
+from flux_engine.formats.states import PRIORITY_MAX, URGENCY_MAX
+
 #: The job of the running callback, in place of a job id.
 CURRENT_JOB = -1
 #: An unknown priority.
 PRIORITY_UNAVAIL = -1
 
-PRIORITY_MAX = 4294967295
-URGENCY_MAX = 31
 #: CURRENT_JOB in C (FLUX_JOBTAP_CURRENT_JOB), never a job id.
 C_CURRENT_JOB = 0xFFFFFFFFFFFFFFFF
 

@@ -155,7 +155,7 @@ class RSet:
             result["scheduling"] = self.scheduling
         return result
 
-    # -- what it holds ---------------------------------------------------------------------------
+    # -- contents --------------------------------------------------------------------------------
 
     def host_names(self):
         """The hosts in rank order."""

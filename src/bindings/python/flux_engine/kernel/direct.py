@@ -95,7 +95,7 @@ class Peer(Endpoint):
 
 
 class Names(Peer):
-    """``service``: who answers for a name.
+    """``service``: the service of each name.
 
     Attributes:
         taken (tuple): names that somebody else has

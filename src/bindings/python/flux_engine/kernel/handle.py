@@ -120,7 +120,7 @@ class Flux:
     # -- the reactor ---------------------------------------------------------------------------
 
     def reactor_run(self, reactor=None, flags=0):
-        """Handle messages, timers and the rest until stopped. Raises what leaves a callback, except SystemExit."""
+        """Handle messages, timers and other events until stopped. Raises the exceptions of callbacks, except SystemExit."""
         return self.task.reactor_run(flags)
 
     def reactor_stop(self, reactor=None):

@@ -20,7 +20,7 @@ from flux_engine.kernel.reactor import Reactor
 #: Turns between polls of the file descriptors while there are messages to deliver.
 TURNS_BETWEEN_POLLS = 8
 
-#: The end of a virtual clock, whatever time is requested: the end of the year 9999.
+#: The maximum time of a virtual clock: the end of the year 9999.
 END_OF_TIME = 253402300799.0
 
 #: The longest single wait in seconds: the operating system does not accept arbitrary numbers.

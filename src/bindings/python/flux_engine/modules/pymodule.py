@@ -125,12 +125,12 @@ def traceback_of(exc, path=None):
 
 
 def print_traceback(exc, path=None):
-    """Print what `traceback_of` returns."""
+    """Print the result of `traceback_of`."""
     print(traceback_of(exc, path), end="", file=sys.stderr, flush=True)
 
 
 def failure_of(exc, path):
-    """The (errnum, text) of the exception that ended a module; prints what its process would have."""
+    """Return (errnum, text) of the exception that ended a module; prints its traceback, as its process would."""
     if isinstance(exc, LoaderExit):
         return errno.EIO, str(exc)
     if isinstance(exc, OSError):

@@ -73,7 +73,7 @@ class JobList(Service):
             self._follows = False  # the job manager is gone
             return
         future.reset()
-        # The first response is empty: what came before it may be what a request waits for.
+        # The first response is empty. Requests may wait for events before it.
         ids = {entry["id"] for entry in entries} or {msg.body["id"] for msg in self._waiting}
         for msg in [msg for msg in self._waiting if msg.body["id"] in ids]:
             self._waiting.remove(msg)

@@ -177,7 +177,7 @@ class Events:
     # -- committing ------------------------------------------------------------------------------
 
     def flush(self):
-        """Commit the posted events, and send what waited for that."""
+        """Commit the posted events, and send the messages that waited for the commit."""
         self._scheduled = False
         self.service.sched.pump()
         self.commit()

@@ -6,7 +6,7 @@
 =====================  ===========================================================================
 method                 payload -> response
 =====================  ===========================================================================
-acquire (S)            -> ``{resources: R, up: IDSET}``, then what changes: ``up``, ``down``,
+acquire (S)            -> ``{resources: R, up: IDSET}``, then changes: ``up``, ``down``,
                        ``shrink``, ``property-add``, ``property-remove``, ``expiration``. One holder
                        at a time (EBUSY); its disconnect ends the stream
 drain                  ``{targets, reason?}`` -> nothing; EEXIST if one is drained already, with a reason

@@ -82,8 +82,8 @@ def _slots_in(taken: Counts, shape: Shape) -> int:
 def check_placed(
     what: str, placed: Any, index: RankIndex, shape: Shape, eligible: int
 ) -> tuple[Selection, int]:
-    """Return what a site's code has chosen, ``(selection, nslots)``. Raises ValueError, with the name
-    of the code (`what`), if it is none, not free, not eligible or less than requested."""
+    """Return the choice of a site's code, ``(selection, nslots)``. Raises ValueError, with the name of
+    the code (`what`), if it is malformed, not free, not eligible or less than requested."""
     try:
         selection, nslots = placed
         chosen = list(pairs(selection))
@@ -118,7 +118,7 @@ class Placement:
     #: of those with the most.
     best_fit = False
 
-    #: Whether what `place` returns is checked, since a class of a site may have chosen it.
+    #: Whether the result of `place` is checked: it is for the classes of sites.
     is_checked = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -275,8 +275,8 @@ def reason_of_queue(handle: Any, queue: str | None) -> str:
 
 
 def warnings_of_queue(handle: Any, queue: str | None) -> dict[str, str]:
-    """Return what keeps jobs of a queue from being submitted (``enable``) and from being sent to the
-    scheduler (``start``), as text. Raises OSError if the job manager does not answer."""
+    """Return why jobs of a queue cannot be submitted (``enable``), and why they are not sent to the
+    scheduler (``start``), as text; a key is missing if they are. Raises OSError if the job manager does not answer."""
     status = handle.rpc("job-manager.queue-status", {"name": queue} if queue else {}).get()
     name = f"queue {queue}" if queue else "the queue"
     found = {}

@@ -6,7 +6,7 @@ Plays are overconfident: later jobs overtake, and run times are correlated. So t
 job is compared with its start. The *miss* is the difference between the start and the median of the
 plays, in widths of the odds; quantiles of recent misses correct further forecasts. This is
 conformal prediction (Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005): if
-future misses are like recent ones, nine of ten jobs start by the time told, whatever the
+future misses are like recent ones, nine of ten jobs start by the time told, regardless of the
 distribution of run times.
 
 Run times are drawn from `RunShares`, the fractions of their limits that recent jobs of each user

@@ -255,7 +255,7 @@ class FakeJob(SchedulableJob):
 
 
 class _Sched(Sched):
-    """Jobs keep all of R: a scheduler loaded later may need what its pool wrote there. They may
+    """Jobs keep all of R: a scheduler loaded later may need its pool's own data. They may
     end, since that takes no time here, before the scheduler under which they fail is ready.
     """
 

@@ -239,7 +239,7 @@ class Jobtap(Part):
             return True
         if validation.is_priority(priority):
             return True
-        text = f"{priority!r} is not a priority (0-{validation.PRIORITY_MAX})"
+        text = f"{priority!r} is not a priority (0-{states.PRIORITY_MAX})"
         self.report(plugin, topic, JobtapError(text))
         told = topic != "job.priority.get" and job.state & states.ACTIVE
         if type(priority) is not int and told:
