@@ -5,15 +5,15 @@ import shutil
 import subprocess
 import sys
 
-import bindings_instance
 import facts
 import pytest
+from in_process import InProcess
 
 
 @pytest.fixture
 def h():
-    instance = bindings_instance.make("kvs")
-    yield bindings_instance.handle(instance)
+    instance = InProcess(services=["kvs"])
+    yield instance.bindings()
     instance.stop()
 
 

@@ -3,20 +3,19 @@
 
 import errno
 
-import bindings_instance
 import pytest
+from in_process import InProcess
 
 import flux.job
 from flux.resource import ResourceSet, resource_list, resource_status
 from flux.scheduler.testing import make_R
-from flux_embedded.broker.instance import JOB_SERVICES
 
 R = make_R(4, 4, 1, properties={"odd": "1,3"})
 
 
 @pytest.fixture(scope="module")
 def instance(srcdir):
-    instance = bindings_instance.make(*JOB_SERVICES, size=4, R=R, hosts=["n0", "n1", "n2", "n3"])
+    instance = InProcess(size=4, R=R, hosts=["n0", "n1", "n2", "n3"])
     instance.load_module(srcdir / "src" / "modules" / "sched-simple" / "sched-simple.py")
     yield instance
     instance.stop()
@@ -24,7 +23,7 @@ def instance(srcdir):
 
 @pytest.fixture
 def h(instance):
-    return bindings_instance.handle(instance)
+    return instance.bindings()
 
 
 def job(seconds=10, **more):
@@ -133,7 +132,7 @@ def test_events_by_callback_and_cancel_of_the_stream(h):
 
 def test_a_stream_may_outlive_its_connection(instance, h):
     """As flux.kvs does when a future is collected after the end of its module or program."""
-    id, other = flux.job.submit(h, job()), bindings_instance.another_handle(instance)
+    id, other = flux.job.submit(h, job()), instance.bindings(instance.client("other"))
     future = flux.job.event_watch_async(other, id)
     instance.kernel.close(other.handle.task)
     future.cancel()

@@ -3,8 +3,8 @@
 
 import errno
 
-import bindings_instance
 import pytest
+from in_process import InProcess
 
 import flux.kvs as kvs
 from flux.constants import FLUX_RPC_STREAMING
@@ -14,14 +14,14 @@ from flux_engine.kernel import message
 
 @pytest.fixture
 def instance():
-    instance = bindings_instance.make("kvs")
+    instance = InProcess(services=["kvs"])
     yield instance
     instance.stop()
 
 
 @pytest.fixture
 def h(instance):
-    return bindings_instance.handle(instance)
+    return instance.bindings()
 
 
 def commit(h, *ops, **more):
@@ -79,7 +79,7 @@ def test_a_commit_that_fails_changes_nothing(instance, h, op, number):
 
 
 def test_guests_are_kept_out(instance):
-    guest = bindings_instance.another_handle(instance, userid=1234, rolemask=message.ROLE_USER)
+    guest = instance.bindings(instance.client("guest", userid=1234, rolemask=message.ROLE_USER))
     with pytest.raises(PermissionError):
         guest.rpc("kvs.lookup", {"key": "a"}).get()
 

@@ -3,9 +3,9 @@
 
 import copy
 
-import bindings_instance
 import hypothesis.strategies as st
 from hypothesis import given, settings
+from in_process import InProcess
 
 from flux_embedded.services.kvs.tree import entries
 
@@ -64,7 +64,7 @@ class Model:
 @settings(max_examples=150)
 @given(st.lists(st.lists(operations, max_size=4), max_size=12), keys)
 def test_against_a_model(commits, watched):
-    instance = bindings_instance.make("kvs")
+    instance = InProcess(services=["kvs"])
     try:
         h = instance.handle
         model = Model()

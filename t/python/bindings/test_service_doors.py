@@ -11,12 +11,11 @@ import json
 import random
 import re
 
-import bindings_instance
 import pytest
+from in_process import InProcess
 
 import flux.job
 from flux.scheduler.testing import make_R
-from flux_embedded.broker.instance import JOB_SERVICES
 from flux_engine.kernel.defaults import METHODS
 from flux_engine.kernel.service import check_form
 
@@ -31,9 +30,7 @@ VALUES = [
 
 @pytest.fixture
 def instance():
-    instance = bindings_instance.make(
-        *JOB_SERVICES, size=4, R=make_R(4, 4), hosts=["n0", "n1", "n2", "n3"]
-    )
+    instance = InProcess(size=4, R=make_R(4, 4), hosts=["n0", "n1", "n2", "n3"])
     instance.ctx.attrs.define("log-stderr-level", "-1")
     yield instance
     instance.stop()

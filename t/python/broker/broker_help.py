@@ -3,12 +3,9 @@
 
 import textwrap
 
-import pytest
+from in_process import InProcess
 
-from flux_embedded.broker.instance import Instance
-from flux_engine.kernel.clock import VirtualClock
-from flux_engine.kernel.handle import Flux
-from flux_engine.kernel.task import Task
+from flux_engine.formats.levels import LEVELS
 
 GOOD = """
     from flux.brokermod import BrokerModule, request_handler
@@ -35,31 +32,18 @@ GOOD = """
 """
 
 
-class Broker:
+class Broker(InProcess):
     """An instance with only the broker in it, and a directory for module files."""
 
-    def __init__(self, directory, **options):
+    def __init__(self, directory, services=(), **options):
         self.directory = directory
-        options.setdefault("services", ())
-        self.instance = Instance(clock=VirtualClock(), **options)
-        self.instance.start()
-        self.kernel = self.instance.kernel
-        self.h = self.instance.handle
+        super().__init__(services=services, **options)
 
     def file(self, name, text):
         """Write a module file; returns its path."""
         path = self.directory / name
         path.write_text(textwrap.dedent(text))
         return str(path)
-
-    def call(self, topic, payload=None, **kwargs):
-        return self.h.rpc(topic, payload, **kwargs).get()
-
-    def fails(self, topic, payload=None, **kwargs):
-        """Return (errno, text) of a request that must fail."""
-        with pytest.raises(OSError) as caught:
-            self.call(topic, payload, **kwargs)
-        return caught.value.errno, caught.value.strerror
 
     def load(self, filename, text, *args, **more):
         return self.call(
@@ -71,16 +55,6 @@ class Broker:
 
     def log(self):
         """The log as SOURCE.LEVEL: TEXT lines."""
-        from flux_engine.formats.levels import LEVELS
-
         return [
-            f"{entry.name}.{LEVELS[entry.level]}: {entry.text}"
-            for entry in self.instance.ctx.ring.entries()
+            f"{entry.name}.{LEVELS[entry.level]}: {entry.text}" for entry in self.ctx.ring.entries()
         ]
-
-    def settle(self):
-        self.kernel.run_until_idle()
-
-    def client(self, name="client", **credentials):
-        """Another client of the same instance."""
-        return Flux(Task(self.kernel, name, **credentials))

@@ -7,4 +7,4 @@ from broker_help import Broker
 def broker(tmp_path):
     broker = Broker(tmp_path)
     yield broker
-    broker.instance.stop()
+    broker.stop()

@@ -106,7 +106,7 @@ def test_debug_word(own):
 
 
 def test_system_exit_in_a_handler_is_swallowed_and_nobody_answered(own):
-    rpc = own.h.rpc("own.sysexit")
+    rpc = own.handle.rpc("own.sysexit")
     assert own.call("own.seen") == {"seen": []}
     assert not rpc.is_ready()
 
@@ -135,7 +135,7 @@ def test_a_module_that_waits_for_what_never_comes_is_ended(broker):
                 self.handle.rpc("stuck.never").get()
     """
     broker.load("stuck.py", text)
-    broker.settle()
-    task = broker.instance.modules.table["stuck"].task
-    broker.instance.kill_module("stuck")
-    assert task.greenlet.dead and "stuck" not in broker.instance.modules.table
+    broker.run()
+    task = broker.modules.table["stuck"].task
+    broker.kill_module("stuck")
+    assert task.greenlet.dead and "stuck" not in broker.modules.table

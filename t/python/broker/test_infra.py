@@ -10,19 +10,19 @@ OWNER_ONLY = "Request requires owner credentials"
 
 def test_dmesg_ends_without_follow_and_forgets_clients_that_left(broker):
     broker.call("log.clear")
-    stream = broker.h.rpc("log.dmesg", {}, flags=2)
+    stream = broker.handle.rpc("log.dmesg", {}, flags=2)
     with pytest.raises(OSError) as caught:
         stream.get()
     assert caught.value.errno == errno.ENODATA
     assert broker.fails("log.dmesg", {})[0] == errno.EPROTO
     other = broker.client()
     other.rpc("log.dmesg", {"follow": True}, flags=2)
-    broker.settle()
+    broker.run()
     other.task.close()
-    broker.settle()
-    broker.h.log(6, "nobody listens")
-    broker.settle()
-    assert not broker.instance.infra[0]._followers
+    broker.run()
+    broker.handle.log(6, "nobody listens")
+    broker.run()
+    assert not broker.infra[0]._followers
 
 
 def test_attributes(broker):
@@ -50,7 +50,7 @@ def test_guests(broker):
 def test_events_reach_subscribers_once_in_order_of_publishing(broker):
     other = broker.client("other")
     seen = []
-    for h in (broker.h, other):
+    for h in (broker.handle, other):
         h.event_subscribe("foo")
         h.event_subscribe("foo.b")
         h.task.post = lambda msg, h=h: seen.append((h.task.name, msg.topic, msg.payload_str))
@@ -61,7 +61,7 @@ def test_events_reach_subscribers_once_in_order_of_publishing(broker):
         ("client", "foo.bar", '{"a":1}'), ("other", "foo.bar", '{"a":1}'), ("client", "foo", None), ("other", "foo", None),
     ]  # fmt: skip
     other.task.close()
-    broker.h.rpc("event.unsubscribe", {"topic": "foo"}).get()
+    broker.handle.rpc("event.unsubscribe", {"topic": "foo"}).get()
     del seen[:]
     broker.call("event.publish", {"topic": "foo.c"})
     assert seen == []
@@ -92,7 +92,7 @@ def test_configuration_reaches_every_module_or_is_taken_back(broker):
     assert broker.call("config.get") == {"x": {"y": 1}}
     assert broker.call("first.seen") == broker.call("second.seen") == {"x": {"y": 1}}
     # Two loads at a time: one after the other.
-    loads = [broker.h.rpc("config.load", config) for config in ({"bad": 1}, {"z": 1})]
+    loads = [broker.handle.rpc("config.load", config) for config in ({"bad": 1}, {"z": 1})]
     with pytest.raises(OSError) as caught:
         loads[0].get()
     assert (caught.value.errno, caught.value.strerror) == (
@@ -114,7 +114,7 @@ def test_configuration_reaches_every_module_or_is_taken_back(broker):
 def test_config_reload_reads_the_files_again(broker):
     path = broker.directory / "c.toml"
     path.write_text("[a]\nb = 1\n")
-    broker.instance.ctx.attrs.define("config.path", path)
+    broker.ctx.attrs.define("config.path", path)
     broker.call("config.reload")
     assert broker.call("config.get") == {"a": {"b": 1}}
     path.write_text("junk=")
@@ -127,7 +127,7 @@ def test_ranks_come_and_go(tmp_path):
     from broker_help import Broker
 
     broker = Broker(tmp_path, size=4)
-    stream = broker.h.rpc("overlay.monitor", flags=2)
+    stream = broker.handle.rpc("overlay.monitor", flags=2)
     assert stream.get() == {"online": "0-3"}
     stream.reset()
     broker.call("overlay.disconnect", {"rank": 2})
@@ -138,7 +138,7 @@ def test_ranks_come_and_go(tmp_path):
     for rank in (0, 4, -1, "x"):
         assert broker.fails("overlay.disconnect", {"rank": rank})[0] == errno.EINVAL
     assert broker.fails("overlay.join", {"ranks": "4"})[0] == errno.EINVAL
-    broker.instance.stop()
+    broker.stop()
 
 
 def test_nothing_is_left_when_an_instance_stops(tmp_path):
@@ -158,8 +158,8 @@ def test_nothing_is_left_when_an_instance_stops(tmp_path):
     for _ in range(3):
         broker = Broker(tmp_path, services=("kvs", "resource"))
         broker.load("good.py", GOOD)
-        broker.instance.stop()
-        broker.instance.stop()
+        broker.stop()
+        broker.stop()
         del broker
     assert count() == before
 
@@ -184,5 +184,5 @@ def test_tables_that_are_refused(tmp_path, table, text):
     services = ("kvs", "resource", "job-manager", "job-ingest", "job-exec", "job-list")
     broker = Broker(tmp_path, services=services)
     number, found = broker.fails("config.load", table)
-    broker.instance.stop()
+    broker.stop()
     assert (number, found) == (errno.EINVAL, f"error updating {text}")

@@ -35,7 +35,7 @@ def test_history(broker, capfd, seed):
         answers[number] = answers.get(number, 0) + 1
 
     def ask(topic, payload=None):
-        future = broker.h.rpc(topic, payload)
+        future = broker.handle.rpc(topic, payload)
         # Callbacks need our reactor: what counts is that the answer is there, and that no second one comes.
         arrive, number = future.arrive, len(futures)
         future.arrive = lambda msg: (answered(number), arrive(msg))
@@ -49,8 +49,8 @@ def test_history(broker, capfd, seed):
         elif action == "remove":
             ask("module.remove", {"name": name})
         elif action == "kill":
-            if name in broker.instance.modules.table:
-                broker.instance.kill_module(name)
+            if name in broker.modules.table:
+                broker.kill_module(name)
         elif action == "ask":
             ask("asking.ask", {"topic": f"{name}.{rng.choice(['hello', 'park', 'crash'])}"})
         elif action == "turn":
@@ -59,13 +59,13 @@ def test_history(broker, capfd, seed):
                 until=lambda: broker.kernel.turns >= target or not broker.kernel.ready
             )  # noqa: B023
         elif action == "settle":
-            broker.settle()
+            broker.run()
         else:
             ask(f"{name}.{action}")
-    broker.settle()
+    broker.run()
     for name in NAMES:
-        broker.h.rpc("module.remove", {"name": name})
-    broker.settle()
+        broker.handle.rpc("module.remove", {"name": name})
+    broker.run()
     unanswered = [
         topic for number, (future, topic) in enumerate(futures) if answers.get(number) != 1
     ]

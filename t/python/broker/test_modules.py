@@ -74,11 +74,11 @@ def test_normal_end_after_running_is_no_failure(broker):
 def test_runtime_failure_ends_the_instance_unless_told_otherwise(tmp_path, nopanic):
     broker = Broker(tmp_path, nopanic=nopanic)
     ends = []
-    broker.instance.ctx.fatal = ends.append
+    broker.ctx.fatal = ends.append
     broker.load("good.py", GOOD)
     broker.fails("good.crash")
     assert ends == ([] if nopanic else ["good module runtime failure"])
-    broker.instance.stop()
+    broker.stop()
 
 
 def test_arguments_are_split_at_white_space(broker):
@@ -139,16 +139,16 @@ def test_unload_waits_for_a_handler_and_fails_the_rest(broker):
     waiting = []
     peer.msg_watcher_create(lambda h, w, msg, a: waiting.append(msg), 1, "peer.*").start()
     broker.load("good.py", GOOD)
-    parked, blocked = broker.h.rpc("good.park"), broker.h.rpc("good.block")
-    removed = broker.h.rpc("module.remove", {"name": "good"})
-    broker.settle()
-    late = broker.h.rpc("good.hello")
-    broker.settle()
+    parked, blocked = broker.handle.rpc("good.park"), broker.handle.rpc("good.block")
+    removed = broker.handle.rpc("module.remove", {"name": "good"})
+    broker.run()
+    late = broker.handle.rpc("good.hello")
+    broker.run()
     while peer.task.inbox:
         peer.task.dispatch(peer.task.inbox.popleft())
     assert not removed.is_ready() and not blocked.is_ready() and len(waiting) == 1
     peer.respond(waiting[0], {})
-    broker.settle()
+    broker.run()
     assert removed.get() is None and blocked.get() == {}
     for future, number in ((parked, errno.EHOSTUNREACH), (late, errno.ENOSYS)):
         with pytest.raises(OSError) as caught:
@@ -158,10 +158,10 @@ def test_unload_waits_for_a_handler_and_fails_the_rest(broker):
 
 def test_killed_module(broker):
     broker.load("good.py", GOOD)
-    parked = broker.h.rpc("good.park")
-    broker.settle()
-    broker.instance.kill_module("good")
-    broker.settle()
+    parked = broker.handle.rpc("good.park")
+    broker.run()
+    broker.kill_module("good")
+    broker.run()
     with pytest.raises(OSError) as caught:
         parked.get()
     assert caught.value.errno == errno.EHOSTUNREACH
@@ -202,7 +202,7 @@ def test_python_modules_go_before_the_services_they_use(broker):
     broker.load("good.py", GOOD)
     broker.call("module.load", {"path": "kvs", "args": []})
     broker.load("other.py", GOOD)
-    assert broker.instance.modules.removal_order()[:4] == [
+    assert broker.modules.removal_order()[:4] == [
         "other",
         "good",
         "kvs",

@@ -47,7 +47,7 @@ class Client:
             self.answers += self.unpacker.feed(data)
 
     def is_cut_off(self):
-        self.broker.h.rpc("attr.get", {"name": "size"}).get()
+        self.broker.handle.rpc("attr.get", {"name": "size"}).get()
         try:
             self.receive()
         except (EOFError, ConnectionResetError):
@@ -57,7 +57,7 @@ class Client:
 
 @pytest.fixture
 def server(broker, tmp_path_factory):
-    server = SocketServer(broker.instance.ctx, str(tmp_path_factory.mktemp("s") / "local-0"))
+    server = SocketServer(broker.ctx, str(tmp_path_factory.mktemp("s") / "local-0"))
     yield server
     server.close()
     assert not os.path.exists(server.path)
@@ -162,7 +162,7 @@ def test_a_client_that_reads_slowly_gets_everything(broker, client):
     text = "x" * 100000
     broker.call("log.clear")
     for _ in range(50):
-        broker.instance.ctx.log(7, text)
+        broker.ctx.log(7, text)
     client.send("log.dmesg", "{}", flags=message.FLAG_STREAMING)
     answers = client.receive(51)
     assert [a.errnum for a in answers] == [0] * 50 + [errno.ENODATA]
@@ -171,7 +171,7 @@ def test_a_client_that_reads_slowly_gets_everything(broker, client):
 
 def test_a_client_that_never_reads_is_cut_off(broker, client, server, monkeypatch):
     monkeypatch.setattr("flux_embedded.broker.server.MAX_BACKLOG", 1 << 20)
-    broker.instance.ctx.log(7, "x" * (4 << 20))
+    broker.ctx.log(7, "x" * (4 << 20))
     broker.kernel.run(until=lambda: server.clients)
     client.send("log.dmesg", "{}", flags=message.FLAG_STREAMING)
     broker.kernel.run(until=lambda: not server.clients)
@@ -198,7 +198,7 @@ class Odd(Service):
 
 def test_payload_that_is_not_json(broker, client):
     """It costs the client that asked its answer, and no other client anything."""
-    odd = Odd(broker.instance.ctx)
+    odd = Odd(broker.ctx)
     odd.start()
     client.send("odd.get")
     answer = client.receive()

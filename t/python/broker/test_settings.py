@@ -146,7 +146,7 @@ def test_log_levels_ring_and_file(tmp_path, capfd):
 
 
 def test_environment_of_commands(broker):
-    ctx = broker.instance.ctx
+    ctx = broker.ctx
     ctx.attrs.define("local-uri", "local:///x")
     ctx.environ = {
         "PATH": "/bin", "FLUX_JOB_ID": "f1", "FLUX_TASK_RANK": "0", "FLUX_MODULE_PATH": "/extra", "HOME": "/h",

@@ -4,10 +4,10 @@
 import errno
 import json
 
+from in_process import InProcess
+
 from flux.scheduler.testing import jobspec, make_R
-from flux_embedded.broker.instance import Instance
 from flux_engine.formats import eventlog, jobid
-from flux_engine.kernel.clock import VirtualClock
 from flux_engine.kernel.service import Service, request
 
 SERVICES = ("kvs", "job-manager", "job-ingest", "job-info", "job-list", "job-exec")
@@ -110,17 +110,12 @@ class Scheduler(Service):
         return [body for name, body in self.seen if name == method]
 
 
-class JobsInstance(Instance):
-    """An instance without resource service, on the virtual clock unless told otherwise."""
+class JobsInstance(InProcess):
+    """An instance without resource service."""
 
-    def __init__(self, clock=None, services=SERVICES, conf=None, **kwargs):
-        super().__init__(clock=clock or VirtualClock(), services=services, conf=conf, **kwargs)
-        self.start()
+    def __init__(self, services=SERVICES, **options):
+        super().__init__(services=services, **options)
         self.sched = None
-
-    def run(self):
-        """Run all events that need no time to pass."""
-        self.kernel.run_until_idle()
 
     def advance(self, seconds):
         """Let `seconds` of virtual time pass."""

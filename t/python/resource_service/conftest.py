@@ -14,7 +14,7 @@ def make():
 
     yield make
     for one in made:
-        one.instance.stop()
+        one.stop()
 
 
 @pytest.fixture

@@ -32,10 +32,7 @@ def test_one_holder_at_a_time(four):
 
 
 def test_guests_and_strangers(four):
-    from flux_engine.kernel.handle import Flux
-    from flux_engine.kernel.task import Task
-
-    guest = Flux(Task(four.instance.kernel, "guest", userid=1234, rolemask=2))
+    guest = four.client("guest", userid=1234, rolemask=2)
     for topic in ("acquire", "drain", "undrain", "reload", "shrink", "expiration-update"):
         with pytest.raises(PermissionError):
             guest.rpc(f"resource.{topic}", {}, flags=2).get()

@@ -16,8 +16,8 @@ def test_drain_errors(four):
     )
     four.call("drain", targets="2")
     # the reason that was not given may come later
-    drained = four.instance.kernel.now()
-    four.instance.kernel.set_time(drained + 5)
+    drained = four.kernel.now()
+    four.kernel.set_time(drained + 5)
     four.call("drain", targets="2", reason="known by now")
     assert four.call("status")["drain"] == {
         "1": {"timestamp": drained, "reason": "some reason"},
@@ -60,7 +60,7 @@ def test_status_of_drained_and_lost_ranks(four):
     four.call("drain", targets="3", reason="x")
     four.call("overlay.disconnect", rank=2)
     status = four.call("status")
-    drained = {"timestamp": four.instance.kernel.now(), "reason": "x"}
+    drained = {"timestamp": four.kernel.now(), "reason": "x"}
     assert status == {
         "R": vm_R(), "drain": {"3": drained}, "online": "0-1,3", "offline": "2", "exclude": "", "torpid": "",
     }  # fmt: skip
@@ -85,12 +85,9 @@ def test_sched_status(make):
 
 
 def test_sched_status_asks_the_job_manager(four):
-    from flux_engine.kernel.handle import Flux
-    from flux_engine.kernel.task import Task
-
-    manager = Flux(Task(four.instance.kernel, "fake"))
+    manager = four.client("fake")
     manager.task.post = lambda msg: manager.respond(msg, {"allocated": vm_R("0", "1", "vm")})
-    four.instance.kernel.add_service("job-manager", manager.task)
+    four.kernel.add_service("job-manager", manager.task)
     assert four.call("sched-status")["allocated"] == vm_R("0", "1", "vm")
 
 
@@ -135,7 +132,7 @@ def test_hosts_are_verified(make, capfd):
     """Broker ranks on other hosts than the inventory's are drained; ranks without a broker are not."""
     there = make(2, services=("kvs",))
     there.store_R(vm_R("0-3", hosts="fake[0-3]"))
-    there.instance.load_module("resource")
+    there.load_module("resource")
     reason = "rank 1 got hostname 'vm', expected 'fake1'"
     assert {ranks: info["reason"] for ranks, info in there.call("status")["drain"].items()} == {
         "1": reason
@@ -152,7 +149,7 @@ def test_verification_can_be_left_out(make, how):
         conf={"resource": {"noverify": True}} if how == "configuration" else {},
     )
     there.store_R(vm_R("0-1", hosts="fake[0-1]"))
-    there.instance.load_module("resource", *(["noverify"] if how == "argument" else []))
+    there.load_module("resource", *(["noverify"] if how == "argument" else []))
     assert there.call("status")["drain"] == {}
 
 
@@ -168,7 +165,7 @@ def test_drained_ranks_stay_drained_when_the_module_is_loaded_anew(four):
 def test_bad_module_argument_and_configuration(make, capfd):
     there = make(1, services=("kvs",))
     with pytest.raises(OSError) as caught:
-        there.instance.load_module("resource", "bogus")
+        there.load_module("resource", "bogus")
     assert caught.value.errno == errno.EINVAL
     cases = [
         (
@@ -182,9 +179,9 @@ def test_bad_module_argument_and_configuration(make, capfd):
         ({"resource": 3}, "resource: expected a table"),
     ]
     for conf, text in cases:
-        there.instance.ctx.config = conf
+        there.ctx.config = conf
         with pytest.raises(OSError):
-            there.instance.load_module("resource")
+            there.load_module("resource")
         assert text in capfd.readouterr().err
 
 

@@ -118,7 +118,7 @@ class Placement:
     #: of those with the most.
     best_fit = False
 
-    #: Whether the result of `place` is checked: it is for the classes of sites.
+    #: Whether the result of `place` is checked, as it is for the classes of sites.
     is_checked = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The embedded instance in the test's own process: the base of the harnesses of its services."""
+
+import pytest
+
+from _flux.module import module_handle
+from flux_embedded.broker.instance import Instance
+from flux_engine.kernel.clock import VirtualClock
+from flux_engine.kernel.handle import Flux
+from flux_engine.kernel.task import Task
+
+
+class InProcess(Instance):
+    """An instance that is started at once, on the virtual clock by default."""
+
+    def __init__(self, clock=None, **options):
+        super().__init__(clock=clock or VirtualClock(), **options)
+        self.start()
+
+    def run(self):
+        """Run all events that need no time to pass."""
+        self.kernel.run_until_idle()
+
+    def call(self, topic, payload=None, **kwargs):
+        """Return the response to a request."""
+        return self.handle.rpc(topic, payload, **kwargs).get()
+
+    def fails(self, topic, payload=None, **kwargs):
+        """Return (errno, text) of a request that must fail."""
+        with pytest.raises(OSError) as caught:
+            self.call(topic, payload, **kwargs)
+        return caught.value.errno, caught.value.strerror
+
+    def client(self, name="client", **credentials):
+        """Return another client."""
+        return Flux(Task(self.kernel, name, **credentials))
+
+    def bindings(self, client=None):
+        """Return a handle of flux-core's bindings for a client; default: the instance's own."""
+        return module_handle(client or self.handle)
