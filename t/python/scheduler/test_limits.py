@@ -619,3 +619,21 @@ def test_whole_nodes_without_gpus_are_taken_where_gpus_are_limited(policy, args,
     rig.free(2)
     assert rig.started() == [1, 2, 3] and rig.ranks(3) == {3}
     rig.check()
+
+
+def test_with_latest_starts_every_job_within_a_limit_is_examined(monkeypatch):
+    """Ann may run one job. When hers ends, the first 70 that wait would delay the head, bob's job
+    on all nodes; the last would not."""
+    rig = load("sched-backfill", ("promise=all",), {"one": {"per": "user", "max": {"jobs": 1}}})
+    rig.alloc(1, nodes(1, duration=100), userid=7)
+    rig.alloc(2, nodes(2, duration=1000), userid=8)
+    rig.settle()
+    rig.alloc(3, nodes(4, duration=1000), userid=9)
+    for jobid in range(10, 80):
+        rig.alloc(jobid, nodes(1, duration=5000), userid=7)
+    rig.alloc(80, nodes(1, duration=300), userid=7)
+    rig.wait(100)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2, 80]
+    check(rig)

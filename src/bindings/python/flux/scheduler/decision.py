@@ -97,7 +97,6 @@ class Decision:
         looks_past_heads (bool): whether a job may start before a waiting one ahead of it
         plans_tokens (bool): whether licences with ``plan = true`` are promised together with nodes
         asks_in_order (bool): whether jobs are examined in order, beginning with the first
-        min_let_in (int): minimum number of jobs that return when a rule has room for one
         keeps_times (bool): whether a promise keeps its time or an earlier one until the job starts
             or leaves
         again (bool): set when a pass was requested, for a decision that makes another in the same
@@ -107,7 +106,6 @@ class Decision:
     looks_past_heads = False
     plans_tokens = False
     asks_in_order = True
-    min_let_in = 1
     keeps_times = False
     again = False
 
@@ -151,7 +149,7 @@ class Decision:
 
     def let_in(self, group: JobGroup, most: int) -> None:
         """Let in jobs that a rule had deferred; there is room for at most `most` of them."""
-        for job in group.head(max(most, self.min_let_in) if self.asks_in_order else None):
+        for job in group.head(most if self.asks_in_order else None):
             self._came_with[job] = group
             self.policy.admission.deferred.come_back(job)
 

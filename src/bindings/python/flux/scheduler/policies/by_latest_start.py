@@ -50,9 +50,10 @@ if TYPE_CHECKING:
     from flux.scheduler.policies.ranks import BackfillPolicy
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
+    from flux.scheduler.walk import JobGroup
 
-#: Number of jobs that return at once when the limit or licence that they wait for has room. Any of
-#: them may start, and each is examined.
+#: Number of jobs that return at once when the limit or licence that they wait for has room: any of
+#: them may start. Twice as many follow if it still has room when these were examined.
 LET_IN = 64
 
 #: Tolerated delay of a start after the latest start, in seconds: a running job ends exactly at its
@@ -65,7 +66,6 @@ class BackfillByLatestStart(BackfillByRank):
 
     plans_tokens = False
     asks_in_order = True
-    min_let_in = LET_IN
 
     def __init__(self, policy: BackfillPolicy, backlog: Backlog, checkpoints: Checkpoints) -> None:
         super().__init__(policy, backlog)
@@ -86,6 +86,8 @@ class BackfillByLatestStart(BackfillByRank):
         #: is promised
         self._kept: dict[int, bool] = {}
         self._timer: Timer | None = None
+        #: groups that a rule lets in -> number of their jobs that have returned
+        self._let_in: dict[JobGroup, int] = {}
         #: the head that a job starting now goes ahead of
         self._ahead_of: PendingJob | None = None
         self._stored = StoredLatestStarts(self.latest, checkpoints)
@@ -126,6 +128,11 @@ class BackfillByLatestStart(BackfillByRank):
             if number % PROMISED_PER_TURN == 0:
                 yield
         yield from self.start_by_rank()
+        let_in, self._let_in = self._let_in, {}
+        for group, number in let_in.items():
+            if group.lets_in:
+                self.again = True
+                self.let_in(group, 2 * number)
         yield from self.tell()
         self._stored.save()
         self.wake_up()
@@ -527,6 +534,10 @@ class BackfillByLatestStart(BackfillByRank):
                 yield
 
     # -- events ------------------------------------------------------------------------------------
+
+    def let_in(self, group: JobGroup, most: int) -> None:
+        self._let_in[group] = most = max(most, LET_IN)
+        super().let_in(group, most)
 
     def came(self, job: PendingJob) -> None:
         super().came(job)
