@@ -105,9 +105,10 @@ class Allocations:
         wrong = None
         held = self._held.setdefault(jobid, [])
         for ranks, key in entries:
-            if key not in self._have:
-                self._have[key] = self._ranks_with(key), self._ranks_of(key)
-            have, whole = self._have[key]
+            known = self._have.get(key)
+            if known is None:
+                known = self._have[key] = self._ranks_with(key), self._ranks_of(key)
+            have, whole = known
             if ranks & ~have:
                 wrong = wrong or self._missing(ranks, key)
             if ranks & self._down:
@@ -118,8 +119,9 @@ class Allocations:
             held.append((ranks, key, shared))
             self._busy |= ranks
             self._whole |= ranks & whole
-            for unit in _units(key) if shared else ():
-                self._used[unit] = self._used.get(unit, 0) | shared
+            if shared:
+                for unit in _units(key):
+                    self._used[unit] = self._used.get(unit, 0) | shared
         return wrong
 
     def give_back(self, jobid: int, ranks: str | None = None) -> None:
@@ -132,11 +134,12 @@ class Allocations:
             freed = mine & gone
             touched |= freed
             self._whole &= ~freed | shared
-            for unit in _units(key) if freed & shared else ():
-                rest = self._used.pop(unit, 0) & ~(freed & shared)
-                if rest:
-                    self._used[unit] = rest
-            if mine & ~freed:
+            if freed & shared:
+                for unit in _units(key):
+                    rest = self._used.pop(unit, 0) & ~(freed & shared)
+                    if rest:
+                        self._used[unit] = rest
+            if freed != mine:
                 left.append((mine & ~freed, key, shared & ~freed))
         if left:
             self._held[jobid] = left

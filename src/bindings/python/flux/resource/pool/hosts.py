@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.pool.masks import bracketed, popcount, quote, runs
+from flux.resource.pool.masks import bracketed, lowest, popcount, quote, runs
 
 #: Maximum number of names in a hostlist, equal to that of ranks: a short text like
 #: ``n[0-99999999]`` must not cost unbounded memory.
@@ -263,10 +263,15 @@ class HostNames:
         prefix, width, first, _ = pieces[0] if len(pieces) == 1 and ranks else ("", None, 0, 0)
         if width is not None:  # numbered as the ranks are
             first -= starts[0]
-            if not width and first >= 0:
-                return prefix + bracketed(ranks << first)
-            spans = [(first + low, first + low + count - 1, width) for low, count in runs(ranks)]
-            return _group_text(prefix, spans)
+            if first >= 0 and (width < 2 or lowest(ranks) + first >= 10 ** (width - 1)):
+                return prefix + bracketed(ranks << first)  # no number is padded
+            one, two = f"%0{width}d", f"%0{width}d-%0{width}d"
+            spans = [
+                one % (first + low) if count == 1 else two % (first + low, first + low + count - 1)
+                for low, count in runs(ranks)
+            ]
+            text = ",".join(spans)
+            return f"{prefix}[{text}]" if not text.isdigit() else prefix + text
         chosen = []
         for low, count in runs(ranks):
             at = bisect_right(starts, low) - 1

@@ -23,8 +23,10 @@ UNIT_LIMIT = 1 << 16
 #: Ids in an idset are 32-bit numbers (RFC 22).
 ID_LIMIT = 1 << 32
 
-#: Texts shorter than this, in characters, are parsed once: of an allocation, the job manager, the
-#: pool and others read the same.
+#: Idset texts that were read or written, with their masks: the text of an allocation, which the
+#: pool writes, is read by the job manager, by the pool and by others. Long texts are not kept.
+_known: dict[str, int] = {}
+MAX_KNOWN = 4096
 KEPT_TEXT = 512
 
 _ITEM = "(?:0|[1-9][0-9]{0,9})(?:-(?:0|[1-9][0-9]{0,9}))?"
@@ -64,10 +66,12 @@ def intervals(text: Any) -> list[tuple[int, int]]:
     for first, final in _BOUNDS.findall(inner):
         low = int(first)
         high = int(final) if final else low
-        if low <= last or high < low or high >= ID_LIMIT:
+        if not last < low <= high:
             raise ValueError(f"invalid idset {quote(text)}")
         result.append((low, high))
         last = high
+    if last >= ID_LIMIT:
+        raise ValueError(f"invalid idset {quote(text)}")
     return result
 
 
@@ -104,7 +108,11 @@ def _join(pairs: list[tuple[int, int]]) -> int:
     return mask
 
 
-_parse_short = lru_cache(maxsize=4096)(_parse)
+def _keep(text: str, mask: int) -> None:
+    if not text[KEPT_TEXT:]:
+        if len(_known) >= MAX_KNOWN:
+            _known.clear()
+        _known[text] = mask
 
 
 def parse_idset(text: Any, limit: int = RANK_LIMIT) -> int:
@@ -117,9 +125,11 @@ def parse_idset(text: Any, limit: int = RANK_LIMIT) -> int:
     Raises:
         ValueError: it is not an idset, or an id is out of range.
     """
-    if type(text) is str and not text[KEPT_TEXT:]:
-        return _parse_short(text, limit)
-    return _parse(text, limit)
+    mask = _known.get(text) if type(text) is str else None
+    if mask is None or mask >> limit:
+        mask = _parse(text, limit)
+        _keep(text, mask)
+    return mask
 
 
 def clip_idset(text: str, limit: int) -> int:
@@ -128,7 +138,9 @@ def clip_idset(text: str, limit: int) -> int:
 
 
 def _spans_text(mask: int) -> str:
-    return ",".join([f"{low}" if n == 1 else f"{low}-{low + n - 1}" for low, n in runs(mask)])
+    text = ",".join([f"{low}" if n == 1 else f"{low}-{low + n - 1}" for low, n in runs(mask)])
+    _keep(text, mask)
+    return text
 
 
 _short_text = lru_cache(maxsize=8192)(_spans_text)
@@ -210,21 +222,24 @@ def mask_of(ids: list[int]) -> int:
 
 
 def _lowest_members(mask: int, count: int) -> int:
-    """Return the ``count`` lowest members: a run, or found by halving, with counts of part
-    masks."""
+    """Return the ``count`` lowest members: a run, or found by halving, with counts of parts of the
+    mask."""
     if not count:
         return 0
     run = ((1 << count) - 1) << (mask & -mask).bit_length() - 1
     if run & ~mask == 0:
         return run
     low, high = count, mask.bit_length()
-    while low < high:
+    while True:
         middle = (low + high) // 2
-        if popcount(mask & ((1 << middle) - 1)) < count:
-            low = middle + 1
+        lowest_ones = mask & ((1 << middle) - 1)
+        excess = popcount(lowest_ones) - count
+        if not excess:
+            return lowest_ones
+        if excess < 0:  # each member is a bit
+            low = middle - excess
         else:
-            high = middle
-    return mask & ((1 << low) - 1)
+            high = middle - excess
 
 
 _take_short = lru_cache(maxsize=16384)(_lowest_members)
