@@ -61,21 +61,16 @@ class SchedulableJob:
 
 def merge_annotations(old, new):
     """Return the annotations `old` with `new` merged in (RFC 27): a null removes a key, and an object that this leaves empty."""
-    merged = dict(old)
-    for key in new:
-        value = new[key]
+    merged = {**old, **new}
+    for key, value in new.items():
         if value is None:
-            merged.pop(key, None)
+            del merged[key]
         elif type(value) is dict:
-            before = merged[key] if key in merged and type(merged[key]) is dict else {}
-            inner = merge_annotations(before, value)
+            before = old.get(key)
+            merged[key] = merge_annotations(before if type(before) is dict else EMPTY, value)
             # An empty object that was sent on purpose is kept; one emptied by nulls is not.
-            if inner or not value:
-                merged[key] = inner
-            else:
-                merged.pop(key, None)
-        else:
-            merged[key] = value
+            if value and not merged[key]:
+                del merged[key]
     return merged
 
 

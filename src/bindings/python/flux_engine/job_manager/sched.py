@@ -29,15 +29,14 @@ def _kind_of(body):
     """The type of a response to ``sched.alloc`` (RFC 27). ValueError: how the response is malformed."""
     if type(body) is not dict:
         raise ValueError("expected an object")
-    given = {"id": None, "type": None, "annotations": None, "note": "", **body}
-    kind, annotations = given["type"], given["annotations"]
-    if type(given["id"]) is not int:
+    kind, annotations = body.get("type"), body.get("annotations")
+    if type(body.get("id")) is not int:
         raise ValueError("id: expected a job id")
     if type(kind) is not int or not SUCCESS <= kind <= CANCEL:
         raise ValueError("type: expected 0 to 3")
     if type(annotations) is not dict and (annotations is not None or kind == ANNOTATE):
         raise ValueError("annotations: expected an object")
-    if type(given["note"]) is not str:
+    if "note" in body and type(body["note"]) is not str:
         raise ValueError("note: expected a string")
     return kind
 

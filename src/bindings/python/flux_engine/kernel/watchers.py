@@ -104,7 +104,9 @@ class TimerWatcher(Watcher):
         if not self.active:
             self._left = float(self.after if after is None else after)
             self._every = float(self.repeat if repeat is None else repeat)
-            self.start()
+            self.active = True
+            self.task.watchers.add(self)
+            self._arm()
 
     def expired(self, entry):
         """The deadline has come; called by the hub."""

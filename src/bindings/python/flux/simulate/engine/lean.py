@@ -25,6 +25,9 @@ EPOCH = 1735689600.0
 #: Rounds of timers without other events, after which waiting jobs are abandoned.
 PATIENCE = 10000
 
+#: In place of the next submission when all jobs were submitted.
+NO_JOB = math.inf, None
+
 GRAINS = ("batch", "event-end", "event-submit")
 
 
@@ -73,9 +76,11 @@ class LeanEngine:
         self._turns = 0
         #: (path, args, entry) of the scheduler to load when this one has ended, or None
         self._reload = None
-        #: indices of the jobs with submission times, in order; the others follow another job
-        self._coming = (index for index, job in enumerate(jobs) if job.after is None)
-        self._take_next()
+        #: (submission, seconds since the epoch; index) of each job with a time, in order, and the next; other jobs follow one
+        self._coming = (
+            (job.submit + epoch, index) for index, job in enumerate(jobs) if job.after is None
+        )
+        self._next_time, self._next = next(self._coming, NO_JOB)
         self._followers = followers(jobs)
         #: number of followers to be submitted after a think time
         self._thinking = 0
@@ -226,17 +231,21 @@ class LeanEngine:
                 return False
             self.kernel.time = timer
             return True
-        self._turns += 1
-        if self.every is not None and not self._turns % 256:
-            self.every()
+        if self.every is not None:
+            self._turns += 1
+            if not self._turns % 256:
+                self.every()
         if timer is not None and timer < when:
             self.kernel.time = timer
             return True
         self._idle_rounds = 0
         self.kernel.time = when
         if self.grain == "batch":
-            while self._ends and self._ends[0][0] <= when:
-                self._end(when)
+            ends = self._ends
+            while ends and ends[0][0] <= when:
+                entry = heapq.heappop(ends)
+                if entry[2].end_entry is entry:
+                    self._finish(entry[2])
             while self._actions and self._act(when):
                 pass
             while self._next_time <= when:
@@ -265,13 +274,6 @@ class LeanEngine:
         if self._actions and self._actions[0][0] < when:
             when = self._actions[0][0]
         return None if when == math.inf else when
-
-    def _take_next(self):
-        """Find the next job with a submission time; sets `_next` and `_next_time` (seconds since
-        the epoch)."""
-        self._next = next(self._coming, None)
-        found = self._next is not None
-        self._next_time = self.jobs[self._next].submit + self.epoch if found else math.inf
 
     def _end_at_limits(self, when):
         """End the jobs that are at their limits; other ends at this instant keep their turn."""
@@ -311,7 +313,7 @@ class LeanEngine:
     def _submit(self, when):
         if self._next_time <= when:
             index = self._next
-            self._take_next()
+            self._next_time, self._next = next(self._coming, NO_JOB)
             self._arrive(index)
             return True
         return False

@@ -64,6 +64,20 @@ class Receiver:
         self.receive = receive
 
 
+class Answer:
+    """A response of the scheduler that hands its object over, for a `Receiver`."""
+
+    __slots__ = ("body",)
+    errnum = 0
+
+    def __init__(self, body):
+        self.body = body
+
+    @property
+    def payload_str(self):
+        return message.encode(self.body)
+
+
 class Loop(direct.DirectReactor):
     """Delivers messages at once, and asks a driver for the next event.
 
@@ -121,6 +135,9 @@ class DirectHandle(Handle):
     """A handle whose job manager is in the same process and accepts objects."""
 
     takes_objects = True
+
+    def respond_object(self, msg, obj=None):
+        self.kernel.respond(msg, Answer(obj))
 
 
 class OddsHandle(DirectHandle):
@@ -182,9 +199,10 @@ class Scheduler(ModuleTask):
             self.ignore(exc)
 
     def _listen(self):
+        inbox, stopped, go_on = self.inbox, self._reactor, self.kernel.switch_to_hub
         self._listening = True
-        while not (self.inbox or self._reactor):
-            self.kernel.switch_to_hub()
+        while not (inbox or stopped):
+            go_on()
         self._listening = False
 
     def end(self):

@@ -14,7 +14,7 @@ from flux.simulate.engine.loop import AllocMessage, LastMessage, Peer, Receiver
 from flux.simulate.job import jobspec
 from flux_engine.formats import jobid, rset, states
 from flux_engine.formats.dotted import lookup_path
-from flux_engine.job_manager.job import Jobs, SchedulableJob
+from flux_engine.job_manager.job import Jobs, SchedulableJob, merge_annotations
 from flux_engine.job_manager.queues import Queues
 from flux_engine.job_manager.sched import Sched
 from flux_engine.kernel.message import FLAG_NORESPONSE, OWNER, REQUEST
@@ -90,6 +90,13 @@ class QuickSched(Sched):
     """The protocol of requests, with one check of each R: that of `Allocations`."""
 
     is_sound = None
+
+    def annotate(self, job, update):
+        if job.alloc_pending:
+            super().annotate(job, update)
+        else:  # with the answer: the start tells of them
+            known = job.annotations
+            job.annotations = merge_annotations(known, update) if known else update
 
 
 class Manager(Peer):

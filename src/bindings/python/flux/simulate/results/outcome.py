@@ -106,26 +106,27 @@ class Outcome(Observer):
 
     def began(self, active):
         index = active.index
-        # Rounded to microseconds like submissions: the resolution of a clock since 1970.
-        self.last = self.start[index] = round(active.start - self.epoch, 6)
+        self.last = self.start[index] = in_microseconds(active.start - self.epoch)
         self.events.append(4 * index + START)
+        job = active.job
         self.allocated[index] = self._unit.allocated(active.R)
-        short = shortage(self.workload.jobs[index], active.R)
+        short = shortage(job, active.R)
         if short is not None:
             self.short[index] = short
         if self.R is not None:
             self.R[index] = active.R
-        extra = self.workload.jobs[index].extra
-        if extra is not None and "jobspec" in extra:
+        if job.extra is not None and "jobspec" in job.extra:
             self.size[index] = count_units(self.allocated[index])
         sched = active.annotations.get("sched") if active.annotations else None
         if type(sched) is dict:
             backfilled = sched.get("selection_type") == "backfilled"
             self.told_backfilled[index] = backfilled or bool(sched.get("backfill"))
+            if "t_latest" in sched:
+                self.annotated(active)  # promised with its start
 
     def ended(self, active, how):
         index = active.index
-        self.last = self.end[index] = round(active.end - self.epoch, 6)
+        self.last = self.end[index] = in_microseconds(active.end - self.epoch)
         self.events.append(
             4 * index + (END if self.start[index] == self.start[index] else WITHDRAWAL)
         )
@@ -219,6 +220,12 @@ class Outcome(Observer):
         wait = array("d", map(sub, self.start, self.submit))
         held = array("d", map(sub, end, self.start))
         return wait, held, array("d", map(bounded_slowdown, wait, held))
+
+
+def in_microseconds(seconds):
+    """Return a time rounded like submissions, to the resolution of a clock since 1970. Whole seconds take a tenth of the
+    time of round()."""
+    return round(seconds, 6) if seconds % 1 else seconds
 
 
 def bounded_slowdown(wait, run):
