@@ -90,7 +90,10 @@ def _event(
             return
         if arguments is not None:
             self._passes.events += 1
-            self._errors.guard(name, getattr(self, method), *arguments)
+            try:
+                getattr(self, method)(*arguments)
+            except Exception:
+                self._errors.report(name, trace=True)
             self._request_schedule()
 
     return handle
@@ -425,11 +428,6 @@ class Scheduler(BrokerModule):
     ) -> None:
         """Store R (RFC 20), then send it and annotations as the answer to a sched.alloc request."""
 
-        def send(respond: Callable[[Any, Any], Any], answer: Any) -> None:
-            self._errors.guard("alloc: respond", respond, msg, answer)
-            if self._passes.changed is not None:
-                self._passes.changed()
-
         requests, handle = self._requests, self._host.handle
         jobid = requests.jobid_of(msg)
         if self._host.takes_objects:  # nothing is stored
@@ -437,13 +435,22 @@ class Scheduler(BrokerModule):
             if annotations:
                 given["annotations"] = annotations
             requests.move(jobid, "success")
-            send(handle.respond_object, given)
+            self._send_success(handle.respond_object, msg, given)
             return
         text = json.dumps(R)
         extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""
         answer = f'{{"id": {jobid}, "type": {messages.SUCCESS}, "R": {text}{extra}}}'
         requests.move(jobid, "success")
-        self._commits.put(host.r_key(jobid), text, partial(send, handle.respond, answer))
+        send = partial(self._send_success, handle.respond, msg, answer)
+        self._commits.put(host.r_key(jobid), text, send)
+
+    def _send_success(self, respond: Callable[[Any, Any], Any], msg: Any, answer: Any) -> None:
+        try:
+            respond(msg, answer)
+        except Exception:
+            self._errors.report("alloc: respond", trace=True)
+        if self._passes.changed is not None:
+            self._passes.changed()
 
     def alloc_annotate(self, msg: Any, annotations: dict[str, Any]) -> None:
         """Send annotations, to be merged with those of the job, for a sched.alloc request."""
@@ -499,7 +506,10 @@ class Scheduler(BrokerModule):
             self._tell_released()
 
     def _tell_released(self) -> None:
-        self._errors.guard("released", self.released)
+        try:
+            self.released()
+        except Exception:
+            self._errors.report("released", trace=True)
 
     # -- the start, and the resources --------------------------------------------------------------
 

@@ -62,21 +62,16 @@ def jobid_of(payload: dict[str, Any]) -> int:
     raise _no_integer("id", ID_MAX, jobid)
 
 
-#: The keys of ``sched.alloc`` beside the id, as they count where they are missing.
-_SUBMISSION = {"priority": None, "userid": 0, "t_submit": None, "jobspec": None}
-
-
 def submission_of(payload: dict[str, Any], now: float) -> tuple[int, int, float, Any]:
     """Return a job's priority, userid, time of submission and jobspec in ``sched.alloc``. Raises
     ValueError if the priority is invalid. An invalid userid is `USERID_MAX` (unknown), an invalid
     time `now`."""
-    given = {**_SUBMISSION, **payload}
-    priority, userid = given["priority"], given["userid"]
+    priority, userid = payload.get("priority"), payload.get("userid", 0)
     if type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
         raise _no_integer("priority", PRIORITY_MAX, priority)
     if type(userid) is not int or not 0 <= userid <= USERID_MAX:
         userid = USERID_MAX
-    return priority, userid, time_of(given["t_submit"], now), given["jobspec"]
+    return priority, userid, time_of(payload.get("t_submit"), now), payload.get("jobspec")
 
 
 def time_of(value: Any, otherwise: float) -> float:

@@ -446,7 +446,7 @@ class Backlog(PendingQueue):
     @property
     def has_returning(self) -> bool:
         """Whether `returning` has a job that rules let in.  O(groups)."""
-        return any(group.lets_in for group in self.returning)
+        return bool(self.returning) and any(group.lets_in for group in self.returning)
 
     def returning_groups(self) -> list[JobGroup]:
         """Return the groups in `returning` with jobs that rules let in; drop the others.

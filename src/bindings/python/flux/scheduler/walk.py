@@ -152,11 +152,11 @@ class OrderedJobs:
     def remove(self, job: PendingJob) -> int | None:
         """Remove a job. Return the index of its block; None if that is gone."""
         self.count -= 1
-        place, is_only = (job.order, job.jobid), len(self.blocks) == 1
-        at = 0 if is_only else self._block(place)
-        block = self.blocks[at]
+        blocks, place = self.blocks, (job.order, job.jobid)
+        at = self._block(place) if blocks[1:] else 0
+        block = blocks[at]
         del block[bisect_left(block, place)]
-        if block or is_only:
+        if block or not blocks[1:]:
             return at
         self._drop(at)
         return None
@@ -421,7 +421,9 @@ class Walk:
                 break
             if self._place is None or (job.order, job.jobid) >= self._place:
                 self._place = job.order, job.jobid + 1
-            if not job.queued and not job.request.finalized:
+            if job.request.finalized:
+                continue
+            if not job.queued:
                 backlog.come_back(job)  # a rule lets it in
             if job.queued and not job.request.finalized:
                 newcomers += not job.examined
@@ -521,11 +523,13 @@ class Walk:
 
     def _next(self) -> PendingJob | None:
         """Return the first newcomer or job of a source that must be examined, or None."""
-        backlog, promises, sources = self.backlog, self.promises, self._sources
+        backlog, sources, refused = self.backlog, self._sources, self._refused
         newcomer = None
         if backlog.fresh:
-            newcomer = self._first_newcomer() if self._refused else backlog.first_newcomer()
-        place, refused = self._place, self._refused
+            newcomer = self._first_newcomer() if refused else backlog.first_newcomer()
+        if not sources:
+            return newcomer
+        promises, place = self.promises, self._place
         job: PendingJob | None
         while sources:
             order, jobid, number, source, ranks, job = sources[0]

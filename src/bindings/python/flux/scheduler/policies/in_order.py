@@ -79,7 +79,9 @@ class BackfillInOrder(Backfilling):
         return self.promises.first_since(place)
 
     def due(self) -> list[PendingJob]:
-        return [] if self.made_anew else self.promises.due(self.policy.now())
+        if self.made_anew or not self.promises.jobs:
+            return []
+        return self.promises.due(self.policy.now())
 
     def groups_with_room(self) -> list[JobGroup] | None:
         # A rule that defers jobs that do not fit must be asked about each.
