@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The embedded instance in the test's own process: the base of the harnesses of its services."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from _flux.module import module_handle
@@ -8,6 +10,15 @@ from flux_embedded.broker.instance import Instance
 from flux_engine.kernel.clock import VirtualClock
 from flux_engine.kernel.handle import Flux
 from flux_engine.kernel.task import Task
+
+
+@contextmanager
+def raises(number, text=None):
+    """Expect an OSError of this errno and, if given, this text."""
+    with pytest.raises(OSError) as caught:
+        yield
+    assert caught.value.errno == number
+    assert text is None or caught.value.strerror == text
 
 
 class InProcess(Instance):

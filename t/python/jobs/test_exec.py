@@ -6,6 +6,7 @@ import os
 import socket
 
 import pytest
+from in_process import raises
 from jobs_instance import JobsInstance
 
 from flux.scheduler.testing import jobspec, make_R
@@ -151,9 +152,8 @@ def test_another_execution_service(inst):
 
 @pytest.mark.parametrize("payload", [{}, {"service": 3}, {"service": "a.b"}, {"service": ""}])
 def test_bad_exec_hello(inst, payload):
-    with pytest.raises(OSError) as caught:
+    with raises(errno.EPROTO):
         inst.rpc("job-manager.exec-hello", payload)
-    assert caught.value.errno == errno.EPROTO
 
 
 def test_reattach_after_a_new_hello(inst):

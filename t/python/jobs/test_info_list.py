@@ -37,12 +37,6 @@ class Stream:
         return [json.loads(item["event"])["name"] for item in self.take()]
 
 
-def error(inst, topic, payload):
-    with pytest.raises(OSError) as caught:
-        inst.rpc(topic, payload)
-    return caught.value.errno, caught.value.strerror
-
-
 @pytest.fixture
 def auto(inst):
     inst.load_sched(auto=lambda body: make_R(starttime=inst.kernel.time))
@@ -74,7 +68,7 @@ def test_lookup_flags(auto):
 def test_lookup_errors(inst):
     id = inst.submit()
     for which, keys in (id, ["jobspec", "R"]), (1234, ["R"]), (1234, []):
-        code, text = error(inst, "job-info.lookup", {"id": which, "keys": keys, "flags": 0})
+        code, text = inst.fails("job-info.lookup", {"id": which, "keys": keys, "flags": 0})
         assert (code, text) == (errno.ENOENT, "invalid job id or key")
     for payload in (
         {"id": "x", "keys": ["R"]},
@@ -82,7 +76,7 @@ def test_lookup_errors(inst):
         {"id": id, "keys": []},
         {"id": id, "keys": [3]},
     ):
-        assert error(inst, "job-info.lookup", payload)[0] == errno.EPROTO
+        assert inst.fails("job-info.lookup", payload)[0] == errno.EPROTO
 
 
 def test_guests(inst):
@@ -91,7 +85,7 @@ def test_guests(inst):
     theirs = inst.submit()
     assert lookup(inst, theirs, "jobspec")["jobspec"]
     assert (
-        error(inst, "job-info.lookup", {"id": mine, "keys": ["jobspec"], "flags": 0})[0]
+        inst.fails("job-info.lookup", {"id": mine, "keys": ["jobspec"], "flags": 0})[0]
         == errno.EPERM
     )
     stream = Stream(inst, "job-info.eventlog-watch", {"id": mine, "path": "eventlog", "flags": 0})
@@ -199,7 +193,7 @@ def test_attributes(five):
 def test_selected_attributes(five):
     [job] = jobs(five, attrs=["name", "state"], constraint={"states": ["running"]})
     assert job == {"id": five.five["running"], "name": "runner", "state": 16}
-    assert error(five, "job-list.list", {"max_entries": 0, "attrs": ["nosuch"]})[0] == errno.EINVAL
+    assert five.fails("job-list.list", {"max_entries": 0, "attrs": ["nosuch"]})[0] == errno.EINVAL
 
 
 @pytest.mark.parametrize(
@@ -236,7 +230,7 @@ def test_constraints(five, constraint, expected):
     ],
 )  # fmt: skip
 def test_bad_constraints(five, constraint):
-    number, text = error(five, "job-list.list", {**ALL, "constraint": constraint})
+    number, text = five.fails("job-list.list", {**ALL, "constraint": constraint})
     assert number == errno.EPROTO
     assert text.startswith("invalid constraint: ") or type(constraint) is not dict
 
@@ -245,7 +239,7 @@ def test_deep_constraint(five):
     constraint = {}
     for _ in range(100):
         constraint = {"and": [constraint]}
-    assert error(five, "job-list.list", {**ALL, "constraint": constraint})[0] == errno.EPROTO
+    assert five.fails("job-list.list", {**ALL, "constraint": constraint})[0] == errno.EPROTO
 
 
 def test_since(five):
@@ -262,11 +256,11 @@ def test_list_stream(five):
 
 
 def test_list_id(auto):
-    assert error(auto, "job-list.list-id", {"id": 1234, "attrs": ["all"]}) == (
+    assert auto.fails("job-list.list-id", {"id": 1234, "attrs": ["all"]}) == (
         errno.ENOENT,
         "No such file or directory",
     )
-    assert error(auto, "job-list.list-id", {"id": 1234})[0] == errno.EPROTO
+    assert auto.fails("job-list.list-id", {"id": 1234})[0] == errno.EPROTO
     id = auto.submit(run_duration=5)
     future = auto.handle.rpc(
         "job-list.list-id", {"id": id, "state": 64, "attrs": ["state", "result"]}
