@@ -1,5 +1,5 @@
 #!/bin/sh
-# What test scripts (t/*.t, and those of a site) begin with: Debian's sharness, and what it lacks for tests of a Flux instance.
+# Test scripts (t/*.t, and those of a site) begin with this file: Debian's sharness, with additions for tests of a Flux instance.
 #
 #   test_description='...'
 #   . "$(dirname "$0")/sharness.sh"          (in a site's own: . /usr/local/lib/flux-scheduler/test/sharness.sh)
@@ -126,7 +126,7 @@ SHARNESS_TEST_SRCDIR=$test_script_directory
 test -n "$REAL_FLUX" && test_set_prereq REAL_FLUX || test_set_prereq EMBEDDED
 command -v jq >/dev/null && test_set_prereq JQ
 
-# test_flux_since MINOR: whether the host does what flux-core does from 0.MINOR on; the embedded instance does.
+# test_flux_since MINOR: whether the host has the features of flux-core 0.MINOR; the embedded instance has.
 test_flux_since() {
     test -z "$REAL_FLUX" && return 0
     test_flux_minor=$(flux version | sed -n 's/^commands:[[:space:]]*0\.\([0-9]*\).*/\1/p')
@@ -218,7 +218,7 @@ test_must_fail_or_be_terminated() {
     test $exit_code -lt 130 || test $exit_code -gt 192
 }
 
-# A command that prints as many columns as COLUMNS says, whatever its value.
+# A command that prints COLUMNS columns.
 test_columns_variable_preserved() {
     for columns in 12 345; do
         test "$(COLUMNS=$columns "$@")" = $columns || return 1

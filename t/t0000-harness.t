@@ -1,6 +1,6 @@
 #!/bin/sh
 
-test_description='What sharness.sh adds to the library: the tests rely on it
+test_description='the additions of sharness.sh to the library: the tests rely on them
 
 Nothing here needs an instance.
 '
@@ -55,7 +55,7 @@ test_done
 EOF
 
 # The copy runs with a build directory of its own, so that its files stay in this trash directory.
-test_expect_success 'a script with options of ours: --run and --logfile' '
+test_expect_success 'a script with the options of sharness.sh: --run and --logfile' '
 	mkdir -p b/t src/t && cp inner.t src/t/inner.t &&
 	cp -R "$SHARNESS_TEST_SRCDIR/sharness.sh" "$SHARNESS_TEST_SRCDIR/sharness.d" src/t/ &&
 	OUTER=$PWD/src/t && export OUTER &&

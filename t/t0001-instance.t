@@ -2,7 +2,7 @@
 
 test_description='flux start: an instance begins, runs a command, ends
 
-Exit codes, signals, and what is left behind: t/python/broker/test_start.py.
+Exit codes, signals and leftovers: t/python/broker/test_start.py.
 '
 
 . "$(dirname "$0")/sharness.sh"

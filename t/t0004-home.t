@@ -1,6 +1,6 @@
 #!/bin/sh
 
-test_description='Nothing is written outside the source tree and the run directory: not to the home of whoever runs it'
+test_description='Nothing is written outside the source tree and the run directory: not to the home of the user'
 
 . "$(dirname "$0")/sharness.sh"
 

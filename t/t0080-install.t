@@ -7,7 +7,7 @@ From a copy of the source, so that the tree the other tests run from is left alo
 
 . "$(dirname "$0")/sharness.sh"
 
-# What is built here takes flux-python from the tree, not from the package index.
+# Builds here take flux-python from the tree, not from the package index.
 FLUX_PYTHON_COPY=$FLUX_SOURCE_DIR/.cache/flux-python && export FLUX_PYTHON_COPY
 
 missing=
@@ -142,7 +142,7 @@ test_expect_success GREENLET,EMBEDDED 'the installed harness runs a test of a si
 '
 
 #
-# A real Flux.  These stand-ins answer what configure asks a flux command, and no more.
+# A real Flux.  These stand-ins answer only the questions of configure to a flux command.
 #
 fake_flux() {
 	mkdir -p $1/bin &&

@@ -27,7 +27,7 @@ test_under_flux 4 full --conf=resource.noverify=true $FAKE --conf=fake-resources
 
 command -v jq >/dev/null || { skip_all="no jq"; test_done; }
 
-# What a job holds: "RANKS CORES GPUS" for each entry of its R.
+# The resources of a job: "RANKS CORES GPUS" for each entry of its R.
 held() {
 	flux job info "$1" R | jq -r ".execution.R_lite[] | [.rank, .children.core, .children.gpu] | @tsv" | tr "\t" " "
 }

@@ -3,7 +3,7 @@ test_description='flux.scheduler.testing: schedulers without an instance, on the
 
 . "$(dirname "$0")/sharness.sh"
 
-# The first test of the guide, in a file as its reader writes it, with what pytest would do.
+# The first test of the guide, in a file as its reader writes it, run as pytest would.
 cp "$FLUX_SOURCE_DIR/doc/examples/first.py" my-sched.py
 awk '/^\.\. code-block:: python/ { inside = 1; next } /^[^ ]/ { if (inside) exit } inside' \
 	"$FLUX_SOURCE_DIR/doc/guide/first-test.rst" | sed 's/^    //' >test_my_sched.py

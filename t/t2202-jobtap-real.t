@@ -5,7 +5,7 @@ test_description='Python jobtap plugins in the job manager of a real Flux'
 . "$(dirname "$0")/sharness.sh"
 test -n "$REAL_FLUX" || { skip_all="no real Flux"; test_done; }
 . "$SHARNESS_TEST_SRCDIR/jobtap/lib.sh"
-# What the caller has in PYTHONPATH is none of the job manager's affair.
+# The job manager must ignore the caller's PYTHONPATH.
 mkdir -p "$SHARNESS_TEST_DIRECTORY/jobtap-pythonpath"
 echo "raise RuntimeError('read from PYTHONPATH')" >"$SHARNESS_TEST_DIRECTORY/jobtap-pythonpath/colorsys.py"
 PYTHONPATH=$SHARNESS_TEST_DIRECTORY/jobtap-pythonpath${PYTHONPATH:+:$PYTHONPATH}
@@ -114,7 +114,7 @@ test_expect_success 'PYTHONPATH is ignored' '
 	EOT
 	jobtap load $(pwd)/path.so && jobtap remove path.so
 '
-test_expect_success 'flux jobtap load NAME.py, by the command of ours' '
+test_expect_success 'flux jobtap load NAME.py, with the command of this package' '
 	flux jobtap load query.py a=1 &&
 	test "$(flux jobtap list)" = query.so &&
 	flux jobtap query query.py | jq -e ".args.a == 1" &&

@@ -6,7 +6,7 @@ test_description='the same plugin and the same jobs give the same eventlogs on e
 . "$SHARNESS_TEST_SRCDIR/jobtap/lib.sh"
 test_under_flux 2 job
 
-# What the hosts may choose: times, the annotations of the scheduler and the owner's userid.
+# The hosts may differ in times, the annotations of the scheduler and the owner's userid.
 eventlog() {
 	flux job wait-event -t 30 $1 clean >/dev/null &&
 	flux job eventlog $1 | sed -e "s/^[0-9.]* //" -e "s/ annotations={.*}//" -e "s/userid=[0-9]*/userid=ME/"

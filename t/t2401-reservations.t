@@ -20,7 +20,7 @@ instance() {
 		flux module load sched-backfill
 	}
 	$script
-	# The end of the instance unloads what its start has loaded.
+	# rc3 unloads the modules that rc1 has loaded.
 	flux module list | grep -o "^ *sched-[a-z]*" | xargs -n1 flux module remove
 	flux module load sched-simple
 	END

@@ -2,8 +2,8 @@
 
 test_description='virtual queues: another name to submit under, with the resources of the parent
 
-Of four nodes two are in queue batch, of which quick is a child. A real Flux has them from 0.89 on. What the embedded
-job manager makes of them: t/python/jobs.
+Of four nodes two are in queue batch, of which quick is a child. A real Flux has them from 0.89 on. Tests of their
+rules in the embedded job manager: t/python/jobs.
 '
 
 . "$(dirname "$0")/sharness.sh"

@@ -12,7 +12,7 @@ fi
 command -v bash >/dev/null && test_set_prereq BASH
 command -v zsh >/dev/null && test_set_prereq ZSH
 
-# complete WORD...: what bash offers for the last word, on one line in order.
+# complete WORD...: the offers of bash for the last word, on one line in order.
 complete() {
 	bash --norc --noprofile -c '
 	_flux_core() { COMPREPLY=(from-flux-core); }
@@ -74,7 +74,7 @@ test_expect_success BASH 'bash: files' '
 	test "$(complete flux-simulate tr)" = trace.swf &&
 	test "$(complete flux sched check-config tr)" = trace.swf
 '
-# offers WORD...: what the function for zsh offers for the last word, before zsh leaves out what the word does not begin with.
+# offers WORD...: the offers of the function for zsh, before zsh drops those that do not begin with the last word.
 offers() {
 	cat >offers.zsh <<-\EOF &&
 	file=$1; shift

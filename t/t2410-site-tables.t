@@ -2,8 +2,8 @@
 
 test_description='the tables of a site: limits, licences, budgets, amounts, topology, sharing, fair share, rules of its own
 
-Eight nodes of two cores in racks of four. What each table does is shown in t/python/scheduler; here, that it arrives with the
-configuration, holds for jobs that are submitted, is told by flux sched, and is there after a reload.
+Eight nodes of two cores in racks of four. The tests of each table are in t/python/scheduler. This script shows that tables
+arrive with the configuration, apply to submitted jobs, are shown by flux sched, and remain after a reload.
 '
 
 . "$(dirname "$0")/sharness.sh"

@@ -14,7 +14,7 @@ command -v jq >/dev/null || { skip_all="no jq"; test_done; }
 standby() {
 	flux submit -N${1:-1} -x -t 1h --queue=standby sh -c "trap 'touch $PWD/signaled' USR1; while :; do sleep 60 & wait; done"
 }
-# fill: four jobs of a node each; $v is the youngest, who loses least
+# fill: four jobs of a node each; $v is the youngest, which loses least
 fill() {
 	for i in 1 2 3 4; do v=$(standby) && flux job wait-event -t 30 $v start >/dev/null || return 1; done
 }

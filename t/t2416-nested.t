@@ -2,8 +2,8 @@
 
 test_description='instances in jobs of a real Flux get their scheduler from the set-up of the site
 
-The site has the two files of doc/examples/nested; who submits has nothing of it in the environment. What
-becomes of the job in the parent (another end, a lost broker) reaches the plan of the instance in it.
+The site has the two files of doc/examples/nested; the environment of the user names nothing of the library. Changes
+of the job in the parent (another end, a lost broker) reach the plan of the instance in it.
 '
 
 . "$(dirname "$0")/sharness.sh"
@@ -15,12 +15,12 @@ FLUX_URI_RESOLVE_LOCAL=t
 export FLUX_URI_RESOLVE_LOCAL
 parent=$FLUX_URI
 
-# As a user who has none of this library in the environment. FLUX_SHELL_RC_PATH is in the place of /etc/flux/shell/lua.d.
+# Run as a user without this library in the environment. FLUX_SHELL_RC_PATH is in the place of /etc/flux/shell/lua.d.
 as_user() {
 	env -u FLUX_PYTHONPATH_PREPEND -u FLUX_MODULE_PATH_PREPEND -u FLUX_MODULE_PATH -u PYTHONPATH \
 	    -u FLUX_MODPROBE_PATH_APPEND FLUX_SHELL_RC_PATH="$(pwd)/shell" "$@"
 }
-# of_job ID FILTER: what jq finds in the annotations of a job
+# of_job ID FILTER: the result of jq on the annotations of a job
 of_job() {
 	flux job list-ids "$1" | jq -r ".annotations.sched | $2"
 }

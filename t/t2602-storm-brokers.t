@@ -9,7 +9,7 @@ CAMPAIGN_FLUX=$(command -v flux)
 export TEST_UNDER_FLUX_CORES_PER_RANK CAMPAIGN_FLUX
 
 # The exit code of the instance is that of the broker that was killed.
-test_expect_success 'what the broker had is lost, and no job is in limbo' '
+test_expect_success 'the allocations of the lost broker end, and no job is in limbo' '
 	test_expect_code 137 flux start --test-size=4 -Slog-filename="$(pwd)/broker.log" \
 	    "-Sbroker.rc1_path=flux modprobe run $FLUX_TEST_LIB/rc/rc1-job.py" \
 	    "-Sbroker.rc3_path=flux modprobe run $FLUX_TEST_LIB/rc/rc3.py" \

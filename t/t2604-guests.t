@@ -3,7 +3,7 @@
 test_description='a malicious guest: t/campaign/guests.py for some seconds, against each scheduler'
 
 . "$(dirname "$0")/sharness.sh"
-# The C library keeps for itself what a large message took, in any module: that is not what is to be seen.
+# The C library keeps the memory of a large message, in any module: that must not count.
 export MALLOC_TRIM_THRESHOLD_=1048576
 test_under_flux 1 job
 

@@ -1,9 +1,9 @@
 #!/bin/sh
 
-test_description='a node in housekeeping is given to nobody after a reload, whatever queues came in between
+test_description='a node in housekeeping is given to no job after a reload, even if queues were added in between
 
 The history of flux-core#7794 and flux-sched#1558: of a job of four nodes rank 1 is in housekeeping; queues pall, which is stopped, and
-pbatch are over all nodes; pdat over ranks 1-2 is configured, and the scheduler is loaded anew.
+pbatch are over all nodes; pdat over ranks 1-2 is configured, and the scheduler is reloaded.
 '
 
 . "$(dirname "$0")/sharness.sh"
@@ -30,7 +30,7 @@ queues() {
 	EOT
     test -z "$1" || printf '[queues.%s]\nrequires = [ "%s" ]\n' $1 $1
 }
-# Our schedulers take over what runs in the same way; on a real Flux, where its own job manager tells them of it, all of them do.
+# All schedulers of this package take over running jobs by the same code; on a real Flux, with its own job manager, each is tested.
 former=sched-simple
 for sched in ${REAL_FLUX:+sched-simple sched-fifo} sched-backfill; do
     test_expect_success "$sched: rank 1 of a job of four nodes is in housekeeping" '

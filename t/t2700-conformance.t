@@ -19,7 +19,7 @@ test_expect_success 'sched-backfill passes all cases' '
 	tail -n 1 out | grep " pass, 0 fail, 0 without"
 '
 if test -n "$REAL_FLUX"; then
-	# What follows tries the kit, which is the same on both hosts.
+	# The rest tests the kit, which is the same on both hosts.
 	test_done
 fi
 flux python -c "

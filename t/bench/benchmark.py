@@ -61,7 +61,7 @@ def growth(values):
 
 
 def size_of(make):
-    """Bytes of what a call makes."""
+    """Bytes that the result of a call holds."""
     gc.collect()
     tracemalloc.start()
     kept = make()

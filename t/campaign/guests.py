@@ -40,8 +40,8 @@ from flux.job import JobID, JobspecV1
 MAX_STALL_S = 0.25
 TRANSPORT_S_PER_BYTE = 0.75 / 50e6
 MAX_KEPT = 20 << 20
-#: The part of a run after which memory is first measured: what the allocator takes for the first storms, and keeps in
-#: parts, is no matter; what each storm adds to it is.
+#: The part of a run after which memory is first measured: the allocator keeps parts of the first storms' memory; only
+#: the growth with each later storm counts.
 WARM_UP = 0.25
 PING_S = 0.05
 #: For a soak: the minimum fraction of the jobs that end beside guests of another service, seconds

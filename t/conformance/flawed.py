@@ -19,7 +19,7 @@ from flux.job import JobID, job_raise_async
 from flux.kvs import KVSTxn
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
 
-#: What it can do wrong, and the case that finds it.
+#: Its flaws, and the case that finds each.
 DEFECTS = {
     "ready-without-limit": "ready-payload",
     "lives-without-resources": "acquire-refused",

@@ -23,7 +23,7 @@ from flux.job import JobID
 from flux.kvs import KVSTxn
 from flux.kvs import get as kvs_get
 
-#: Seconds in which a scheduler does what it has to. Long: it is waited for only where it does not.
+#: Seconds for a scheduler to react. Long: only a failure takes all of them.
 PATIENCE = float(os.environ.get("CONFORMANCE_PATIENCE", 10))
 #: Seconds of silence after which it is taken that nothing more comes.
 SILENCE = float(os.environ.get("CONFORMANCE_SILENCE", 0.25))
@@ -390,7 +390,7 @@ class Rig:
         """A further answer to resource.acquire."""
         self.h.respond(self.acquire, {key.replace("_", "-"): value for key, value in delta.items()})
 
-    # -- what it answered --------------------------------------------------------------------------
+    # -- its answers -------------------------------------------------------------------------------
 
     def finals(self, jobid):
         return [one for one in self.answers.get(jobid, ()) if one.get("type") in FINAL]

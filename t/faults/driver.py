@@ -78,7 +78,7 @@ class Driver:
         self.tree = tree
         self.args = args
         self.estimates = estimates
-        #: the configuration, and what steps have added to it
+        #: the configuration, with the additions of steps
         self.config = {**({} if tree else CONFIG), **(PREEMPTION if preempting else {})}
         resources = {"R": topology_R()} if tree else {}
         resources["conf"] = self.config

@@ -84,7 +84,7 @@ class Watch:
         self.site_rules = None
         self.ends = {}  # jobid -> expiration of its R
         self.preempting = preempting
-        self.faults = 0  # counted by the driver: what excuses a scheduler
+        self.faults = 0  # counted by the driver: they excuse a scheduler
         self.recorded = set()  # ids of the victims recorded in the KVS
         #: (endpoint, matchtag) of commits without an answer -> the record in the KVS if they
         #: succeed

@@ -1,6 +1,6 @@
 # For scripts that load Python jobtap plugins on either host; read it after sharness.sh, before test_under_flux.
 #
-# With it `flux jobtap load NAME.py` works on both. $so is what such a plugin's listed name ends in.
+# With it `flux jobtap load NAME.py` works on both. $so is the ending of such a plugin's listed name.
 JOBTAP_SOURCE=$FLUX_SOURCE_DIR/src/jobtap
 so=py
 if test -n "$REAL_FLUX"; then

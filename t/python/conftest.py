@@ -17,7 +17,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 SRCDIR = HERE.parents[1]
 PATHS = [str(SRCDIR / "src" / "bindings" / "python"), str(SRCDIR / "src" / "embedded")]
-# A build directory of its own holds what is compiled.
+# In a separate build directory, the compiled parts are there.
 BUILDDIR = Path(os.environ.get("FLUX_BUILD_DIR") or SRCDIR)
 if BUILDDIR.resolve() != SRCDIR:
     PATHS.append(str(BUILDDIR / "src" / "bindings" / "python"))

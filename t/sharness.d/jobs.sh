@@ -1,4 +1,4 @@
-# What scripts about jobs have in common.
+# Functions of scripts about jobs.
 
 # started ID: wait until a job has its resources
 started() {
@@ -8,11 +8,11 @@ started() {
 reason() {
 	test_wait_until "flux jobs -no {annotations.sched.reason_pending} $1 | grep ."
 }
-# guest COMMAND: as a user who owns nothing here
+# guest COMMAND: run as a guest
 guest() {
 	FLUX_HANDLE_USERID=9999 FLUX_HANDLE_ROLEMASK=0x2 "$@"
 }
-# admin COMMAND: as a user who is shown what belongs to others, and may change no more than a guest
+# admin COMMAND: run with the role admin, which may see others' jobs but change no more than a guest
 admin() {
 	FLUX_HANDLE_USERID=9998 FLUX_HANDLE_ROLEMASK=0xa "$@"
 }

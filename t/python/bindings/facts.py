@@ -568,7 +568,7 @@ def fact_values_of_the_kvs(h):
     raises(FileNotFoundError, lambda: get(h, "facts.a"), errno.ENOENT)
 
 
-# -- what is kept ------------------------------------------------------------------------------------------
+# -- references --------------------------------------------------------------------------------------------
 
 
 def fact_thousands_of_requests_leave_nothing(h):

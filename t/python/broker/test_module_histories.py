@@ -36,7 +36,7 @@ def test_history(broker, capfd, seed):
 
     def ask(topic, payload=None):
         future = broker.handle.rpc(topic, payload)
-        # Callbacks need our reactor: what counts is that the answer is there, and that no second one comes.
+        # Callbacks need our reactor. The answer must be there, and no second one may come.
         arrive, number = future.arrive, len(futures)
         future.arrive = lambda msg: (answered(number), arrive(msg))
         futures.append((future, topic))

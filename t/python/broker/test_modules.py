@@ -11,7 +11,7 @@ from in_process import raises
 CRASHED = "Connection reset by peer"
 EXITED = "loader (module-python-exec) exited with exit code {}"
 
-#: module text, errno and text of the load's failure, what appears on stderr
+#: module text, errno and text of the load's failure, text on stderr
 FAILURES = {
     "value": ("def mod_main(h, *args):\n raise ValueError('bad: %s' % (args,))", 22, "Invalid argument", "m.py: bad: ('a', 'b')\n"),
     "oserror": ("def mod_main(h, *a):\n raise OSError(25, 'some text')", 25, "Inappropriate ioctl for device", ""),

@@ -20,7 +20,7 @@ LAYERS = {
     "flux_engine": ["paths", "formats", "kernel", "modules", "resource", "job_manager", "command"],
     "flux_embedded": ["about", "services", "broker", "cmd"],
 }
-#: What else they may import of ``flux``: what runs in a module, and this project's own packages.
+#: Other parts of ``flux`` they may import: those that run in a module, and this project's own packages.
 BINDINGS = {
     "formats": ("flux.resource.pool",),
     "modules": ("flux.brokermod",),
@@ -28,10 +28,10 @@ BINDINGS = {
     "services": ("flux.job", "flux.queue", "flux.resource"),
     "broker": ("flux.brokermod", "flux.core"),
 }
-#: What of the product imports the embedded instance.
+#: The parts of the product that import the embedded instance.
 ON_THE_INSTANCE = {"flux/simulate/engine/instance.py"}
 
-# What flux-core itself and sites import from flux.resource.
+# Imports from flux.resource by flux-core itself and by sites.
 CLASSES = [
     "ResourceSet", "SchedResourceList", "ResourceStatus", "ResourceJournalConsumer", "Rv1Set", "ResourceCount", "Rv1Pool",
     "ResourcePool", "InsufficientResources", "InfeasibleRequest", "ResourceSetImplementation",
@@ -44,7 +44,7 @@ SUBMODULES = [
     "plan", "plan.plan", "tree.node", "hwloc.amend", "draw.text",
 ]  # fmt: skip
 
-# A stand-in for an installed flux-core: packages without what is ours, and with the imports among its modules that make
+# A stand-in for an installed flux-core: packages without this project's, and with the imports among its modules that make
 # the order matter.
 HOST = {
     "flux/__init__.py": "import flux.core.handle\n",

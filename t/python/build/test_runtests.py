@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def runtests(srcdir):
-    # The script ends in sys.exit(main()): load what stands before.
+    # The script ends in sys.exit(main()): load the text before that.
     source = (srcdir / "scripts" / "runtests").read_text()
     assert source.rstrip().endswith("sys.exit(main())")
     module = importlib.util.module_from_spec(importlib.machinery.ModuleSpec("runtests", None))

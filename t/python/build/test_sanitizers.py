@@ -49,7 +49,7 @@ def test_random_histories_under_sanitizers(tmp_path):
         pytest.skip(built.stderr.strip())
     assert built.returncode == 0, built.stderr
     tests = [str(ROOT / "t/python/resource" / name) for name in TESTS]
-    # The interpreter keeps what it has until it exits, which is no leak of ours.
+    # The interpreter frees nothing when it exits, which is not our leak.
     done = subprocess.run(
         [sys.executable, "-B", "-c", RUN, str(tmp_path), *tests],
         cwd=ROOT,

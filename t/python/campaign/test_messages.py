@@ -44,7 +44,7 @@ def test_payloads_are_as_they_should_be_before_they_are_bent():
             rig.send_text(topic.replace("NAME", "sched-backfill"), text and json.dumps(text))
             rig.settle()
     refused = {text for _, errnum, text in rig.received if errnum}
-    # What they ask for there may not be, or not any more.
+    # The job, key or service they name may not exist, or no longer.
     allowed = (
         "is not a pending job", "no reservation", "unsatisfiable", "last window ended", "exists already",
         "is longer than every", "there is no queue", "there is no table [preemption]",

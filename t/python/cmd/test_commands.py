@@ -6,7 +6,7 @@ import re
 import pytest
 from golden_replay import environment, personality, replay_commands, scrub
 
-#: What a terminal shows, scrubbed; "1! text": exit code 1, and text on standard error ("...": any). All run in one shell.
+#: The output on a terminal, scrubbed; "1! text": exit code 1, and text on standard error ("...": any). All run in one shell.
 TRANSCRIPT = r"""
 # options may be abbreviated
 $ flux kvs put a.d=2 l=x; flux kvs get l a.d
@@ -66,7 +66,7 @@ $ flux run -N4 -l flux getattr rank | sort
 2: 2
 3: 3
 $ flux run -o nosuchoption=1 true
-# jobs and what is done to them
+# jobs and requests on them
 $ J=$(flux submit -n2 -c2 sleep 100); flux job wait-event -q $J start; flux jobs -no '{ntasks} {ncores} {duration!F:>4h} {ranks}' $J
 2 4    - [0-1]
 $ flux cancel $J; flux job status -vv $J

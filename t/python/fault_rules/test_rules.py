@@ -370,7 +370,7 @@ def test_a_straggler_that_is_given_away_is_found(monkeypatch):
     assert found.startswith("Violation: ") and "is held by job" in found
 
 
-# -- what a site enforces --------------------------------------------------------------------------
+# -- limits of a site ------------------------------------------------------------------------------
 
 
 def held_by(*ranks, cores=1):

@@ -59,7 +59,7 @@ def test_ids_go_on_after_a_reload(inst):
     assert inst.submit() > one
 
 
-# -- what is stored ------------------------------------------------------------------------------------
+# -- stored keys ---------------------------------------------------------------------------------------
 
 
 def test_stored_files(inst):
@@ -293,7 +293,7 @@ def test_duration_beyond_the_instance(inst):
     assert inst.submit(duration=600)
 
 
-# -- whatever comes --------------------------------------------------------
+# -- random requests -------------------------------------------------------
 
 ODD = [None, 3, -1.5, "x", "", [], [1], {}, {"a": 1}, [[]], True, [{"type": "slot"}]]
 

@@ -39,7 +39,7 @@ def test_add_handler(inst, p):
     calls.clear()
     inst.submit()
     assert calls == [("exact", "job.new")]
-    p.add_handler("job.state.*", None)  # none of that: no error
+    p.add_handler("job.state.*", None)  # there is none: no error
     with pytest.raises(TypeError):
         p.add_handler("job.new", 3)
 
@@ -388,7 +388,7 @@ def test_open_prolog_keeps_the_resources(inst, p):
 
 @pytest.mark.parametrize("bad", [object(), float("nan"), {1, 2}, b"x"])
 def test_what_cannot_be_json_is_refused(inst, p, bad):
-    """It would break the eventlog, or whoever sends it on."""
+    """It would break the eventlog, or the services that send it on."""
     id = inst.submit()
     for call in (
         lambda: p.event_post(id, "debug.x", {"value": bad}),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Child processes of plugins in a broker: their status comes from a helper, whoever has waited for it."""
+"""Child processes of plugins in a broker: their status comes from a helper, even if the broker has reaped them."""
 
 import os
 import subprocess

@@ -30,7 +30,7 @@ def test_1_a_negative_answer_refuses(inst, p, answer):
     inst.load_sched(auto=lambda body: make_R())
     id = inst.submit(run_duration=1)
     inst.advance(2)
-    assert inst.state(id) == INACTIVE  # what cannot be refused goes on
+    assert inst.state(id) == INACTIVE  # this event cannot be refused
 
 
 def test_4_a_callback_that_fails_updates_nothing(inst, p):

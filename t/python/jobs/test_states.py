@@ -61,7 +61,7 @@ def test_restart(inst):
     assert [job["id"] for job in inst.sched.hello] == [running]
     assert [body["id"] for body in inst.sched.of("alloc")] == [waiting]
     assert len(inst.rpc("job-list.list", ALL)["jobs"]) == 6
-    # The job that runs is still known to execution, and what waits for it goes on after it.
+    # Execution still knows the running job, and jobs that wait for it go on after it.
     inst.advance(200)
     assert inst.events(running)[-4:] == ["finish", "release", "free", "clean"]
     assert inst.state(dependent) == SCHED

@@ -13,7 +13,7 @@ POOLS = {"TreePool": TreePool, "ResourcePool": ResourcePool}
 
 
 def load(name):
-    """(R by name, cases) of a recorded file; none of either without the data."""
+    """(R by name, cases) of a recorded file; both empty without the data."""
     if shared.data_dir() is None:
         return {}, []
     data = shared.load_json(f"golden/{name}.json")
@@ -143,7 +143,7 @@ class Run:
 
 
 def expected(op, recorded):
-    """The recorded answer in the form of ours."""
+    """The recorded answer in this pool's form."""
     if op["op"] == "job_end_times":
         return {
             jobid: NOW + float(end[len("now+") :]) if isinstance(end, str) else end

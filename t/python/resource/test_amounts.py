@@ -159,7 +159,7 @@ def test_ranks_that_are_given_back_in_parts():
 
 
 def test_more_than_is_left_is_found_running():
-    """The new table has less than jobs hold under the old one: they keep what exists."""
+    """The new table has less than jobs hold under the old one: they keep the part that exists."""
     pool = pool_of({"memory": "64G"})
     R = pool.alloc(1, ask(pool, memory="40G")).to_dict()
     small = pool_of({"memory": "32G"})

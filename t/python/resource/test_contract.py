@@ -68,7 +68,7 @@ class Ledger(ResourcePoolImplementation):
         execution = self.all.execution(selection)
         return Ledger({"version": 1, "execution": {**execution, "nslots": nslots}})
 
-    # -- what every pool must have
+    # -- members of every pool
 
     def parse_resource_request(self, jobspec):
         return ResourceRequest.from_jobspec(jobspec)

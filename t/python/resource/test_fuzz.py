@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Anything at all as R or ranks: the documented exception, soon, and never another. Jobspecs: campaign/test_messages.py."""
+"""Random values as R or ranks raise documented exceptions only, and soon. Jobspecs: campaign/test_messages.py."""
 
 import time
 
@@ -60,13 +60,13 @@ def bounded(function, *args):
     try:
         return function(*args)
     except (ValueError, TypeError, InfeasibleRequest, InsufficientResources) as exc:
-        # A reason can be told, whatever stands in it.
+        # The text can be shown, with any characters in it.
         assert len(str(exc)) < 2000
         str(exc).encode("utf-8", "backslashreplace")
         assert not isinstance(exc, TypeError) or "expected R" in str(exc)
         return None
     finally:
-        # Not a measurement: what takes this long does not end.
+        # Not a measurement: a call that takes this long does not end.
         assert time.thread_time() - start < 20
 
 

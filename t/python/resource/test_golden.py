@@ -5,7 +5,7 @@ import golden_run
 import pytest
 import shared
 
-#: Cases that show a habit of the reference, with what is right there: the
+#: Cases that show a habit of the reference, with the right answer: the
 #: results that differ, by the number of the operation.
 SENSIBLE = {
     "stepped and listed counts are infeasible": {

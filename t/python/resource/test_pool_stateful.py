@@ -146,7 +146,7 @@ class PoolMachine(RuleBasedStateMachine):
         assert parts_of(R) == parts
         assert R["execution"]["nslots"] == nslots
         assert R["execution"].get("properties", {}).keys() <= {"red", "blue"}
-        # What was given is a pool of its own, and R of it is the same.
+        # The allocation is a pool of its own, whose R is the same.
         again = ResourcePool(R)
         assert again.to_dict() == R
         assert again.dumps() == alloc.dumps()
@@ -346,7 +346,7 @@ class PoolMachine(RuleBasedStateMachine):
         assert answer["matching"] == len(matching)
         assert answer["up"] == len(matching & self.model.up)
         fits = self.model.select(ask) is not None
-        # A count that leaves values out may be out of reach though enough is there.
+        # A count that leaves values out may be out of reach even with enough nodes.
         if fits:
             assert answer["available"] >= answer["needed"]
             assert answer["reason"] == ""

@@ -251,7 +251,7 @@ R = {
         ({"properties": ["^+batch"]}, "1-2"),
         ({"not": [{"not": []}]}, "0-3"),
         ({"properties": ["^none"]}, "0-3"),
-        # What a scheduler of flux-core answers, though RFC 31 leaves room for everything.
+        # The answer of flux-core's schedulers; RFC 31 leaves it open.
         ({"or": []}, ""),
     ],
 )

@@ -22,7 +22,7 @@ def exclude(ranks):
     return call("config.load", **({"resource": {"exclude": ranks}} if ranks else {}))
 
 
-#: beginning of a scenario's name -> (a new scheduler is loaded, what is done before)
+#: beginning of a scenario's name -> (a new scheduler is loaded, the steps before)
 SCENARIOS = [
     ("load sched-fifo, default args", True, []),
     ("load sched-fifo queue-depth=unlimited", True, []),

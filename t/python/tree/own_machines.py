@@ -169,7 +169,7 @@ MACHINES = {
         "0-1",
         None,
     ),
-    # A serial card's PCI device is dropped, what hangs off it stays, without PCI device: two GPUs of one card.
+    # A serial card's PCI device is dropped; the devices below it stay, without PCI device: two GPUs of one card.
     "unused-pci-class": (
         render(
             machine(

@@ -118,7 +118,7 @@ def raise_something(binding, data):
 
 
 @pytest.mark.parametrize("accident", [abort, segfault, eat_memory, leave, raise_something])
-def test_what_befalls_libhwloc_does_not_befall_us(hwloc, monkeypatch, accident):
+def test_a_crash_of_libhwloc_is_an_error(hwloc, monkeypatch, accident):
     """Some documents make libhwloc crash, other ones in each release: the accident is played."""
     monkeypatch.setattr(xml, "_read", accident)
     monkeypatch.setattr(xml, "MAX_MEMORY_BYTES", 1 << 27)
@@ -127,7 +127,7 @@ def test_what_befalls_libhwloc_does_not_befall_us(hwloc, monkeypatch, accident):
 
 
 def children():
-    """The processes that this one has to wait for, whoever started them."""
+    """The child processes of all threads of this process."""
     tasks = Path("/proc/self/task")
     return {pid for task in tasks.iterdir() for pid in (task / "children").read_text().split()}
 

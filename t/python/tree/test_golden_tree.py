@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The recorded pool cases, and this pool's answers where the recorded behaviour was not designed.
 
-Cases with a `quirk` record behaviour that was not designed. Here is, for each, what comes out instead, and why.
+Cases with a `quirk` record behaviour that was not designed. Here is, for each, this pool's answer, and why.
 """
 
 import golden_run
