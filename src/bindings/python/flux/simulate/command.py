@@ -401,15 +401,9 @@ class Call:
             self.say(f"\n{self.report}")
 
     def _diff_pair(self, policies):
-        try:
-            first, second = (int(part) for part in self.options.diff.split(","))
-            if not (1 <= first <= len(policies) and 1 <= second <= len(policies)):
-                raise ValueError
-        except ValueError:
-            raise OptionError(
-                f"--diff={self.options.diff}: expected two numbers of policies, 1 to {len(policies)}"
-            ) from None
-        return first, second
+        from flux.simulate.comparing import pair_of
+
+        return pair_of(self.options.diff, range(1, len(policies) + 1))
 
     def _diff(self, policies):
         from flux.simulate.comparing import first_difference

@@ -34,8 +34,10 @@ def compare_main(argv):
             warn_of_others(results)
         _show(results, options)
         if options.diff:
-            pair, numbers = _pair(options.diff, results)
-            directories = [result.directory for result in pair]
+            # those of the policies, or of the results if a policy occurs twice
+            known = table.number_of([result.summary for result in results])
+            numbers = pair_of(options.diff, known)
+            directories = [results[known.index(number)].directory for number in numbers]
             print("\n" + "\n".join(first_difference(*directories, numbers)))
     except OptionError as exc:
         return parser.error(str(exc))
@@ -87,16 +89,13 @@ def _losses(results):
     return [losses(starts[0], some, jobs) for some in starts[1:]]
 
 
-def _pair(text, results):
-    # those of the policies, or of the results if a policy occurs twice
-    numbers = table.number_of([result.summary for result in results])
-    try:
-        first, second = (int(part) for part in text.split(","))
-        pair = [results[numbers.index(number)] for number in (first, second)]
-    except ValueError:
-        known = ", ".join(map(str, sorted(numbers)))
-        raise OptionError(f"--diff={text}: expected two numbers, of {known}") from None
-    return pair, (first, second)
+def pair_of(text, numbers):
+    """Parse two of the numbers of some policies. Raises OptionError."""
+    words = text.split(",")
+    known = [str(number) for number in sorted(numbers)]
+    if len(words) != 2 or not set(words).issubset(known):
+        raise OptionError(f"--diff={text}: expected two numbers, of {', '.join(known)}")
+    return [int(word) for word in words]
 
 
 def warn_of_others(results):

@@ -217,13 +217,13 @@ class LeanEngine:
 
     # -- the order of events ------------------------------------------------------------------------------
 
-    def _advance(self):
-        """Process the next event. Return False if there is none."""
+    def _advance(self, timer):
+        """Process the next event, or let time go to that of the next timer (None: there is none). Return False if there
+        is nothing left."""
         manager = self.manager
         if self.interrupted:
             return False
         when = self._next_event()
-        timer = self.kernel.next_timer()
         if when is None:
             # Only the scheduler's own timers are left.
             self._idle_rounds += 1

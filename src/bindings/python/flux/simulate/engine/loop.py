@@ -83,7 +83,8 @@ class Loop(direct.DirectReactor):
 
     Args:
         start (float): initial time, seconds since the epoch
-        advance: ``advance()`` processes the next event; it returns False if there is none
+        advance: ``advance(timer)`` processes the next event; it returns False if there is none. `timer` is the time of the
+            next timer, or None
 
     Attributes:
         flush: None, or ``flush()`` sends the messages that a peer has queued
@@ -117,7 +118,7 @@ class Loop(direct.DirectReactor):
         if self.flush is None:
             if timers and timers[0][0] <= self.time:
                 self.expire()
-            elif not self.advance():
+            elif not self.advance(self.next_timer() if timers else None):
                 self.task.end()
         flush, self.flush = self.flush, None
         if flush is not None:

@@ -39,11 +39,10 @@ class Row:
         "preempted_for", "max_wait", "deadline", "bank", "licenses", "placement", "constraints",
     )  # fmt: skip
     __slots__ = (
-        *TEXTS, *NUMBERS, *METADATA, "line", "submit", "size", "limit", "profile", "queue", "user", "backfilled",
+        *TEXTS, *NUMBERS, *METADATA, "submit", "size", "limit", "profile", "queue", "user",
     )  # fmt: skip
 
-    def __init__(self, values, line):
-        self.line = line
+    def __init__(self, values):
         for name, column in self.TEXTS.items():
             setattr(self, name, values[column])
         for name, column in self.NUMBERS.items():
@@ -60,7 +59,6 @@ class Row:
         self.profile = float(seconds) if kind == "delay" else None
         self.queue = values["queue"] or None
         self.user = values["user"] or None
-        self.backfilled = values["backfilled"] == "1"
 
     def units(self):
         """Return the bounds of the units that it held. Raises ValueError if the cell is not an
@@ -104,7 +102,7 @@ class Result:
     def machine_states(self):
         """Return machine_states.csv as [(time, units idle, units in use)], or None."""
 
-        def read(values, line):
+        def read(values):
             return float(values["time"]), int(values["nb_idle"]), int(values["nb_computing"])
 
         name = "machine_states.csv"
@@ -114,13 +112,13 @@ class Result:
         return os.path.exists(os.path.join(self.directory, name))
 
     def _lines(self, name, read):
-        """Return ``read(values, line)`` of each row of a file."""
+        """Return ``read(values)`` of each row of a file."""
         path = os.path.join(self.directory, name)
         found = []
         try:
             with open(path, newline="", encoding="utf-8") as stream:
                 for values in csv.DictReader(stream):
-                    found.append(read(values, len(found) + 2))
+                    found.append(read(values))
         except OSError as exc:
             raise ResultError(f"{path}: {exc.strerror}") from None
         except (KeyError, TypeError, ValueError, csv.Error) as exc:
