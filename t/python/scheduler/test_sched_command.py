@@ -402,11 +402,13 @@ def test_constraints_as_in_submit(flux_sched):
 
 def test_windows(flux_sched):
     kinds = [{"kind": "16 cores", "total": 8, "steps": [[5, NOW + 3600], [2, NOW + 8 * 3600]]}]
+    kinds.append({"kind": "2 cores", "total": 3, "steps": []})
     out = flux_sched(["windows"], windows={"now": NOW, "until": NOW + 8 * 3600, "kinds": kinds})
     assert flux_sched.asked == [("sched.windows", {"horizon": 8 * 3600.0})]
     lines = [line.split() for line in out.splitlines()]
     assert lines[1] == ["16", "cores", "5", "8", "1h", "10:46:40"]
     assert lines[2] == ["16", "cores", "2", "8", "8h", "or", "more"]
+    assert lines[3] == ["2", "cores", "0", "3"] and out.count("free from now on") == 1
     bars = [line for line in out.splitlines() if "=" in line]
     assert bars[0].split()[0] == "2" and bars[0].endswith(">")
     assert bars[1].split()[0] == "5" and bars[1].endswith("|")

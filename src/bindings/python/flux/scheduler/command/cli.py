@@ -119,7 +119,7 @@ class Windows(WithHorizon):
             self.print_table(context, columns, rows, columns[1:])
         width = max(10, terminal_width() - 12)
         for kind in answer["kinds"]:
-            if kind["total"]:
+            if kind["steps"]:
                 print(f"\n{printable(kind['kind'])}, free from now on:")
                 print("\n".join(self.picture(kind, answer, width)))
 
@@ -131,7 +131,7 @@ class Windows(WithHorizon):
         for count, until in reversed(kind["steps"]):
             long = max(1, round((until - answer["now"]) / whole * width))
             lines.append(f"{count:>8} {'=' * long}{'>' if until >= answer['until'] else '|'}")
-        return lines or ["       0"]
+        return lines
 
 
 class Plan(WithHorizon):
