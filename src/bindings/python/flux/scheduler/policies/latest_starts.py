@@ -39,7 +39,7 @@ VOID_CAUSES = {
     "extended": "a running job was given more time",
     "late": "a running job has outlived its limit",
     "priority": "a job of higher priority went before",
-    "deferred": "an admission rule keeps the job itself from starting",
+    "deferred": "the job itself is deferred: by an admission rule, or until jobs are ended for it",
     "unloaded": "it could not be kept over a time without a scheduler or in a stopped queue",
 }
 
