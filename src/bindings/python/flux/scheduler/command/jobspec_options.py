@@ -150,7 +150,7 @@ def jobspec_from_options(options: argparse.Namespace) -> dict[str, Any]:
                 value = json.loads(text)
             except ValueError:
                 value = text
-        jobspec.setattr(key if "." in key else f"system.{key}", value)
+        jobspec.setattr(key, value)
     spec: dict[str, Any] = jobspec.jobspec
     spec["attributes"]["system"].pop("environment", None)
     spec["attributes"]["system"].setdefault("cwd", os.sep)
