@@ -124,7 +124,6 @@ SHARNESS_TEST_SRCDIR=$FLUX_TEST_LIB
 SHARNESS_TEST_SRCDIR=$test_script_directory
 
 test -n "$REAL_FLUX" && test_set_prereq REAL_FLUX || test_set_prereq EMBEDDED
-command -v jq >/dev/null && test_set_prereq JQ
 
 # test_flux_since MINOR: whether the host has the features of flux-core 0.MINOR; the embedded instance has.
 test_flux_since() {

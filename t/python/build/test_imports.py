@@ -7,11 +7,11 @@ Each case runs in a Python of its own, because an import happens once.
 import ast
 import graphlib
 import os
+import subprocess
 import sys
 import textwrap
 
 import pytest
-from fresh_python import run_in_fresh_python
 
 import _flux
 
@@ -93,6 +93,21 @@ HOST = {
         """,
     "flux/resource/journal.py": "class ResourceJournalConsumer:\n    pass\n",
 }
+
+
+def run_in_fresh_python(code, *paths):
+    """The output of a program in a separate interpreter, with only these directories ahead of the standard library."""
+    env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "FLUX_URI")}
+    env["PYTHONPATH"] = os.pathsep.join(map(str, paths))
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", textwrap.dedent(code)],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 @pytest.fixture(scope="module")
