@@ -97,21 +97,15 @@ def test_both_give_the_same_answers(built, seed):
                 ranks = both.each[0].room(demand, now, now, ())[1]
             chosen = [rank for rank in totals if ranks >> rank & 1][: demand.count]
             if chosen:
-                number = both.make("create", -math.inf, now + length, None, demand.claim)
-                for rank in chosen:
-                    both.of(
-                        "take", number, 1 << rank, totals[rank] if demand.whole else demand.each
-                    )
-                both.of("enter", number)
-                running.append(number)
+                amounts = [totals[rank] if demand.whole else demand.each for rank in chosen]
+                where = [(1 << rank, taken) for rank, taken in zip(chosen, amounts)]
+                end = now + length
+                running.append(both.make("use", -math.inf, end, where, None, demand.claim))
         elif step < 0.4 and running:
             number = running.pop(rng.randrange(len(running)))
-            both.of("leave", number)
             both.of("drop", number)
         elif step < 0.5 and promises:
             number = promises.pop(rng.randrange(len(promises)))
-            if rng.random() < 0.3:
-                both.of("pin", number)
             both.of("leave", number)
             if rng.random() < 0.5:
                 both.of("enter", number)
@@ -131,7 +125,7 @@ def test_both_give_the_same_answers(built, seed):
                 both.of("can_start", number, another, now, end, rng.random() < 0.7)
             number = both.make("book", demand, -math.inf, now + length, now, may_move)
             if number is not None:  # it can start now
-                for method in ("amounts_of", "leave", "drop"):
+                for method in ("amounts_of", "drop"):
                     both.of(method, number)
             row = rng.sample(promises, len(promises)) + rng.sample([0], rng.random() < 0.2)
             both.row(row, now, rng.random() < 0.7, rng.random() < 0.7, rng.choice([1, 3, 30]))
@@ -142,17 +136,13 @@ def test_both_give_the_same_answers(built, seed):
                 if number is not None:
                     promises.append(number)
         for number in running + promises:
-            both.of("ranks_of", number)
             both.of("amounts_of", number)
             both.of("overdrawn", number, now)
         both.ask("room", demand, now + 10, now + 30)
         both.ask("room_by_rank", demand, now + 5, now + 25)
-        both.ask("booked", now + 5, now + 45)
-        claim = a_claim(rng, totals)
-        if claim is not None:
-            both.ask(
-                "closed", claim, rng.choice([-math.inf, now]), rng.choice([-math.inf, now + 9])
-            )
+        both.ask("taken", now + 5, now + 45)
+        span = rng.choice([-math.inf, now]), rng.choice([-math.inf, now + 9])
+        both.ask("taken", *span, a_claim(rng, totals))
         both.ask("enough_until", a_demand(rng, totals), now)
 
 

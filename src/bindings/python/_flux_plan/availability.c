@@ -84,6 +84,7 @@ struct demand {
     int64_t each[MAX_KINDS];
     bool per_node;
     bool whole;
+    bool stays;          /* its promises may not be moved */
     struct claim *claim; /* or NULL */
     /* For the row with a number: the time until which all ranks together have enough. */
     uint64_t row;
@@ -102,6 +103,56 @@ struct use {
     struct place *place;
 };
 
+struct item {
+    double time;
+    int64_t value;
+};
+
+struct heap {
+    size_t count, room;
+    struct item *items;
+    /* Which of two with the same time comes first; NULL: either may. */
+    bool (*before) (const void *context, int64_t a, int64_t b);
+    const void *context;
+};
+
+/* A rank on which a promise has room, with its sort key. */
+struct candidate {
+    int64_t key[MAX_KINDS + 2];
+    size_t rank;
+    int64_t units, clear; /* clear: those beside all uses, which come first */
+};
+
+/* A part of a promise that a trial puts on its rank, or leaves out there. */
+struct laid {
+    const struct part *part;
+    double start, end;
+    int64_t out; /* the number of the promise that is left out; -1: none */
+    size_t next; /* the number of another on the rank, from 1 on; 0: none */
+};
+
+/* A promise that a trial moves, and its new place. */
+struct moved {
+    int64_t number;
+    struct place *place;
+};
+
+/* Promises on other ranks, while all lines stay as they are. */
+struct trial {
+    struct {
+        size_t laid; /* the number of the last part, from 1 on */
+        bool taken;  /* from promises */
+    } *ranks;
+    struct laid *laid;
+    size_t laid_count, laid_room;
+    struct moved moved[MAX_MOVED];
+    size_t moved_count;
+    struct heap waiting; /* promises on ranks that were taken, in their order */
+    struct candidate *candidates;
+    size_t candidate_count, candidate_room;
+    struct heap best; /* the candidates by their keys; behind them those that it gave, the last first */
+};
+
 struct availability {
     size_t ranks, kinds;
     int64_t *totals;
@@ -111,13 +162,14 @@ struct availability {
     int64_t unused;     /* the next number to be used again, from 1 on; 0: none */
     size_t movable; /* promises that are entered and may be moved */
     uint64_t sequence;
-    struct trial *trial;
     unsigned char *up;
     int64_t least[MAX_KINDS]; /* of each amount, that a rank of `up` has in total */
-    struct line *sum;         /* the total that the ranks of `up` have left, if known */
+    /* Of each amount, what the ranks of `up` have left together, if `summed`. */
+    struct timeline *sums[MAX_KINDS];
     bool summed;
     int64_t *scratch; /* units at each step of a line */
     size_t scratch_room;
+    struct trial trial;
 };
 
 /* The place of a promise in the order in which promises are placed. */
@@ -144,6 +196,25 @@ static bool has (const unsigned char *ranks, size_t rank)
     return ranks[rank / 8] >> (rank % 8) & 1;
 }
 
+/* Go on to the next rank of a mask; the number of ranks: there is none. */
+static size_t next_rank (const struct availability *all, const unsigned char *ranks, size_t rank)
+{
+    while (rank < all->ranks) {
+        unsigned char byte = ranks[rank / 8] >> (rank % 8);
+
+        if (!byte) {
+            rank = (rank / 8 + 1) * 8;
+            continue;
+        }
+        while (!(byte & 1)) {
+            byte >>= 1;
+            rank++;
+        }
+        break;
+    }
+    return rank < all->ranks ? rank : all->ranks;
+}
+
 /* -- lines -- */
 
 static struct step *step_of (const struct line *line, size_t at)
@@ -161,10 +232,10 @@ static struct line *line_alloc (size_t size, size_t room)
     return malloc (sizeof (struct line) + room * each);
 }
 
-/* A line with room for some steps, and the first, of some amounts. */
-static struct line *line_create (size_t kinds, size_t room, const int64_t *amounts)
+/* A line with a step, of some amounts. */
+static struct line *line_create (size_t kinds, const int64_t *amounts)
 {
-    size_t size = sizeof (struct step) + 2 * kinds * sizeof (int64_t);
+    size_t size = sizeof (struct step) + 2 * kinds * sizeof (int64_t), room = 2;
     struct line *line = line_alloc (size, room);
 
     if (!line)
@@ -363,6 +434,7 @@ struct demand *demand_create (const struct availability *all,
                               const int64_t *each,
                               bool per_node,
                               bool whole,
+                              bool stays,
                               const unsigned char *ranks,
                               struct claim *claim)
 {
@@ -375,6 +447,7 @@ struct demand *demand_create (const struct availability *all,
     memcpy (demand->each, each, all->kinds * sizeof (int64_t));
     demand->per_node = per_node;
     demand->whole = whole;
+    demand->stays = stays;
     demand->claim = claim_share (claim);
     memcpy (demand->ranks, ranks, bytes);
     return demand;
@@ -389,19 +462,6 @@ void demand_release (struct demand *demand)
 }
 
 /* -- heaps: the least of many, one after the other -- */
-
-struct item {
-    double time;
-    int64_t value;
-};
-
-struct heap {
-    size_t count, room;
-    struct item *items;
-    /* Which of two with the same time comes first; NULL: either may. */
-    bool (*before) (const void *context, int64_t a, int64_t b);
-    const void *context;
-};
 
 static bool item_before (const struct heap *heap, const struct item *a, const struct item *b)
 {
@@ -467,58 +527,38 @@ static struct item heap_pop (struct heap *heap)
     return heap->items[heap->count] = first;
 }
 
-/* -- trials: promises on other ranks, while all lines stay as they are -- */
+/* -- creation and destruction -- */
 
-/* A rank on which a promise has room, with its sort key. */
-struct candidate {
-    int64_t key[MAX_KINDS + 2];
-    size_t rank;
-    int64_t units, clear; /* clear: those beside all uses, which come first */
-};
-
-/* A part of a promise that a trial puts on its rank, or leaves out there. */
-struct laid {
-    const struct part *part;
-    const struct claim *claim;
-    double start, end;
-    int64_t out; /* the number of the promise that is left out; -1: none */
-    size_t next; /* the number of another on the rank, from 1 on; 0: none */
-};
-
-/* A promise that a trial moves, and its new place. */
-struct moved {
-    int64_t number;
-    struct place *place;
-};
-
-struct trial {
-    struct {
-        size_t laid; /* the number of the last part, from 1 on */
-        bool taken;  /* from promises */
-    } *ranks;
-    struct laid *laid;
-    size_t laid_count, laid_room;
-    struct moved moved[MAX_MOVED];
-    size_t moved_count;
-    struct heap waiting; /* promises on ranks that were taken, in their order */
-    struct candidate *candidates;
-    size_t candidate_count, candidate_room;
-    struct heap best; /* the candidates by their keys; behind them those that it gave, the last first */
-};
-
-static void trial_destroy (struct trial *trial)
+static bool candidate_before (const void *context, int64_t a, int64_t b)
 {
-    if (!trial)
-        return;
-    free (trial->ranks);
-    free (trial->laid);
-    free (trial->waiting.items);
-    free (trial->candidates);
-    free (trial->best.items);
-    free (trial);
+    const struct trial *trial = context;
+    const struct candidate *one = trial->candidates + a;
+    const struct candidate *other = trial->candidates + b;
+    size_t at;
+
+    for (at = 0; at < MAX_KINDS + 2; at++)
+        if (one->key[at] != other->key[at])
+            return one->key[at] < other->key[at];
+    return one->rank > other->rank;
 }
 
-/* -- creation and destruction -- */
+static bool earlier_in_order (const void *context, int64_t a, int64_t b)
+{
+    const struct availability *all = context;
+
+    return all->uses[a].sequence < all->uses[b].sequence;
+}
+
+/* Make what trials need; NULL: no memory. */
+static struct trial *begin_trials (struct availability *all)
+{
+    all->trial = (struct trial){
+        .ranks = calloc (all->ranks + 1, sizeof (*all->trial.ranks)),
+        .waiting = {.before = earlier_in_order, .context = all},
+        .best = {.before = candidate_before, .context = &all->trial},
+    };
+    return all->trial.ranks ? &all->trial : NULL;
+}
 
 struct availability *availability_create (size_t ranks,
                                           size_t kinds,
@@ -536,12 +576,12 @@ struct availability *availability_create (size_t ranks,
     all->totals = duplicate (totals, ranks * kinds * sizeof (int64_t));
     all->up = duplicate (up, ranks / 8 + 1);
     all->lines = calloc (ranks + 1, sizeof (struct line *));
-    if (!all->totals || !all->lines || !all->up)
+    if (!begin_trials (all) || !all->totals || !all->lines || !all->up)
         goto error;
     for (rank = 0; rank < ranks; rank++) {
         const int64_t *total = totals + rank * kinds;
 
-        if (!(all->lines[rank] = line_create (kinds, 2, total)))
+        if (!(all->lines[rank] = line_create (kinds, total)))
             goto error;
         if (!has (up, rank))
             continue;
@@ -569,29 +609,36 @@ void availability_destroy (struct availability *all)
         demand_release (all->uses[at].demand);
         claim_release (all->uses[at].claim);
     }
-    line_release (all->sum);
+    for (at = 0; at < all->kinds; at++)
+        timeline_destroy (all->sums[at]);
     free (all->lines);
     free (all->totals);
     free (all->uses);
     free (all->up);
     free (all->scratch);
-    trial_destroy (all->trial);
+    free (all->trial.ranks);
+    free (all->trial.laid);
+    free (all->trial.waiting.items);
+    free (all->trial.candidates);
+    free (all->trial.best.items);
     free (all);
 }
 
 struct availability *availability_copy (const struct availability *from)
 {
     struct availability *all = duplicate (from, sizeof (*from));
+    bool no_memory;
     size_t at;
 
     if (!all)
         return NULL;
-    all->sum = NULL;
-    all->summed = false;
-    all->trial = NULL;
+    no_memory = !begin_trials (all);
     all->scratch = NULL;
     all->scratch_room = 0;
     all->room = all->count;
+    for (at = 0; at < all->kinds; at++)
+        if (all->summed && !(all->sums[at] = timeline_copy (from->sums[at])))
+            no_memory = true;
     all->totals = duplicate (from->totals, from->ranks * from->kinds * sizeof (int64_t));
     all->up = duplicate (from->up, from->ranks / 8 + 1);
     all->lines = duplicate (from->lines, from->ranks * sizeof (struct line *));
@@ -605,46 +652,13 @@ struct availability *availability_copy (const struct availability *from)
             all->uses[at].demand->sharers++;
         claim_share (all->uses[at].claim);
     }
-    if (all->totals && all->up && all->lines && all->uses)
+    if (!no_memory && all->totals && all->up && all->lines && all->uses)
         return all;
     availability_destroy (all);
     return NULL;
 }
 
 /* -- uses -- */
-
-int64_t availability_use (struct availability *all,
-                          double start,
-                          double end,
-                          struct demand *demand,
-                          struct claim *claim)
-{
-    struct use *use;
-    int64_t number;
-
-    if (all->unused) {
-        number = all->unused - 1;
-        all->unused = (int64_t)all->uses[number].sequence;
-    } else {
-        if (reserve (&all->uses, &all->room, all->count + 1, sizeof (struct use)) < 0)
-            return -1;
-        number = (int64_t)all->count++;
-    }
-    use = all->uses + number;
-    memset (use, 0, sizeof (*use));
-    use->start = start;
-    use->end = end;
-    use->sequence = ++all->sequence;
-    use->claim = claim_share (demand ? demand->claim : claim);
-    use->place = calloc (1, sizeof (struct place));
-    if (!use->place) {
-        availability_drop (all, number);
-        return -1;
-    }
-    if ((use->demand = demand))
-        demand->sharers++;
-    return number;
-}
 
 /* A new part of a place, on a rank and without amounts; NULL: no memory. */
 static struct part *add_part (struct place *place, size_t rank)
@@ -659,40 +673,20 @@ static struct part *add_part (struct place *place, size_t rank)
     return part;
 }
 
-int availability_take (struct availability *all,
-                       int64_t number,
-                       const unsigned char *ranks,
-                       const int64_t *amounts)
+/* Enter (sign 1) or take out (-1) the amounts that a use takes of the ranks of `up` together. */
+static int change_sums (struct availability *all, const struct use *use, int sign)
 {
-    size_t byte, bit;
-
-    for (byte = 0; byte < all->ranks / 8 + 1; byte++)
-        for (bit = 0; ranks[byte] >> bit; bit++) {
-            struct part *part;
-
-            if (!(ranks[byte] >> bit & 1) || byte * 8 + bit >= all->ranks)
-                continue;
-            if (!(part = add_part (all->uses[number].place, byte * 8 + bit)))
-                return -1;
-            memcpy (part->amounts, amounts, all->kinds * sizeof (int64_t));
-        }
-    return 0;
-}
-
-/* Find the amounts that a use takes of the ranks of `up`; return whether it is on any. */
-static bool sum_of (const struct availability *all, const struct use *use, int64_t *sum)
-{
-    bool any = false;
+    int64_t amounts[MAX_KINDS] = {0};
     size_t at, kind;
 
-    memset (sum, 0, MAX_KINDS * sizeof (int64_t));
     for (at = 0; at < use->place->count; at++)
-        if (has (all->up, use->place->parts[at].rank)) {
-            any = true;
-            for (kind = 0; kind < all->kinds; kind++)
-                sum[kind] += use->place->parts[at].amounts[kind];
-        }
-    return any;
+        for (kind = 0; kind < all->kinds && has (all->up, use->place->parts[at].rank); kind++)
+            amounts[kind] -= sign * use->place->parts[at].amounts[kind];
+    for (kind = 0; kind < all->kinds; kind++)
+        if (amounts[kind]
+            && timeline_add (all->sums[kind], use->start, use->end, amounts[kind]) < 0)
+            return -1;
+    return 0;
 }
 
 /* Enter (sign 1) or take out (-1) the claim of a use on a rank. */
@@ -718,12 +712,10 @@ static int change_claims (struct line *line, int64_t number, const struct use *u
 static int change (struct availability *all, int64_t number, int sign, bool again)
 {
     struct use *use = all->uses + number;
-    int64_t sum[MAX_KINDS];
     size_t at, place;
 
     again = again && !use->demand->whole;
-    if (all->summed && !again && sum_of (all, use, sum)
-        && line_change (&all->sum, all->kinds, use, sum, sign) < 0)
+    if (all->summed && !again && change_sums (all, use, sign) < 0)
         return -1;
     for (at = 0; at < use->place->count; at++) {
         struct part *part = use->place->parts + at;
@@ -764,6 +756,64 @@ static int change (struct availability *all, int64_t number, int sign, bool agai
     return 0;
 }
 
+/* Enter a new use, which owns its place from then on; return its number. */
+static int64_t new_use (struct availability *all,
+                        double start,
+                        double end,
+                        struct demand *demand,
+                        struct claim *claim,
+                        struct place *place)
+{
+    struct use *use;
+    int64_t number;
+
+    if (all->unused) {
+        number = all->unused - 1;
+        all->unused = (int64_t)all->uses[number].sequence;
+    } else {
+        if (reserve (&all->uses, &all->room, all->count + 1, sizeof (struct use)) < 0) {
+            place_release (place);
+            return -1;
+        }
+        number = (int64_t)all->count++;
+    }
+    use = all->uses + number;
+    *use = (struct use){.start = start, .end = end, .sequence = ++all->sequence, .place = place};
+    use->claim = claim_share (demand ? demand->claim : claim);
+    if (demand && !demand->stays) {
+        use->demand = demand;
+        demand->sharers++;
+    }
+    return change (all, number, 1, false) < 0 ? -1 : number;
+}
+
+int64_t availability_use (struct availability *all,
+                          double start,
+                          double end,
+                          struct demand *demand,
+                          struct claim *claim,
+                          size_t count,
+                          const unsigned char *ranks,
+                          const int64_t *amounts)
+{
+    struct place *place = calloc (1, sizeof (*place));
+    size_t at, rank, bytes = all->ranks / 8 + 1;
+    struct part *part;
+
+    if (!place)
+        return -1;
+    for (at = 0; at < count; at++, ranks += bytes, amounts += all->kinds)
+        for (rank = next_rank (all, ranks, 0); rank < all->ranks;
+             rank = next_rank (all, ranks, rank + 1)) {
+            if (!(part = add_part (place, rank))) {
+                place_release (place);
+                return -1;
+            }
+            memcpy (part->amounts, amounts, all->kinds * sizeof (int64_t));
+        }
+    return new_use (all, start, end, demand, claim, place);
+}
+
 int availability_enter (struct availability *all, int64_t number)
 {
     return all->uses[number].entered ? 0 : change (all, number, 1, false);
@@ -774,27 +824,18 @@ int availability_leave (struct availability *all, int64_t number)
     return all->uses[number].entered ? change (all, number, -1, false) : 0;
 }
 
-void availability_drop (struct availability *all, int64_t number)
+int availability_drop (struct availability *all, int64_t number)
 {
     struct use *use = all->uses + number;
 
+    if (availability_leave (all, number) < 0)
+        return -1;
     place_release (use->place);
     demand_release (use->demand);
     claim_release (use->claim);
     *use = (struct use){.sequence = (uint64_t)all->unused};
     all->unused = number + 1;
-}
-
-int availability_pin (struct availability *all, int64_t number)
-{
-    struct use *use = all->uses + number;
-    bool entered = use->entered;
-
-    if (availability_leave (all, number) < 0)
-        return -1;
-    demand_release (use->demand);
-    use->demand = NULL;
-    return entered ? availability_enter (all, number) : 0;
+    return 0;
 }
 
 size_t availability_amounts_of (const struct availability *all,
@@ -819,22 +860,12 @@ static void mark (unsigned char *ranks, size_t rank)
     ranks[rank / 8] |= 1 << (rank % 8);
 }
 
-void availability_ranks_of (const struct availability *all, int64_t number, unsigned char *ranks)
-{
-    const struct place *place = all->uses[number].place;
-    size_t at;
-
-    for (at = 0; at < place->count; at++)
-        mark (ranks, place->parts[at].rank);
-}
-
 /* -- questions -- */
 
-/* Whether a use excludes a claim from a rank at a time; the same uses count as in free_at(). */
+/* Whether a use excludes a claim from a rank at a time.  Uses with a claim are never moved. */
 static bool is_closed (const struct availability *all,
                        size_t rank,
                        double time,
-                       struct order order,
                        const struct claim *claim)
 {
     const struct line *line = all->lines[rank];
@@ -844,17 +875,8 @@ static bool is_closed (const struct availability *all,
         const struct claimed *one = line->claimed + at;
         const struct use *use = all->uses + one->number;
 
-        if (one->start <= time && time < one->end && !use->away
-            && !(use->demand && is_behind (all, one->start, one->number, order))
+        if (one->start <= time && time < one->end
             && are_apart (claim, use->claim, rank))
-            return true;
-    }
-    for (at = all->trial ? all->trial->ranks[rank].laid : 0; at;) {
-        const struct laid *one = all->trial->laid + at - 1;
-
-        at = one->next;
-        if (one->out < 0 && one->claim && one->start <= time && time < one->end
-            && order.start > -INFINITY && are_apart (claim, one->claim, rank))
             return true;
     }
     return false;
@@ -877,7 +899,7 @@ static const int64_t *free_at (const struct availability *all,
     const int64_t *left = step_of (line, step)->free;
     size_t at, kind, kinds = all->kinds;
 
-    if (claim && is_closed (all, rank, time, order, claim))
+    if (claim && is_closed (all, rank, time, claim))
         return closed;
     if (order.start == -INFINITY)
         left += kinds;
@@ -891,8 +913,8 @@ static const int64_t *free_at (const struct availability *all,
                 left = buffer;
             }
         }
-    for (at = all->trial ? all->trial->ranks[rank].laid : 0; at;) {
-        const struct laid *one = all->trial->laid + at - 1;
+    for (at = all->trial.ranks[rank].laid; at;) {
+        const struct laid *one = all->trial.laid + at - 1;
         const int64_t *amounts = one->part->amounts;
         int sign = one->out < 0 ? -1 : 1;
 
@@ -995,38 +1017,24 @@ static int64_t units_on (const struct availability *all,
     return units_in (all, each, left, most_units (demand));
 }
 
-/* Go on to the next rank of a mask; the number of ranks: there is none. */
-static size_t next_rank (const struct availability *all, const struct demand *demand, size_t rank)
-{
-    while (rank < all->ranks) {
-        unsigned char byte = demand->ranks[rank / 8] >> (rank % 8);
-
-        if (!byte) {
-            rank = (rank / 8 + 1) * 8;
-            continue;
-        }
-        while (!(byte & 1)) {
-            byte >>= 1;
-            rank++;
-        }
-        break;
-    }
-    return rank < all->ranks ? rank : all->ranks;
-}
-
-int64_t availability_room (const struct availability *all,
-                           const struct demand *demand,
-                           double start,
-                           double end,
-                           unsigned char *ranks,
-                           int64_t *each)
+/* Count the units of a demand for which there is room beside the uses up to a place in the order, until
+ * these are enough.  ranks, each: as for availability_room().
+ */
+static int64_t count_units (const struct availability *all,
+                            const struct demand *demand,
+                            double start,
+                            double end,
+                            struct order order,
+                            int64_t enough,
+                            unsigned char *ranks,
+                            int64_t *each)
 {
     int64_t sum = 0;
     size_t rank;
 
-    for (rank = next_rank (all, demand, 0); rank < all->ranks;
-         rank = next_rank (all, demand, rank + 1)) {
-        int64_t units = units_on (all, rank, demand, start, end, LAST);
+    for (rank = next_rank (all, demand->ranks, 0); rank < all->ranks && sum < enough;
+         rank = next_rank (all, demand->ranks, rank + 1)) {
+        int64_t units = units_on (all, rank, demand, start, end, order);
 
         if (units && ranks)
             mark (ranks, rank);
@@ -1037,6 +1045,16 @@ int64_t availability_room (const struct availability *all,
     return sum;
 }
 
+int64_t availability_room (const struct availability *all,
+                           const struct demand *demand,
+                           double start,
+                           double end,
+                           unsigned char *ranks,
+                           int64_t *each)
+{
+    return count_units (all, demand, start, end, LAST, INT64_MAX, ranks, each);
+}
+
 /* Whether a demand fits beside the uses up to a place in the order. */
 static bool fits (const struct availability *all,
                   const struct demand *demand,
@@ -1044,16 +1062,9 @@ static bool fits (const struct availability *all,
                   double end,
                   struct order order)
 {
-    int64_t sum = 0;
-    size_t rank;
+    int64_t wanted = demand->count;
 
-    for (rank = next_rank (all, demand, 0); rank < all->ranks;
-         rank = next_rank (all, demand, rank + 1)) {
-        sum += units_on (all, rank, demand, start, end, order);
-        if (sum >= demand->count)
-            return true;
-    }
-    return sum >= demand->count;
+    return count_units (all, demand, start, end, order, wanted, NULL, NULL) >= wanted;
 }
 
 bool availability_overdrawn (const struct availability *all, int64_t number, double since)
@@ -1070,38 +1081,27 @@ bool availability_overdrawn (const struct availability *all, int64_t number, dou
     return false;
 }
 
-void availability_booked (const struct availability *all,
-                          double start,
-                          double end,
-                          unsigned char *ranks)
+void availability_taken (const struct availability *all,
+                         const struct claim *claim,
+                         double start,
+                         double end,
+                         unsigned char *ranks)
 {
     size_t at, part;
 
     for (at = 0; at < all->count; at++) {
         const struct use *use = all->uses + at;
 
-        if (use->entered && use->start > -INFINITY && use->start < end && start < use->end)
-            for (part = 0; part < use->place->count; part++)
-                mark (ranks, use->place->parts[part].rank);
-    }
-}
+        if (!use->entered || (claim ? !use->claim : use->start == -INFINITY)
+            || use->end <= start || (use->start > start && use->start >= end))
+            continue;
+        for (part = 0; part < use->place->count; part++) {
+            size_t rank = use->place->parts[part].rank;
 
-void availability_closed (const struct availability *all,
-                          const struct claim *claim,
-                          double start,
-                          double end,
-                          unsigned char *ranks)
-{
-    size_t rank, at;
-
-    for (rank = 0; rank < all->ranks; rank++)
-        for (at = 0; at < all->lines[rank]->claims; at++) {
-            const struct claimed *one = all->lines[rank]->claimed + at;
-
-            if ((one->start <= start ? start < one->end : one->start < end)
-                && are_apart (claim, all->uses[one->number].claim, rank))
+            if (!claim || are_apart (claim, use->claim, rank))
                 mark (ranks, rank);
         }
+    }
 }
 
 /* -- searching -- */
@@ -1185,8 +1185,8 @@ static double search (struct availability *all,
 
     if (fits (all, demand, after, after + length, order))
         return after;
-    for (rank = next_rank (all, demand, 0); rank < all->ranks;
-         rank = next_rank (all, demand, rank + 1))
+    for (rank = next_rank (all, demand->ranks, 0); rank < all->ranks;
+         rank = next_rank (all, demand->ranks, rank + 1))
         if (append_changes (all, rank, demand, length, after, order, &heap) < 0) {
             found = -INFINITY;
             goto done;
@@ -1210,50 +1210,9 @@ done:
 
 /* -- promises -- */
 
-static bool candidate_before (const void *context, int64_t a, int64_t b)
-{
-    const struct availability *all = context;
-    const struct candidate *one = all->trial->candidates + a;
-    const struct candidate *other = all->trial->candidates + b;
-    size_t at;
-
-    for (at = 0; at < all->kinds + 2; at++)
-        if (one->key[at] != other->key[at])
-            return one->key[at] < other->key[at];
-    return one->rank > other->rank;
-}
-
-static bool earlier_in_order (const void *context, int64_t a, int64_t b)
-{
-    const struct availability *all = context;
-
-    return all->uses[a].sequence < all->uses[b].sequence;
-}
-
-/* Make what trials need, before the first. */
-static int begin_trials (struct availability *all)
-{
-    struct trial *trial = all->trial;
-
-    if (trial)
-        return 0;
-    all->trial = trial = calloc (1, sizeof (*trial));
-    if (!trial)
-        return -1;
-    trial->waiting = (struct heap){.before = earlier_in_order, .context = all};
-    trial->best = (struct heap){.before = candidate_before, .context = all};
-    trial->ranks = calloc (all->ranks + 1, sizeof (*trial->ranks));
-    if (trial->ranks)
-        return 0;
-    free (trial);
-    all->trial = NULL;
-    return -1;
-}
-
 /* Put the parts of a promise on their ranks, or leave those of a promise with a number out there. */
 static int lay_parts (struct trial *trial,
                       const struct place *place,
-                      const struct claim *claim,
                       double start,
                       double end,
                       int64_t out)
@@ -1267,7 +1226,7 @@ static int lay_parts (struct trial *trial,
         const struct part *part = place->parts + at;
 
         trial->laid[trial->laid_count]
-            = (struct laid){part, claim, start, end, out, trial->ranks[part->rank].laid};
+            = (struct laid){part, start, end, out, trial->ranks[part->rank].laid};
         trial->ranks[part->rank].laid = ++trial->laid_count;
     }
     return 0;
@@ -1279,7 +1238,7 @@ static int leave_out (struct availability *all, int64_t number)
     struct use *use = all->uses + number;
 
     use->away = true;
-    return lay_parts (all->trial, use->place, use->claim, use->start, use->end, number);
+    return lay_parts (&all->trial, use->place, use->start, use->end, number);
 }
 
 /* Find the sort key of a candidate; see Availability._preference(). */
@@ -1322,13 +1281,13 @@ static int find_place (struct availability *all,
                        bool may_move,
                        struct place *place)
 {
-    struct trial *trial = all->trial;
+    struct trial *trial = &all->trial;
     int64_t left = demand->count;
     size_t rank, at, kind;
 
     trial->candidate_count = trial->best.count = 0;
-    for (rank = next_rank (all, demand, 0); rank < all->ranks;
-         rank = next_rank (all, demand, rank + 1)) {
+    for (rank = next_rank (all, demand->ranks, 0); rank < all->ranks;
+         rank = next_rank (all, demand->ranks, rank + 1)) {
         int64_t units = units_on (all, rank, demand, start, end, may_move ? order : LAST);
 
         if (!units)
@@ -1383,14 +1342,13 @@ static int find_place (struct availability *all,
 /* Put a promise on ranks, and queue the promises behind its place in the order that it takes them from. */
 static int lay (struct availability *all,
                 const struct place *place,
-                const struct claim *claim,
                 struct order order,
                 double end)
 {
-    struct trial *trial = all->trial;
+    struct trial *trial = &all->trial;
     size_t at, index;
 
-    if (lay_parts (trial, place, claim, order.start, end, -1) < 0)
+    if (lay_parts (trial, place, order.start, end, -1) < 0)
         return -1;
     for (at = 0; at < place->count; at++) {
         const struct part *part = place->parts + at;
@@ -1425,7 +1383,7 @@ static bool holds (const struct availability *all, const struct use *use, struct
     for (at = 0; at < use->place->count; at++) {
         const struct part *part = use->place->parts + at;
 
-        if (all->trial->ranks[part->rank].taken
+        if (all->trial.ranks[part->rank].taken
             && !has_room (
                 all, part->rank, use->start, use->end, order, use->claim, part->amounts, least))
             return false;
@@ -1436,7 +1394,7 @@ static bool holds (const struct availability *all, const struct use *use, struct
 /* Place the queued promises again; return whether all have ranks, or -1: no memory. */
 static int settle (struct availability *all, double now)
 {
-    struct trial *trial = all->trial;
+    struct trial *trial = &all->trial;
 
     while (trial->waiting.count) {
         int64_t number = heap_pop (&trial->waiting).value;
@@ -1457,7 +1415,7 @@ static int settle (struct availability *all, double now)
             return -1;
         placed = find_place (all, use->demand, use->start, use->end, now, order, true, place);
         order.sequence = use->sequence;
-        if (placed > 0 && lay (all, place, use->claim, order, use->end) < 0)
+        if (placed > 0 && lay (all, place, order, use->end) < 0)
             placed = -1;
         if (placed <= 0)
             return placed;
@@ -1468,14 +1426,16 @@ static int settle (struct availability *all, double now)
 /* End a trial; with `keep`, the promises that it moved are moved. */
 static int finish (struct availability *all, bool keep)
 {
-    struct trial *trial = all->trial;
+    struct trial *trial = &all->trial;
     int result = 0;
 
     while (trial->laid_count) {
-        size_t rank = trial->laid[--trial->laid_count].part->rank;
+        const struct laid *laid = trial->laid + --trial->laid_count;
 
-        trial->ranks[rank].laid = 0;
-        trial->ranks[rank].taken = false;
+        trial->ranks[laid->part->rank].laid = 0;
+        trial->ranks[laid->part->rank].taken = false;
+        if (laid->out >= 0)
+            all->uses[laid->out].away = false;
     }
     while (trial->waiting.count)
         all->uses[trial->waiting.items[--trial->waiting.count].value].waits = false;
@@ -1484,7 +1444,6 @@ static int finish (struct availability *all, bool keep)
         struct use *use = all->uses + moved->number;
         struct place *before = use->place;
 
-        use->away = false;
         if (keep) {
             if (change (all, moved->number, -1, true) < 0)
                 result = -1;
@@ -1511,25 +1470,18 @@ static int book (struct availability *all,
     struct place *place = calloc (1, sizeof (*place));
     int placed = -1;
 
-    if (!place || begin_trials (all) < 0)
-        goto done;
+    if (!place)
+        return -1;
     may_move = may_move && all->movable;
     placed = find_place (all, demand, start, end, now, order, may_move, place);
     if (placed > 0 && may_move)
-        placed = lay (all, place, demand->claim, order, end) < 0 ? -1 : settle (all, now);
+        placed = lay (all, place, order, end) < 0 ? -1 : settle (all, now);
     if (finish (all, number && placed > 0) < 0)
         placed = -1;
     if (placed > 0 && number) {
-        *number = availability_use (all, start, end, demand, NULL);
-        if (*number < 0) {
-            placed = -1;
-            goto done;
-        }
-        place_release (all->uses[*number].place);
-        all->uses[*number].place = place;
-        return change (all, *number, 1, false) < 0 ? -1 : 1;
+        *number = new_use (all, start, end, demand, NULL, place);
+        return *number < 0 ? -1 : 1;
     }
-done:
     place_release (place);
     return placed;
 }
@@ -1592,50 +1544,22 @@ double availability_earliest (struct availability *all,
 
 static int sum_up (struct availability *all)
 {
-    struct heap heap = {0};
-    int64_t amounts[MAX_KINDS] = {0};
-    struct line *sum;
-    struct step *step;
-    size_t at, rank, kind;
-    int result = -1;
+    size_t at, kind, rank;
 
-    for (rank = 0; rank < all->ranks; rank++)
-        for (kind = 0; kind < all->kinds && has (all->up, rank); kind++)
-            amounts[kind] += all->totals[rank * all->kinds + kind];
-    line_release (all->sum);
-    all->sum = sum = line_create (all->kinds, 2 * all->count + 2, amounts);
-    if (!sum)
-        return -1;
-    /* Of use number n, 2n is its start, and 2n + 1 its end. */
-    for (at = 0; at < all->count; at++) {
-        const struct use *use = all->uses + at;
+    for (kind = 0; kind < all->kinds; kind++) {
+        int64_t total = 0;
 
-        if (use->entered && use->start < use->end && sum_of (all, use, amounts)
-            && (heap_append (&heap, use->start, 2 * (int64_t)at) < 0
-                || heap_append (&heap, use->end, 2 * (int64_t)at + 1) < 0))
-            goto done;
+        for (rank = 0; rank < all->ranks; rank++)
+            total += has (all->up, rank) ? all->totals[rank * all->kinds + kind] : 0;
+        timeline_destroy (all->sums[kind]); /* of a sum that failed */
+        if (!(all->sums[kind] = timeline_create (-INFINITY, total)))
+            return -1;
     }
-    heap_make (&heap);
-    for (step = step_of (sum, 0); heap.count; step->marks++) {
-        struct item item = heap_pop (&heap);
-
-        if (item.time == INFINITY)
-            break;
-        if (item.time > sum->times[sum->count - 1]) {
-            sum->times[sum->count] = item.time;
-            memcpy (step_of (sum, sum->count), step, sum->size);
-            step = step_of (sum, sum->count++);
-            step->marks = 0;
-        }
-        sum_of (all, all->uses + item.value / 2, amounts);
-        for (kind = 0; kind < all->kinds; kind++)
-            step->free[kind] += item.value % 2 ? amounts[kind] : -amounts[kind];
-    }
+    for (at = 0; at < all->count; at++)
+        if (all->uses[at].entered && change_sums (all, all->uses + at, 1) < 0)
+            return -1;
     all->summed = true;
-    result = 0;
-done:
-    free (heap.items);
-    return result;
+    return 0;
 }
 
 double availability_enough_until (struct availability *all,
@@ -1643,18 +1567,15 @@ double availability_enough_until (struct availability *all,
                                   double since)
 {
     const int64_t *each = demand->whole ? all->least : demand->each;
-    size_t at, kind;
+    double until = INFINITY;
+    size_t kind;
 
     if (!all->summed && sum_up (all) < 0)
         return -INFINITY;
-    for (at = step_at (all->sum, since); at < all->sum->count; at++) {
-        const struct step *step = step_of (all->sum, at);
-
-        for (kind = 0; kind < all->kinds; kind++)
-            if (step->free[kind] < demand->count * each[kind])
-                return last_of (all->sum->times[at], since);
-    }
-    return INFINITY;
+    for (kind = 0; kind < all->kinds; kind++)
+        until = first_of (until,
+                          timeline_below (all->sums[kind], demand->count * each[kind], since));
+    return until;
 }
 
 int availability_can_start (struct availability *all,
@@ -1664,22 +1585,16 @@ int availability_can_start (struct availability *all,
                             double end,
                             bool may_move)
 {
-    struct use *use = number < 0 ? NULL : all->uses + number;
-    int can;
+    struct use *use = number < 0 || !all->uses[number].entered ? NULL : all->uses + number;
+    bool has_others = all->movable > (use && use->demand);
+    int can = !use ? 0 : use->demand ? leave_out (all, number) : change (all, number, -1, false);
 
-    if (begin_trials (all) < 0)
-        return -1;
-    bool entered = use && use->entered;
-    bool has_others = all->movable > (entered && use->demand);
-    can = !entered ? 0 : use->demand ? leave_out (all, number) : change (all, number, -1, false);
     if (!can)
         can = fits (all, demand, -INFINITY, end, LAST);
     if (!can && may_move && has_others)
         can = book (all, demand, -INFINITY, end, now, true, NULL);
-    if (use)
-        use->away = false;
     finish (all, false);
-    if (entered && !use->demand && change (all, number, 1, false) < 0)
+    if (use && !use->demand && change (all, number, 1, false) < 0)
         return -1;
     return can;
 }
@@ -1696,8 +1611,6 @@ int64_t availability_first_to_start (struct availability *all,
     size_t at;
     int can;
 
-    if (begin_trials (all) < 0)
-        return -1;
     rows++;
     for (at = 0; at < count; at++) {
         struct use *use = numbers[at] < 0 ? NULL : all->uses + numbers[at];
@@ -1724,7 +1637,6 @@ int64_t availability_first_to_start (struct availability *all,
         can = leave_out (all, numbers[at]);
         if (!can)
             can = book (all, demand, -INFINITY, end, now, may_move, NULL);
-        use->away = false;
         finish (all, false);
         if (can < 0)
             return -1;

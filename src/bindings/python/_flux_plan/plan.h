@@ -21,7 +21,6 @@ double timeline_begin (const struct timeline *line);
 int timeline_add (struct timeline *line, double start, double end, int64_t delta);
 void timeline_forget (struct timeline *line, double time);
 
-double timeline_after (const struct timeline *line, double time);
 int64_t timeline_least (const struct timeline *line, double start, double end);
 /* The least and the greatest value of a span, of which that before the first step is left out. */
 void timeline_extremes (const struct timeline *line,
@@ -135,19 +134,21 @@ struct claim *claim_create (const struct availability *all,
                             const unsigned char *where);
 void claim_release (struct claim *claim);
 
-/* each: an amount of each kind; claim: or NULL.  Uses share demands and claims, which may be released in
- * any order.
+/* each: an amount of each kind; stays: whether its promises may not be moved, which holds for all with a
+ * claim; claim: or NULL.  Uses share demands and claims, which may be released in any order.
  */
 struct demand *demand_create (const struct availability *all,
                               int64_t count,
                               const int64_t *each,
                               bool per_node,
                               bool whole,
+                              bool stays,
                               const unsigned char *ranks,
                               struct claim *claim);
 void demand_release (struct demand *demand);
 
-/* demand: NULL for a use that stays where it is; claim: its claim, or NULL.
+/* demand: NULL for a use that stays where it is; claim: its claim, or NULL; count: the number of masks
+ * of ranks, one after the other, on whose ranks it takes the amounts.
  *
  * Functions that return the number of a use return -1 if there is no memory left, and -2 if there
  * is no room.
@@ -156,22 +157,19 @@ int64_t availability_use (struct availability *all,
                           double start,
                           double end,
                           struct demand *demand,
-                          struct claim *claim);
-int availability_take (struct availability *all,
-                       int64_t number,
-                       const unsigned char *ranks,
-                       const int64_t *amounts);
+                          struct claim *claim,
+                          size_t count,
+                          const unsigned char *ranks,
+                          const int64_t *amounts);
 int availability_enter (struct availability *all, int64_t number);
 int availability_leave (struct availability *all, int64_t number);
-void availability_drop (struct availability *all, int64_t number);
-int availability_pin (struct availability *all, int64_t number);
+int availability_drop (struct availability *all, int64_t number);
 
 /* Returns the number of ranks; ranks, amounts: room for these, or NULL. */
 size_t availability_amounts_of (const struct availability *all,
                                 int64_t number,
                                 int64_t *ranks,
                                 int64_t *amounts);
-void availability_ranks_of (const struct availability *all, int64_t number, unsigned char *ranks);
 
 /* ranks: set to those with room, and each: to the units on each rank of the demand; or NULL */
 int64_t availability_room (const struct availability *all,
@@ -181,15 +179,12 @@ int64_t availability_room (const struct availability *all,
                            unsigned char *ranks,
                            int64_t *each);
 bool availability_overdrawn (const struct availability *all, int64_t number, double since);
-void availability_booked (const struct availability *all,
-                          double start,
-                          double end,
-                          unsigned char *ranks);
-void availability_closed (const struct availability *all,
-                          const struct claim *claim,
-                          double start,
-                          double end,
-                          unsigned char *ranks);
+/* claim: or NULL */
+void availability_taken (const struct availability *all,
+                         const struct claim *claim,
+                         double start,
+                         double end,
+                         unsigned char *ranks);
 /* Minus infinity: no memory. */
 double availability_earliest (struct availability *all,
                               struct demand *demand,

@@ -372,21 +372,6 @@ void timeline_forget (struct timeline *line, double time)
     }
 }
 
-double timeline_after (const struct timeline *line, double time)
-{
-    size_t at = until_time (line->heads, line->count, time);
-    const struct block *block;
-    size_t place;
-
-    if (at == 0)
-        return line->heads[0];
-    block = line->entries[at - 1].block;
-    place = until_time (block->starts, block->count, time);
-    if (place < block->count)
-        return block->starts[place];
-    return at < line->count ? line->heads[at] : INFINITY;
-}
-
 void timeline_extremes (const struct timeline *line,
                         double start,
                         double end,

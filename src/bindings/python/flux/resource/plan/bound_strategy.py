@@ -152,13 +152,13 @@ class BoundStrategy(Strategy):
 
     def _enter_on(self, promise: BoundPromise, amounts: Iterable[tuple[int, Amounts]]) -> None:
         """Bind a promise to given amounts of ranks, free or not."""
-        room, claimant, amounts = self._ranks.room, promise.request.claimant, list(amounts)
-        demand = self._demand_of(promise, mask_of(sorted(rank for rank, _ in amounts)))
-        number = room.create(promise.start, promise.end, demand, claimant)
-        for rank, taken in amounts:
-            room.take(number, 1 << rank, taken)
-        room.enter(number)
-        promise.room, promise.number = room, number
+        with_amounts: dict[Amounts, list[int]] = {}
+        for rank, taken in sorted(amounts):
+            with_amounts.setdefault(taken, []).append(rank)
+        where = [(mask_of(ranks), taken) for taken, ranks in with_amounts.items()]
+        demand = self._demand_of(promise, sum(ranks for ranks, _ in where))
+        promise.room, claimant = self._ranks.room, promise.request.claimant
+        promise.number = promise.room.use(promise.start, promise.end, where, demand, claimant)
 
     def _demand_of(self, promise: BoundPromise, ranks: int) -> Demand | None:
         """Return the demand by which a promise on some ranks (a mask) may be moved; None if it stays
@@ -166,7 +166,7 @@ class BoundStrategy(Strategy):
         if promise.is_open or promise.pinned:
             return None
         areas = self._ranks.areas(promise.request)
-        return next((a for a in areas if not (a.stays or ranks & ~a.ranks)), None)
+        return next((area for area in areas if not ranks & ~area.ranks), None)
 
     def started(self, jobid: int, claimant: Claimant | None) -> None:
         pool = self._pool
@@ -277,9 +277,6 @@ class BoundStrategy(Strategy):
                 most = middle - 1
         return least
 
-    def next_change(self, request: ResourceRequest, time: float) -> float:
-        return min([p.start for p in self.promises.values() if p.start > time], default=inf)
-
     def stale(self, now: float) -> list[int]:
         lost = [jobid for jobid in self.promises if not self.keeps(jobid, now)]
         self._sound = self._sound or not lost
@@ -298,8 +295,6 @@ class BoundStrategy(Strategy):
                 demand, promise.start, promise.end, now, may_move
             )
             if promise.number is not None:
-                if demand.stays:
-                    self._ranks.room.pin(promise.number)
                 return True
         if not areas:
             index = self._ranks.index_at(promise.start)
@@ -333,15 +328,10 @@ class BoundStrategy(Strategy):
     def pin(self, jobid: int, stays: bool = True) -> None:
         promise = self.promises[jobid]
         promise.pinned = stays
-        if promise.number is None:
-            return
-        if stays:
-            self._ranks.room.pin(promise.number)
-            return
-        amounts = self._ranks.room.amounts_of(promise.number)
-        self._ranks.room.leave(promise.number)
-        self._ranks.room.drop(promise.number)
-        self._enter_on(promise, amounts)
+        if promise.number is not None:
+            amounts = self._ranks.room.amounts_of(promise.number)
+            self._ranks.room.drop(promise.number)
+            self._enter_on(promise, amounts)
 
     def trial(self) -> Callable[[], None]:
         self._forget_withdrawn()
@@ -393,7 +383,7 @@ class BoundStrategy(Strategy):
         choices = (~closed, -1) if closed else (-1,)
         if not areas:
             all_free, up = unused(self._ranks.inventory), pool.eligible(shape.match)
-            clear = up & ~room.booked(-inf, inf) & ~closed
+            clear = up & ~room.taken(-inf, inf) & ~closed
             for eligible in (clear, *(up & among for among in choices)):
                 placed = pool.place_request(request, all_free, eligible)
                 if placed is not None:
@@ -578,11 +568,11 @@ class BoundStrategy(Strategy):
                 break
         else:
             return None
-        index, ranks = pool.index, room.ranks_of(number)
+        index, amounts = pool.index, room.amounts_of(number)
+        ranks = mask_of([rank for rank, _ in amounts])
+        room.drop(number)
         if not exact(shape):
             index = index.copy()
-            for rank, kept in room.amounts_of(number):
+            for rank, kept in amounts:
                 reduce(index, rank, kept)
-        room.leave(number)
-        room.drop(number)
         return pool.place_request(request, index, ranks)

@@ -53,7 +53,7 @@ class CompiledTimeline:
         value (int): its value from then on
     """
 
-    __slots__ = ("cdata", "forget", "after", "least", "below")
+    __slots__ = ("cdata", "forget", "least", "below")
 
     def __init__(self, start: float, value: int) -> None:
         self._wrap(lib.timeline_create(start, value))
@@ -66,13 +66,8 @@ class CompiledTimeline:
     def _wrap(self, line: Any) -> None:
         cdata = self.cdata = owned(line, lib.timeline_destroy)
         self.forget = partial(lib.timeline_forget, cdata)
-        self.after = partial(lib.timeline_after, cdata)
         self.least = partial(lib.timeline_least, cdata)
         self.below = partial(lib.timeline_below, cdata)
-
-    @property
-    def begin(self) -> float:
-        return lib.timeline_begin(self.cdata)  # type: ignore[no-any-return]
 
     def add(self, start: float, end: float, delta: int) -> None:
         if lib.timeline_add(self.cdata, start, end, delta):

@@ -11,7 +11,7 @@ from flux.resource.plan import compiled
 from flux.resource.pool.masks import mask_of, members
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from typing_extensions import Self
 
@@ -60,7 +60,7 @@ class CompiledAvailability:
             if len(self._told) >= MAX_TOLD:
                 self._told.clear()
             ranks, claim = self._mask(demand.ranks), self._tell_claim(demand.claim)
-            made = compiled.lib.demand_create(self._all, *demand[:4], ranks, claim)
+            made = compiled.lib.demand_create(self._all, *demand[:4], demand.stays, ranks, claim)
             told = demand, compiled.owned(made, compiled.lib.demand_release)
             self._told[id(demand)] = told
         return told[1]
@@ -80,19 +80,21 @@ class CompiledAvailability:
     def _read(self, ranks: Any) -> int:
         return int.from_bytes(compiled.ffi.buffer(ranks), "little")
 
-    def create(
+    def use(
         self,
         start: float,
         end: float,
+        where: Iterable[tuple[int, Amounts]],
         demand: Demand | None = None,
         claim: Claimant | None = None,
     ) -> int:
-        made = compiled.ffi.NULL if demand is None else self._tell(demand)
+        where = list(where)
+        ranks = b"".join([self._mask(mask) for mask, _ in where])
+        amounts = list(chain.from_iterable([one for _, one in where]))
+        told = compiled.ffi.NULL if demand is None else self._tell(demand)
         claimed = self._tell_claim(claim)
-        return _known(compiled.lib.availability_use(self._all, start, end, made, claimed))
-
-    def take(self, number: int, ranks: int, amounts: Amounts) -> None:
-        _known(compiled.lib.availability_take(self._all, number, self._mask(ranks), amounts))
+        use = compiled.lib.availability_use
+        return _known(use(self._all, start, end, told, claimed, len(where), ranks, amounts))
 
     def enter(self, number: int) -> None:
         _known(compiled.lib.availability_enter(self._all, number))
@@ -101,15 +103,7 @@ class CompiledAvailability:
         _known(compiled.lib.availability_leave(self._all, number))
 
     def drop(self, number: int) -> None:
-        compiled.lib.availability_drop(self._all, number)
-
-    def pin(self, number: int) -> None:
-        _known(compiled.lib.availability_pin(self._all, number))
-
-    def ranks_of(self, number: int) -> int:
-        ranks = compiled.ffi.new("unsigned char[]", self._bytes)
-        compiled.lib.availability_ranks_of(self._all, number, ranks)
-        return self._read(ranks)
+        _known(compiled.lib.availability_drop(self._all, number))
 
     def amounts_of(self, number: int) -> list[tuple[int, Amounts]]:
         new, unpack, kinds = compiled.ffi.new, compiled.ffi.unpack, self._kinds
@@ -138,14 +132,9 @@ class CompiledAvailability:
     def overdrawn(self, number: int, since: float) -> bool:
         return compiled.lib.availability_overdrawn(self._all, number, since)  # type: ignore[no-any-return]
 
-    def booked(self, start: float, end: float) -> int:
+    def taken(self, start: float, end: float, claim: Claimant | None = None) -> int:
         ranks = compiled.ffi.new("unsigned char[]", self._bytes)
-        compiled.lib.availability_booked(self._all, start, end, ranks)
-        return self._read(ranks)
-
-    def closed(self, claim: Claimant, start: float, end: float) -> int:
-        ranks = compiled.ffi.new("unsigned char[]", self._bytes)
-        compiled.lib.availability_closed(self._all, self._tell_claim(claim), start, end, ranks)
+        compiled.lib.availability_taken(self._all, self._tell_claim(claim), start, end, ranks)
         return self._read(ranks)
 
     def earliest(

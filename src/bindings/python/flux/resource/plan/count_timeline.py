@@ -35,11 +35,6 @@ class CountTimeline:
         new.starts, new.values = self.starts[:], self.values[:]
         return new
 
-    @property
-    def begin(self) -> float:
-        """Start of the first step."""
-        return self.starts[0]
-
     def _place(self, time: float) -> int:
         """Return the index of the step at a time; before the first step, 0."""
         return max(0, bisect_right(self.starts, time) - 1)
@@ -77,11 +72,6 @@ class CountTimeline:
         del self.starts[:place], self.values[:place]
 
     # -- questions ----------------------------------------------------------
-
-    def after(self, time: float) -> float:
-        """Return the first start of a step after a time; infinity if there is none."""
-        place = bisect_right(self.starts, time)
-        return self.starts[place] if place < len(self.starts) else inf
 
     def least(self, start: float, end: float) -> int:
         """Return the least value from ``start`` to before ``end``, which is later."""

@@ -283,10 +283,6 @@ class CountedProfile:
         """Return the number of units free throughout a span."""
         return self.line.least(start, end) - self.kept
 
-    def next_change(self, time: float) -> float:
-        """Return the first moment after a time at which the number of free units changes."""
-        return self.line.after(time)
-
     def to_hold(self, pool: PoolWithView, count: int) -> int:
         """Return the number of units to keep for a job that waits for jobs without an end.
 

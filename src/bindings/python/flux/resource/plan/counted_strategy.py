@@ -223,9 +223,6 @@ class CountedStrategy(Strategy):
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         return self.found[request.shape][0].room(start, end)
 
-    def next_change(self, request: ResourceRequest, time: float) -> float:
-        return self.found[request.shape][0].next_change(time)
-
     def stale(self, now: float) -> list[int]:
         lines: dict[UnitKind, CountTimeline] = {}
         moves = self._new_moves()  # nothing moves: the lines are discarded

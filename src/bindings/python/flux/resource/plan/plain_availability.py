@@ -46,22 +46,30 @@ class PlainAvailability(Availability):
 
     # -- uses ---------------------------------------------------------------
 
-    def create(
+    def use(
         self,
         start: float,
         end: float,
+        where: Iterable[tuple[int, Amounts]],
         demand: Demand | None = None,
         claim: Claimant | None = None,
     ) -> int:
-        """Make a use without ranks, which does not count yet; return its number.
+        """Enter a use of ranks, free or not; return its number.
 
         Args:
-            demand (Demand): of a promise that may be moved; None if it stays where it is
+            where: ``(mask of ranks, amounts of each)``
+            demand (Demand): of a promise, which may be moved unless it `stays`; None if the use
+                stays where it is
             claim (Claimant): the claim of a use without a demand
         """
-        return self._add(demand.use(start, end) if demand else Use(start, end, claim=claim))
+        use = demand.use(start, end) if demand else Use(start, end, claim=claim)
+        use.where = {rank: amounts for ranks, amounts in where for rank in members(ranks)}
+        return self._enter(use)
 
-    def _add(self, use: Use) -> int:
+    def _enter(self, use: Use) -> int:
+        if use.demand is not None and use.demand.stays:
+            use.demand = None
+        use.entered = True
         self._next += 1
         self._uses[self._next] = use
         self._enter_all()
@@ -70,12 +78,6 @@ class PlainAvailability(Availability):
     def _enter_all(self) -> None:
         """Count the entered uses."""
         self.uses = [use for use in self._uses.values() if use.entered]
-
-    def take(self, number: int, ranks: int, amounts: Amounts) -> None:
-        """Add amounts of each rank in a mask to a use that does not count yet."""
-        use = self._uses[number]
-        for rank in members(ranks):
-            use.where[rank] = amounts
 
     def enter(self, number: int) -> None:
         """Count a use."""
@@ -91,14 +93,6 @@ class PlainAvailability(Availability):
         """Forget a use."""
         del self._uses[number]
         self._enter_all()
-
-    def pin(self, number: int) -> None:
-        """Keep a use on its ranks."""
-        self._uses[number].demand = None
-
-    def ranks_of(self, number: int) -> int:
-        """Return a mask of the ranks of a use."""
-        return mask_of(sorted(self._uses[number].where))
 
     def amounts_of(self, number: int) -> list[tuple[int, Amounts]]:
         """Return ``(rank, amounts)`` of a use, by rank."""
@@ -126,8 +120,7 @@ class PlainAvailability(Availability):
             return None
         for use, where in found:
             use.where = where
-        promise.entered = True
-        return self._add(promise)
+        return self._enter(promise)
 
     def overdrawn(self, number: int, since: float) -> bool:
         """Return whether, at some moment of a use from `since` on, a rank of it has less than all
@@ -138,23 +131,16 @@ class PlainAvailability(Availability):
             min(self.free(rank, start, use.end, self.uses, use.claim)) < 0 for rank in use.where
         )
 
-    def booked(self, start: float, end: float) -> int:
-        """Return a mask of the ranks of promises that count at some moment of a span."""
-        ranks = {
-            rank
-            for use in self.uses
-            if use.start > -inf and use.start < end and start < use.end
-            for rank in use.where
-        }
-        return mask_of(sorted(ranks))
-
-    def closed(self, claim: Claimant, start: float, end: float) -> int:
-        """Return a mask of the ranks closed to a claim by uses at some moment of a span; at `start`
-        if that is its end."""
+    def taken(self, start: float, end: float, claim: Claimant | None = None) -> int:
+        """Return a mask of the ranks of promises that count at some moment of a span, or at `start`
+        if that is its end; with a claim, of the ranks that uses close to it then."""
         ranks = 0
         for use in self.uses:
-            is_there = start < use.end if use.start <= start else use.start < end
-            if is_there and use.claim:
+            if use.end <= start or end <= use.start > start:
+                continue
+            if claim is None and use.start > -inf:
+                ranks |= mask_of(sorted(use.where))
+            elif claim is not None and use.claim is not None:
                 ranks |= mask_of(sorted(use.where)) & claim.apart_from(use.claim)
         return ranks
 

@@ -24,7 +24,6 @@ Theory
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Sequence
-from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
@@ -262,8 +261,17 @@ class Plan:
             if self._pool.expiration:
                 limit = min(limit, max(now, self._pool.expiration))
             fits = strategy.fits_without(None, request, now, now + length_of(request))
-            count = partial(strategy.count, request, now)
-            steps = _steps(count, partial(strategy.next_change, request), now, limit)
+            steps: list[tuple[int, float]] = []
+            starts = {one.start for one in strategy.promises.values()}  # only these take room away
+            ends = sorted([time for time in starts if now < time < limit])
+            for time in [*ends, limit] if now < limit else ():
+                count = strategy.count(request, now, time)
+                if steps and steps[-1][0] == count:
+                    steps[-1] = (count, time)
+                elif count:
+                    steps.append((count, time))
+                else:
+                    break
             answer.append({"request": request, "fits": fits, "steps": steps})
         return answer
 
@@ -638,27 +646,3 @@ def _no_promise(jobid: int) -> str:
 
 def _broken_promise(jobid: int) -> str:
     return f"insufficient resources: the promise to job {job_text(jobid)} cannot be kept"
-
-
-def _steps(
-    room: Callable[[float], int], change: Callable[[float], float], now: float, limit: float
-) -> list[tuple[int, float]]:
-    """Return ``steps`` of ``Plan.windows()``.
-
-    Args:
-        room: function giving the number free from now until a time.
-        change: function giving the next moment after a time at which that may change.
-        now, limit (float): begin and end, in seconds since the epoch.
-    """
-    steps: list[tuple[int, float]] = []
-    time = now
-    while time < limit:
-        time = min(change(time), limit)
-        count = room(time)
-        if steps and steps[-1][0] == count:
-            steps[-1] = (count, time)
-        elif count > 0:
-            steps.append((count, time))
-        else:
-            break
-    return steps

@@ -10,6 +10,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from flux.resource.pool.masks import mask_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -187,7 +189,7 @@ class BoundPromise(Promise):
         """Mask of its ranks.  O(ranks)."""
         if self.number is None or self.room is None:
             return 0
-        return self.room.ranks_of(self.number)  # type: ignore[no-any-return]
+        return mask_of([rank for rank, _ in self.room.amounts_of(self.number)])
 
 
 def due_of(promises: Mapping[int, Promise], now: float) -> tuple[list[int], float]:

@@ -89,11 +89,8 @@ class RoomOnRanks:
         inventory, room = self.inventory, self.room
         if self._claims is not None and jobid in self._claims.running:
             claimant = self._claims.running[jobid][0]
-        number = room.create(-inf, end or inf, None, claimant)
-        for mask, units in pairs(record[1:]):
-            if units:
-                room.take(number, mask, inventory.counts_of(units))
-        room.enter(number)
+        where = [(mask, inventory.counts_of(units)) for mask, units in pairs(record[1:]) if units]
+        number = room.use(-inf, end or inf, where, None, claimant)
         self._jobs[jobid] = record, number
 
     def changes_since(self, generation: int) -> Mapping[int, JobRecord | None] | None:
@@ -111,7 +108,6 @@ class RoomOnRanks:
             if known[0] == record:
                 return False
             _, number = self._jobs.pop(jobid)
-            self.room.leave(number)
             self.room.drop(number)
         if record is not None:
             self.come(jobid, record, record[0])
@@ -152,7 +148,7 @@ class RoomOnRanks:
     def closed(self, claimant: Claimant | None, start: float, end: float) -> int:
         """Return a mask of the ranks that other jobs' claims keep from a claimant at some moment of
         a span; from minus infinity on: also those of jobs past their ends."""
-        return 0 if claimant is None else self.room.closed(claimant, start, end)
+        return 0 if claimant is None else self.room.taken(start, end, claimant)
 
     def all_of(self, ranks: int) -> list[tuple[int, Amounts]]:
         """Return ``(rank, total amounts)`` of some ranks (a mask)."""
@@ -178,7 +174,7 @@ class RoomOnRanks:
         index = self._pool.index
         if exact(shape):
             return index
-        touched = ranks & self.room.booked(now, end)
+        touched = ranks & self.room.taken(now, end)
         if touched:
             index = index.copy()
             each = self.inventory.padded((shape.slot_size, shape.gpu_per_slot, *shape.slot_amounts))
@@ -193,7 +189,7 @@ class RoomOnRanks:
     ) -> tuple[Selection, int] | None:
         """Return the pool's placement of a request by an index, on ranks without a promise in a
         span, and open to it."""
-        eligible = self._pool.eligible(request.shape.match) & ~self.room.booked(start, end)
+        eligible = self._pool.eligible(request.shape.match) & ~self.room.taken(start, end)
         since = start if start > self._pool.clock() else -inf
         eligible &= ~self.closed(request.claimant, since, end)
         return self._pool.place_request(request, index, eligible)

@@ -122,11 +122,6 @@ class Strategy(ABC):
         throughout a span."""
 
     @abstractmethod
-    def next_change(self, request: ResourceRequest, time: float) -> float:
-        """Return the first moment after a time at which ``count()`` may change; infinity if
-        none."""
-
-    @abstractmethod
     def stale(self, now: float) -> list[int]:
         """Return the jobs whose promises can no longer be kept, in the order of promises."""
 
