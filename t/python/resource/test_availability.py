@@ -46,7 +46,7 @@ class Both:
     def __init__(self, totals, built):
         self.each = [PlainAvailability(totals)]
         if built:
-            from flux.resource.plan.compiled_availability import CompiledAvailability
+            from flux.resource.plan.compiled import CompiledAvailability
 
             self.each.append(CompiledAvailability(totals))
         self.numbers = {}  # ours to theirs

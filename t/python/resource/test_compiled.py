@@ -10,7 +10,7 @@ from planned_queue import NOW, PlannedQueue, a_history
 from shared import seeds
 
 from flux.resource.plan import compiled
-from flux.resource.plan.count_timeline import CountTimeline
+from flux.resource.plan.timeline import CountTimeline
 
 
 def a_span(rng, begin):

@@ -7,7 +7,7 @@
  * return 0, or -1 if there is no memory left.
  */
 
-/* A step function of time, as flux.resource.plan.count_timeline.CountTimeline: results and costs of
+/* A step function of time, as flux.resource.plan.timeline.CountTimeline: results and costs of
  * a function are documented there, at the method of its name.
  */
 struct timeline;
@@ -41,7 +41,7 @@ double timeline_first (const struct timeline *line,
                        double limit,
                        double until);
 
-/* The promises that are counted in some timelines, as flux.resource.plan.promise_moves.PromiseMoves
+/* The promises that are counted in some timelines, as flux.resource.plan.timeline.PromiseMoves
  * has them: to move them to earlier times, one after another.
  */
 struct promises;

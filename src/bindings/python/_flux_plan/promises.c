@@ -8,7 +8,7 @@
  * Such an *opening* can only make runs that overlap it.  So each promise is examined for the
  * openings since its last examination, and only the timeline around those that may be enough for it
  * is searched.  Invariant: a promise that is not examined cannot move.  The definition, which
- * searches for each, is flux/resource/plan/promise_moves.py.
+ * searches for each, is flux/resource/plan/timeline.py.
  */
 #include <math.h>
 #include <stdbool.h>

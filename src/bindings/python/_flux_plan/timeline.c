@@ -2,7 +2,7 @@
  *
  * A number for every moment, such as that of free units: a step function of time.
  *
- * The definition is flux/resource/plan/count_timeline.py.  Here the steps are kept in blocks that
+ * The definition is flux/resource/plan/timeline.py.  Here the steps are kept in blocks that
  * know their extremes: a search skips a whole block where these suffice, and a change of a span
  * reads the single steps of the blocks at its ends.  The heads and extremes of blocks are in arrays
  * of their own, so that a search that skips blocks reads nothing else.

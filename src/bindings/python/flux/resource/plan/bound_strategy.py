@@ -3,7 +3,7 @@
 
 This is the case with nodes of several kinds, GPUs, constraints, and shared nodes.
 ``availability.py`` defines the free amounts of a rank at a time, and whether all promises can be
-kept; ``room_on_ranks.py`` enters the pool's jobs, and turns requests into demands and ranks into
+kept; ``room.py`` enters the pool's jobs, and turns requests into demands and ranks into
 placements.
 
 A promise keeps its time until its job can start at once, or until it is lost. Requests that counts
@@ -19,9 +19,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from flux.resource.plan.availability import MAX_PROMISES, Demand
-from flux.resource.plan.promise import BoundPromise, length_of
-from flux.resource.plan.room_on_ranks import ALL_UNITS, RoomOnRanks, exact, reduce
-from flux.resource.plan.strategy import Strategy
+from flux.resource.plan.room import ALL_UNITS, RoomOnRanks, exact, reduce
+from flux.resource.plan.strategy import BoundPromise, Strategy, held_by_endless, length_of
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import mask_of, members, popcount, take
 from flux.resource.pool.rank_index import unused
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
 
     from flux.resource.plan.availability import Amounts
     from flux.resource.plan.claims import Claims
-    from flux.resource.plan.promise import Promise
-    from flux.resource.plan.room_counts import RoomCounts
+    from flux.resource.plan.room import RoomCounts
+    from flux.resource.plan.strategy import Promise
     from flux.resource.pool.inventory import Selection
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Claimant, ResourceRequest
@@ -425,7 +424,8 @@ class BoundStrategy(Strategy):
         ends = [end for end, _ in self._pool.jobs_by_end()[-1:]]
         ends += [one.end for one in self.promises.values() if one.end < inf]
         enough = min(room.earliest(demand, inf, now, now, False), max([now, *ends]))
-        keep(self._ranks.ranks_of_endless(demand.ranks))
+        endless = held_by_endless(self._pool, demand.ranks)
+        keep(selected_ranks(endless) if endless is not None else 0)
         keep(room.room(demand, now, inf)[1])
         keep(room.room(demand, enough, inf)[1])
         keep(demand.ranks)

@@ -1,37 +1,335 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Promises kept as counts of interchangeable units.
 
-Requests for the same units are counted together, in one CountedProfile; ``counted_profile.py``
-explains when counting is enough.
+A *unit* is a whole node, if nodes are of one kind and jobs take whole nodes, or a single core on
+any node. A promise is then a number of units and a span of time, without a choice of units. All
+promises can be kept, beside the running jobs, if and only if they never add up to more units than
+there are. That suffices: let each job choose its units when it starts, in the order of starts. All
+jobs that hold units then have started before, so at least as many units are free as the sum leaves,
+and any of them will do. (Conservative backfill has such a profile, too: Mu'alem and Feitelson
+2001.)
+
+Requests for the same units are counted together, in one `CountedProfile`.
 """
 
 from __future__ import annotations
 
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from flux.resource.plan import compiled
-from flux.resource.plan.counted_profile import CountedProfile
-from flux.resource.plan.promise import CountedDemand, CountedPromise, UnitKind, length_of
-from flux.resource.plan.promise_moves import PromiseMoves
-from flux.resource.plan.strategy import Strategy
-from flux.resource.pool.inventory import selected_ranks
+from flux.resource.plan.strategy import CountedPromise, Strategy, held_by_endless, length_of
+from flux.resource.plan.timeline import CountTimeline, PromiseMoves
+from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import popcount, take
 from flux.resource.pool.remembered import Remembered
 from flux.resource.ResourceCount import ResourceCount
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from typing_extensions import Self
 
-    from flux.resource.plan.count_timeline import CountTimeline
-    from flux.resource.plan.promise import Promise
-    from flux.resource.plan.room_counts import RoomCounts
+    from flux.resource.plan.room import RoomCounts
+    from flux.resource.plan.strategy import Promise
+    from flux.resource.pool.contract import JobRecord
     from flux.resource.pool.inventory import Inventory, Selection
-    from flux.resource.pool.view import PoolWithView
+    from flux.resource.pool.view import PoolWithView, StateOfPool
     from flux.resource.request import Claimant, ResourceRequest, Shape
+
+
+class UnitKind:
+    """Units that are counted together. Equal kinds are one object, made by `for_ranks()`.
+
+    Attributes:
+        ranks (int): mask of the ranks of the units.
+        whole (bool): the units are whole nodes; else single cores.
+    """
+
+    __slots__ = ("ranks", "whole", "__weakref__")
+
+    def __init__(self, ranks: int, whole: bool) -> None:
+        self.ranks = ranks
+        self.whole = whole
+
+    @classmethod
+    def for_ranks(cls, ranks: int, whole: bool) -> UnitKind:
+        """Return the kind with these attributes, the existing object if any.
+
+        Each call of a plan looks up a kind. An object is found by identity, while a mask of all
+        ranks of the cluster would be hashed each time.
+        """
+        kind = _kinds.get((ranks, whole))
+        if kind is None:
+            kind = _kinds[ranks, whole] = cls(ranks, whole)
+        return kind
+
+
+_kinds: WeakValueDictionary[tuple[int, bool], UnitKind] = WeakValueDictionary()
+
+
+class CountedDemand:
+    """The demand of a shape, in units.
+
+    Attributes:
+        kind (UnitKind): the kind of units.
+        count (int): the minimum number of units.
+    """
+
+    __slots__ = ("kind", "count")
+
+    def __init__(self, kind: UnitKind, count: int) -> None:
+        self.kind = kind
+        self.count = count
+
+    @classmethod
+    def from_request(cls, pool: PoolWithView, request: ResourceRequest) -> Self | None:
+        """Return the demand of a request; None unless it asks for whole nodes or single cores."""
+        shape = request.shape
+        if not pool.countable(shape):
+            return None
+        inventory = pool.inventory
+        ranks = pool.match_mask(request) & pool.eligible(shape.match)
+        base = inventory.key_base
+        sizes = {inventory.keys[units] // base for units, m in inventory.kinds.items() if m & ranks}
+        if shape.node_count is not None:
+            if shape.exclusive or sizes == {shape.node_cores}:
+                return cls(UnitKind.for_ranks(ranks, True), shape.node_count.min)
+        elif not shape.exclusive and shape.slot_size:
+            if sizes == {shape.slot_size}:
+                return cls(UnitKind.for_ranks(ranks, True), shape.slot_count.min)
+            if shape.slot_size == 1 and not any(shape.need[1:]):
+                return cls(UnitKind.for_ranks(ranks, False), shape.slot_count.min)
+        return None
+
+
+class CountedProfile:
+    """Number of free units of one kind over time: those left by running jobs, less the promises.
+
+    A job that ran past its end is assumed to end now.
+
+    Args:
+        moves: mover of promises in this profile and others
+
+    Raises:
+        ValueError: running jobs on the ranks hold parts of units.
+
+    Attributes:
+        line (CountTimeline): free units over time.
+        number (int): that of the line in the mover of promises.
+        free (int): units free now, regardless of promises.
+        promises (int): number of promises counted.
+        open_units (dict): job id to the units of its open promise (``Plan.hold()``).
+        kept (int): units of open promises, which no other job gets.
+        total (int): all units.
+        maybe_overdrawn (bool): whether promises may add up to more than there is, after an
+            unplanned change; if not, no search for such moments is needed.
+    """
+
+    def __init__(self, pool: PoolWithView, kind: UnitKind, now: float, moves: PromiseMoves) -> None:
+        self.ranks, self.whole = kind.ranks, kind.whole
+        state = pool.pool_state
+        inventory = state.inventory
+        # Whether all nodes of the pool are of one kind, and are counted here.
+        self._uniform = len(inventory.kinds) == 1 and inventory.ranks == self.ranks
+        free = self._free(state)
+        if free is None:
+            raise ValueError("a node is used in part")
+        self.free = free
+        self.total = popcount(self.ranks)
+        if not self.whole:
+            self.total = sum(
+                [
+                    popcount(kind & inventory.core_mask) * popcount(mask & self.ranks)
+                    for kind, mask in inventory.kinds.items()
+                ]
+            )
+        self.promises = self.kept = 0
+        self.maybe_overdrawn = False
+        self.open_units: dict[int, int] = {}
+        self.jobs: dict[int, tuple[float, int]] = {}  # running jobs with an end: (end, units)
+        self.line = moves.timeline(now, free)
+        for end, jobid in pool.jobs_by_end():
+            count = self.units(state, state.held(jobid))
+            if count is None:
+                raise ValueError("a job holds parts of units")
+            if count:
+                self.jobs[jobid] = (end, count)
+                self.line.add(end, inf, count)
+        self._moves = moves
+        self.number = moves.add_line(self.line)
+
+    def copy(self, moves: PromiseMoves) -> Self:
+        """Return an independent copy, whose promises another object moves."""
+        new = object.__new__(type(self))
+        new.__dict__.update(
+            self.__dict__,
+            line=self.line.copy(),
+            open_units=self.open_units.copy(),
+            jobs=self.jobs.copy(),
+            _moves=moves,
+        )
+        new.number = moves.add_line(new.line)
+        return new
+
+    # -- running jobs -------------------------------------------------------
+
+    def _free(self, state: StateOfPool) -> int | None:
+        """Return the number of units free now; None if nodes are units and one is partly free."""
+        index = state.index
+        base = index.inventory.key_base
+        ranks = self.ranks
+        if not self.whole:
+            return sum([key // base * popcount(m & ranks) for key, m in index.groups.items()])
+        busy = ranks & ~index.idle
+        if busy:
+            for key, mask in index.groups.items():
+                if mask & busy and key >= base:
+                    return None
+        return popcount(ranks & index.idle)
+
+    def units(self, state: StateOfPool, held: Selection) -> int | None:
+        """Return the number of units in a selection (of a running job); None if it has parts of
+        units."""
+        inventory = state.inventory
+        if self.whole and len(held) == 2:
+            # The fast path for most jobs: whole nodes, all of one kind.
+            ranks, units = held
+            mask = 1 << ranks if ranks >= 0 else ~ranks
+            if self._uniform and units in inventory.kinds:
+                return popcount(mask)
+        cores = inventory.core_mask
+        count = 0
+        for mask, units in pairs(held):
+            mask &= self.ranks
+            if not mask:
+                continue
+            if not self.whole:
+                count += popcount(mask) * popcount(units & cores)
+                continue
+            full = inventory.kinds.get(units, 0)
+            if mask & ~full:
+                for kind, ranks in inventory.kinds.items():
+                    if mask & ranks and (kind ^ units) & cores:
+                        return None
+            count += popcount(mask)
+        return count
+
+    def started(self, state: StateOfPool, jobid: int, now: float, end: float) -> bool:
+        """Count a job that just started; return False if it holds parts of units."""
+        count = self.units(state, state.held(jobid))
+        if count is None:
+            return False
+        if count:
+            self.free -= count
+            if end != inf:
+                self.jobs[jobid] = (end, count)
+            self.line.add(now, end, -count)
+        return True
+
+    def follow(
+        self,
+        state: StateOfPool,
+        changes: Mapping[int, JobRecord | None],
+        now: float,
+    ) -> bool:
+        """Update the running jobs from the pool.
+
+        Args:
+            changes: job id to the record of each job that may have changed (only its end is read);
+                None if the job is gone
+
+        Returns:
+            bool: False if these jobs do not explain the units free now: make the profile anew
+        """
+        line, jobs = self.line, self.jobs
+        line.forget(now)
+        come = []
+        for jobid, record in changes.items():
+            known = jobs.get(jobid)
+            end = record[0] if record is not None else 0.0
+            if known is None:
+                if end:
+                    come.append((end, jobid))
+                continue
+            until, count = known
+            if end == until:
+                continue
+            if end:
+                come.append((end, jobid))
+            del jobs[jobid]
+            self.free += count
+            if until > now:
+                line.add(now, until, count)
+                self._moves.opened(self.number, now, until, count)
+        for end, jobid in come:
+            self.maybe_overdrawn = True
+            if not self.started(state, jobid, now, end):
+                return False
+        return self.free == self._free(state)
+
+    # -- promises -----------------------------------------------------------
+
+    def hold(self, jobid: int, units: int | None) -> None:
+        """Keep units for a job with an open promise; None: it has none any more."""
+        if units is not None:
+            self.open_units[jobid] = units
+        else:
+            self.open_units.pop(jobid, None)
+        self.kept = min(sum(self.open_units.values()), self.total)
+
+    def enter(self, start: float, end: float, count: int) -> None:
+        """Count a promise, even one that can no longer be kept."""
+        self.promises += 1
+        self.line.add(start, end, -count)  # less the part that is over, if its job is late
+
+    def remove(self, start: float, end: float, count: int, now: float) -> None:
+        """Remove a promise from the count."""
+        self.promises -= 1
+        start = max(start, now)
+        if start < end:
+            self.line.add(start, end, count)
+            self._moves.opened(self.number, start, end, count)
+
+    def move(self, start: float, end: float, to: float, until: float, count: int) -> None:
+        """Move a promise to an earlier time.
+
+        Args:
+            start, end (float): its present span
+            to, until (float): its new span, which begins earlier, but not before now
+        """
+        line = self.line
+        if until < start:
+            line.add(to, until, -count)
+            line.add(start, end, count)
+        else:
+            line.add(to, start, -count)
+            if until < end:
+                line.add(until, end, count)
+            elif until > end:  # by the rounding of a sum
+                line.add(end, until, -count)
+
+    def overdrawn(self, start: float, end: float) -> bool:
+        """Return whether the promises in a span exceed the units that are not kept."""
+        if self.maybe_overdrawn:
+            self.maybe_overdrawn = self.line.least(-inf, inf) < 0
+        kept = self.kept
+        return (self.maybe_overdrawn or kept > 0) and self.line.least(start, end) < kept
+
+    def room(self, start: float, end: float) -> int:
+        """Return the number of units free throughout a span."""
+        return self.line.least(start, end) - self.kept
+
+    def to_hold(self, pool: PoolWithView, count: int) -> int:
+        """Return the number of units to keep for a job that waits for jobs without an end.
+
+        The units of a single such job come free together when it ends, so only the rest are kept.
+        """
+        endless = held_by_endless(pool, self.ranks)
+        units = self.units(pool.pool_state, endless) if endless is not None else 0
+        return max(0, count - (units or 0))
 
 
 class CountedStrategy(Strategy):
@@ -48,12 +346,11 @@ class CountedStrategy(Strategy):
         self._pool, self._state = pool, pool.pool_state
         self.promises = {}
         self.seen: int | None = None
-        self._profiles: dict[UnitKind, CountedProfile] = {}  # no two share a rank
-        self._moves = self._new_moves()
         # None if not countable
         self._demands: Remembered[Shape, CountedDemand | None] = Remembered()
         #: the profile and units of accepted requests
         self.found: Remembered[Shape, tuple[CountedProfile, CountedDemand]] = Remembered()
+        self._forget_profiles()
         self._inventory: Inventory | None = None  # the pool's, when last seen
         self._up = 0  # mask of the ranks up then
 
@@ -71,10 +368,15 @@ class CountedStrategy(Strategy):
             new._profiles[kind] = profile.copy(new._moves)
         return new
 
+    def _forget_profiles(self) -> None:
+        self._profiles: dict[UnitKind, CountedProfile] = {}  # no two share a rank
+        self.found.clear()
+        self._moves = self._new_moves()
+
     def _new_moves(self) -> PromiseMoves:
         """Return a mover for the promises, in profiles yet to be made."""
-        moves = compiled.CompiledMoves if compiled.is_built() else PromiseMoves
-        return moves(self.promises, self._profiles)
+        moves: Any = compiled.CompiledMoves if compiled.is_built() else PromiseMoves
+        return moves(self.promises, self._profiles)  # type: ignore[no-any-return]
 
     # -- following the pool -------------------------------------------------
 
@@ -100,9 +402,7 @@ class CountedStrategy(Strategy):
 
     def _count_anew(self) -> bool:
         """Make all profiles anew; return False if a promise cannot be counted."""
-        self._profiles = {}
-        self.found.clear()
-        self._moves = self._new_moves()
+        self._forget_profiles()
         for jobid, promise in self.promises.items():
             if not self.accepts(promise.request):
                 return False
@@ -127,9 +427,7 @@ class CountedStrategy(Strategy):
     def give_up(self) -> dict[int, CountedPromise]:
         """Stop counting; return the promises, now the caller's."""
         promises, self.promises = self.promises, {}
-        self._profiles = {}
-        self.found.clear()
-        self._moves = self._new_moves()
+        self._forget_profiles()
         return promises
 
     # -- units of requests --------------------------------------------------
@@ -156,10 +454,10 @@ class CountedStrategy(Strategy):
                 self._moves.drop_line(other.number)
                 del self._profiles[which]
                 self.found.clear()
-        profile = CountedProfile.from_pool(self._pool, kind, self._pool.clock(), self._moves)
-        if profile is None:
+        try:
+            self._profiles[kind] = CountedProfile(self._pool, kind, self._pool.clock(), self._moves)
+        except ValueError:
             return False
-        self._profiles[kind] = profile
         return True
 
     # -- questions ----------------------------------------------------------
@@ -176,27 +474,17 @@ class CountedStrategy(Strategy):
         if profile.free < count:
             return False
         own = self.promises.get(jobid) if jobid is not None else None
-        if (
-            own is None
-            or jobid is None
-            or own.start >= end
-            or self._profiles[own.demand.kind] is not profile
-        ):
+        if own is None or jobid is None or self._profiles[own.demand.kind] is not profile:
             return profile.room(now, end) >= count
         if own.is_open:
             self.withdraw(jobid)
             fits = profile.room(now, end) >= count
             self.restore(jobid, own)
             return fits
-        if own.end <= now:  # its job is late, and its time has passed
-            return profile.room(now, end) >= count
-        # Before its own promise the request needs all of its units; then those beyond the
-        # promise's.
-        if own.start > now and profile.room(now, own.start) < count:
-            return False
-        if profile.room(max(own.start, now), min(end, own.end)) + own.demand.count < count:
-            return False
-        return end <= own.end or profile.room(own.end, end) >= count
+        profile.line.add(own.start, own.end, own.demand.count)
+        fits = profile.room(now, end) >= count
+        profile.line.add(own.start, own.end, -own.demand.count)
+        return fits
 
     def may_start(self, request: ResourceRequest, counts: RoomCounts) -> bool:
         profile, demand = self.found[request.shape]
@@ -235,9 +523,7 @@ class CountedStrategy(Strategy):
                 continue
             line = lines.get(kind)
             if line is None:
-                fresh = CountedProfile.from_pool(self._pool, kind, now, moves)
-                assert fresh is not None
-                line = lines[kind] = fresh.line
+                line = lines[kind] = CountedProfile(self._pool, kind, now, moves).line
             start = max(promise.start, now)
             if start >= promise.end or line.least(start, promise.end) < count:
                 stale.append(jobid)

@@ -7,7 +7,7 @@ Theory
     another, only whether all promises can be kept. Two strategies decide this.
 
     *Counting*: where units are interchangeable (nodes of one kind whose jobs take whole nodes, or
-    single cores), counts decide exactly (``counted_profile.py``). Requests that may use the same
+    single cores), counts decide exactly (``counted_strategy.py``). Requests that may use the same
     ranks are counted together.
 
     *Binding*: as soon as a request asks for something else, or for ranks that others may use only
@@ -28,9 +28,9 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.plan.promise import length_of
-from flux.resource.plan.room_counts import RoomCounts
+from flux.resource.plan.room import RoomCounts
 from flux.resource.plan.strategies import Strategies
+from flux.resource.plan.strategy import length_of
 from flux.resource.pool.jobid import job_text
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Plan:
 
     Costs: the first call after a change of the pool examines the jobs that came and went. If
     promises are counted, a call is then a search over starts and ends, 48 at once
-    (``count_timeline.py``). If they are bound, it examines the ranks in question and the uses of
+    (``timeline.py``). If they are bound, it examines the ranks in question and the uses of
     each: 10 to 100 nanoseconds per rank, compiled. Bound promises keep their times until their jobs
     can start at once; a start may then be later than the earliest possible, but no promise is
     broken.
@@ -67,7 +67,8 @@ class Plan:
     """
 
     def __init__(self, pool: PoolWithView) -> None:
-        self._pool = pool
+        #: the planned pool
+        self.pool = pool
         #: counts of the free resources
         self.counts = RoomCounts(pool)
         self._strategies = Strategies(pool)
@@ -98,17 +99,12 @@ class Plan:
         Args:
             without: ids of jobs whose promises are left out
         """
-        new = Plan(self._pool.copy())
+        new = Plan(self.pool.copy())
         new.claims, new._jobs_may_leave = self.claims, True
         new.take_over(
             self, [jobid for jobid in self._strategies.current.promises if jobid not in without]
         )
         return new
-
-    @property
-    def pool(self) -> PoolWithView:
-        """The planned pool."""
-        return self._pool
 
     @property
     def is_counted(self) -> bool:
@@ -136,7 +132,7 @@ class Plan:
         Returns:
             The time, or None if it does not fit even when every job with an end has ended.
         """
-        now = self._pool.clock()
+        now = self.pool.clock()
         start = now if after is None else max(now, after)
         strategy, tokens = self._strategies.accepting(request), self.tokens
         if tokens is None or not request.tokens:
@@ -163,7 +159,7 @@ class Plan:
             jobid (int): job whose promise is ignored, since it would be over
         """
         strategy = self._strategies.accepting(request)
-        now = self._pool.clock()
+        now = self.pool.clock()
         end = now + (length_of(request) if duration is None else duration or inf)
         return strategy.fits_without(jobid, request, now, end)
 
@@ -180,7 +176,7 @@ class Plan:
         tokens = self.tokens
         if tokens is None or not request.tokens:
             return True
-        now = self._pool.clock()
+        now = self.pool.clock()
         if end is None:
             end = self._strategies.current.end_of_start(jobid, request, now)
         without = {jobid}
@@ -224,7 +220,7 @@ class Plan:
             limit (float): a duration for which more than that check is made; it costs as `fits`
         """
         strategy = self._strategies.accepting(request)
-        now = self._pool.clock()
+        now = self.pool.clock()
         until = now + limit
         end = strategy.room_ends(request, self.counts, now, until)
         if end <= now:
@@ -256,10 +252,10 @@ class Plan:
         answer = []
         for request in requests:
             strategy = self._strategies.accepting(request)
-            now = self._pool.clock()
+            now = self.pool.clock()
             limit = now + horizon
-            if self._pool.expiration:
-                limit = min(limit, max(now, self._pool.expiration))
+            if self.pool.expiration:
+                limit = min(limit, max(now, self.pool.expiration))
             fits = strategy.fits_without(None, request, now, now + length_of(request))
             steps: list[tuple[int, float]] = []
             starts = {one.start for one in strategy.promises.values()}  # only these take room away
@@ -318,7 +314,7 @@ class Plan:
         Returns:
             list of job ids, in the order of the promises.
         """
-        return self._strategies.in_step().stale(self._pool.clock())
+        return self._strategies.in_step().stale(self.pool.clock())
 
     def breaks_a_promise(self) -> bool:
         """Return whether some job's promise can no longer be kept. Ids below 0, which no job has,
@@ -360,7 +356,7 @@ class Plan:
         Raises:
             InsufficientResources: it does not fit then for its duration; the plan is unchanged.
         """
-        now = self._pool.clock()
+        now = self.pool.clock()
         start = max(start, now)
         tokens = self.tokens
         if tokens is not None and request.tokens:
@@ -393,7 +389,7 @@ class Plan:
         promise = strategy.promises[jobid]
         if promise.is_open:
             return promise.start
-        now = self._pool.clock()
+        now = self.pool.clock()
         request, start, tokens = promise.request, promise.start, self.tokens
         has_tokens = tokens is not None and jobid in tokens.promised
         if start > now and not strategy.is_counted:
@@ -436,7 +432,7 @@ class Plan:
         strategy = self._strategies.in_step()
         if self.tokens is not None and self.tokens.promised:
             return 0, [], inf
-        return strategy.advance_in_turn(jobids, self._pool.clock(), self.counts)
+        return strategy.advance_in_turn(jobids, self.pool.clock(), self.counts)
 
     @property
     def moves_per_turn(self) -> int:
@@ -470,10 +466,10 @@ class Plan:
                 ranks that are down. The plan is unchanged.
         """
         before = self._strategies.in_step().withdraw(jobid)
-        strategy, now = self._strategies.accepting(request), self._pool.clock()
+        strategy, now = self._strategies.accepting(request), self.pool.clock()
         if not strategy.hold(jobid, request, now):
             self._strategies.put_back(jobid, before)
-            raise InsufficientResources(lambda: self._pool.why_not(request))
+            raise InsufficientResources(lambda: self.pool.why_not(request))
         self._forget_more(jobid)
         if self.tokens is not None and request.tokens:
             self.tokens.promised[jobid] = (request.tokens, now, inf)
@@ -489,24 +485,24 @@ class Plan:
             InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``.
         """
         if self.tokens is not None and not self.has_tokens(jobid, request):
-            _refuse(self._pool, request)
+            _refuse(self.pool, request)
         claims = self._strategies.claims
         # On a copy, jobs that still have claims may have been removed.
         is_known = request.claimant is None or not self._jobs_may_leave
         current = self._strategies.current
         if is_known and current.promises.keys() <= {jobid}:
-            answer = _alloc_alone(self._pool, claims, jobid, request)
+            answer = _alloc_alone(self.pool, claims, jobid, request)
             if current.promises:
                 self.cancel(jobid)
             current.started(jobid, request.claimant)
             return answer
         strategy = self._strategies.accepting(request)
         if not strategy.may_start(request, self.counts):
-            _refuse(self._pool, request)
+            _refuse(self.pool, request)
         if claims is not None and request.claimant is not None:
             # Beside jobs of the same key, if it fits there.
             own = claims.own(request.claimant)
-            if own and self._pool.fits_on(request, own):
+            if own and self.pool.fits_on(request, own):
                 try:
                     return self._alloc(strategy, jobid, request.on_ranks(own))
                 except (OSError, ValueError):
@@ -515,15 +511,15 @@ class Plan:
 
     def _alloc(self, strategy: Strategy, jobid: int, request: ResourceRequest) -> Any:
         """Allocate resources beside promises; as ``alloc()``."""
-        now = self._pool.clock()
+        now = self.pool.clock()
         end = strategy.end_of_start(jobid, request, now)
         before = strategy.withdraw(jobid) if jobid in strategy.promises else None
         try:
             overdue = before is not None and before.is_overdue(now)
             placed = strategy.place(request, now, end, overdue)
             if placed is None:
-                _refuse(self._pool, request)
-            answer = self._pool.grant(jobid, request, *placed)
+                _refuse(self.pool, request)
+            answer = self.pool.grant(jobid, request, *placed)
         except Exception:
             self._strategies.put_back(jobid, before)
             raise
@@ -548,25 +544,25 @@ class Plan:
             KeyError: ``taker`` has no promise.
         """
         if request.claimant is not None:
-            _refuse(self._pool, request)
+            _refuse(self.pool, request)
         strategy = self._strategies.accepting(request)
         promise = strategy.promises[taker]
-        limited, now = request, self._pool.clock()
+        limited, now = request, self.pool.clock()
         if promise.ranks is not None:
-            matching = self._pool.match_mask(request) & promise.ranks
+            matching = self.pool.match_mask(request) & promise.ranks
             if not matching or promise.request.claimant is not None:
-                _refuse(self._pool, request)
+                _refuse(self.pool, request)
             limited = request.on_ranks(matching)
         before = strategy.withdraw(jobid)
         placed = None
         if strategy.may_start(limited, self.counts):
             placed = strategy.place(limited, now, promise.start)
-        held = [self._pool.held(one) for one in beside]
+        held = [self.pool.held(one) for one in beside]
         if placed is None or not strategy.contains(taker, [placed[0], *held]):
             self._strategies.put_back(jobid, before)
-            _refuse(self._pool, request)
+            _refuse(self.pool, request)
         self._forget_more(jobid)
-        return self._pool.grant(jobid, request, *placed)
+        return self.pool.grant(jobid, request, *placed)
 
     def contains(self, jobid: int, running: int) -> bool:
         """Return whether the units of a running job are part of a job's promise: of the same
@@ -575,7 +571,7 @@ class Plan:
         Raises:
             KeyError: the job has no promise.
         """
-        return self._strategies.in_step().contains(jobid, [self._pool.held(running)])
+        return self._strategies.in_step().contains(jobid, [self.pool.held(running)])
 
     def pin(self, jobid: int, stays: bool = True) -> None:
         """Keep the promise of a job, if any, on its ranks; with ``stays`` false, no longer."""
@@ -608,7 +604,7 @@ class Plan:
             self.cancel(jobid)
             strategy = self._strategies.accepting(one.request)
             if one.is_open:
-                strategy.hold(jobid, one.request, self._pool.clock())
+                strategy.hold(jobid, one.request, self.pool.clock())
             else:
                 strategy.reserve(jobid, one.request, one.start, one.end)
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.plan.claims import Claims
-    from flux.resource.plan.promise import Promise
-    from flux.resource.plan.strategy import Strategy
+    from flux.resource.plan.strategy import Promise, Strategy
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import ResourceRequest
 

@@ -9,19 +9,127 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from flux.resource.plan.promise import due_of, length_of
+from flux.resource.pool.inventory import selected_ranks
+from flux.resource.pool.masks import mask_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from typing_extensions import Self
 
-    from flux.resource.plan.promise import Promise
-    from flux.resource.plan.room_counts import RoomCounts
+    from flux.resource.plan.counted_strategy import CountedDemand
+    from flux.resource.plan.room import RoomCounts
     from flux.resource.pool.inventory import Selection
+    from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Claimant, ResourceRequest
+
+
+class Promise:
+    """Resources kept for a waiting job.
+
+    Attributes:
+        start, end (float): seconds since the epoch; the end is infinity for a job without a limit.
+        request (ResourceRequest): the job's request.
+        is_open (bool): kept from now on, since the possible start of the job is unknown.
+    """
+
+    __slots__ = ()
+
+    start: float
+    end: float
+    request: ResourceRequest
+    is_open: bool
+
+    @property
+    def ranks(self) -> int | None:
+        """Mask of its ranks; None while ranks are not chosen."""
+        return None
+
+    def is_overdue(self, now: float) -> bool:
+        """Return whether its job is late: the start has come, and the end has not."""
+        return not self.is_open and self.start <= now < self.end
+
+
+class CountedPromise(Promise):
+    """A promise of a number of units; its span changes when it moves.
+
+    Attributes:
+        demand (CountedDemand): kind and number of units.
+        span: its start and end, in a list, or an array that compiled code writes to.
+    """
+
+    __slots__ = ("span", "request", "is_open", "demand")
+
+    def __init__(
+        self,
+        start: float,
+        end: float,
+        request: ResourceRequest,
+        demand: CountedDemand,
+        is_open: bool = False,
+    ) -> None:
+        self.span: Any = [start, end]
+        self.request = request
+        self.is_open = is_open
+        self.demand = demand
+
+    @property
+    def start(self) -> float:  # type: ignore[override]
+        return self.span[0]  # type: ignore[no-any-return]
+
+    @property
+    def end(self) -> float:  # type: ignore[override]
+        return self.span[1]  # type: ignore[no-any-return]
+
+    def copy(self) -> CountedPromise:
+        """Return an independent copy."""
+        return CountedPromise(self.start, self.end, self.request, self.demand, self.is_open)
+
+
+class BoundPromise(Promise):
+    """A promise bound to ranks.
+
+    Attributes:
+        shape, length: of its request
+        room: the availability with its use
+        number (int or None): the number of that use; None if it has no ranks, since it cannot be
+            kept
+        pinned (bool): whether it stays on its ranks
+    """
+
+    __slots__ = (
+        "start",
+        "end",
+        "request",
+        "shape",
+        "length",
+        "is_open",
+        "room",
+        "number",
+        "pinned",
+    )
+
+    def __init__(
+        self, start: float, end: float, request: ResourceRequest, is_open: bool = False
+    ) -> None:
+        self.start = start
+        self.end = end
+        self.request = request
+        self.shape = request.shape
+        self.length = length_of(request)
+        self.is_open = is_open
+        self.room: Any = None
+        self.number: int | None = None
+        self.pinned = False
+
+    @property
+    def ranks(self) -> int:
+        """Mask of its ranks.  O(ranks)."""
+        if self.number is None or self.room is None:
+            return 0
+        return mask_of([rank for rank, _ in self.room.amounts_of(self.number)])
 
 
 class Strategy(ABC):
@@ -203,3 +311,26 @@ class Strategy(ABC):
             as ``place_request()`` of the pool: ``(selection, nslots)``, or None if there is no
             placement.
         """
+
+
+def due_of(promises: Mapping[int, Promise], now: float) -> tuple[list[int], float]:
+    """Return the jobs with a promised start at or before `now`, without open promises, and the
+    first start after it, or infinity."""
+    later = [one.start for one in promises.values() if one.start > now]
+    due = []
+    if len(later) < len(promises):
+        due = [jobid for jobid, one in promises.items() if one.start <= now and not one.is_open]
+    return due, min(later, default=inf)
+
+
+def length_of(request: ResourceRequest) -> float:
+    """Return the duration of a request in seconds; infinity if it has none."""
+    return request.duration if request.duration > 0 else inf
+
+
+def held_by_endless(pool: PoolWithView, ranks: int) -> Selection | None:
+    """Return the selection of the only job without an end on some ranks (a mask); None if there is
+    none, or if there are several."""
+    held = [pool.held(jobid) for jobid, end in pool.job_end_times() if not end]
+    found = [one for one in held if selected_ranks(one) & ranks]
+    return found[0] if len(found) == 1 else None

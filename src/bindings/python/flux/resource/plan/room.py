@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Room that running jobs leave on the ranks of a pool over time, and the demands of requests on it.
+"""Room for requests on the ranks of a pool: now, by counts, and over time, beside running jobs.
 
-Room is an `Availability`, plain or compiled. This module turns the pool's jobs into uses of ranks,
-shapes into demands, and ranks into placements of the pool.
+`RoomCounts` counts nodes or slots that are free now: a request for more cannot start, regardless of
+promises. `RoomOnRanks` has an `Availability`, plain or compiled: it turns the pool's jobs into uses
+of ranks, shapes into demands, and ranks into placements of the pool.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan import compiled
 from flux.resource.plan.availability import Demand
 from flux.resource.plan.plain_availability import PlainAvailability
-from flux.resource.plan.promise import length_of
-from flux.resource.pool.inventory import pairs, selected_ranks
+from flux.resource.plan.strategy import length_of
+from flux.resource.pool.inventory import Counts, pairs
 from flux.resource.pool.masks import members, popcount, take
+from flux.resource.pool.placement import slots_on
+from flux.resource.pool.rank_index import enough
 from flux.resource.pool.remembered import Remembered
 
 if TYPE_CHECKING:
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
     from flux.resource.plan.availability import Amounts
     from flux.resource.plan.claims import Claims
-    from flux.resource.plan.compiled_availability import CompiledAvailability
+    from flux.resource.plan.compiled import CompiledAvailability
     from flux.resource.pool.contract import JobRecord
     from flux.resource.pool.inventory import Inventory, Selection
     from flux.resource.pool.rank_index import RankIndex
@@ -159,14 +162,6 @@ class RoomOnRanks:
             for rank in members(mask & ranks)
         ]
 
-    def ranks_of_endless(self, ranks: int) -> int:
-        """Return which of some ranks (a mask) the only job without an end holds; 0 if several hold
-        some."""
-        pool = self._pool
-        held = [pool.held(jobid) for jobid, end in pool.job_end_times() if not end]
-        found = [one for one in (selected_ranks(one) & ranks for one in held) if one]
-        return found[0] if len(found) == 1 else 0
-
     # -- placements ---------------------------------------------------------
 
     def index_beside(self, shape: Shape, ranks: int, now: float, end: float) -> RankIndex:
@@ -228,12 +223,101 @@ class RoomOnRanks:
                 index.release(releases.pop()[1])
 
 
+#: ``(constraint, need, whether ranks are taken whole, whether nodes are counted)``; shapes with
+#: equal kinds are counted together.
+RoomKind = tuple[Any, Counts, bool, bool]
+
+
+def room_kind(shape: Shape) -> RoomKind:
+    """Return the kind of nodes or slots of a shape."""
+    return shape.match, shape.need, shape.exclusive, shape.node_count is not None
+
+
+class _Room:
+    """Room for the nodes or slots of a kind, as of a generation of the pool."""
+
+    __slots__ = ("shape", "generation", "inventory", "count", "units")
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape  # one of the kind
+        self.generation = -1
+        self.inventory: Any = None
+        self.count: float = 0  # of nodes or slots with room; infinity if counts do not decide
+        self.units: dict[int, int] = {}  # by key of free counts, those on a rank with these
+
+
+class RoomCounts:
+    """Counts of the free resources of a pool now.
+
+    Args:
+        pool (PoolWithView): with a view
+    """
+
+    def __init__(self, pool: PoolWithView) -> None:
+        self._pool = pool
+        self._rooms: Remembered[Shape, _Room] = Remembered()
+        self._kinds: Remembered[tuple[RoomKind, bool], _Room] = Remembered()
+        # by constraint: keys of free counts, with the ranks that have these; of one generation
+        self._free: Remembered[Any, list[tuple[int, int, int]]] = Remembered()
+        self._free_since = -1
+
+    def count(self, shape: Shape) -> float:
+        """Return the number of nodes or slots of a shape with room, in any groups of ranks; infinity
+        if counts do not decide placement. O(different counts of free cores and GPUs), the first time
+        after a change of the pool."""
+        room = self._rooms.get(shape)
+        if room is None:
+            anywhere = shape if shape.within is None else shape.replace(within=None)
+            kind = room_kind(shape), self._pool.countable(anywhere)
+            room = self._rooms[shape] = self._kinds.get(kind) or _Room(anywhere)
+            self._kinds[kind] = room
+        generation = self._pool.generation
+        if room.generation != generation:
+            room.generation = generation
+            room.count = self._units(room) if self._pool.countable(room.shape) else inf
+        return room.count
+
+    def _units(self, room: _Room) -> int:
+        shape, index = room.shape, self._pool.index
+        if room.inventory is not index.inventory:
+            room.inventory, room.units = index.inventory, {}
+        units_of = room.units
+        by_node = shape.node_count is not None
+        within = index.idle if by_node and shape.exclusive else -1
+        count = 0
+        for key, number, mask in self._free_of(shape.match, room.generation):
+            units = units_of.get(key)
+            if units is None:
+                free = index.inventory.counts(key)
+                units = enough(free, shape.need) if by_node else slots_on(free, shape)
+                units_of[key] = units
+            if units:
+                if within >= 0:
+                    number = popcount(mask & within)
+                count += number * units
+        return count
+
+    def _free_of(self, match: Any, generation: int) -> list[tuple[int, int, int]]:
+        """Return ``(key of free counts, number of ranks, mask of them)`` of the ranks that are up
+        and meet a constraint."""
+        pool = self._pool
+        if self._free_since != generation:
+            self._free_since = generation
+            self._free.clear()
+        free = self._free.get(match)
+        if free is None:
+            eligible = pool.eligible(match)
+            masks = [(key, mask & eligible) for key, mask in pool.index.groups.items()]
+            free = self._free[match] = [(key, popcount(mask), mask) for key, mask in masks if mask]
+        return free
+
+
 def _availability(
     totals: Mapping[int, Amounts], up: int
 ) -> PlainAvailability | CompiledAvailability:
     if not compiled.is_built():
         return PlainAvailability(totals, up)
-    from flux.resource.plan.compiled_availability import CompiledAvailability
+    from flux.resource.plan.compiled import CompiledAvailability
 
     return CompiledAvailability(totals, up)
 
