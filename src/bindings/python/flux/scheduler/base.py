@@ -56,6 +56,7 @@ from flux.scheduler.pools import (
     PoolBug,
     RequestParser,
     apply_update,
+    ending_with_instance,
     make_pool,
     status_of,
 )
@@ -644,6 +645,13 @@ class Scheduler(BrokerModule):
                 self.log.critical(f"resource.acquire: {error}: the scheduler ends here")
             self.stop()
             return
+
+        def move_ends() -> None:
+            for jobid in ending_with_instance(self.resources, ended, self._has_no_limit):
+                if self._requests.is_running(jobid):
+                    what, end = f"expiration: {host.name_of(jobid)}", self.resources.expiration
+                    self._errors.guard(what, self._end_moved, jobid, end)
+
         self._passes.events += 1
         ended = self.resources.expiration
         self._update(update)
@@ -651,22 +659,11 @@ class Scheduler(BrokerModule):
         if isinstance(expiration, (int, float)):
             self.log.info(f"resource expiration updated to {expiration:.2f}")
         if self.resources.expiration != ended:
-            self._errors.guard("expiration", self._instance_end_moved, ended)
+            self._errors.guard("expiration", move_ends)
         lost = not update.keys() <= {"up", "expiration"}
         self._errors.guard("ranks_changed", self._ranks_changed, lost)
         self._errors.guard("resource_update", self.resource_update)
         self._request_schedule()
-
-    def _instance_end_moved(self, before: float) -> None:
-        """Update the ends of jobs without a limit after the instance's end moved from `before`
-        (seconds since the epoch; 0: none). The job manager moves them without asking the scheduler,
-        unlike those of jobs whose duration changes."""
-        pool = self.resources
-        for jobid, end in pool.job_end_times():
-            without_limit = end == before or self._has_no_limit(jobid)
-            if without_limit and self._requests.is_running(jobid):
-                name = host.name_of(jobid)
-                self._errors.guard(f"expiration: {name}", self._end_moved, jobid, pool.expiration)
 
     def _ranks_changed(self, lost: bool) -> None:
         """Hook of the library: ranks came up or, if `lost`, went down, left or changed."""

@@ -85,7 +85,7 @@ class PolicyView(Protocol):
 
     def defer(self, job: PendingJob, why: Any) -> None: ...
 
-    def reason_of(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None: ...
+    def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None: ...
 
     def stats_get(self) -> dict[str, Any]: ...
 
@@ -205,26 +205,21 @@ class Decision:
 class Planning:
     """A scheduler's plan, with the resources that admission rules keep from jobs, and the promises.
 
-    Only the policy and admission rules may change it; others use copies. `changed` is called
-    with each new plan, while it is empty, and with None when the plan is void.
+    Only the policy and admission rules may change it; others use copies.
 
     Attributes:
+        changed: called with each new plan, while it is empty, and with None when the plan is void
         claims (Claims): the claims of running jobs on ranks, in each plan; None: there are none
         tokens (TokenPlan): the tokens in each plan, without promises; None: there are none
     """
 
     claims: Claims | None = None
     tokens: TokenPlan | None = None
+    changed: Callable[[Plan | None], None]
 
-    def __init__(
-        self,
-        scheduler: PolicyView,
-        stop: Callable[[], None],
-        changed: Callable[[Plan | None], None],
-    ) -> None:
+    def __init__(self, scheduler: PolicyView, stop: Callable[[], None]) -> None:
         self._scheduler = scheduler
         self._stop = stop
-        self._changed = changed
         self.plan: Plan | None = None  # the plan, if it was made
         self.in_doubt = False  # whether a starting job may break promises
         self._missing: set[str] = set()  # operations that the pool lacks
@@ -251,7 +246,7 @@ class Planning:
             if self.tokens is not None:
                 plan.tokens = self.tokens.copy()
             plan.claims = self.claims
-            self._changed(plan)
+            self.changed(plan)
         return self.plan
 
     def require(self) -> Plan | None:
@@ -271,7 +266,8 @@ class Planning:
         """Drop the plan with all its promises: ranks were lost, or the resources kept by an
         admission rule do not fit beside the promises. The next pass makes a new plan."""
         self.plan, self.in_doubt = None, False
-        self._changed(None)
+        self.changed(None)
+        self._scheduler.decision.plan_void()
 
     def doubt(self) -> None:
         """Note that a starting job may break promises; `check_promises` follows when all rules have

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
+from flux.resource.pool.masks import quote
 from flux.scheduler.decision import PolicyView
 from flux.scheduler.disclosure import JobOwner, Reason, is_private
 from flux.scheduler.projection.fork import ProjectionFailed, Projections
@@ -99,6 +100,7 @@ class Forecasts:
         self._reasons_at = -math.inf
         self._forecast_due = False
         self._not_before = 0.0  # time of the next estimates
+        self._why_failed = False  # whether an error of `why` was logged
 
     def _of(self, job: PendingJob) -> _Told:
         told = self.told.get(job.jobid)
@@ -338,6 +340,20 @@ class Forecasts:
             return reason.read_by(JobOwner(job.userid))
         return reason
 
+    def reason_of(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None:
+        """Return `PolicyScheduler.why`. If an override raises or returns no text, that is logged
+        once, and the reason is unknown."""
+        try:
+            reason = self._policy.why(job, facts)
+            if reason is None or isinstance(reason, str):
+                return reason
+            raise TypeError(f"why() returned {quote(reason)}: expected text or None")
+        except Exception as exc:
+            if not self._why_failed:
+                self._why_failed = True
+                self._errors.report(f"why: {job.name}", exc)
+        return None
+
     def reasons(self) -> Iterator[None]:
         """Tell the first `PolicyScheduler.reason_depth` pending jobs why they wait; for `forecast`.
         A generator that yields after each job that took work."""
@@ -352,7 +368,7 @@ class Forecasts:
             if not job.request.finalized and self.is_mature(job):
                 explained = policy.facts.explained()
                 if (
-                    self.show_reason(job, policy.reason_of(job))
+                    self.show_reason(job, self.reason_of(job))
                     or policy.facts.explained() != explained
                 ):
                     yield

@@ -140,9 +140,6 @@ class PolicyScheduler(Scheduler):
     #: Whether this is a forked copy in a projection.
     _is_projection = False
 
-    #: Whether an error of `why` was logged.
-    _why_failed = False
-
     #: Whether only jobs ahead that could use some of the same ranks block a job, so that queues with
     #: separate nodes never block each other; see ``order=``.
     by_queue = False
@@ -172,7 +169,7 @@ class PolicyScheduler(Scheduler):
             self._requests, self._errors.report, self.facts, lambda: self.resources
         )
 
-        self.planning = Planning(self, self.stop, self._plan_changed)
+        self.planning = Planning(self, self.stop)
         self._projections = Projections(self, waits=self._host.has_virtual_time)
         self.forecasts = Forecasts(self._host, self, self._projections, self._passes.forecast)
         self.is_mature, self.reasons = self.forecasts.is_mature, self.forecasts.reasons
@@ -193,6 +190,7 @@ class PolicyScheduler(Scheduler):
                 parse=lambda jobspec: self._parser.parse_unsubmitted(jobspec),
                 events=lambda: self._passes.events,
                 estimate_of=self.forecasts.estimate_of,
+                reason_of=self.forecasts.reason_of,
                 config=self._config,
                 stopwatch=self._host.stopwatch,
                 ask=self._projections.ask,
@@ -204,6 +202,7 @@ class PolicyScheduler(Scheduler):
             self, self._host, self._requests, self._passes, self._checkpoints
         )
         self._reservations = ReservationRule(host, parse, self._errors)
+        self.planning.changed = self._reservations.future.attach
         self.add_rule(self._reservations)
         self.wait_limits = WaitLimits(host, self._errors)
         self.add_rule(self.wait_limits)
@@ -279,11 +278,6 @@ class PolicyScheduler(Scheduler):
         if update.get("shrink"):
             self.admission.note_holdings(self.running)
         super()._update(update)
-
-    def _plan_changed(self, plan: Plan | None) -> None:
-        self._reservations.future.attach(plan)
-        if plan is None:
-            self.decision.plan_void()
 
     def _ranks_changed(self, lost: bool) -> None:
         self.facts.clear()
@@ -683,20 +677,6 @@ class PolicyScheduler(Scheduler):
         if head is not None and not facts["reason"]:
             return behind(head.name, head.userid)
         return describe(facts) or decision.why(job)
-
-    def reason_of(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None:
-        """Return `why`. If an override raises or returns no text, that is logged once, and the
-        reason is unknown."""
-        try:
-            reason = self.why(job, facts)
-            if reason is None or isinstance(reason, str):
-                return reason
-            raise TypeError(f"why() returned {quote(reason)}: expected text or None")
-        except Exception as exc:
-            if not self._why_failed:
-                self._why_failed = True
-                self._errors.report(f"why: {job.name}", exc)
-        return None
 
     # -- requests ----------------------------------------------------------------------------------
 

@@ -204,6 +204,16 @@ def apply_update(
     return helpful, errors
 
 
+def ending_with_instance(
+    pool: ResourcePool, before: float, has_no_limit: Callable[[int], bool]
+) -> list[int]:
+    """Return the running jobs that end with the instance, whose end was `before` until now (seconds
+    since the epoch; 0: none). The job manager moves their ends without asking the scheduler, unlike
+    those of jobs whose duration changes."""
+    ends = pool.job_end_times()
+    return [jobid for jobid, end in ends if end == before or has_no_limit(jobid)]
+
+
 def status_of(pool: ResourcePool) -> dict[str, Any]:
     """Return the answer to ``sched.resource-status``: R objects (RFC 20) of all, allocated and down
     resources."""

@@ -60,7 +60,7 @@ class PendingReason:
             policy.resources.check_feasibility(request)
         except InfeasibleRequest as exc:
             never = str(exc)
-        reason = never or read_by(caller, policy.reason_of(job, facts or None))
+        reason = never or read_by(caller, self._source.reason_of(job, facts or None))
         when, kind = self._source.estimate_of(job)
         answer = {
             "id": job.jobid,

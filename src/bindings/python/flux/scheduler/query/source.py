@@ -40,6 +40,7 @@ class QuerySource:
     events: Callable[[], int]  # returns a number that grows with every event
     # returns the expected start that a job was told, and its kind
     estimate_of: Callable[[PendingJob], tuple[float | None, str | None]]
+    reason_of: Callable[..., str | None]  # `flux.scheduler.forecasts.Forecasts.reason_of`
     config: InstanceConfig  # the instance's configuration
     stopwatch: Callable[[], float]  # returns seconds of real time
     # queries a projection (`flux.scheduler.projection.fork.Projections.ask`)
