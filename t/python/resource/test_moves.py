@@ -30,12 +30,12 @@ def test_promises_move_where_a_search_of_all_finds(monkeypatch, way, seed):
         found["stays" if when == before else "moves"] += 1
         return when
 
-    def one_by_one(self, jobids, now, counts):
+    def one_by_one(self, jobids, now):
         moved, first = [], math.inf
         for place, jobid in enumerate(jobids):
             before = self.promises[jobid].start
             when = expected(self, jobid, now)
-            count, moves, start = advance_in_turn(self, [jobid], now, counts)
+            count, moves, start = advance_in_turn(self, [jobid], now)
             moved += [place for _ in moves]
             first = min(first, start)
             if not count:

@@ -7,7 +7,7 @@ import pytest
 from peers import R, Rig, jobspec
 
 from flux.resource import ResourcePool
-from flux.resource.plan.room import RoomCounts
+from flux.resource.pool.placement import RoomCounts
 from flux.scheduler import PendingJob, walk
 from flux.scheduler.policies.in_order import BackfillInOrder
 from flux.scheduler.queue import Backlog

@@ -470,14 +470,6 @@ static bool item_before (const struct heap *heap, const struct item *a, const st
     return heap->before && heap->before (heap->context, a->value, b->value);
 }
 
-static int heap_append (struct heap *heap, double time, int64_t value)
-{
-    if (reserve (&heap->items, &heap->room, heap->count + 1, sizeof (struct item)) < 0)
-        return -1;
-    heap->items[heap->count++] = (struct item){time, value};
-    return 0;
-}
-
 static void heap_sink (struct heap *heap, size_t at)
 {
     struct item item = heap->items[at];
@@ -498,23 +490,18 @@ static void heap_sink (struct heap *heap, size_t at)
     heap->items[at] = item;
 }
 
-static void heap_make (struct heap *heap)
+static int heap_push (struct heap *heap, double time, int64_t value)
 {
-    size_t at = heap->count / 2;
+    struct item item = {time, value};
+    size_t at = heap->count;
 
-    while (at--)
-        heap_sink (heap, at);
-}
-
-static void heap_rise (struct heap *heap, size_t at)
-{
-    struct item item = heap->items[at];
-
-    while (at && item_before (heap, &item, heap->items + (at - 1) / 2)) {
+    if (reserve (&heap->items, &heap->room, at + 1, sizeof (item)) < 0)
+        return -1;
+    heap->count++;
+    for (; at && item_before (heap, &item, heap->items + (at - 1) / 2); at = (at - 1) / 2)
         heap->items[at] = heap->items[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
     heap->items[at] = item;
+    return 0;
 }
 
 static struct item heap_pop (struct heap *heap)
@@ -1151,7 +1138,7 @@ static int append_changes (struct availability *all,
         if (least != now) {
             if (least < now) /* a span may still begin then, but no later */
                 rise = nextafter (line->times[high - 1] - length, INFINITY);
-            if (heap_append (heap, rise, least - now) < 0)
+            if (heap_push (heap, rise, least - now) < 0)
                 return -1;
             now = least;
         }
@@ -1191,7 +1178,6 @@ static double search (struct availability *all,
             found = -INFINITY;
             goto done;
         }
-    heap_make (&heap);
     while (heap.count) {
         struct item item = heap_pop (&heap);
 
@@ -1303,12 +1289,11 @@ static int find_place (struct availability *all,
     }
     if (left > 0)
         return 0;
-    for (at = 0; at < trial->candidate_count; at++) {
+    for (at = trial->candidate_count; at--;) { /* of equal ones the last is the best */
         prefer (all, demand, order.start, now, trial->candidates + at);
-        if (heap_append (&trial->best, 0, at) < 0)
+        if (heap_push (&trial->best, 0, (int64_t)at) < 0)
             return -1;
     }
-    heap_make (&trial->best);
     left = demand->count;
     for (at = 0; left; at++) {
         bool taken = at >= trial->candidate_count; /* clear units do not suffice */
@@ -1363,10 +1348,9 @@ static int lay (struct availability *all,
 
             if (other->waits || other->away || !is_behind (all, one->start, one->number, order))
                 continue;
-            if (heap_append (&trial->waiting, other->start, one->number) < 0)
+            if (heap_push (&trial->waiting, other->start, one->number) < 0)
                 return -1;
             other->waits = true;
-            heap_rise (&trial->waiting, trial->waiting.count - 1);
         }
     }
     return 0;

@@ -42,8 +42,6 @@
 #ifndef MAX_WAITING
 #define MAX_WAITING 4096
 #endif
-/* A promise that was never examined. */
-#define NEVER UINT64_MAX
 
 /* A span in which units came free, and bounds of the runs that may overlap it. */
 struct opening {
@@ -62,7 +60,7 @@ struct size {
     /* Openings that may be enough for one of them, in the order in which they came. */
     struct opening *openings;
     size_t count, room;
-    uint64_t first; /* the number that came before the first of these */
+    uint64_t first; /* one more than the number that came before these: see `seen` */
 };
 
 /* Units that came free in a span and were not considered yet: by then most are in use again. */
@@ -77,7 +75,6 @@ struct line {
     int64_t kept;
     bool overdrawn;
     double since;    /* when a promise was examined last */
-    uint32_t epoch;  /* results for a promise in another epoch are void */
     struct waiting *waiting;
     size_t waiting_count, waiting_room;
     struct size sizes[SIZES];
@@ -86,13 +83,12 @@ struct line {
 struct promise {
     bool there;
     int line;
-    uint32_t epoch;
     int64_t jobid;
     int64_t count;
     double start, end;
     double length; /* after a move: the difference of two times is rounded, this is not */
     double *span;  /* the caller's: its start and end */
-    uint64_t seen; /* the number of openings of its size that it was examined for */
+    uint64_t seen; /* it was examined for the openings of its size before this one; 0: for none */
 };
 
 struct promises {
@@ -191,10 +187,11 @@ static void drop_openings (struct size *size)
 /* Forget all results for the promises in a timeline. */
 static void forget (struct line *line)
 {
-    line->epoch++;
     line->waiting_count = 0;
-    for (int i = 0; i < SIZES; i++)
+    for (int i = 0; i < SIZES; i++) {
         drop_openings (&line->sizes[i]);
+        line->sizes[i].first++; /* those examined for all of them have to be searched for, too */
+    }
 }
 
 /* Enter an opening for the sizes of promises that it may be enough for: a span in which `before`
@@ -276,7 +273,7 @@ static double earlier (struct promises *promises, const struct promise *promise,
     double latest = before + ROUNDING; /* the end of a run that is over before the promise begins */
     double found;
 
-    if (promise->seen == NEVER || promise->epoch != line->epoch || promise->seen < size->first) {
+    if (promise->seen < size->first) {
         promises->searches++;
         return timeline_first (line->timeline, wanted, length, now, before, INFINITY);
     }
@@ -375,8 +372,7 @@ int64_t promises_advance (struct promises *promises,
             *first = first_of (*first, start);
         }
         /* It might move, once units are not kept any more. */
-        promise->seen = line->kept ? NEVER : openings_so_far (size_of (line, promise->count));
-        promise->epoch = line->epoch;
+        promise->seen = line->kept ? 0 : openings_so_far (size_of (line, promise->count));
         line->since = now;
         place++;
         if (promise->start <= now)
@@ -433,6 +429,7 @@ int promises_add_line (struct promises *promises, struct timeline *timeline)
     line->timeline = timeline;
     line->since = -INFINITY;
     for (int i = 0; i < SIZES; i++) {
+        line->sizes[i].first = 1;
         line->sizes[i].latest = -INFINITY;
         line->sizes[i].shortest = INFINITY;
     }
@@ -471,15 +468,16 @@ int promises_put (struct promises *promises,
     if (2 * (promises->count + 1) > promises->room && grow_table (promises, promises->bits + 1) < 0)
         return -1;
     promise = &promises->table[place_of (promises, jobid)];
-    promise->there = true;
-    promise->line = number;
-    promise->jobid = jobid;
-    promise->count = count;
-    promise->start = start;
-    promise->end = end;
-    promise->length = length;
-    promise->span = span;
-    promise->seen = NEVER;
+    *promise = (struct promise){
+        .there = true,
+        .line = number,
+        .jobid = jobid,
+        .count = count,
+        .start = start,
+        .end = end,
+        .length = length,
+        .span = span,
+    };
     promises->count++;
     size->members++;
     size->latest = last_of (size->latest, start);

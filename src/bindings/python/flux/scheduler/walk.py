@@ -30,13 +30,13 @@ from itertools import count, repeat
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
-from flux.resource.plan.room import room_kind
+from flux.resource.pool.placement import room_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from flux.resource.plan.plan import Plan
-    from flux.resource.plan.room import RoomKind
+    from flux.resource.pool.placement import RoomKind
     from flux.scheduler.requests import PendingJob
 
     #: A job after its place, (`PendingJob.order`, job id, job).

@@ -10,7 +10,7 @@ Files:
 - ``availability.py``: the definition of room on ranks over time, and of whether bound promises can
   be kept. ``plain_availability.py``: it, with numbered uses.
 - ``compiled.py``: both in C (``_flux_plan``), used if built.
-- ``room.py``: the pool's jobs and requests in terms of these; counts of what is free now.
+- ``room_on_ranks.py``: the pool's jobs and requests in terms of it.
 - ``tokens.py``: resources on no rank, such as licences. ``claims.py``: ranks that some jobs may not
   share.
 - ``believed_ends.py``: a pool with a scheduler's believed ends of jobs.

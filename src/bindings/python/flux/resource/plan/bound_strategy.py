@@ -3,7 +3,7 @@
 
 This is the case with nodes of several kinds, GPUs, constraints, and shared nodes.
 ``availability.py`` defines the free amounts of a rank at a time, and whether all promises can be
-kept; ``room.py`` enters the pool's jobs, and turns requests into demands and ranks into
+kept; ``room_on_ranks.py`` enters the pool's jobs, and turns requests into demands and ranks into
 placements.
 
 A promise keeps its time until its job can start at once, or until it is lost. Requests that counts
@@ -19,7 +19,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from flux.resource.plan.availability import MAX_PROMISES, Demand
-from flux.resource.plan.room import ALL_UNITS, RoomOnRanks, exact, reduce
+from flux.resource.plan.room_on_ranks import ALL_UNITS, RoomOnRanks, exact, reduce
 from flux.resource.plan.strategy import BoundPromise, Strategy, held_by_endless, length_of
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import mask_of, members, popcount, take
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from flux.resource.plan.availability import Amounts
     from flux.resource.plan.claims import Claims
-    from flux.resource.plan.room import RoomCounts
     from flux.resource.plan.strategy import Promise
     from flux.resource.pool.inventory import Selection
+    from flux.resource.pool.placement import RoomCounts
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Claimant, ResourceRequest
 
@@ -57,14 +57,17 @@ class BoundStrategy(Strategy):
 
     Args:
         pool (PoolWithView): with a view.
+        counts (RoomCounts): counts of its free resources
         claims (Claims): the claims of running jobs on ranks, or None
     """
 
     moves_per_turn = LOOKS_PER_TURN
     promises: dict[int, BoundPromise]
 
-    def __init__(self, pool: PoolWithView, claims: Claims | None = None) -> None:
-        self._pool = pool
+    def __init__(
+        self, pool: PoolWithView, counts: RoomCounts, claims: Claims | None = None
+    ) -> None:
+        self._pool, self.counts = pool, counts
         self.seen: int | None = pool.generation
         self.promises = {}
         #: whether promises stay on their ranks, as in a copy for looking ahead
@@ -219,8 +222,8 @@ class BoundStrategy(Strategy):
             if number is not None:
                 room.enter(number)
 
-    def is_free(self, request: ResourceRequest, counts: RoomCounts) -> bool:
-        if not self.may_start(request, counts):
+    def is_free(self, request: ResourceRequest) -> bool:
+        if not self.may_start(request):
             return False
         pool = self._pool
         eligible = pool.eligible_ranks(request) & ~self.closed(request)
@@ -229,10 +232,8 @@ class BoundStrategy(Strategy):
     def closed(self, request: ResourceRequest) -> int:
         return self._ranks.closed(request.claimant, -inf, -inf)
 
-    def room_ends(
-        self, request: ResourceRequest, counts: RoomCounts, now: float, end: float = inf
-    ) -> float:
-        if not self.may_start(request, counts):
+    def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
+        if not self.may_start(request):
             return now
         until = self._enough_until(self._ranks.areas(request), now)
         if end == inf or until < end:
@@ -472,9 +473,7 @@ class BoundStrategy(Strategy):
         can_start = self.fits_without(jobid, promise.request, now, now + promise.length)
         return now if can_start else promise.start
 
-    def advance_in_turn(
-        self, jobids: Sequence[int], now: float, counts: RoomCounts
-    ) -> tuple[int, list[int], float]:
+    def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
         if not self._sound:
             return 0, [], inf
         row = [self.promises[jobid] for jobid in jobids]
@@ -486,7 +485,7 @@ class BoundStrategy(Strategy):
             places = [
                 place
                 for place, one in enumerate(row)
-                if counts.count(one.shape) >= one.shape.least_count
+                if self.counts.count(one.shape) >= one.shape.least_count
                 or one.start <= now
                 or one.number is None
             ]

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.plan.availability import Amounts, Demand
-    from flux.resource.plan.counted_strategy import CountedProfile, UnitKind
-    from flux.resource.plan.strategy import CountedPromise
+    from flux.resource.plan.strategy import CountedPromise, UnitKind
     from flux.resource.request import Claimant
 
 try:
@@ -95,9 +94,7 @@ class CompiledMoves:
     timeline = CompiledTimeline
     per_turn = MOVES_PER_TURN
 
-    def __init__(
-        self, promises: dict[int, CountedPromise], profiles: dict[UnitKind, CountedProfile]
-    ) -> None:
+    def __init__(self, promises: dict[int, CountedPromise], profiles: dict[UnitKind, Any]) -> None:
         self._promises, self._profiles = promises, profiles
         self._cdata = owned(lib.promises_create(), lib.promises_destroy)
         # Whether C has all promises. It gets them when the first is to move: in most copies of a

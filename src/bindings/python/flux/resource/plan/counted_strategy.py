@@ -17,10 +17,16 @@ from __future__ import annotations
 from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 from flux.resource.plan import compiled
-from flux.resource.plan.strategy import CountedPromise, Strategy, held_by_endless, length_of
+from flux.resource.plan.strategy import (
+    CountedDemand,
+    CountedPromise,
+    Strategy,
+    UnitKind,
+    held_by_endless,
+    length_of,
+)
 from flux.resource.plan.timeline import CountTimeline, PromiseMoves
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import popcount, take
@@ -32,77 +38,12 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from flux.resource.plan.room import RoomCounts
     from flux.resource.plan.strategy import Promise
     from flux.resource.pool.contract import JobRecord
     from flux.resource.pool.inventory import Inventory, Selection
+    from flux.resource.pool.placement import RoomCounts
     from flux.resource.pool.view import PoolWithView, StateOfPool
     from flux.resource.request import Claimant, ResourceRequest, Shape
-
-
-class UnitKind:
-    """Units that are counted together. Equal kinds are one object, made by `for_ranks()`.
-
-    Attributes:
-        ranks (int): mask of the ranks of the units.
-        whole (bool): the units are whole nodes; else single cores.
-    """
-
-    __slots__ = ("ranks", "whole", "__weakref__")
-
-    def __init__(self, ranks: int, whole: bool) -> None:
-        self.ranks = ranks
-        self.whole = whole
-
-    @classmethod
-    def for_ranks(cls, ranks: int, whole: bool) -> UnitKind:
-        """Return the kind with these attributes, the existing object if any.
-
-        Each call of a plan looks up a kind. An object is found by identity, while a mask of all
-        ranks of the cluster would be hashed each time.
-        """
-        kind = _kinds.get((ranks, whole))
-        if kind is None:
-            kind = _kinds[ranks, whole] = cls(ranks, whole)
-        return kind
-
-
-_kinds: WeakValueDictionary[tuple[int, bool], UnitKind] = WeakValueDictionary()
-
-
-class CountedDemand:
-    """The demand of a shape, in units.
-
-    Attributes:
-        kind (UnitKind): the kind of units.
-        count (int): the minimum number of units.
-    """
-
-    __slots__ = ("kind", "count")
-
-    def __init__(self, kind: UnitKind, count: int) -> None:
-        self.kind = kind
-        self.count = count
-
-    @classmethod
-    def from_request(cls, pool: PoolWithView, request: ResourceRequest) -> Self | None:
-        """Return the demand of a request; None unless it asks for whole nodes or single cores."""
-        shape = request.shape
-        if not pool.countable(shape):
-            return None
-        inventory = pool.inventory
-        ranks = pool.match_mask(request) & pool.eligible(shape.match)
-        base = inventory.key_base
-        sizes = {inventory.keys[units] // base for units, m in inventory.kinds.items() if m & ranks}
-        if shape.node_count is not None:
-            if shape.exclusive or sizes == {shape.node_cores}:
-                return cls(UnitKind.for_ranks(ranks, True), shape.node_count.min)
-        elif not shape.exclusive and shape.slot_size:
-            if sizes == {shape.slot_size}:
-                return cls(UnitKind.for_ranks(ranks, True), shape.slot_count.min)
-            if shape.slot_size == 1 and not any(shape.need[1:]):
-                return cls(UnitKind.for_ranks(ranks, False), shape.slot_count.min)
-        return None
 
 
 class CountedProfile:
@@ -280,19 +221,6 @@ class CountedProfile:
             self.open_units.pop(jobid, None)
         self.kept = min(sum(self.open_units.values()), self.total)
 
-    def enter(self, start: float, end: float, count: int) -> None:
-        """Count a promise, even one that can no longer be kept."""
-        self.promises += 1
-        self.line.add(start, end, -count)  # less the part that is over, if its job is late
-
-    def remove(self, start: float, end: float, count: int, now: float) -> None:
-        """Remove a promise from the count."""
-        self.promises -= 1
-        start = max(start, now)
-        if start < end:
-            self.line.add(start, end, count)
-            self._moves.opened(self.number, start, end, count)
-
     def move(self, start: float, end: float, to: float, until: float, count: int) -> None:
         """Move a promise to an earlier time.
 
@@ -310,13 +238,6 @@ class CountedProfile:
                 line.add(until, end, count)
             elif until > end:  # by the rounding of a sum
                 line.add(end, until, -count)
-
-    def overdrawn(self, start: float, end: float) -> bool:
-        """Return whether the promises in a span exceed the units that are not kept."""
-        if self.maybe_overdrawn:
-            self.maybe_overdrawn = self.line.least(-inf, inf) < 0
-        kept = self.kept
-        return (self.maybe_overdrawn or kept > 0) and self.line.least(start, end) < kept
 
     def room(self, start: float, end: float) -> int:
         """Return the number of units free throughout a span."""
@@ -337,13 +258,14 @@ class CountedStrategy(Strategy):
 
     Args:
         pool (PoolWithView): with a view.
+        counts (RoomCounts): counts of its free resources
     """
 
     promises: dict[int, CountedPromise]
     is_counted = True
 
-    def __init__(self, pool: PoolWithView) -> None:
-        self._pool, self._state = pool, pool.pool_state
+    def __init__(self, pool: PoolWithView, counts: RoomCounts) -> None:
+        self._pool, self._state, self.counts = pool, pool.pool_state, counts
         self.promises = {}
         self.seen: int | None = None
         # None if not countable
@@ -486,23 +408,21 @@ class CountedStrategy(Strategy):
         profile.line.add(own.start, own.end, -own.demand.count)
         return fits
 
-    def may_start(self, request: ResourceRequest, counts: RoomCounts) -> bool:
+    def may_start(self, request: ResourceRequest) -> bool:
         profile, demand = self.found[request.shape]
         return profile.free >= demand.count
 
     is_free = may_start
 
-    def room(self, request: ResourceRequest, counts: RoomCounts) -> float:
+    def room(self, request: ResourceRequest) -> float:
         shape = request.shape
-        return self.found[shape][0].free if shape in self.found else counts.count(shape)
+        return self.found[shape][0].free if shape in self.found else self.counts.count(shape)
 
     def has_one_promise(self, request: ResourceRequest) -> bool:
         profile, _ = self.found[request.shape]
         return profile.promises == 1 and not profile.open_units
 
-    def room_ends(
-        self, request: ResourceRequest, counts: RoomCounts, now: float, end: float = inf
-    ) -> float:
+    def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
         profile, demand = self.found[request.shape]
         if profile.free < demand.count:
             return now
@@ -567,16 +487,16 @@ class CountedStrategy(Strategy):
     def keeps(self, jobid: int, now: float) -> bool:
         promise = self.promises[jobid]
         profile = self._profiles[promise.demand.kind]
+        if profile.maybe_overdrawn:
+            profile.maybe_overdrawn = profile.line.least(-inf, inf) < 0
         if not (profile.maybe_overdrawn or profile.kept):
             return True
-        return not profile.overdrawn(max(promise.start, now), promise.end)
+        return profile.room(max(promise.start, now), promise.end) >= 0
 
     def advance(self, jobid: int, now: float) -> float:
         return self._moves.advance(jobid, now)
 
-    def advance_in_turn(
-        self, jobids: Sequence[int], now: float, counts: RoomCounts
-    ) -> tuple[int, list[int], float]:
+    def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
         return self._moves.advance_in_turn(jobids, now)
 
     def due(self, now: float) -> tuple[list[int], float]:
@@ -595,8 +515,11 @@ class CountedStrategy(Strategy):
             profile.hold(jobid, None)
         else:
             self._moves.leave(jobid)
-            count = promise.demand.count
-            profile.remove(promise.start, promise.end, count, self._pool.clock())
+            profile.promises -= 1
+            start, end = max(promise.start, self._pool.clock()), promise.end
+            if start < end:
+                profile.line.add(start, end, promise.demand.count)
+                self._moves.opened(profile.number, start, end, promise.demand.count)
         return promise
 
     def restore(self, jobid: int, promise: Promise) -> None:
@@ -606,7 +529,9 @@ class CountedStrategy(Strategy):
         if promise.is_open:
             profile.hold(jobid, profile.to_hold(self._pool, promise.demand.count))
         else:
-            profile.enter(promise.start, promise.end, promise.demand.count)
+            profile.promises += 1
+            # Less the part that is over, if its job is late; even if it can no longer be kept.
+            profile.line.add(promise.start, promise.end, -promise.demand.count)
             self._moves.enter(jobid, promise)
 
     # -- starting now -------------------------------------------------------

@@ -28,7 +28,6 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.plan.room import RoomCounts
 from flux.resource.plan.strategies import Strategies
 from flux.resource.plan.strategy import length_of
 from flux.resource.pool.jobid import job_text
@@ -69,8 +68,6 @@ class Plan:
     def __init__(self, pool: PoolWithView) -> None:
         #: the planned pool
         self.pool = pool
-        #: counts of the free resources
-        self.counts = RoomCounts(pool)
         self._strategies = Strategies(pool)
         #: whether jobs may be removed from the pool, a copy, for a trial
         self._jobs_may_leave = False
@@ -201,12 +198,12 @@ class Plan:
         strategy = self._strategies.accepting(request)
         if for_anyone and request.claimant is not None:
             request = request.with_claimant(None)
-        return strategy.is_free(request, self.counts)
+        return strategy.is_free(request)
 
     def room(self, request: ResourceRequest) -> float:
         """Return the number of nodes or slots of a request with room now, in any groups of ranks and
         regardless of promises; infinity if counts do not decide placement."""
-        return self._strategies.in_step().room(request, self.counts)
+        return self._strategies.in_step().room(request)
 
     def too_long(self, request: ResourceRequest, limit: float = inf) -> float:
         """Return a duration, in seconds, that is too long for a request that starts now to keep all
@@ -222,7 +219,7 @@ class Plan:
         strategy = self._strategies.accepting(request)
         now = self.pool.clock()
         until = now + limit
-        end = strategy.room_ends(request, self.counts, now, until)
+        end = strategy.room_ends(request, now, until)
         if end <= now:
             return 0.0
         if end == until < inf and not strategy.is_counted:
@@ -393,7 +390,7 @@ class Plan:
         request, start, tokens = promise.request, promise.start, self.tokens
         has_tokens = tokens is not None and jobid in tokens.promised
         if start > now and not strategy.is_counted:
-            if strategy.may_start(request, self.counts) and self.has_tokens(jobid, request):
+            if strategy.may_start(request) and self.has_tokens(jobid, request):
                 if strategy.advance(jobid, now) <= now:
                     return now
         if promise.end <= now or not strategy.keeps(jobid, now):
@@ -432,7 +429,7 @@ class Plan:
         strategy = self._strategies.in_step()
         if self.tokens is not None and self.tokens.promised:
             return 0, [], inf
-        return strategy.advance_in_turn(jobids, self.pool.clock(), self.counts)
+        return strategy.advance_in_turn(jobids, self.pool.clock())
 
     @property
     def moves_per_turn(self) -> int:
@@ -497,7 +494,7 @@ class Plan:
             current.started(jobid, request.claimant)
             return answer
         strategy = self._strategies.accepting(request)
-        if not strategy.may_start(request, self.counts):
+        if not strategy.may_start(request):
             _refuse(self.pool, request)
         if claims is not None and request.claimant is not None:
             # Beside jobs of the same key, if it fits there.
@@ -555,7 +552,7 @@ class Plan:
             limited = request.on_ranks(matching)
         before = strategy.withdraw(jobid)
         placed = None
-        if strategy.may_start(limited, self.counts):
+        if strategy.may_start(limited):
             placed = strategy.place(limited, now, promise.start)
         held = [self.pool.held(one) for one in beside]
         if placed is None or not strategy.contains(taker, [placed[0], *held]):

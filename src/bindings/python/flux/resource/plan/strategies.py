@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Callable
 
 from flux.resource.plan.bound_strategy import BoundStrategy
 from flux.resource.plan.counted_strategy import CountedStrategy
+from flux.resource.pool.placement import RoomCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,7 +40,7 @@ class Strategies:
     def __init__(self, pool: PoolWithView) -> None:
         self._pool, self._state = pool, pool.pool_state
         # each keeps its view of the pool
-        self._counted = CountedStrategy(pool)
+        self._counted = CountedStrategy(pool, RoomCounts(pool))
         self._bound: BoundStrategy | None = None
         self._frozen = False  # promises stay on the ranks that they are bound to
         self._original: BoundStrategy | None = None  # a copy's bindings, until it makes its own
@@ -115,7 +116,11 @@ class Strategies:
         bound = self._bound
         if bound is None:
             original = self._original
-            bound = original.copy() if original else BoundStrategy(self._pool, self.claims)
+            bound = (
+                original.copy()
+                if original
+                else BoundStrategy(self._pool, self.current.counts, self.claims)
+            )
             bound.frozen = self._frozen
             bound.clear()
             self._bound, self._original = bound, None

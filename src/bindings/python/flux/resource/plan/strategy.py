@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from math import inf
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import mask_of
@@ -19,11 +20,75 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from flux.resource.plan.counted_strategy import CountedDemand
-    from flux.resource.plan.room import RoomCounts
     from flux.resource.pool.inventory import Selection
+    from flux.resource.pool.placement import RoomCounts
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Claimant, ResourceRequest
+
+
+class UnitKind:
+    """Units that are counted together. Equal kinds are one object, made by `for_ranks()`.
+
+    Attributes:
+        ranks (int): mask of the ranks of the units.
+        whole (bool): the units are whole nodes; else single cores.
+    """
+
+    __slots__ = ("ranks", "whole", "__weakref__")
+
+    def __init__(self, ranks: int, whole: bool) -> None:
+        self.ranks = ranks
+        self.whole = whole
+
+    @classmethod
+    def for_ranks(cls, ranks: int, whole: bool) -> UnitKind:
+        """Return the kind with these attributes, the existing object if any.
+
+        Each call of a plan looks up a kind. An object is found by identity, while a mask of all
+        ranks of the cluster would be hashed each time.
+        """
+        kind = _kinds.get((ranks, whole))
+        if kind is None:
+            kind = _kinds[ranks, whole] = cls(ranks, whole)
+        return kind
+
+
+_kinds: WeakValueDictionary[tuple[int, bool], UnitKind] = WeakValueDictionary()
+
+
+class CountedDemand:
+    """The demand of a shape, in units.
+
+    Attributes:
+        kind (UnitKind): the kind of units.
+        count (int): the minimum number of units.
+    """
+
+    __slots__ = ("kind", "count")
+
+    def __init__(self, kind: UnitKind, count: int) -> None:
+        self.kind = kind
+        self.count = count
+
+    @classmethod
+    def from_request(cls, pool: PoolWithView, request: ResourceRequest) -> Self | None:
+        """Return the demand of a request; None unless it asks for whole nodes or single cores."""
+        shape = request.shape
+        if not pool.countable(shape):
+            return None
+        inventory = pool.inventory
+        ranks = pool.match_mask(request) & pool.eligible(shape.match)
+        base = inventory.key_base
+        sizes = {inventory.keys[units] // base for units, m in inventory.kinds.items() if m & ranks}
+        if shape.node_count is not None:
+            if shape.exclusive or sizes == {shape.node_cores}:
+                return cls(UnitKind.for_ranks(ranks, True), shape.node_count.min)
+        elif not shape.exclusive and shape.slot_size:
+            if sizes == {shape.slot_size}:
+                return cls(UnitKind.for_ranks(ranks, True), shape.slot_count.min)
+            if shape.slot_size == 1 and not any(shape.need[1:]):
+                return cls(UnitKind.for_ranks(ranks, False), shape.slot_count.min)
+        return None
 
 
 class Promise:
@@ -140,6 +205,7 @@ class Strategy(ABC):
     the end of a request without a duration is infinity.
 
     Attributes:
+        counts (RoomCounts): counts of the free resources
         promises (Mapping): job id to Promise, in the order in which they were made.
         seen (int or None): generation of the pool for which this is valid; None: none yet.
         is_counted (bool): whether promises are counted; else they are bound to ranks.
@@ -147,6 +213,7 @@ class Strategy(ABC):
             turn, even if all of their promises move.
     """
 
+    counts: RoomCounts
     promises: Mapping[int, Promise]
     seen: int | None
     moves_per_turn: int
@@ -191,23 +258,20 @@ class Strategy(ABC):
         job."""
 
     @abstractmethod
-    def is_free(self, request: ResourceRequest, counts: RoomCounts) -> bool:
-        """Return whether a request could start now without promises; `counts` are those of the
-        plan."""
+    def is_free(self, request: ResourceRequest) -> bool:
+        """Return whether a request could start now without promises."""
 
     def closed(self, request: ResourceRequest) -> int:
         """Return a mask of the ranks that running jobs' claims keep from a job that starts now."""
         return 0
 
-    def room(self, request: ResourceRequest, counts: RoomCounts) -> float:
-        """Return the number of nodes or slots of a request with room now, as `Plan.room`; `counts`
-        are those of the plan."""
-        return counts.count(request.shape)
+    def room(self, request: ResourceRequest) -> float:
+        """As `Plan.room`."""
+        return self.counts.count(request.shape)
 
-    def may_start(self, request: ResourceRequest, counts: RoomCounts) -> bool:
-        """Return False if counts of the free resources show that a request cannot start; `counts`
-        are those of the plan."""
-        return counts.count(request.shape) >= request.shape.least_count
+    def may_start(self, request: ResourceRequest) -> bool:
+        """Return False if counts of the free resources show that a request cannot start."""
+        return self.counts.count(request.shape) >= request.shape.least_count
 
     def has_one_promise(self, request: ResourceRequest) -> bool:
         """Return whether just one promise, which is not open, may keep a request from starting: as
@@ -216,13 +280,10 @@ class Strategy(ABC):
         return False
 
     @abstractmethod
-    def room_ends(
-        self, request: ResourceRequest, counts: RoomCounts, now: float, end: float = inf
-    ) -> float:
+    def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
         """Return an upper bound of the time until which a request that starts now has room, beside
         all promises: ``now`` if it does not fit at all, infinity if none is known. A bound that is
-        not exact is at most ``end`` if it has no room until then. `counts` are those of the
-        plan."""
+        not exact is at most ``end`` if it has no room until then."""
 
     @abstractmethod
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
@@ -271,11 +332,9 @@ class Strategy(ABC):
         """
 
     @abstractmethod
-    def advance_in_turn(
-        self, jobids: Sequence[int], now: float, counts: RoomCounts
-    ) -> tuple[int, list[int], float]:
+    def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
         """Advance the promises of several jobs, which start later than now, one after another, as
-        ``advance()``; most stay. `counts` are those of the plan.
+        ``advance()``; most stay.
 
         Returns:
             the number of jobs examined, from the first on; the indices of those that moved; and the

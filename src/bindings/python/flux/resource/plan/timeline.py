@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from flux.resource.plan.counted_strategy import UnitKind
-    from flux.resource.plan.strategy import CountedPromise
+    from flux.resource.plan.strategy import CountedPromise, UnitKind
 
 
 class CountTimeline:

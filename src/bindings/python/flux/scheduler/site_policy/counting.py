@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 
-from flux.resource.plan.room import RoomCounts
+from flux.resource.pool.placement import RoomCounts
 from flux.scheduler.admission import CountedRule
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned
