@@ -66,7 +66,7 @@ class Both:
 
     def row(self, numbers, *args):
         answers = [
-            one.first_to_start([self.numbers[n][at] if n else -1 for n in numbers], *args)
+            one.first_to_start([self.numbers[n][at] if n else 0 for n in numbers], *args)
             for at, one in enumerate(self.each)
         ]
         assert all(answer == answers[0] for answer in answers), (numbers, args, answers)

@@ -56,14 +56,6 @@ struct claimed {
     double start, end;
 };
 
-/* The keys of a job, one for each kind of claim, and the masks of the ranks that it claims. */
-struct claim {
-    size_t sharers;
-    size_t kinds, bytes; /* bytes: of a mask */
-    int64_t keys[MAX_KINDS];
-    unsigned char where[];
-};
-
 struct part {
     size_t rank;
     bool taken; /* from promises, in a trial */
@@ -77,29 +69,30 @@ struct place {
     struct part *parts;
 };
 
-/* A demand, shared by its promises. */
+/* A demand, or no more than a claim, shared by its uses. */
 struct demand {
     size_t sharers;
     int64_t count;
     int64_t each[MAX_KINDS];
     bool per_node;
     bool whole;
-    bool stays;          /* its promises may not be moved */
-    struct claim *claim; /* or NULL */
+    bool stays; /* its promises may not be moved */
     /* For the row with a number: the time until which all ranks together have enough. */
     uint64_t row;
     double until;
-    unsigned char ranks[];
+    size_t claims, bytes; /* kinds of claim; bytes: of a mask */
+    int64_t keys[MAX_KINDS];
+    unsigned char ranks[]; /* a mask; then of each kind of claim the mask of the ranks claimed */
 };
 
 struct use {
     bool entered;
+    bool movable; /* a promise that may be moved; else it stays where it is */
     bool away;  /* a trial leaves it out */
     bool waits; /* it is in the queue of a trial */
     double start, end;
     uint64_t sequence; /* grows with each use; of one that is not there: the next unused */
-    struct demand *demand; /* NULL: it stays where it is */
-    struct claim *claim;   /* or NULL */
+    struct demand *demand; /* that of a promise, or with a claim; or NULL */
     struct place *place;
 };
 
@@ -127,7 +120,7 @@ struct candidate {
 struct laid {
     const struct part *part;
     double start, end;
-    int64_t out; /* the number of the promise that is left out; -1: none */
+    int64_t out; /* the number of the promise that is left out; 0: none */
     size_t next; /* the number of another on the rank, from 1 on; 0: none */
 };
 
@@ -158,8 +151,8 @@ struct availability {
     int64_t *totals;
     struct line **lines;
     struct use *uses;
-    size_t count, room; /* of uses */
-    int64_t unused;     /* the next number to be used again, from 1 on; 0: none */
+    size_t count, room; /* of uses: their numbers are from 1 on */
+    int64_t unused;     /* the next number to be used again; 0: none */
     size_t movable; /* promises that are entered and may be moved */
     uint64_t sequence;
     unsigned char *up;
@@ -333,7 +326,7 @@ static int line_change (struct line **slot,
     for (at = first; at < last; at++)
         for (kind = 0; kind < kinds; kind++) {
             step_of (line, at)->free[kind] -= sign * amounts[kind];
-            if (!use->demand)
+            if (!use->movable)
                 step_of (line, at)->free[kinds + kind] -= sign * amounts[kind];
         }
     if (sign > 0) {
@@ -387,46 +380,22 @@ static void place_release (struct place *place)
     free (place);
 }
 
-struct claim *claim_create (const struct availability *all,
-                            size_t kinds,
-                            const int64_t *keys,
-                            const unsigned char *where)
-{
-    size_t bytes = all->ranks / 8 + 1;
-    struct claim *claim;
-
-    if (kinds > MAX_KINDS || !(claim = calloc (1, sizeof (*claim) + kinds * bytes)))
-        return NULL;
-    claim->kinds = kinds;
-    claim->bytes = bytes;
-    memcpy (claim->keys, keys, kinds * sizeof (int64_t));
-    memcpy (claim->where, where, kinds * bytes);
-    return claim;
-}
-
-void claim_release (struct claim *claim)
-{
-    if (claim && !claim->sharers--)
-        free (claim);
-}
-
-static struct claim *claim_share (struct claim *claim)
-{
-    if (claim)
-        claim->sharers++;
-    return claim;
-}
-
-/* Whether two claims exclude each other from a rank. */
-static bool are_apart (const struct claim *a, const struct claim *b, size_t rank)
+/* Whether the claims of two demands exclude each other from a rank. */
+static bool are_apart (const struct demand *a, const struct demand *b, size_t rank)
 {
     size_t kind;
 
-    for (kind = 0; kind < a->kinds; kind++)
+    for (kind = 0; kind < a->claims; kind++)
         if (a->keys[kind] != b->keys[kind]
-            && (has (a->where + kind * a->bytes, rank) || has (b->where + kind * b->bytes, rank)))
+            && (has (a->ranks + (kind + 1) * a->bytes, rank)
+                || has (b->ranks + (kind + 1) * b->bytes, rank)))
             return true;
     return false;
+}
+
+static bool has_claim (const struct use *use)
+{
+    return use->demand && use->demand->claims;
 }
 
 struct demand *demand_create (const struct availability *all,
@@ -435,30 +404,31 @@ struct demand *demand_create (const struct availability *all,
                               bool per_node,
                               bool whole,
                               bool stays,
-                              const unsigned char *ranks,
-                              struct claim *claim)
+                              size_t claims,
+                              const int64_t *keys,
+                              const unsigned char *ranks)
 {
     size_t bytes = all->ranks / 8 + 1;
-    struct demand *demand = calloc (1, sizeof (*demand) + bytes);
+    struct demand *demand;
 
-    if (!demand)
+    if (claims > MAX_KINDS || !(demand = calloc (1, sizeof (*demand) + (claims + 1) * bytes)))
         return NULL;
     demand->count = count;
     memcpy (demand->each, each, all->kinds * sizeof (int64_t));
     demand->per_node = per_node;
     demand->whole = whole;
     demand->stays = stays;
-    demand->claim = claim_share (claim);
-    memcpy (demand->ranks, ranks, bytes);
+    demand->claims = claims;
+    demand->bytes = bytes;
+    memcpy (demand->keys, keys, claims * sizeof (int64_t));
+    memcpy (demand->ranks, ranks, (claims + 1) * bytes);
     return demand;
 }
 
 void demand_release (struct demand *demand)
 {
-    if (!demand || demand->sharers--)
-        return;
-    claim_release (demand->claim);
-    free (demand);
+    if (demand && !demand->sharers--)
+        free (demand);
 }
 
 /* -- heaps: the least of many, one after the other -- */
@@ -563,7 +533,9 @@ struct availability *availability_create (size_t ranks,
     all->totals = duplicate (totals, ranks * kinds * sizeof (int64_t));
     all->up = duplicate (up, ranks / 8 + 1);
     all->lines = calloc (ranks + 1, sizeof (struct line *));
-    if (!begin_trials (all) || !all->totals || !all->lines || !all->up)
+    all->uses = calloc (1, sizeof (struct use)); /* number 0 is none */
+    all->count = all->room = 1;
+    if (!all->uses || !begin_trials (all) || !all->totals || !all->lines || !all->up)
         goto error;
     for (rank = 0; rank < ranks; rank++) {
         const int64_t *total = totals + rank * kinds;
@@ -594,7 +566,6 @@ void availability_destroy (struct availability *all)
     for (at = 0; all->uses && at < all->count; at++) {
         place_release (all->uses[at].place);
         demand_release (all->uses[at].demand);
-        claim_release (all->uses[at].claim);
     }
     for (at = 0; at < all->kinds; at++)
         timeline_destroy (all->sums[at]);
@@ -623,9 +594,10 @@ struct availability *availability_copy (const struct availability *from)
     all->scratch = NULL;
     all->scratch_room = 0;
     all->room = all->count;
-    for (at = 0; at < all->kinds; at++)
-        if (all->summed && !(all->sums[at] = timeline_copy (from->sums[at])))
-            no_memory = true;
+    for (at = 0; at < all->kinds; at++) {
+        all->sums[at] = all->summed ? timeline_copy (from->sums[at]) : NULL;
+        no_memory = no_memory || (all->summed && !all->sums[at]);
+    }
     all->totals = duplicate (from->totals, from->ranks * from->kinds * sizeof (int64_t));
     all->up = duplicate (from->up, from->ranks / 8 + 1);
     all->lines = duplicate (from->lines, from->ranks * sizeof (struct line *));
@@ -637,7 +609,6 @@ struct availability *availability_copy (const struct availability *from)
             all->uses[at].place->sharers++;
         if (all->uses[at].demand)
             all->uses[at].demand->sharers++;
-        claim_share (all->uses[at].claim);
     }
     if (!no_memory && all->totals && all->up && all->lines && all->uses)
         return all;
@@ -712,9 +683,9 @@ static int change (struct availability *all, int64_t number, int sign, bool agai
             || line_change (all->lines + part->rank, all->kinds, use, part->amounts, sign) < 0)
             return -1;
         line = all->lines[part->rank];
-        if (use->claim && change_claims (line, number, use, sign) < 0)
+        if (has_claim (use) && change_claims (line, number, use, sign) < 0)
             return -1;
-        if (!use->demand) {
+        if (!use->movable) {
             line->pinned += use->start > -INFINITY ? sign : 0;
             continue;
         }
@@ -738,7 +709,7 @@ static int change (struct availability *all, int64_t number, int sign, bool agai
         }
     }
     use->entered = sign > 0;
-    if (use->demand)
+    if (use->movable)
         all->movable += sign;
     return 0;
 }
@@ -748,14 +719,13 @@ static int64_t new_use (struct availability *all,
                         double start,
                         double end,
                         struct demand *demand,
-                        struct claim *claim,
                         struct place *place)
 {
     struct use *use;
     int64_t number;
 
     if (all->unused) {
-        number = all->unused - 1;
+        number = all->unused;
         all->unused = (int64_t)all->uses[number].sequence;
     } else {
         if (reserve (&all->uses, &all->room, all->count + 1, sizeof (struct use)) < 0) {
@@ -766,9 +736,8 @@ static int64_t new_use (struct availability *all,
     }
     use = all->uses + number;
     *use = (struct use){.start = start, .end = end, .sequence = ++all->sequence, .place = place};
-    use->claim = claim_share (demand ? demand->claim : claim);
-    if (demand && !demand->stays) {
-        use->demand = demand;
+    if ((use->demand = demand)) {
+        use->movable = !demand->stays;
         demand->sharers++;
     }
     return change (all, number, 1, false) < 0 ? -1 : number;
@@ -778,7 +747,6 @@ int64_t availability_use (struct availability *all,
                           double start,
                           double end,
                           struct demand *demand,
-                          struct claim *claim,
                           size_t count,
                           const unsigned char *ranks,
                           const int64_t *amounts)
@@ -798,7 +766,7 @@ int64_t availability_use (struct availability *all,
             }
             memcpy (part->amounts, amounts, all->kinds * sizeof (int64_t));
         }
-    return new_use (all, start, end, demand, claim, place);
+    return new_use (all, start, end, demand, place);
 }
 
 int availability_enter (struct availability *all, int64_t number)
@@ -819,9 +787,8 @@ int availability_drop (struct availability *all, int64_t number)
         return -1;
     place_release (use->place);
     demand_release (use->demand);
-    claim_release (use->claim);
     *use = (struct use){.sequence = (uint64_t)all->unused};
-    all->unused = number + 1;
+    all->unused = number;
     return 0;
 }
 
@@ -853,7 +820,7 @@ static void mark (unsigned char *ranks, size_t rank)
 static bool is_closed (const struct availability *all,
                        size_t rank,
                        double time,
-                       const struct claim *claim)
+                       const struct demand *claim)
 {
     const struct line *line = all->lines[rank];
     size_t at;
@@ -863,7 +830,7 @@ static bool is_closed (const struct availability *all,
         const struct use *use = all->uses + one->number;
 
         if (one->start <= time && time < one->end
-            && are_apart (claim, use->claim, rank))
+            && are_apart (claim, use->demand, rank))
             return true;
     }
     return false;
@@ -878,7 +845,7 @@ static const int64_t *free_at (const struct availability *all,
                                size_t step,
                                double time,
                                struct order order,
-                               const struct claim *claim,
+                               const struct demand *claim,
                                int64_t *buffer)
 {
     static const int64_t closed[MAX_KINDS] = {-1, -1, -1, -1, -1, -1, -1, -1};
@@ -886,7 +853,7 @@ static const int64_t *free_at (const struct availability *all,
     const int64_t *left = step_of (line, step)->free;
     size_t at, kind, kinds = all->kinds;
 
-    if (claim && is_closed (all, rank, time, claim))
+    if (claim && claim->claims && is_closed (all, rank, time, claim))
         return closed;
     if (order.start == -INFINITY)
         left += kinds;
@@ -903,7 +870,7 @@ static const int64_t *free_at (const struct availability *all,
     for (at = all->trial.ranks[rank].laid; at;) {
         const struct laid *one = all->trial.laid + at - 1;
         const int64_t *amounts = one->part->amounts;
-        int sign = one->out < 0 ? -1 : 1;
+        int sign = one->out ? 1 : -1;
 
         at = one->next;
         if (time < one->start || time >= one->end)
@@ -962,7 +929,7 @@ static bool has_room (const struct availability *all,
                       double start,
                       double end,
                       struct order order,
-                      const struct claim *claim,
+                      const struct demand *claim,
                       const int64_t *need,
                       int64_t *least)
 {
@@ -999,7 +966,7 @@ static int64_t units_on (const struct availability *all,
     const int64_t *each = unit_on (all, demand, rank);
     int64_t left[MAX_KINDS];
 
-    if (!each || !has_room (all, rank, start, end, order, demand->claim, each, left))
+    if (!each || !has_room (all, rank, start, end, order, demand, each, left))
         return 0;
     return units_in (all, each, left, most_units (demand));
 }
@@ -1054,22 +1021,38 @@ static bool fits (const struct availability *all,
     return count_units (all, demand, start, end, order, wanted, NULL, NULL) >= wanted;
 }
 
-bool availability_overdrawn (const struct availability *all, int64_t number, double since)
+/* Whether a use, which counts, has room from a time on beside the others and itself; else, whether a
+ * promise that does not count has room on those of its ranks that were taken from promises.
+ */
+static bool holds (const struct availability *all,
+                   const struct use *use,
+                   double since,
+                   struct order order,
+                   bool counts)
 {
-    const struct use *use = all->uses + number;
     int64_t least[MAX_KINDS], none[MAX_KINDS] = {0};
     size_t at;
 
-    since = use->start > since ? use->start : since;
-    for (at = 0; at < use->place->count; at++)
-        if (!has_room (
-                all, use->place->parts[at].rank, since, use->end, LAST, use->claim, none, least))
-            return true;
-    return false;
+    for (at = 0; at < use->place->count; at++) {
+        const struct part *part = use->place->parts + at;
+        const int64_t *need = counts ? none : part->amounts;
+
+        if ((counts || all->trial.ranks[part->rank].taken)
+            && !has_room (all, part->rank, since, use->end, order, use->demand, need, least))
+            return false;
+    }
+    return true;
+}
+
+bool availability_overdrawn (const struct availability *all, int64_t number, double since)
+{
+    const struct use *use = all->uses + number;
+
+    return !holds (all, use, last_of (use->start, since), LAST, true);
 }
 
 void availability_taken (const struct availability *all,
-                         const struct claim *claim,
+                         const struct demand *claim,
                          double start,
                          double end,
                          unsigned char *ranks)
@@ -1079,13 +1062,13 @@ void availability_taken (const struct availability *all,
     for (at = 0; at < all->count; at++) {
         const struct use *use = all->uses + at;
 
-        if (!use->entered || (claim ? !use->claim : use->start == -INFINITY)
+        if (!use->entered || (claim ? !has_claim (use) : use->start == -INFINITY)
             || use->end <= start || (use->start > start && use->start >= end))
             continue;
         for (part = 0; part < use->place->count; part++) {
             size_t rank = use->place->parts[part].rank;
 
-            if (!claim || are_apart (claim, use->claim, rank))
+            if (!claim || are_apart (claim, use->demand, rank))
                 mark (ranks, rank);
         }
     }
@@ -1119,7 +1102,7 @@ static int append_changes (struct availability *all,
         order = LAST;
     for (step = first; step < line->count; step++) {
         double time = last_of (line->times[step], after);
-        const int64_t *left = free_at (all, rank, step, time, order, demand->claim, buffer);
+        const int64_t *left = free_at (all, rank, step, time, order, demand, buffer);
 
         units[step] = *left < 0 ? 0 : units_in (all, each, left, most_units (demand));
     }
@@ -1333,7 +1316,7 @@ static int lay (struct availability *all,
     struct trial *trial = &all->trial;
     size_t at, index;
 
-    if (lay_parts (trial, place, order.start, end, -1) < 0)
+    if (lay_parts (trial, place, order.start, end, 0) < 0)
         return -1;
     for (at = 0; at < place->count; at++) {
         const struct part *part = place->parts + at;
@@ -1356,25 +1339,6 @@ static int lay (struct availability *all,
     return 0;
 }
 
-/* Whether a promise has room beside the uses up to a place in the order on those of its ranks that were
- * taken from promises.
- */
-static bool holds (const struct availability *all, const struct use *use, struct order order)
-{
-    int64_t least[MAX_KINDS];
-    size_t at;
-
-    for (at = 0; at < use->place->count; at++) {
-        const struct part *part = use->place->parts + at;
-
-        if (all->trial.ranks[part->rank].taken
-            && !has_room (
-                all, part->rank, use->start, use->end, order, use->claim, part->amounts, least))
-            return false;
-    }
-    return true;
-}
-
 /* Place the queued promises again; return whether all have ranks, or -1: no memory. */
 static int settle (struct availability *all, double now)
 {
@@ -1388,7 +1352,7 @@ static int settle (struct availability *all, double now)
         int placed;
 
         use->waits = false;
-        if (holds (all, use, order))
+        if (holds (all, use, use->start, order, false))
             continue;
         if (trial->moved_count == MAX_MOVED)
             return 0;
@@ -1418,7 +1382,7 @@ static int finish (struct availability *all, bool keep)
 
         trial->ranks[laid->part->rank].laid = 0;
         trial->ranks[laid->part->rank].taken = false;
-        if (laid->out >= 0)
+        if (laid->out)
             all->uses[laid->out].away = false;
     }
     while (trial->waiting.count)
@@ -1441,18 +1405,18 @@ static int finish (struct availability *all, bool keep)
     return result;
 }
 
-/* Bind a promise (its number is returned); without number, only whether there is a way. */
-static int book (struct availability *all,
-                 struct demand *demand,
-                 double start,
-                 double end,
-                 double now,
-                 bool may_move,
-                 int64_t *number)
+/* Bind a promise; with `keep`, its number is returned, else whether there is a way. */
+static int64_t book (struct availability *all,
+                     struct demand *demand,
+                     double start,
+                     double end,
+                     double now,
+                     bool may_move,
+                     bool keep)
 {
     struct order order = {start > -INFINITY ? start : now, 0}; /* before those that begin with it */
     struct place *place = calloc (1, sizeof (*place));
-    int placed = -1;
+    int placed;
 
     if (!place)
         return -1;
@@ -1460,12 +1424,10 @@ static int book (struct availability *all,
     placed = find_place (all, demand, start, end, now, order, may_move, place);
     if (placed > 0 && may_move)
         placed = lay (all, place, order, end) < 0 ? -1 : settle (all, now);
-    if (finish (all, number && placed > 0) < 0)
+    if (finish (all, keep && placed > 0) < 0)
         placed = -1;
-    if (placed > 0 && number) {
-        *number = new_use (all, start, end, demand, NULL, place);
-        return *number < 0 ? -1 : 1;
-    }
+    if (placed > 0 && keep)
+        return new_use (all, start, end, demand, place);
     place_release (place);
     return placed;
 }
@@ -1477,10 +1439,7 @@ int64_t availability_book (struct availability *all,
                            double now,
                            bool may_move)
 {
-    int64_t number;
-    int placed = book (all, demand, start, end, now, may_move, &number);
-
-    return placed > 0 ? number : placed == 0 ? -2 : -1;
+    return book (all, demand, start, end, now, may_move, true);
 }
 
 /* The first end of a use after a time. */
@@ -1512,12 +1471,12 @@ double availability_earliest (struct availability *all,
     if (time == -INFINITY)
         return time;
     for (; tries && time < clear; time = next_end (all, time)) {
-        int can;
+        int64_t can;
 
         if (!fits (all, demand, time, time + length, JOBS))
             continue;
         tries--;
-        can = book (all, demand, time, time + length, now, true, NULL);
+        can = book (all, demand, time, time + length, now, true, false);
         if (can)
             return can < 0 ? -INFINITY : time;
     }
@@ -1569,18 +1528,18 @@ int availability_can_start (struct availability *all,
                             double end,
                             bool may_move)
 {
-    struct use *use = number < 0 || !all->uses[number].entered ? NULL : all->uses + number;
-    bool has_others = all->movable > (use && use->demand);
-    int can = !use ? 0 : use->demand ? leave_out (all, number) : change (all, number, -1, false);
+    const struct use *use = all->uses + number;
+    bool stays = use->entered && !use->movable, leaves = use->entered && use->movable;
+    int64_t can = stays ? change (all, number, -1, false) : leaves ? leave_out (all, number) : 0;
 
     if (!can)
         can = fits (all, demand, -INFINITY, end, LAST);
-    if (!can && may_move && has_others)
-        can = book (all, demand, -INFINITY, end, now, true, NULL);
+    if (!can && may_move && all->movable > leaves)
+        can = book (all, demand, -INFINITY, end, now, true, false);
     finish (all, false);
-    if (use && !use->demand && change (all, number, 1, false) < 0)
+    if (stays && change (all, number, 1, false) < 0)
         return -1;
-    return can;
+    return (int)can;
 }
 
 int64_t availability_first_to_start (struct availability *all,
@@ -1593,18 +1552,16 @@ int64_t availability_first_to_start (struct availability *all,
 {
     static uint64_t rows;
     size_t at;
-    int can;
+    int64_t can;
 
     rows++;
     for (at = 0; at < count; at++) {
-        struct use *use = numbers[at] < 0 ? NULL : all->uses + numbers[at];
-        struct demand *demand;
-        double end;
+        const struct use *use = all->uses + numbers[at];
+        struct demand *demand = use->demand;
+        double end = now + (use->end - use->start);
 
-        if (!use || !use->demand || use->start <= now)
+        if (!use->movable || use->start <= now)
             break;
-        demand = use->demand;
-        end = now + (use->end - use->start);
         if (demand->row != rows) {
             demand->row = rows;
             demand->until = now;
@@ -1620,7 +1577,7 @@ int64_t availability_first_to_start (struct availability *all,
         /* Most have no clear room, which fits() would look for. */
         can = leave_out (all, numbers[at]);
         if (!can)
-            can = book (all, demand, -INFINITY, end, now, may_move, NULL);
+            can = book (all, demand, -INFINITY, end, now, may_move, false);
         finish (all, false);
         if (can < 0)
             return -1;

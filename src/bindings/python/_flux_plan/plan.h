@@ -111,7 +111,6 @@ uint64_t promises_searches (const struct promises *promises);
  * the lowest rank first.
  */
 struct availability;
-struct claim;
 struct demand;
 
 /* ranks, kinds: their numbers; totals: the amounts of each rank, one rank after the other; those of
@@ -125,17 +124,13 @@ struct availability *availability_create (size_t ranks,
 struct availability *availability_copy (const struct availability *all);
 void availability_destroy (struct availability *all);
 
-/* The claim of a job: a key of each kind, and of each the mask of the ranks that it claims.  Of two uses
- * with different keys, each excludes the other from the ranks that either claims.
- */
-struct claim *claim_create (const struct availability *all,
-                            size_t kinds,
-                            const int64_t *keys,
-                            const unsigned char *where);
-void claim_release (struct claim *claim);
-
-/* each: an amount of each kind; stays: whether its promises may not be moved, which holds for all with a
- * claim; claim: or NULL.  Uses share demands and claims, which may be released in any order.
+/* A demand, or no more than a claim (count 0), shared by uses, which may be released before them.
+ *
+ * each: an amount of each kind
+ * stays: whether its promises may not be moved, as those with a claim
+ * claims: number of kinds of claim, each with a key.  Of two uses with different keys, each excludes
+ *     the other from the ranks that either claims
+ * ranks: mask of usable ranks; then for each kind of claim the mask of the ranks that it claims
  */
 struct demand *demand_create (const struct availability *all,
                               int64_t count,
@@ -143,21 +138,21 @@ struct demand *demand_create (const struct availability *all,
                               bool per_node,
                               bool whole,
                               bool stays,
-                              const unsigned char *ranks,
-                              struct claim *claim);
+                              size_t claims,
+                              const int64_t *keys,
+                              const unsigned char *ranks);
 void demand_release (struct demand *demand);
 
-/* demand: NULL for a use that stays where it is; claim: its claim, or NULL; count: the number of masks
- * of ranks, one after the other, on whose ranks it takes the amounts.
+/* Numbers of uses are from 1 on.  Functions that return one return 0 if there is no room, and -1 if there
+ * is no memory left.
  *
- * Functions that return the number of a use return -1 if there is no memory left, and -2 if there
- * is no room.
+ * demand: or NULL; count: the number of masks of ranks, one after the other, on whose ranks it takes the
+ * amounts
  */
 int64_t availability_use (struct availability *all,
                           double start,
                           double end,
                           struct demand *demand,
-                          struct claim *claim,
                           size_t count,
                           const unsigned char *ranks,
                           const int64_t *amounts);
@@ -179,9 +174,9 @@ int64_t availability_room (const struct availability *all,
                            unsigned char *ranks,
                            int64_t *each);
 bool availability_overdrawn (const struct availability *all, int64_t number, double since);
-/* claim: or NULL */
+/* claim: a demand with one, or NULL */
 void availability_taken (const struct availability *all,
-                         const struct claim *claim,
+                         const struct demand *claim,
                          double start,
                          double end,
                          unsigned char *ranks);
@@ -201,7 +196,7 @@ int64_t availability_book (struct availability *all,
 double availability_enough_until (struct availability *all,
                                   const struct demand *demand,
                                   double since);
-/* number: -1 for none.  Returns -1 if there is no memory. */
+/* number: 0 for none.  Returns -1 if there is no memory. */
 int availability_can_start (struct availability *all,
                             int64_t number,
                             struct demand *demand,

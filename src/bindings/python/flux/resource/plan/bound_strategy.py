@@ -478,7 +478,7 @@ class BoundStrategy(Strategy):
             return 0, [], inf
         row = [self.promises[jobid] for jobid in jobids]
         # Of several areas, a use knows only its own.
-        numbers = [-1 if one.number is None or one.shape.within else one.number for one in row]
+        numbers = [0 if one.number is None or one.shape.within else one.number for one in row]
         places: Sequence[int] = range(len(row))
         ranks = popcount(self._ranks.up)
         if ranks >= MANY_RANKS:

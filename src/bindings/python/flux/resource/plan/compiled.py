@@ -17,6 +17,7 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from flux.resource.plan.availability import Demand
 from flux.resource.plan.strategy import length_of
 from flux.resource.pool.masks import mask_of, members
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from flux.resource.plan.availability import Amounts, Demand
+    from flux.resource.plan.availability import Amounts
     from flux.resource.plan.strategy import CountedPromise, UnitKind
     from flux.resource.request import Claimant
 
@@ -41,8 +42,8 @@ NOT_BUILT = (
 )
 #: Maximum number of promises moved in one reactor turn.
 MOVES_PER_TURN = 512
-#: Returned in place of a use's number, or another, if there is no room; and if there is no memory.
-NO_ROOM, NO_MEMORY = -2, -1
+#: Returned in place of a number if there is no memory.
+NO_MEMORY = -1
 #: Returned in place of a time if there is no memory.
 NO_TIME = -inf
 #: Number of demands known in C, beside the claims of the last ones.
@@ -216,28 +217,23 @@ class CompiledAvailability:
     def _mask(self, ranks: int) -> bytes:
         return (ranks & ((1 << 8 * self._bytes) - 1)).to_bytes(self._bytes, "little")
 
-    def _tell(self, demand: Demand) -> Any:
-        """Return a demand in C, valid until the next call with another."""
-        told = self._told.get(id(demand))
+    def _tell(self, demand: Demand | None, claim: Claimant | None = None) -> Any:
+        """Return a demand, or no more than a claim, in C, valid until the next call with another."""
+        key = demand or claim
+        if key is None:
+            return ffi.NULL
+        told = self._told.get(id(key))
         if told is None:
             if len(self._told) >= MAX_TOLD:
                 self._told.clear()
-            ranks, claim = self._mask(demand.ranks), self._tell_claim(demand.claim)
-            made = lib.demand_create(self._all, *demand[:4], demand.stays, ranks, claim)
-            told = demand, owned(made, lib.demand_release)
-            self._told[id(demand)] = told
-        return told[1]
-
-    def _tell_claim(self, claim: Claimant | None) -> Any:
-        """Return a claim in C; as `_tell`."""
-        if claim is None:
-            return ffi.NULL
-        told = self._told.get(id(claim))
-        if told is None:
-            keys = [self._keys.setdefault(key, len(self._keys)) for key in claim.keys]
-            where = b"".join(map(self._mask, claim.where))
-            made = lib.claim_create(self._all, len(keys), keys, where)
-            told = self._told[id(claim)] = claim, owned(made, lib.claim_release)
+            demand = demand or Demand(0, (0,) * self._kinds, False, False, 0, claim)
+            keys, where = demand.claim or ((), ())
+            numbers = [self._keys.setdefault(one, len(self._keys)) for one in keys]
+            ranks = b"".join(map(self._mask, (demand.ranks, *where)))
+            made = lib.demand_create(
+                self._all, *demand[:4], demand.stays, len(keys), numbers, ranks
+            )
+            told = self._told[id(key)] = key, owned(made, lib.demand_release)
         return told[1]
 
     def _read(self, ranks: Any) -> int:
@@ -254,10 +250,9 @@ class CompiledAvailability:
         where = list(where)
         ranks = b"".join([self._mask(mask) for mask, _ in where])
         amounts = list(chain.from_iterable([one for _, one in where]))
-        told = ffi.NULL if demand is None else self._tell(demand)
-        claimed = self._tell_claim(claim)
+        told = self._tell(demand, claim)
         use = lib.availability_use
-        return _known(use(self._all, start, end, told, claimed, len(where), ranks, amounts))
+        return _known(use(self._all, start, end, told, len(where), ranks, amounts))
 
     def enter(self, number: int) -> None:
         _known(lib.availability_enter(self._all, number))
@@ -295,7 +290,7 @@ class CompiledAvailability:
 
     def taken(self, start: float, end: float, claim: Claimant | None = None) -> int:
         ranks = ffi.new("unsigned char[]", self._bytes)
-        lib.availability_taken(self._all, self._tell_claim(claim), start, end, ranks)
+        lib.availability_taken(self._all, self._tell(None, claim), start, end, ranks)
         return self._read(ranks)
 
     def earliest(
@@ -310,7 +305,7 @@ class CompiledAvailability:
     ) -> int | None:
         made = self._tell(demand)
         number = lib.availability_book(self._all, made, start, end, now, may_move)
-        return None if number == NO_ROOM else _known(number)
+        return _known(number) or None
 
     def enough_until(self, demand: Demand, since: float) -> float:
         made = self._tell(demand)
@@ -320,8 +315,7 @@ class CompiledAvailability:
         self, number: int | None, demand: Demand, now: float, end: float, may_move: bool
     ) -> bool:
         made = self._tell(demand)
-        number = -1 if number is None else number
-        can = lib.availability_can_start(self._all, number, made, now, end, may_move)
+        can = lib.availability_can_start(self._all, number or 0, made, now, end, may_move)
         return _known(can) == 1
 
     def first_to_start(

@@ -191,7 +191,7 @@ class PlainAvailability(Availability):
         The row ends before a promise that stays on its ranks, or starts now or earlier.
 
         Args:
-            numbers: of the uses of promises; the row ends before a negative one
+            numbers: of the uses of promises; the row ends before 0, which is none
             may_move: as for `can_start`
             summed: whether all promises can be kept, so that a shortage of all ranks together
                 proves that one cannot start
