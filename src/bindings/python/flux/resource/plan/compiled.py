@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan.availability import Demand
 from flux.resource.plan.strategy import length_of
+from flux.resource.plan.timeline import CountTimeline
 from flux.resource.pool.masks import mask_of, members
 
 if TYPE_CHECKING:
@@ -53,6 +54,12 @@ MAX_TOLD = 1024
 def is_built() -> bool:
     """Return whether the compiled part can be used."""
     return lib is not None
+
+
+def timeline(start: float, value: int) -> CountTimeline:
+    """Return a step function of time, compiled if possible."""
+    kind: Any = CompiledTimeline if is_built() else CountTimeline
+    return kind(start, value)  # type: ignore[no-any-return]
 
 
 class CompiledTimeline:

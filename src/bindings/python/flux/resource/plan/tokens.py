@@ -4,7 +4,12 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Callable, Container
+from typing import TYPE_CHECKING, Callable, Container
+
+from flux.resource.plan.compiled import timeline
+
+if TYPE_CHECKING:
+    from flux.resource.plan.timeline import CountTimeline
 
 #: Number of tokens of a job, by name.
 Tokens = dict[str, int]
@@ -47,7 +52,8 @@ class TokenPlan:
         while True:
             before = time
             for name, count in wanted.items():
-                time = self._first(name, count, time, length, now)
+                if name in self._totals:
+                    time = self._line(name, now).first(count, length, time)
             if time in (before, inf):
                 return time
 
@@ -57,51 +63,18 @@ class TokenPlan:
         """Return whether the tokens are available throughout a span, beside all promises but those
         of some jobs."""
         return all(
-            free >= count
+            self._line(name, now, without).least(start, end) >= count
             for name, count in wanted.items()
-            for since, until, free in self._spans(name, now, without)
-            if since < end and until > start
+            if name in self._totals
         )
 
-    def _first(self, name: str, count: int, start: float, length: float, now: float) -> float:
-        begin = start
-        for _, until, free in self._spans(name, now):
-            if until <= begin:
-                continue
-            if free < count:
-                begin = until
-            elif begin + length <= until:  # like the ends of promises, rounded
-                return begin
-        return inf if begin == inf else begin
-
-    def _spans(
-        self, name: str, now: float, without: Container[int] = ()
-    ) -> list[tuple[float, float, int]]:
-        """Return ``(since, until, free)`` from now on, ascending, without gaps."""
-        total = self._totals.get(name)
-        if total is None:
-            return []
-        changes: dict[float, int] = {}
-        free = total
-        for other, tokens in self._running.items():
-            count = tokens.get(name)
-            if count:
-                free -= count
-                end = self._end_of(other) or inf
-                changes[max(end, now)] = changes.get(max(end, now), 0) + count
-        for other, (tokens, start, end) in self.promised.items():
-            count = tokens.get(name)
-            if count and other not in without:
-                start = max(start, now)
-                changes[start] = changes.get(start, 0) - count
-                changes[end] = changes.get(end, 0) + count
-        spans = []
-        since = now
-        for time in sorted(changes):
-            if time > since:
-                spans.append((since, time, free))
-                since = time
-            free += changes[time]
-        if since < inf:
-            spans.append((since, inf, free))
-        return spans
+    def _line(self, name: str, now: float, without: Container[int] = ()) -> CountTimeline:
+        """Return the number of available tokens from now on."""
+        held = [(jobid, tokens[name]) for jobid, tokens in self._running.items() if name in tokens]
+        line = timeline(now, self._totals[name] - sum([count for _, count in held]))
+        for jobid, count in held:
+            line.add(max(self._end_of(jobid) or inf, now), inf, count)
+        for jobid, (tokens, start, end) in self.promised.items():
+            if name in tokens and jobid not in without:
+                line.add(start, end, -tokens[name])
+        return line
