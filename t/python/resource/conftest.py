@@ -14,7 +14,7 @@ from flux.resource.plan import compiled
 
 BUILD = SRCDIR / "src" / "bindings" / "python" / "_flux_plan" / "build.py"
 #: Small limits, so that a few promises fill blocks and lists, and exceed them.
-SMALL = {"STEPS_PER_BLOCK": 4, "OPENINGS_TOGETHER": 2, "MAX_KEPT": 12, "MAX_WAITING": 3}
+SMALL = {"STEPS_PER_BLOCK": 4, "OPENINGS_TOGETHER": 2, "MAX_KEPT": 12}
 
 
 @pytest.fixture(scope="session")

@@ -38,11 +38,6 @@
 #endif
 /* The distance of the prefetch in a row of promises, which are scattered in memory. */
 #define LOOK_AHEAD 8
-/* Openings that are kept until the next promises_advance(). */
-#ifndef MAX_WAITING
-#define MAX_WAITING 4096
-#endif
-
 /* A span in which units came free, and bounds of the runs that may overlap it. */
 struct opening {
     double start, end;    /* such runs neither begin nor end beyond these */
@@ -63,20 +58,12 @@ struct size {
     uint64_t first; /* one more than the number that came before these: see `seen` */
 };
 
-/* Units that came free in a span and were not considered yet: by then most are in use again. */
-struct waiting {
-    double start, end;
-    int64_t before;
-};
-
 /* A timeline with promises. */
 struct line {
     struct timeline *timeline; /* NULL: the number is free */
     int64_t kept;
     bool overdrawn;
     double since;    /* when a promise was examined last */
-    struct waiting *waiting;
-    size_t waiting_count, waiting_room;
     struct size sizes[SIZES];
 };
 
@@ -94,6 +81,7 @@ struct promise {
 struct promises {
     struct line **lines;
     int line_count;
+    size_t line_room;
     /* By job id, a hash table with linear probing: its room is a power of two and at most half of it
      * is used.
      */
@@ -187,7 +175,6 @@ static void drop_openings (struct size *size)
 /* Forget all results for the promises in a timeline. */
 static void forget (struct line *line)
 {
-    line->waiting_count = 0;
     for (int i = 0; i < SIZES; i++) {
         drop_openings (&line->sizes[i]);
         line->sizes[i].first++; /* those examined for all of them have to be searched for, too */
@@ -235,28 +222,6 @@ static int consider (struct line *line, double low, double high, int64_t before,
         first->all_start = first_of (first->all_start, opening.start);
         first->all_length = last_of (first->all_length, opening.end - opening.start);
     }
-    return 0;
-}
-
-/* Consider the openings that were kept until now. */
-static int take_in (struct line *line, double now)
-{
-    double begin = timeline_begin (line->timeline);
-
-    if (now < line->since || now < begin)
-        forget (line); /* the clock was set back */
-    for (size_t i = 0; i < line->waiting_count; i++) {
-        const struct waiting *one = &line->waiting[i];
-        double low = last_of (one->start, begin);
-        int64_t least, most;
-
-        if (one->end <= begin)
-            continue;
-        timeline_extremes (line->timeline, low, one->end, &least, &most);
-        if (consider (line, low, one->end, one->before, most) < 0)
-            return -1;
-    }
-    line->waiting_count = 0;
     return 0;
 }
 
@@ -348,9 +313,12 @@ int64_t promises_advance (struct promises *promises,
 
     *moved = 0;
     *first = INFINITY;
-    for (int i = 0; i < promises->line_count; i++)
-        if (promises->lines[i] && take_in (promises->lines[i], now) < 0)
-            return -1;
+    for (int i = 0; i < promises->line_count; i++) {
+        struct line *line = promises->lines[i];
+
+        if (line && (now < line->since || now < timeline_begin (line->timeline)))
+            forget (line); /* the clock was set back */
+    }
     while (place < count) {
         struct promise *promise = find (promises, jobids[place]);
         struct line *line;
@@ -402,7 +370,6 @@ void promises_drop_line (struct promises *promises, int number)
         return;
     for (int i = 0; i < SIZES; i++)
         free (line->sizes[i].openings);
-    free (line->waiting);
     free (line);
     promises->lines[number] = NULL;
 }
@@ -421,7 +388,6 @@ void promises_destroy (struct promises *promises)
 int promises_add_line (struct promises *promises, struct timeline *timeline)
 {
     struct line *line = calloc (1, sizeof (*line));
-    struct line **lines;
     int number = 0;
 
     if (!line)
@@ -436,11 +402,10 @@ int promises_add_line (struct promises *promises, struct timeline *timeline)
     while (number < promises->line_count && promises->lines[number])
         number++;
     if (number == promises->line_count) {
-        if (!(lines = realloc (promises->lines, (number + 1) * sizeof (*lines)))) {
+        if (reserve (&promises->lines, &promises->line_room, number + 1, sizeof (line)) < 0) {
             free (line);
             return -1;
         }
-        promises->lines = lines;
         promises->line_count++;
     }
     promises->lines[number] = line;
@@ -505,18 +470,12 @@ void promises_drop (struct promises *promises, int64_t jobid)
 int promises_opened (struct promises *promises, int number, double start, double end, int64_t count)
 {
     struct line *line = promises->lines[number];
-    struct waiting one = {start, end, 0};
+    int64_t least, most;
 
     if (!promises->count)
         return 0; /* later promises are examined in full first */
-    if (line->waiting_count == MAX_WAITING)
-        forget (line);
-    if (reserve (&line->waiting, &line->waiting_room, line->waiting_count + 1, sizeof (one)) < 0)
-        return -1;
-    /* Runs of at most the units that were free before do not become longer. */
-    one.before = timeline_least (line->timeline, start, end) - count;
-    line->waiting[line->waiting_count++] = one;
-    return 0;
+    timeline_extremes (line->timeline, start, end, &least, &most);
+    return consider (line, last_of (start, timeline_begin (line->timeline)), end, least - count, most);
 }
 
 size_t promises_due (const struct promises *promises, double now, int64_t *jobids, double *next)
