@@ -116,7 +116,7 @@ class BoundStrategy(Strategy):
         )
         for jobid, one in self.promises.items():
             new.promises[jobid] = bound = BoundPromise(one.start, one.end, one.request, one.is_open)
-            bound.room, bound.number, bound.pinned = new._ranks.room, one.number, one.pinned
+            bound.number, bound.pinned = one.number, one.pinned
         return new
 
     # -- following the pool -------------------------------------------------
@@ -143,13 +143,10 @@ class BoundStrategy(Strategy):
         ]
         self._ranks.make()
         self.seen = self._pool.generation
-        room, up = self._ranks.room, self._ranks.up
         for promise, amounts in kept:
             promise.number = None
-            if all(up >> rank & 1 for rank, _ in amounts):
+            if all(self._ranks.up >> rank & 1 for rank, _ in amounts):
                 self._enter_on(promise, amounts)
-        for promise in self.promises.values():
-            promise.room = room
         self._sound = False
 
     def _enter_on(self, promise: BoundPromise, amounts: Iterable[tuple[int, Amounts]]) -> None:
@@ -159,8 +156,8 @@ class BoundStrategy(Strategy):
             with_amounts.setdefault(taken, []).append(rank)
         where = [(mask_of(ranks), taken) for taken, ranks in with_amounts.items()]
         demand = self._demand_of(promise, sum(ranks for ranks, _ in where))
-        promise.room, claimant = self._ranks.room, promise.request.claimant
-        promise.number = promise.room.use(promise.start, promise.end, where, demand, claimant)
+        start, end, claimant = promise.start, promise.end, promise.request.claimant
+        promise.number = self._ranks.room.use(start, end, where, demand, claimant)
 
     def _demand_of(self, promise: BoundPromise, ranks: int) -> Demand | None:
         """Return the demand by which a promise on some ranks (a mask) may be moved; None if it stays
@@ -288,7 +285,7 @@ class BoundStrategy(Strategy):
         """Bind a promise to ranks at its time, moving others if `may_move`; return whether there
         are any."""
         now, request = self._pool.clock(), promise.request
-        promise.room, promise.number = self._ranks.room, None
+        promise.number = None
         areas = self._ranks.areas(request)
         for demand in areas:
             promise.number = self._ranks.room.book(
@@ -346,9 +343,14 @@ class BoundStrategy(Strategy):
                 return
             self._ranks, self.seen, self._sound = ranks, seen, False
             for jobid, one in self.promises.items():
-                one.room, one.number = ranks.room, numbers[jobid]
+                one.number = numbers[jobid]
 
         return take_back
+
+    def ranks_of(self, jobid: int) -> int:
+        number = self.promises[jobid].number
+        amounts = [] if number is None else self._ranks.room.amounts_of(number)
+        return mask_of([rank for rank, _ in amounts])
 
     def contains(self, jobid: int, held: Iterable[Selection]) -> bool:
         number = self.promises[jobid].number
@@ -435,7 +437,7 @@ class BoundStrategy(Strategy):
     def keeps(self, jobid: int, now: float) -> bool:
         promise, up = self.promises[jobid], self._ranks.up
         if promise.is_open:
-            return promise.number is not None and not promise.ranks & ~up
+            return promise.number is not None and not self.ranks_of(jobid) & ~up
         if promise.end <= now:
             return False
         if promise.number is not None:
@@ -443,12 +445,13 @@ class BoundStrategy(Strategy):
                 return True
             request = promise.request
             if not self._ranks.areas(request):
-                start, ranks = max(promise.start, now), promise.ranks
+                start, ranks = max(promise.start, now), self.ranks_of(jobid)
                 ranks &= self._pool.eligible(request.shape.match)
                 ranks &= ~self._ranks.closed(request.claimant, start, promise.end)
                 index = self._ranks.index_at(start)
                 return self._pool.place_request(request, index, ranks) is not None
-            if not promise.ranks & ~up and not self._ranks.room.overdrawn(promise.number, now):
+            is_up = not self.ranks_of(jobid) & ~up
+            if is_up and not self._ranks.room.overdrawn(promise.number, now):
                 return True
         return not self.frozen and not promise.pinned and self._bind_again(promise)
 

@@ -293,12 +293,8 @@ class Plan:
         return self._strategies.current.due(now)
 
     def ranks_of(self, jobid: int) -> int | None:
-        """Return a mask of the ranks of a promise; None while ranks are not chosen. O(1).
-
-        Raises:
-            KeyError: the job has no promise.
-        """
-        return self._strategies.current.promises[jobid].ranks
+        """Return a mask of the ranks of a job's promise; None while ranks are not chosen. O(ranks)."""
+        return self._strategies.current.ranks_of(jobid)
 
     def stale(self) -> list[int]:
         """Return the jobs whose promise can no longer be kept.
@@ -545,8 +541,9 @@ class Plan:
         strategy = self._strategies.accepting(request)
         promise = strategy.promises[taker]
         limited, now = request, self.pool.clock()
-        if promise.ranks is not None:
-            matching = self.pool.match_mask(request) & promise.ranks
+        ranks = strategy.ranks_of(taker)
+        if ranks is not None:
+            matching = self.pool.match_mask(request) & ranks
             if not matching or promise.request.claimant is not None:
                 _refuse(self.pool, request)
             limited = request.on_ranks(matching)

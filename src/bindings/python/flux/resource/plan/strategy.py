@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from flux.resource.pool.inventory import selected_ranks
-from flux.resource.pool.masks import mask_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,19 +55,11 @@ class UnitKind:
 _kinds: WeakValueDictionary[tuple[int, bool], UnitKind] = WeakValueDictionary()
 
 
-class CountedDemand:
-    """The demand of a shape, in units.
+class CountedDemand(NamedTuple):
+    """The demand of a shape, in units."""
 
-    Attributes:
-        kind (UnitKind): the kind of units.
-        count (int): the minimum number of units.
-    """
-
-    __slots__ = ("kind", "count")
-
-    def __init__(self, kind: UnitKind, count: int) -> None:
-        self.kind = kind
-        self.count = count
+    kind: UnitKind
+    count: int  # type: ignore[assignment]  # the minimum number of units
 
     @classmethod
     def from_request(cls, pool: PoolWithView, request: ResourceRequest) -> Self | None:
@@ -106,11 +97,6 @@ class Promise:
     end: float
     request: ResourceRequest
     is_open: bool
-
-    @property
-    def ranks(self) -> int | None:
-        """Mask of its ranks; None while ranks are not chosen."""
-        return None
 
     def is_overdue(self, now: float) -> bool:
         """Return whether its job is late: the start has come, and the end has not."""
@@ -158,23 +144,10 @@ class BoundPromise(Promise):
 
     Attributes:
         shape, length: of its request
-        room: the availability with its use
-        number (int or None): the number of that use; None if it has no ranks, since it cannot be
+        number (int or None): the number of its use of ranks; None if it has no ranks, since it cannot be
             kept
         pinned (bool): whether it stays on its ranks
     """
-
-    __slots__ = (
-        "start",
-        "end",
-        "request",
-        "shape",
-        "length",
-        "is_open",
-        "room",
-        "number",
-        "pinned",
-    )
 
     def __init__(
         self, start: float, end: float, request: ResourceRequest, is_open: bool = False
@@ -185,16 +158,8 @@ class BoundPromise(Promise):
         self.shape = request.shape
         self.length = length_of(request)
         self.is_open = is_open
-        self.room: Any = None
         self.number: int | None = None
         self.pinned = False
-
-    @property
-    def ranks(self) -> int:
-        """Mask of its ranks.  O(ranks)."""
-        if self.number is None or self.room is None:
-            return 0
-        return mask_of([rank for rank, _ in self.room.amounts_of(self.number)])
 
 
 class Strategy(ABC):
@@ -309,6 +274,10 @@ class Strategy(ABC):
     def trial(self) -> Callable[[], None]:
         """Begin a trial, in which promises may move to other ranks; return a function that takes
         the moves back, to be called when the pool is as before."""
+
+    def ranks_of(self, jobid: int) -> int | None:
+        """As ``Plan.ranks_of()``, for a job with a promise."""
+        return None
 
     @abstractmethod
     def contains(self, jobid: int, held: Iterable[Selection]) -> bool:
