@@ -217,7 +217,8 @@ class Scheduler(BrokerModule):
             f"{job.name} keeps its place in the queue: {error}"
         )
         self._requests.will_not_run = self._give_back
-        self._requests.send_failed = self._send_failed
+        self._requests.report = self._errors.report
+        self._requests.library = lambda method: partial(getattr(Scheduler, method), self)
         self._checkpoints = Checkpoints(self._host)
         self._passes = Passes(
             self._host,
@@ -436,22 +437,14 @@ class Scheduler(BrokerModule):
             if annotations:
                 given["annotations"] = annotations
             requests.move(jobid, "success")
-            self._send_success(handle.respond_object, msg, given)
+            self._passes.send_start(handle.respond_object, msg, given)
             return
         text = json.dumps(R)
         extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""
         answer = f'{{"id": {jobid}, "type": {messages.SUCCESS}, "R": {text}{extra}}}'
         requests.move(jobid, "success")
-        send = partial(self._send_success, handle.respond, msg, answer)
+        send = partial(self._passes.send_start, handle.respond, msg, answer)
         self._commits.put(host.r_key(jobid), text, send)
-
-    def _send_success(self, respond: Callable[[Any, Any], Any], msg: Any, answer: Any) -> None:
-        try:
-            respond(msg, answer)
-        except Exception:
-            self._errors.report("alloc: respond", trace=True)
-        if self._passes.changed is not None:
-            self._passes.changed()
 
     def alloc_annotate(self, msg: Any, annotations: dict[str, Any]) -> None:
         """Send annotations, to be merged with those of the job, for a sched.alloc request."""
@@ -488,15 +481,6 @@ class Scheduler(BrokerModule):
         self._requests.move(request.jobid, "deny")
         self._give_back(request.jobid)
         request.fail(messages.error_note(error))
-
-    def _send_failed(
-        self, request: AllocRequest, method: str, arguments: Any, error: Exception
-    ) -> None:
-        """Report an override that raised, and send a final answer that it has not sent: its job
-        would be pending for ever."""
-        self._errors.report(f"{method}: {host.name_of(request.jobid)}", error)
-        if method != "alloc_annotate" and self._requests.closed is not request.msg:
-            getattr(Scheduler, method)(self, request.msg, *arguments)
 
     def _give_back(self, jobid: int) -> None:
         """Free the resources of a job that will not run, in case the policy has allocated some."""

@@ -266,7 +266,7 @@ class Passes:
         self.scheduler = scheduler
         self.when_empty = when_empty  # whether passes run while the queue is empty
         self.keeps_going = False
-        #: called when a pass was requested or has ended; may be None
+        #: called when a pass was requested or has ended, or a start was sent; may be None
         self.changed: Callable[[], None] | None = None
         #: ``completed(events)`` is called when a pass is completed that began after `events`
         #: events; may be None
@@ -305,6 +305,15 @@ class Passes:
         self._backoff = 0.0
         self.pace = Pace(0.0, 0.0)
         self.main.move()
+
+    def send_start(self, respond: Callable[[Any, Any], Any], msg: Any, answer: Any) -> None:
+        """Send the answer of a job that a pass has started."""
+        try:
+            respond(msg, answer)
+        except Exception:
+            self.errors.report("alloc: respond", trace=True)
+        if self.changed is not None:
+            self.changed()
 
     def done_with(self, events: int) -> bool:
         """Whether a pass that began after the first `events` events is over, or no pass is to

@@ -233,7 +233,10 @@ class AllocRequest:
         except Exception as exc:
             if self.table is None:
                 raise
-            self.table.send_failed(self, method, arguments, exc)
+            self.table.report(f"{method}: {JobID(self.jobid).f58}", exc)
+            # Without a final answer the job would be pending for ever.
+            if method != "alloc_annotate" and self.table.closed is not self.msg:
+                self.table.library(method)(self.msg, *arguments)
 
 
 class TabledRequest(AllocRequest):
@@ -545,9 +548,10 @@ class Requests:
         self.order = order  # returns the `PendingJob.order` of a job; None: by priority
         #: called with a job whose `order` raised on a change of priority
         self.order_failed: Callable[[PendingJob, Exception], None] = lambda job, error: None
-        #: ``send_failed(request, method, arguments, error)`` is called when the scheduler's method
-        #: that sends an answer, other than a success, raises
-        self.send_failed: Callable[[AllocRequest, str, Any, Exception], None] = lambda *args: None
+        #: ``report(what, error)`` is called when the scheduler's method that sends an answer, other
+        #: than a success, raises; ``library(name)`` returns the library's own such method
+        self.report: Callable[[str, Exception], Any] = lambda what, error: None
+        self.library: Callable[[str], Callable[..., None]]
         #: message of the last request that was denied or canceled by the library's method
         self.closed: Any = None
         #: called with the id of a job denied or canceled: the pool may have allocated resources to
