@@ -180,6 +180,18 @@ def test_a_job_is_promised_when_nodes_and_licences_are_there(policy, args):
 # -- used elsewhere --------------------------------------------------------------------------------
 
 
+def test_a_change_of_licences_that_are_not_planned_withdraws_no_promise():
+    """A promise on ranks keeps its time if a job is to end earlier; a new one would not be so
+    late."""
+    rig = load(Backfill, ())
+    rig.alloc(1, jobspec(1, cores=3, duration=200))
+    rig.alloc(2, jobspec(1, cores=3, nodes=4, duration=10))
+    rig.settle()
+    rig.expire(1, START_TIME + 150)
+    rig.reconfigure({"licenses": {"matlab": 5}})
+    assert rig.sched.promises.when(rig.sched.pending(2)) == START_TIME + 200
+
+
 def write(path, text, rig=None, age=0.0):
     path.write_text(text)
     when = START_TIME if rig is None else rig.instance.now()

@@ -236,13 +236,13 @@ class LicenseRule(CountingRule):
         self._running.clear()
         self._take(entries)
         planning = self.host.planning
-        self._planned, planning.tokens = {}, None
+        before, self._planned, planning.tokens = self._planned, {}, None
         if self.host.decision.plans_tokens:
             self._planned = {name: one.usable for name, one in entries.items() if one.plan}
         if self._planned:
             planning.tokens = TokenPlan(self._planned, self._running, self._end_of)
-        # The plan is made again, with the present tokens.
-        planning.renew()
+        if before or self._planned:  # the plan is made again, with the present tokens
+            planning.renew()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
