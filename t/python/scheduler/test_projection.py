@@ -104,12 +104,28 @@ def test_behind_a_job_without_a_limit_nothing_is_known():
     assert answer["reason"] == "a job without a time limit is in the way"
 
 
+def test_a_promise_that_will_not_be_kept_is_no_expected_start():
+    """Job 3 goes ahead of job 2 once job 1 has ended: its user is no longer over the soft limit."""
+    limits = {"user": {"per": "user", "max": {"nodes": 3}, "soft": True}}
+    rig = Rig(R(4, 4), Backfill, "candidates=shortest", config={"limits": limits})
+    rig.alloc(1, jobspec(1, nodes=3, exclusive=True, duration=100), userid=1001)
+    rig.alloc(2, jobspec(1, nodes=4, exclusive=True, duration=100), userid=1002)
+    rig.alloc(3, jobspec(1, nodes=1, exclusive=True), userid=1001)
+    rig.wait(10)
+    assert rig.estimate(3) == (100, "planned")
+    assert rig.estimate(2) is None
+
+
 def test_a_newcomer_has_the_default_urgency_unless_priorities_are_no_urgencies():
     rig = full()
     rig.alloc(2, jobspec(8, duration=1000), priority=10)
     begun = rig.success(1)["R"]["execution"]["starttime"]
     assert rig.answer("when", jobspec=small())["start"] == begun + 100
     assert rig.answer("when", jobspec=small(), priority=9)["start"] == begun + 1100
+    rig.alloc(3, jobspec(8, duration=1000), priority=5)
+    rig.prioritize((2, 4294967295))  # it is expedited
+    assert rig.answer("when", jobspec=small())["start"] == begun + 1100
+    rig.cancel(3)
     rig.prioritize((2, 50000))
     assert rig.answer("when", jobspec=small())["start"] == begun + 1100
     assert rig.answer("when", jobspec=small(), priority=50001)["start"] == begun + 100

@@ -293,7 +293,7 @@ class Forecasts:
         try:
             answer = yield from self._projections.ask("estimates", most=most)
             rest = max(rest, ESTIMATE_REST * answer["took"])
-            starts = dict(answer["starts"])
+            starts, never = dict(answer["starts"]), set(answer["never"])
             if answer["denied"]:
                 # A job that will be given up is shown its start if it were not.
                 more = yield from self._projections.ask("estimates", most=most, patient=True)
@@ -308,18 +308,19 @@ class Forecasts:
         for jobid in [*starts, *self.with_estimates()]:
             job = policy.pending(jobid)
             if job is not None:
-                self._show_projected(job, starts.get(jobid))
+                self._show_projected(job, starts.get(jobid, math.inf if jobid in never else None))
                 yield None
 
     def _show_projected(self, job: PendingJob, when: float | None) -> None:
-        """Send the start of a job in a projection (seconds since the epoch), or None."""
+        """Send the start of a job in a projection: seconds since the epoch; infinity: it does not
+        start; None: unknown."""
         decision = self._policy.decision
         promised = decision.promised_start(job)
         if promised is not None and (when is None or abs(when - promised) <= ESTIMATE_GRAIN_S):
             self.show_estimate(job, promised, "promised")
         else:
             kind = "planned" if decision.looks_past_heads else None
-            self._estimate(job, when, kind)
+            self._estimate(job, None if when == math.inf else when, kind)
 
     # -- reasons of waits --------------------------------------------------------------------------
 

@@ -40,10 +40,11 @@ ENDING_S = 1e-3
 #: Number of steps between checks of the time.
 STEPS_PER_LOOK = 64
 
-#: Priority of a job unless a plugin sets another: the default urgency (RFC 14); and the highest
-#: urgency.
+#: Priority of a job unless a plugin sets another: the default urgency (RFC 14); the highest
+#: urgency; and the priority of a job with that urgency.
 DEFAULT_PRIORITY = 16
 MAX_URGENCY = 31
+PRIORITY_MAX = messages.PRIORITY_MAX
 
 
 class PlayedMessage(NamedTuple):
@@ -106,8 +107,8 @@ class Player:
         is given up for its wait.
 
         Returns ``starts``, pairs of job id and start (seconds since the epoch); ``denied``, ids of
-        jobs denied earlier; ``took``, duration in seconds; ``settled``, whether the result does not
-        depend on run times.
+        jobs denied earlier; ``never``, ids of jobs that do not start; ``took``, duration in
+        seconds; ``settled``, whether the result does not depend on run times.
         """
         if patient:
             self._policy.wait_limits.drop_all()
@@ -124,10 +125,13 @@ class Player:
                 first += 1
             return first == len(waiting)
 
-        self._play(is_done)
-        starts = [[job, self.starts[job]] for job in waiting if job in self.starts]
-        denied = [job for job in waiting if job in self.denied]
-        return {"starts": starts, "denied": denied, "took": self.took, "settled": False}
+        in_time = self._play(is_done)
+        answer: dict[str, Any] = {"took": self.took, "settled": False}
+        answer["starts"] = [[job, self.starts[job]] for job in waiting if job in self.starts]
+        answer["denied"] = [job for job in waiting if job in self.denied]
+        known = {*self.starts, *self.denied} if in_time else waiting
+        answer["never"] = [job for job in waiting if job not in known]
+        return answer
 
     def newcomer(
         self, jobspec: dict[str, Any], caller: Caller, priority: int | None
@@ -191,9 +195,9 @@ class Player:
     @staticmethod
     def _usual_priority(waiting: list[Any]) -> int:
         """Return the priority expected for a new job: the default urgency; or, if a pending job's
-        priority is too high for an urgency and so comes from a priority plugin, the lowest priority
-        of pending jobs."""
-        priorities: list[int] = [job.priority for job in waiting]
+        priority comes from a priority plugin, the lowest priority of pending jobs. A plugin's is
+        higher than any urgency, and not that of an expedited job."""
+        priorities: list[int] = [job.priority for job in waiting if job.priority < PRIORITY_MAX]
         if not priorities or max(priorities) <= MAX_URGENCY:
             return DEFAULT_PRIORITY
         return min(priorities)
