@@ -414,6 +414,13 @@ def test_windows(flux_sched):
     assert bars[1].split()[0] == "5" and bars[1].endswith("|")
 
 
+def test_windows_end_with_the_instance(flux_sched):
+    kinds = [{"kind": "4 cores", "total": 2, "steps": [[2, NOW + 60]]}]
+    out = flux_sched(["windows"], windows={"now": NOW, "until": NOW + 60, "kinds": kinds})
+    assert out.splitlines()[1].split() == ["4", "cores", "2", "2", "1m", "09:47:40"]
+    assert out.endswith("|\n")
+
+
 LEVEL = {
     "level": "rack", "groups": 32, "idle_groups": 3, "nodes": 576, "idle_nodes": 18, "waiting": 2,
 }  # fmt: skip

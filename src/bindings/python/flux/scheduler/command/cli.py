@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import errno
 import json
+import math
 import os
 import sys
 from typing import Any
@@ -103,11 +104,13 @@ class Windows(WithHorizon):
     def show(self, answer: dict[str, Any], context: Context) -> None:
         horizon = parse_duration(context.options.horizon, "horizon")
         now = answer["now"]
+        # unless the instance ends earlier, which is an end of free nodes as any
+        beyond = answer["until"] if answer["until"] >= now + horizon else math.inf
         rows: list[tuple[object, ...]] = []
         for kind in answer["kinds"]:
             for count, until in kind["steps"] or [[0, None]]:
                 lasts, ends = f"{format_duration(horizon)} or more" if count else "", ""
-                if until is not None and until < answer["until"]:
+                if until is not None and until < beyond:
                     lasts, ends = format_duration(until - now), context.time(until, now)
                 rows.append((kind["kind"], count, kind["total"], lasts, ends))
         self.print_table(context, ("KIND", "FREE", "OF", "FOR", "UNTIL"), rows, ("FREE", "OF"))
@@ -121,16 +124,18 @@ class Windows(WithHorizon):
         for kind in answer["kinds"]:
             if kind["steps"]:
                 print(f"\n{printable(kind['kind'])}, free from now on:")
-                print("\n".join(self.picture(kind, answer, width)))
+                print("\n".join(self.picture(kind, answer, beyond, width)))
 
-    def picture(self, kind: dict[str, Any], answer: dict[str, Any], width: int) -> list[str]:
+    def picture(
+        self, kind: dict[str, Any], answer: dict[str, Any], beyond: float, width: int
+    ) -> list[str]:
         """Return a bar per number of free nodes, as long as they stay free; the smallest number on
         top."""
         whole = answer["until"] - answer["now"]
         lines = []
         for count, until in reversed(kind["steps"]):
             long = max(1, round((until - answer["now"]) / whole * width))
-            lines.append(f"{count:>8} {'=' * long}{'>' if until >= answer['until'] else '|'}")
+            lines.append(f"{count:>8} {'=' * long}{'>' if until >= beyond else '|'}")
         return lines
 
 
