@@ -198,6 +198,18 @@ def test_when_flux_core_refuses_such_a_job_at_submission(limit, fits, why):
     assert (answer["verdict"], answer["reason"]) == ("never", why)
 
 
+def test_no_start_and_no_plan_after_the_instance_has_ended():
+    rig = rig_with(BACKFILL)
+    rig.resource.update(expiration=rig.now + 600)
+    rig.alloc(1, whole(8, 0))
+    rig.wait(1)
+    answer = rig.answer("when", jobspec=whole(1, 500))
+    assert (answer["verdict"], answer["start"]) == ("unknown", None)
+    assert answer["reason"] == "the instance ends before it could start"
+    for topic in ("plan", "windows"):
+        assert rig.answer(topic, horizon=3600)["until"] == rig.now + 599
+
+
 def test_when_names_the_queue():
     rig = rig_with("sched-fifo")
     assert rig.answer("when", jobspec=whole(1, 500))["queue"] is None

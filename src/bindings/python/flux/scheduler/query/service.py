@@ -51,6 +51,11 @@ class QueryService:
     def _head(self) -> dict[str, Any]:
         return {"now": self._source.now(), "made": self._source.made}
 
+    def _until(self, now: float, horizon: float) -> float:
+        """Return the end of an answer over time: the instance may end before its horizon."""
+        end = self._source.pool.expiration or math.inf
+        return min(now + horizon, max(now, end))
+
     # -- why ---------------------------------------------------------------------------------------
 
     def explain(self, payload: Any, caller: Caller) -> Steps:
@@ -159,6 +164,9 @@ class QueryService:
             # An exception's text may contain anything.
             reason = str(exc) if caller.sees_all else "the projection has failed"
             return {**answer, "verdict": "unknown", "reason": reason}
+        if end and found["start"] is not None and found["start"] >= end:
+            reason = "the instance ends before it could start"
+            found = {**found, "start": None, "ranks": None, "reason": reason}
         answer.update(start=found["start"], ranks=found["ranks"], unplanned=found["left"])
         answer.update(reason=found["reason"], made=found["made"])
         if "plays" in found:
@@ -190,15 +198,12 @@ class QueryService:
         policy, source = self._policy, self._source
         plan = self._source.plan()
         head = self._head()
-        answer: dict[str, Any] = {**head, "until": head["now"] + horizon, "kinds": []}
+        answer: dict[str, Any] = {**head, "until": self._until(head["now"], horizon), "kinds": []}
         if plan is None:
             raise ValueError("the pool of this scheduler cannot plan")
         yield
         yield from policy.queue_order.find_heads()
         kinds = source.pool.node_kinds()
-        if source.pool.expiration:
-            end = max(head["now"], source.pool.expiration)
-            answer["until"] = min(answer["until"], end)
         # In strict order no job passes a waiting one.
         stuck = 0
         if not policy.decision.looks_past_heads:
@@ -236,7 +241,7 @@ class QueryService:
         policy, source = self._policy, self._source
         plan = self._source.plan()
         head = self._head()
-        now, until = head["now"], head["now"] + horizon
+        now, until = head["now"], self._until(head["now"], horizon)
         pool = source.pool
         answer: dict[str, Any] = {
             **head,
