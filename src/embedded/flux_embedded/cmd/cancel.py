@@ -12,8 +12,8 @@ from flux_engine.command.options import Parser
 from flux_engine.formats.states import MASKS
 
 
-def _jobs(number):
-    return f"{number} job{'s' if number != 1 else ''}"
+def _counted(number, noun):
+    return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 def _userid(name):
@@ -30,7 +30,7 @@ def _userid(name):
 def _cancel_jobs(args):
     numbers = [JobID(word) for word in args.jobids]
     if args.dry_run:
-        warn(f"flux-cancel: Would cancel {_jobs(len(numbers))}")
+        warn(f"flux-cancel: Would cancel {_counted(len(numbers), 'job')}")
         return 0
     handle = flux.Flux()
     futures = [(number, cancel_async(handle, number, args.message)) for number in numbers]
@@ -54,10 +54,9 @@ def _cancel_matching(args):
     answer = flux.Flux().rpc("job-manager.raiseall", payload).get()
     count, failed = answer["count"], answer["errors"]
     if count and args.dry_run:
-        warn(f"flux-cancel: Would cancel {_jobs(count)}")
+        warn(f"flux-cancel: Would cancel {_counted(count, 'job')}")
     elif count:
-        errors = "error" if failed == 1 else "errors"
-        warn(f"flux-cancel: Canceled {_jobs(count)} ({failed} {errors})")
+        warn(f"flux-cancel: Canceled {_counted(count, 'job')} ({_counted(failed, 'error')})")
     elif not args.quiet:
         warn("flux-cancel: Matched 0 jobs")
     return 0
@@ -69,18 +68,15 @@ def main(argv):
     parser.flag("-n", "--dry-run", text="only count the jobs")
     parser.flag("-q", "--quiet", text="print nothing if no jobs match")
     parser.add_argument("-u", "--user", metavar="USER", help="all jobs of this user, or of 'all'")
-    parser.add_argument(
-        "-S", "--states", action="append", metavar="STATES", help="all jobs in these states"
-    )
+    parser.add_argument("-S", "--states", action="append", metavar="STATES", help="jobs in these")
     parser.add_argument("-m", "--message", metavar="NOTE", help="note of the exception")
     parser.add_argument("jobids", nargs="*", metavar="JOBID")
     args = parser.parse_args(argv)
     selecting = args.all or args.user or args.states
     if args.jobids and selecting:
-        text = "Do not specify a list of jobids with --all,--user,--states options"
-        raise CommandError(text)
+        raise CommandError("Do not specify a list of jobids with --all,--user,--states options")
     if args.jobids:
         return _cancel_jobs(args)
-    if not selecting:
-        raise CommandError("No target jobs were provided")
-    return _cancel_matching(args)
+    if selecting:
+        return _cancel_matching(args)
+    raise CommandError("No target jobs were provided")

@@ -13,6 +13,7 @@ import errno
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from flux.job import JobID, JobInfo
@@ -195,18 +196,14 @@ def look_up_job(handle: Any, jobid: int) -> dict[str, Any] | None:
 
 
 def _find_housekeeping(answer: dict[str, Any], handle: Any) -> None:
-    """Set the state of jobs in housekeeping, which hold resources as running jobs do. Nothing is
-    changed if the job manager does not answer."""
+    """Set the state of jobs in housekeeping, which hold resources as running jobs do, if the job
+    manager answers."""
     behind = [one for job in answer["jobs"] for one in job.get("behind") or ()]
-    if not behind:
-        return
-    try:
-        names = handle.rpc("job-manager.stats-get").get()["housekeeping"]["running"]
-    except OSError:
-        return
-    for one in behind:
-        if one["name"] in names:
-            one["state"] = "housekeeping"
+    with suppress(OSError):
+        stats = handle.rpc("job-manager.stats-get").get() if behind else {}
+        for one in behind:
+            if one["name"] in stats["housekeeping"]["running"]:
+                one["state"] = "housekeeping"
 
 
 def count_pending(handle: Any) -> int:
