@@ -255,19 +255,18 @@ struct timeline *timeline_copy (const struct timeline *line)
 
     if (!copy)
         return NULL;
-    for (size_t at = 0; at < line->count; at++) {
-        struct block *block = malloc (sizeof (*block));
+    copy->room = line->count;
+    copy->heads = duplicate (line->heads, line->count * sizeof (line->heads[0]));
+    copy->entries = duplicate (line->entries, line->count * sizeof (line->entries[0]));
+    while (copy->heads && copy->entries && copy->count < line->count) {
+        struct block *block = duplicate (line->entries[copy->count].block, sizeof (*block));
 
         if (!block)
-            goto error;
-        *block = *line->entries[at].block;
-        if (insert_block (copy, at, block) < 0) {
-            free (block);
-            goto error;
-        }
+            break;
+        copy->entries[copy->count++].block = block;
     }
-    return copy;
-error:
+    if (copy->count == line->count)
+        return copy;
     timeline_destroy (copy);
     return NULL;
 }
