@@ -191,13 +191,13 @@ class Beds(TableRule):
             return None
         return Deferral(f"beds: {len(self.running)} of {self.most} are taken", key="bed")
 
-    def started(self, job, alloc):
+    def start(self, job, alloc):
         self.running.add(job.jobid)
 
-    def found_running(self, job):
+    def hello(self, job):
         self.running.add(job.jobid)
 
-    def freed(self, jobid, R, final):
+    def free(self, jobid, R, final):
         if final:
             self.running.discard(jobid)
             self.host.readmit(self, "bed")

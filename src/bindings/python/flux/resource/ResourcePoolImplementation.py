@@ -113,11 +113,13 @@ class ResourcePoolImplementation(PoolContract):
         inventory = self.inventory
         ranks = nodes = cores = gpus = 0
         for mask, units in pairs(self.held(jobid)):
-            count, (own_cores, own_gpus) = popcount(mask), inventory.cores_and_gpus(units)
+            count = popcount(mask)
             ranks |= mask
             nodes += count
-            cores += count * own_cores
-            gpus += count * own_gpus
+            cores += count * popcount(units & inventory.core_mask)
+            own_gpus = inventory.gpus(units)
+            if own_gpus:
+                gpus += count * popcount(own_gpus)
         return ranks, nodes, cores, gpus
 
     def node_kinds(self) -> list[tuple[int, int, int]]:
@@ -297,6 +299,8 @@ class ResourcePoolImplementation(PoolContract):
         """
         if self.packing or shape.within is not None:
             eligible = self.in_groups(index, shape, eligible)
+            if not eligible:
+                return None
         placement = self.placement
         placed = placement.place(index, shape, eligible)
         if placement.is_checked and placed is not None:
@@ -386,6 +390,8 @@ class ResourcePoolImplementation(PoolContract):
         """Return the eligible ranks on which a shape is to be placed, to be in groups or to keep
         whole groups free; 0: none.  O(groups)."""
         rooms = self.rooms(index, shape, eligible)
+        if not rooms:
+            return 0
         count = shape.node_count or shape.slot_count
         if shape.within is None:
             if shape.node_count is not None and not shape.slot_count.fixed:

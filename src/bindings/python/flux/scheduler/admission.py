@@ -159,6 +159,10 @@ class AdmissionRule:
     #: with it regardless of `signature`. Not for a rule whose `check` must see every job.
     only_takes_away = False
 
+    #: Whether this rule defers a job only because of its nodes and its limit, so that a smaller or
+    #: shorter one could start.
+    by_shape = False
+
     def __init__(self, host: AdmissionHost) -> None:
         self.host = host
 

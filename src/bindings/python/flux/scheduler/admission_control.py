@@ -20,7 +20,6 @@ from flux.scheduler.admission import (
     has_own,
 )
 from flux.scheduler.attributes import SystemAttributes
-from flux.scheduler.misspelled import is_ours
 from flux.scheduler.requests import PendingJob
 from flux.scheduler.site_policy.holdings import FIRST_ID, NOTHING, holding_of
 from flux.scheduler.walk import JobGroup, entry_of
@@ -152,40 +151,6 @@ class DeferredJobs:
 #: Id of a job that is not submitted.
 TRIAL_ID = FIRST_ID + 1
 
-#: Older names of rules' methods, from before they were named after a policy's methods.
-OLDER_NAMES = {
-    "queued": "alloc",
-    "started": "start",
-    "freed": "free",
-    "found_running": "hello",
-    "forget": "cancel",
-}
-
-#: Methods that are not called any more, and what replaces them.
-FORMER_METHODS = {
-    "taken_back": "the pool offers what check() lets start",
-    "config_changed": "a TableRule has configure()",
-    "as_queued": "alloc() is, with changes_requests",
-    "allocate": "the pool offers what check() lets start",
-    "second_look": "check() is",
-    "keeps_promise": "check() is, at the promised time",
-    "released": "a Deferral has until, and readmit() is for other events",
-    "ready": "a TableRule has it",
-}
-
-
-def use_older_names(rule: AdmissionRule) -> None:
-    """Use a rule's methods that have older names, with a warning for each."""
-    for older, name in OLDER_NAMES.items():
-        method = getattr(rule, older, None)
-        if callable(method) and getattr(type(rule), name) is getattr(AdmissionRule, name):
-            setattr(rule, name, method)
-            rule.host.log.warning(f"rule {rule.name}: {older}() is called {name}() now")
-    for former, instead in FORMER_METHODS.items():
-        defining = [base for base in type(rule).__mro__ if former in vars(base)]
-        if defining and not any(map(is_ours, defining)):
-            rule.host.log.warning(f"rule {rule.name}: {former}() is not called any more: {instead}")
-
 
 class Families(Remembered[Any, Hashable]):
     """Signatures of jobs -> the same without the parts of some rules. `left_out`: their names."""
@@ -265,7 +230,6 @@ class AdmissionControl:
 
         `tell_of_pending` then tells it of the pending jobs.
         """
-        use_older_names(rule)
         ahead = [at for at, one in enumerate(self.rules) if after is None or one in after]
         self.rules.insert(1 + max(ahead, default=-1), rule)
         self.update()
@@ -492,9 +456,10 @@ class AdmissionControl:
         """Whether all rules are certain to let a job start at its promised time."""
         return all(keeps_promise(job) for _, keeps_promise in self._doubting)
 
-    def start(self, job: PendingJob, alloc: ResourcePool, now: float) -> dict[str, Any]:
-        """Tell the rules that a job starts. Return their annotations."""
-        found: dict[str, Any] = {}
+    def start(
+        self, job: PendingJob, alloc: ResourcePool, now: float, annotations: dict[str, Any]
+    ) -> None:
+        """Tell the rules that a job starts, and add their annotations to `annotations`."""
         jobid, (offered, held) = job.jobid, self._offer
         if self._counting:
             if offered is not alloc:
@@ -507,10 +472,9 @@ class AdmissionControl:
                     continue
                 more = start(job, alloc)
                 if more:
-                    found.update(more)
+                    annotations.update(more)
             except Exception:
                 self._report(f"admission rule {rule.name}: start", trace=True)
-        return found
 
     def free(self, jobid: int, R: Any, final: bool, now: Callable[[], float]) -> None:
         """Tell the rules that a job has freed resources."""

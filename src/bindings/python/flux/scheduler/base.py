@@ -91,11 +91,13 @@ def _event(
             return
         if arguments is not None:
             self._passes.events += 1
+            self._host.clock.freeze()
             try:
                 getattr(self, method)(*arguments)
             except Exception:
                 self._errors.report(name, trace=True)
             self._request_schedule()
+            self._host.clock.thaw()
 
     return handle
 

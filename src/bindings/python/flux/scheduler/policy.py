@@ -453,8 +453,9 @@ class PolicyScheduler(Scheduler):
         end = now + duration if duration > 0 else self.resources.expiration
         admission = self.admission
         if admission.engaged:
-            end = admission.own_ends.get(job.jobid) or end
-            annotations.update(admission.start(job, alloc, now))
+            if admission.own_ends:
+                end = admission.own_ends.get(job.jobid) or end
+            admission.start(job, alloc, now, annotations)
             if self.planning.in_doubt:
                 self.planning.check_promises()
         predicted = None

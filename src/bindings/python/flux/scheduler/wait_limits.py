@@ -150,7 +150,8 @@ class WaitLimits(AdmissionRule):
     def _drop(self, jobid: int) -> _Waiting | None:
         waiting = self._jobs.pop(jobid, None)
         if waiting is not None:
-            self._first_pass.pop(jobid, None)
+            if waiting.event is not None:
+                del self._first_pass[jobid]
             if waiting.timer is not None:
                 waiting.timer.cancel()
             if not self._jobs:

@@ -506,9 +506,11 @@ class BoundStrategy(Strategy):
 
     def withdraw(self, jobid: int) -> BoundPromise | None:
         promise = self.promises.pop(jobid, None)
+        if promise is None:
+            return None
         self._overdrawing.discard(jobid)
         self._windows.discard(jobid)
-        if promise is not None and promise.number is not None:
+        if promise.number is not None:
             self._ranks.room.leave(promise.number)
             self._withdrawn.append(promise)
             if not promise.is_open:

@@ -33,8 +33,9 @@ class Claims:
         #: by kind of claim, masks of the ranks claimed by any key, and by several
         self._any: defaultdict[int, int] = defaultdict(int)
         self._mixed: defaultdict[int, int] = defaultdict(int)
-        #: `Claimant.where` -> number of claimants in `_on`
+        #: `Claimant.where` -> number of claimants in `_on`; and the only one, if there is one
         self._wheres: Counter[tuple[int, ...]] = Counter()
+        self._only_where: tuple[int, ...] | None = None
 
     def enter(self, jobid: int, claimant: Claimant, ranks: int) -> None:
         """Add a job on some ranks."""
@@ -42,7 +43,7 @@ class Claims:
             return  # the last may be freed, or leave, before the job's final free
         self.running[jobid] = (claimant, ranks)
         if claimant not in self._on:
-            self._wheres[claimant.where] += 1
+            self._count_where(claimant.where, 1)
         self._on[claimant].add(ranks)
         for kind, (key, where) in enumerate(zip(*claimant)):
             come = ranks & where
@@ -62,9 +63,7 @@ class Claims:
         on.remove(left)
         if not on.ranks:
             del self._on[claimant]
-            self._wheres[claimant.where] -= 1
-            if not self._wheres[claimant.where]:
-                del self._wheres[claimant.where]
+            self._count_where(claimant.where, -1)
         for kind, (key, where) in enumerate(zip(*claimant)):
             if left & where:
                 claimed = self._claimed[kind, key]
@@ -76,6 +75,13 @@ class Claims:
                     self._find_mixed(kind)
                 else:
                     self._any[kind] &= ~gone
+
+    def _count_where(self, where: tuple[int, ...], more: int) -> None:
+        wheres = self._wheres
+        wheres[where] += more
+        if not wheres[where]:
+            del wheres[where]
+        self._only_where = next(iter(wheres)) if len(wheres) == 1 else None
 
     def _find_mixed(self, kind: int) -> None:
         found = mixed = 0
@@ -95,7 +101,7 @@ class Claims:
         others that it would claim itself.  O(kinds of claim) masks if all jobs claim on the same
         ranks, else O(claimants)."""
         ranks = 0
-        if self._wheres.keys() <= {claimant.where}:
+        if claimant.where == self._only_where:
             for kind, key in enumerate(claimant.keys):
                 own = self._claimed[kind, key].ranks if (kind, key) in self._claimed else 0
                 ranks |= self._any[kind] & ~own | self._mixed[kind]

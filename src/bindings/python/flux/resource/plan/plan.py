@@ -483,9 +483,10 @@ class Plan:
         # On a copy, jobs that still have claims may have been removed.
         is_known = request.claimant is None or not self._jobs_may_leave
         current = self._strategies.current
-        if is_known and current.promises.keys() <= {jobid}:
+        promises = current.promises
+        if is_known and (not promises or promises.keys() == {jobid}):
             answer = _alloc_alone(self.pool, claims, jobid, request)
-            if current.promises:
+            if promises:
                 self.cancel(jobid)
             current.started(jobid, request.claimant)
             return answer

@@ -344,11 +344,14 @@ class Strategy(ABC):
 def due_of(promises: Mapping[int, Promise], now: float) -> tuple[list[int], float]:
     """Return the jobs with a promised start at or before `now`, without open promises, and the
     first start after it, or infinity."""
-    later = [one.start for one in promises.values() if one.start > now]
-    due = []
-    if len(later) < len(promises):
-        due = [jobid for jobid, one in promises.items() if one.start <= now and not one.is_open]
-    return due, min(later, default=inf)
+    due, first = [], inf
+    for jobid, one in promises.items():
+        start = one.start
+        if now < start < first:
+            first = start
+        elif start <= now and not one.is_open:
+            due.append(jobid)
+    return due, first
 
 
 def length_of(request: ResourceRequest) -> float:

@@ -31,9 +31,6 @@ JOBS_PER_STEP = 256
 #: Horizon in seconds of the search for a shorter limit that would fit: a week.
 LIMIT_SEARCH_S = 7 * 86400.0
 
-#: Rules that keep a job from starting by its nodes and its limit alone.
-SHAPE_RULES = ("placement", "reservation")
-
 
 class PendingReason:
     """Determines the reason of a job's wait."""
@@ -94,12 +91,11 @@ class PendingReason:
             return answer
         head = policy.decision.ahead_of(job)
         answer["excluded"] = list(self._excluded(job))
+        deferrals = list(policy.admission.deferrals(job))
         answer["rules"] = [
             {"rule": rule.name, "reason": read_by(caller, deferral.text)}
-            for rule, deferral in policy.admission.deferrals(job)
+            for rule, deferral in deferrals
         ]
-        # a limit, a budget or a rule of the site's own may keep the smaller job from starting too
-        may_fit = all(one["rule"] in SHAPE_RULES for one in answer["rules"])
         for rule in policy.admission.rules:
             answer.update(rule.facts(job))
         answer.update(policy.decision.facts(job))
@@ -111,7 +107,7 @@ class PendingReason:
             answer["behind"] += found
             answer["behind_more"] = more
             yield
-        may_fit = may_fit and answer["verdict"] != "never"
+        may_fit = answer["verdict"] != "never" and all(rule.by_shape for rule, _ in deferrals)
         answer["fits"] = self._fits(job, head) if may_fit else None
         return answer
 

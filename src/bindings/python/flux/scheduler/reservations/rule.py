@@ -100,6 +100,7 @@ class ReservationRule(GivingRule):
     name = "reservation"
     attributes = ("reservation",)
     engaged = False  # there are no reservations yet
+    by_shape = True
 
     host: RuleHost
 

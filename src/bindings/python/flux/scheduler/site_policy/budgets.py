@@ -414,7 +414,8 @@ class BudgetRule(ScopedRule):
         for account in known.uses:
             if waited:
                 account.expect(known, -1)
-            begin, end = account.begin, min(known.end, account.end)
+            begin, end = account.begin, account.end
+            end = known.end if known.end < end else end
             since = now if known.since >= now else max(known.since, begin)
             taken = account.taken
             for at, rate in enumerate(more):

@@ -233,8 +233,7 @@ class LimitRule(ScopedRule):
 
     def _hard(self, job: PendingJob) -> list[LimitUse]:
         """Return the uses in which a job counts, without those of soft limits."""
-        known = self.jobs.get(job.jobid)
-        return [] if known is None else [use for use in known.uses if not use.entry.soft]
+        return [use for use in self.counted_in(job) if not use.entry.soft]
 
     def _left_free(self, use: LimitUse, job: PendingJob) -> Amount:
         """Return the amount that a job must leave free: the needs of the first waiting job, if the
@@ -299,7 +298,9 @@ class LimitRule(ScopedRule):
 
     def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
         ranks, _, cores, gpus = held
-        for use in self._hard(job):
+        for use in self.counted_in(job):
+            if use.entry.soft:
+                continue
             kept = self._left_free(use, job) if use.claims[0] else NONE
             more = (popcount(ranks & ~use.ranks.ranks), cores, gpus, 1)
             at = use.over(more, kept)

@@ -291,10 +291,11 @@ class PlacementRule(TableRule):
     # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any] | None:
-        placed = self._jobs.get(job.jobid)
+        placed = self._jobs.pop(job.jobid, None)
         if placed is None:
             return None
-        self.cancel(job.jobid)
+        if placed.timer is not None:
+            placed.stop_waiting()
         groups = placed.within.groups
         names = ",".join(groups.names_of(self.host.resources.held_ranks(job.jobid)))
         return {"placement": f"{groups.level} {names}"} if names else {}

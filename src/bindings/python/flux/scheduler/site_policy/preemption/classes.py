@@ -97,6 +97,10 @@ class PreemptionTerms(NamedTuple):
     queue: str | None  # its queue, or None
 
 
+#: The terms of a running job without a class.
+WITHOUT_CLASS = PreemptionTerms(None, HIGHEST, inf, None)
+
+
 class Classes:
     """The classes in force."""
 

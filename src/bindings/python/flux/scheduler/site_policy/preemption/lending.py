@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.classes import PreemptionTerms
     from flux.scheduler.site_policy.preemption.kept import KeptPlaces
-    from flux.scheduler.site_policy.preemption.state import PreemptionState, Running
+    from flux.scheduler.site_policy.preemption.state import PreemptionState
 
 #: Maximum number of promises tried for a job that may start into one, the latest first; each costs
 #: a search of the plan up to its time.
@@ -188,12 +188,12 @@ class Lending(Part):
         if placeholder is not None and plan is not None:
             plan.cancel(placeholder)
 
-    def started(self, running: Running, lent: Preemption) -> float:
+    def started(self, jobid: int, lent: Preemption) -> float:
         """Note the start of a borrower. Return when it is to be ended, seconds since the epoch."""
         lent.needed_in = None
         self._record.store()
         self._under_way.await_step(lent)
-        self._counts.of(lent.victims[running.jobid])["borrowing"] += 1
+        self._counts.of(lent.victims[jobid])["borrowing"] += 1
         return lent.deadline
 
     # -- the promises ------------------------------------------------------------------------------

@@ -185,26 +185,20 @@ class PreemptionRule(GivingRule, TableRule):
     # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any] | None:
-        waited, preemption = self._waiting.pop(job.jobid, None), self._record.active.get(job.jobid)
-        if preemption is not None:
-            self._under_way.taker_starts(preemption)
-        if waited is None:
+        waited, active = self._waiting.pop(job.jobid, None), self._record.active
+        if job.jobid in active:
+            self._under_way.taker_starts(active[job.jobid])
+        if waited is None or waited.terms.cls is None:
             return None
-        running = self._running.enter(job, waited.terms)
-        if waited.terms.cls is not None:
-            self._takers.look_soon()
-        lent = running.gives_way_to
-        return None if lent is None else {"t_preempt": self._lending.started(running, lent)}
+        lent = self._running.enter(job, waited.terms).gives_way_to
+        self._takers.look_soon()
+        return None if lent is None else {"t_preempt": self._lending.started(job.jobid, lent)}
 
     def hello(self, job: RunningJob) -> None:
         self._running.hello(job, self.classes.terms(job.attributes))
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
-        running = self._running.jobs.get(jobid)
-        if final:
-            self._running.remove(jobid)
-        else:
-            self._running.ends(jobid)
+        running = self._running.remove(jobid) if final else self._running.ends(jobid)
         if self._record.active:
             self._under_way.freed(running, final)
         self._takers.look_soon()

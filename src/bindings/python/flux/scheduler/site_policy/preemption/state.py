@@ -24,7 +24,7 @@ from flux.resource.pool.masks import idset_text, parse_idset
 from flux.scheduler.checkpoint import check_version, read_stored
 from flux.scheduler.disclosure import Reason, is_private
 from flux.scheduler.host import counted, name_of
-from flux.scheduler.site_policy.preemption.classes import Classes
+from flux.scheduler.site_policy.preemption.classes import WITHOUT_CLASS, Classes
 from flux.scheduler.times import duration_text, seconds_of
 
 if TYPE_CHECKING:
@@ -294,7 +294,8 @@ class RunningJobs:
 
     def __init__(self, host: RuleHost) -> None:
         self._host = host
-        self.jobs: dict[int, Running] = {}  # id -> job
+        #: id -> job that has a class, is ending, or was found at the start
+        self.jobs: dict[int, Running] = {}
         self.of_classes: dict[int, Running] = {}  # those that have a class
         self._clean_up: float | None = None
 
@@ -320,16 +321,21 @@ class RunningJobs:
             is_end = event.get("name") == "exception" and context.get("severity") == 0
             one.was_ended |= is_end and context.get("type") == EXCEPTION
 
-    def remove(self, jobid: int) -> None:
-        """Remove a job, if it is known."""
-        self.jobs.pop(jobid, None)
-        self.of_classes.pop(jobid, None)
+    def remove(self, jobid: int) -> Running | None:
+        """Remove a job. Return it, or None if it was not known."""
+        one = self.jobs.pop(jobid, None)
+        if one is not None:
+            self.of_classes.pop(jobid, None)
+        return one
 
-    def ends(self, jobid: int) -> None:
-        """Note that a running job is ending by itself."""
-        one = self.jobs.get(jobid)
-        if one is not None and one.ending is None:
-            one.ending = self._host.now()
+    def ends(self, jobid: int) -> Running:
+        """Note that a running job is ending by itself. Return it."""
+        one, now = self.jobs.get(jobid), self._host.now()
+        if one is None:
+            one = self.jobs[jobid] = Running(jobid, WITHOUT_CLASS, now, None)
+        if one.ending is None:
+            one.ending = now
+        return one
 
     def about_to_end(self) -> list[int]:
         """Return the ids of jobs whose clean-up began recently.  O(running jobs)."""

@@ -273,9 +273,10 @@ class Takers(Part):
         def told(found: dict[int, dict[str, Any] | None]) -> None:
             known = alive
             for victim, answer in found.items():
+                if victim not in self._running.jobs:
+                    continue  # it has ended meanwhile
                 if answer is None:
-                    if victim in self._running.jobs:
-                        self._running.jobs[victim].left_alone = True
+                    self._running.jobs[victim].left_alone = True
                 elif has_ended(answer["eventlog"]):
                     self._running.ends(victim)
                 else:
