@@ -3,6 +3,7 @@
 
 import json
 import math
+import types
 
 import pytest
 from each_policy import POLICIES, under
@@ -40,14 +41,16 @@ def used(rig):
 
 
 def test_use_is_stored_in_parts_and_read_again():
-    usage = Usage(HOUR)
+    host = types.SimpleNamespace(now=lambda: 200.0)
+    usage, again = (Usage(host, None, "key", None, lambda key: True) for _ in range(2))
+    usage.set_half_life(HOUR, 0.0)
     for user in range(600):
         usage.change(("bank", user), 1.0, 100.0, since=0.0)
         usage.change(("bank", user), -1.0, 100.0)
     usage.change(("", None), 1.0, 100.0)
-    parts = list(usage.text(200.0))
+    parts = list(usage.text())
     assert len(parts) == 5
-    again = Usage(HOUR)
+    again.set_half_life(HOUR, 0.0)
     again.restore(json.loads("".join(parts)))
     assert again.through == 200.0
     for key in usage.keys():

@@ -295,19 +295,36 @@ class CountedRule(AdmissionRule):
     """A rule of the library that counts what jobs hold. It is told of that by `hold`, in place of
     `AdmissionRule.start` and `AdmissionRule.free`; its `AdmissionRule.check` is called only while
     one of a job's bounds is exceeded. When these change, it calls ``host.admission.recount()``.
+
+    Attributes:
+        jobs (dict): job id -> record of a job that it counts; ``waits``: whether the job is pending
+        offers (dict): keys of deferrals because of the pool's offer; while there are any,
+            `ask_again` is called when a job has freed resources, before `hold`
     """
+
+    jobs: dict[int, Any]
+    offers: dict[Any, Any]
 
     def bounds(self, job: PendingJob) -> list[Bound]:
         """Return the bounds within which `job` may start."""
         return []
 
-    def hold(self, jobid: int, before: Holding, after: Holding, jobs: int, now: float) -> None:
-        """Called when the resources that a job holds have changed.
+    def hold(
+        self, jobid: int, known: Any, before: Holding, after: Holding, jobs: int, now: float
+    ) -> None:
+        """Called when the resources that a counted job holds have changed.
 
         Args:
+            known: its record in `jobs`; ``waits`` is still true if it was pending
             jobs (int): 1 if the job has started, 0 if it has freed some resources, -1 if all
             now (float): the time, seconds since the epoch
         """
+
+    def ask_again(self) -> None:
+        """Let in jobs that wait for another offer of the pool."""
+
+    def forget(self, known: Any) -> None:
+        """Called when a job, which is in `jobs` no more, has ended or was canceled."""
 
     def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
         """Return None if `job`, which is within its bounds, may start with `held`, which is other

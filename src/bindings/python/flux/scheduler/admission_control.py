@@ -282,14 +282,13 @@ class AdmissionControl:
     def _overriding(
         method: Callable[..., Any], rules: Iterable[AdmissionRule]
     ) -> list[tuple[AdmissionRule, Callable[..., Any]]]:
-        """Return those of some rules that override a method, each with its own; a counting rule has
-        `CountedRule.hold` in place of two."""
-        name, found = method.__name__, []
-        for rule in rules:
-            counts = isinstance(rule, CountedRule) and name in ("start", "free")
-            if counts or (hasattr(rule, name) and has_own(rule, method)):
-                found.append((rule, getattr(rule, "hold" if counts else name)))
-        return found
+        """Return those of some rules that override a method, each with its own."""
+        name = method.__name__
+        return [
+            (rule, getattr(rule, name))
+            for rule in rules
+            if hasattr(rule, name) and has_own(rule, method)
+        ]
 
     # -- one job -----------------------------------------------------------------------------------
 
@@ -465,11 +464,9 @@ class AdmissionControl:
             if offered is not alloc:
                 held = holding_of(self._pool(), jobid)
             self.holds[jobid] = held
+            self._hold(jobid, NOTHING, held, 1, now)
         for rule, start in self._starting:
             try:
-                if rule in self._counting:
-                    start(jobid, NOTHING, held, 1, now)
-                    continue
                 more = start(job, alloc)
                 if more:
                     annotations.update(more)
@@ -478,21 +475,36 @@ class AdmissionControl:
 
     def free(self, jobid: int, R: Any, final: bool, now: Callable[[], float]) -> None:
         """Tell the rules that a job has freed resources."""
-        before, after, when = self.holds.get(jobid), NOTHING, 0.0
+        before = self.holds.get(jobid)
         if before is not None:
-            after, when = NOTHING if final else before.left_of(R), now()
-        for rule, free in self._freeing:
-            try:
-                if rule not in self._counting:
-                    free(jobid, R, final)
-                elif before is not None:
-                    free(jobid, before, after, -1 if final else 0, when)
-            except Exception:
-                self._report(f"admission rule {rule.name}: free", trace=True)
-        if before is not None:
+            after = NOTHING if final else before.left_of(R)
+            self._hold(jobid, before, after, -1 if final else 0, now())
             self.holds[jobid] = after
             if final:
                 del self.holds[jobid]
+        for rule, free in self._freeing:
+            try:
+                free(jobid, R, final)
+            except Exception:
+                self._report(f"admission rule {rule.name}: free", trace=True)
+
+    def _hold(self, jobid: int, before: Holding, after: Holding, jobs: int, now: float) -> None:
+        """Tell the counting rules that the resources that a job holds have changed; arguments are
+        those of `CountedRule.hold`."""
+        for rule in self._counting:
+            try:
+                if jobs < 1 and rule.offers:
+                    rule.ask_again()
+                known = rule.jobs.get(jobid)
+                if known is None or (known.waits and jobs < 1):
+                    continue
+                rule.hold(jobid, known, before, after, jobs, now)
+                known.waits = False
+                if jobs < 0:
+                    del rule.jobs[jobid]
+                    rule.forget(known)
+            except Exception:
+                self._report(f"admission rule {rule.name}: hold", trace=True)
 
     def released(self) -> None:
         """Called when resources were released, or a promise was given up."""

@@ -31,7 +31,7 @@ from flux.scheduler.site_policy.counting import (
     read_scope,
 )
 from flux.scheduler.site_policy.fields import Fields
-from flux.scheduler.site_policy.usage import KeptUsage, Usage
+from flux.scheduler.site_policy.usage import Usage
 from flux.scheduler.times import local_zone_name, zone_named
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class BudgetRule(ScopedRule):
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
         self.jobs: dict[int, Charged]
-        self._usage = KeptUsage(host, errors, KEY, self._learn, _is_key, self._settle)
+        self._usage = Usage(host, errors, KEY, self._learn, _is_key, self._settle)
         #: end of the first period to end, seconds since the epoch
         self._next_end = inf
         #: timer for that time; None: no job is examined before it
@@ -399,20 +399,16 @@ class BudgetRule(ScopedRule):
         known.end = self.host.running[jobid].end
         known.since = self._usage.found(jobid)
 
-    def hold(self, jobid: int, before: Holding, after: Holding, jobs: int, now: float) -> None:
-        if jobs < 1 and self.offers:
-            self.ask_again()
-        known = self.jobs.get(jobid)
-        if known is None or (known.waits and jobs < 1):
-            return
+    def hold(
+        self, jobid: int, known: Charged, before: Holding, after: Holding, jobs: int, now: float
+    ) -> None:
         if now >= self._next_end:
             self._now()
-        waited, known.waits = known.waits, False
-        if waited:
+        if known.waits:
             known.end = now + known.limit
         more = (after.nodes - before.nodes, after.cores - before.cores, after.gpus - before.gpus)
         for account in known.uses:
-            if waited:
+            if known.waits:
                 account.expect(known, -1)
             begin, end = account.begin, account.end
             end = known.end if known.end < end else end
@@ -424,8 +420,6 @@ class BudgetRule(ScopedRule):
             if jobs < 1 and account.waiting:
                 self.let_in(account)
         known.since = inf
-        if jobs < 0:
-            del self.jobs[jobid]
         if not self._usage.has_changed:
             self._usage.touch()
 

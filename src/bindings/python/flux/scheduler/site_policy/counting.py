@@ -182,8 +182,7 @@ class Counted:
 
 
 class CountingRule(CountedRule, TableRule):
-    """Counts jobs by the entries of its table. A subclass implements `CountedRule.hold`, which sets
-    ``waits`` of a starting job, and:
+    """Counts jobs by the entries of its table. A subclass implements `CountedRule.hold` and:
 
     - ``uses_of(userid, attributes)``: return the uses in which a job counts;
     - ``read_job(job, known, attributes)``: fill in the record of a new pending job, or raise
@@ -263,7 +262,7 @@ class CountingRule(CountedRule, TableRule):
             self.found(jobid, known, job.attributes)
             if self in self.host.admission.rules:  # this is no trial
                 self.host.admission.holds[jobid] = held
-            self.hold(jobid, NOTHING, held, 1, self.host.now())
+            self.hold(jobid, known, NOTHING, held, 1, self.host.now())
 
     def found(self, jobid: int, known: Any, attributes: SystemAttributes) -> None:
         """Fill in the record of a job found running."""
@@ -289,7 +288,7 @@ class CountingRule(CountedRule, TableRule):
                 yield request.on_ranks(some)
 
     def forget(self, known: Counted) -> None:
-        """Drop the uses in which only this job was counted."""
+        # It drops the uses in which only this job was counted.
         for use in known.uses:
             use.jobs -= 1
             if not use.jobs and not use.lasts:

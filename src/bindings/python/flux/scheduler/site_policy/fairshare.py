@@ -21,7 +21,7 @@ from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.site_policy.counting import Counted, CountingRule, Use
 from flux.scheduler.site_policy.fields import Fields, user_id, user_name
 from flux.scheduler.site_policy.table_rule import TableRule
-from flux.scheduler.site_policy.usage import KeptUsage
+from flux.scheduler.site_policy.usage import Usage
 
 if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes
@@ -99,7 +99,7 @@ class FairShareRule(CountingRule):
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self._usage = KeptUsage(host, errors, KEY, self._learn, _is_association)
+        self._usage = Usage(host, errors, KEY, self._learn, _is_association)
         self._weights = Weights()
         self._banks: dict[str, float] = {}
         self._users: dict[int | None, float] = {}
@@ -160,14 +160,12 @@ class FairShareRule(CountingRule):
         if not use.jobs:
             del self.uses[use.key]
 
-    def hold(self, jobid: int, before: Holding, after: Holding, jobs: int, now: float) -> None:
-        known = self.jobs.get(jobid)
-        if known is None or (known.waits and jobs < 1):
-            return
+    def hold(
+        self, jobid: int, known: Counted, before: Holding, after: Holding, jobs: int, now: float
+    ) -> None:
         (use,) = known.uses
         since = inf
         if known.waits:
-            known.waits = False
             use.pending -= 1
         elif jobs > 0:
             since = self._usage.found(jobid)
@@ -178,9 +176,6 @@ class FairShareRule(CountingRule):
             + (after.gpus - before.gpus) * weights.gpus
         )
         self._usage.change(use.key, rate, now, since)
-        if jobs < 0:
-            del self.jobs[jobid]
-            self.forget(known)
 
     # -- the order ---------------------------------------------------------------------------------
 

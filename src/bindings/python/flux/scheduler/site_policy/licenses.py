@@ -190,23 +190,15 @@ class LicenseUse(Use):
         return -self.excess[0]
 
 
-class Asking(Counted):
-    """The record of a job that requests licences: `asked`, {name: number}."""
-
-    __slots__ = ("asked",)
-
-    asked: dict[str, int]
-
-
 class LicenseRule(CountingRule):
-    """Keeps a job waiting while its licences are in use."""
+    """Keeps a job waiting while its licences are in use. `Counted.least` of a job is what it
+    requests, {name: number}."""
 
     name = "licenses"
     table = "licenses"
     lists = "licenses"
     attributes = ("licenses",)
     parse = staticmethod(read_license)
-    new_job = Asking
 
     uses: dict[str, LicenseUse]
 
@@ -310,11 +302,11 @@ class LicenseRule(CountingRule):
             self._may_ask(name, count)
         super().alloc(job, attributes)
 
-    def read_job(self, job: PendingJob, known: Asking, attributes: SystemAttributes) -> None:
-        known.asked = dict(asked_for(attributes))
+    def read_job(self, job: PendingJob, known: Counted, attributes: SystemAttributes) -> None:
+        known.least = dict(asked_for(attributes))
         request = job.resource_request
         if hasattr(request, "with_tokens"):
-            tokens = {name: n for name, n in known.asked.items() if name in self._planned}
+            tokens = {name: n for name, n in known.least.items() if name in self._planned}
             if tokens or request.tokens:
                 job.resource_request = request.with_tokens(tokens or None)
 
@@ -329,7 +321,7 @@ class LicenseRule(CountingRule):
     def _asked(self, jobid: int) -> dict[str, int]:
         """Return the licences that a pending or running job requests."""
         known = self.jobs.get(jobid)
-        return {} if known is None else known.asked
+        return {} if known is None else known.least
 
     def signature(self, job: PendingJob) -> Hashable:
         return tuple(sorted(self._asked(job.jobid).items())) or None
@@ -417,24 +409,22 @@ class LicenseRule(CountingRule):
         except ValueError:
             return  # it started while no job requested licences
 
-    def found(self, jobid: int, known: Asking, attributes: SystemAttributes) -> None:
+    def found(self, jobid: int, known: Counted, attributes: SystemAttributes) -> None:
         asked = asked_for(attributes)
-        known.asked = {name: asked[name] for name in asked if name in self.entries}
+        known.least = {name: asked[name] for name in asked if name in self.entries}
 
-    def hold(self, jobid: int, before: Holding, after: Holding, jobs: int, now: float) -> None:
-        known = self.jobs.get(jobid) if jobs > 0 else None
-        if jobs < 0 and jobid in self._running:
-            known = self.jobs.pop(jobid)
-            del self._running[jobid]
-        if known is None:
-            return
-        known.waits = False
-        for use, count in zip(known.uses, known.asked.values()):
+    def hold(
+        self, jobid: int, known: Counted, before: Holding, after: Holding, jobs: int, now: float
+    ) -> None:
+        if not jobs:
+            return  # its program may still run
+        for use, count in zip(known.uses, known.least.values()):
             use.in_use += jobs * count
             use.excess[0] += jobs * count
         if jobs > 0:
-            self._running[jobid] = known.asked
+            self._running[jobid] = known.least
             return
+        del self._running[jobid]
         for use in known.uses:
             if use.waiting:
                 self.let_in(use)
@@ -459,7 +449,7 @@ class LicenseRule(CountingRule):
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         waiting: dict[str, int] = {}
         for examined, known in enumerate(list(self.jobs.values()), 1):
-            for use, count in zip(known.uses, known.asked.values()) if known.waits else ():
+            for use, count in zip(known.uses, known.least.values()) if known.waits else ():
                 if count > use.free:
                     waiting[use.entry.name] = waiting.get(use.entry.name, 0) + 1
             if examined % JOBS_PER_STEP == 0:

@@ -375,13 +375,9 @@ class LimitRule(ScopedRule):
 
     # -- running jobs ------------------------------------------------------------------------------
 
-    def hold(self, jobid: int, before: Holding, after: Holding, jobs: int, now: float) -> None:
-        if jobs < 1 and self.offers:
-            self.ask_again()
-        known = self.jobs.get(jobid)
-        if known is None or (known.waits and jobs < 1):
-            return
-        waited, known.waits = known.waits, False
+    def hold(
+        self, jobid: int, known: Counted, before: Holding, after: Holding, jobs: int, now: float
+    ) -> None:
         is_claimed = False
         for use in known.uses:
             used = use.used
@@ -393,7 +389,7 @@ class LimitRule(ScopedRule):
             used[1] += after.cores - before.cores
             used[2] += after.gpus - before.gpus
             used[JOBS] += jobs
-            if waited:
+            if known.waits:
                 pending, least = use.pending, known.least
                 for at in (0, 1, 2, JOBS):
                     pending[at] -= least[at]
@@ -405,9 +401,6 @@ class LimitRule(ScopedRule):
                     self.let_in(use)
         if is_claimed:
             self.waits_no_more(jobid, known)
-        if jobs < 0:
-            del self.jobs[jobid]
-            self.forget(known)
 
     def ranks_changed(self, lost: bool) -> None:
         self.host.admission.recount()

@@ -36,21 +36,42 @@ NEGLIGIBLE = 1.0
 
 
 class Usage:
-    """Amounts by key: a tuple of str, int or None, so that it can be stored. `half_life`: seconds
-    in which an amount decays by half; infinite: no decay."""
+    """Amounts by key: a tuple of str, int or None, so that it can be stored. They are kept in the
+    KVS, and completed from ``job-list`` with jobs that ended while no scheduler was loaded.
 
-    def __init__(self, half_life: float = inf) -> None:
-        self.half_life = half_life
-        #: stores the amounts in due time, and whether it was called since they were stored
-        self.changed: Callable[[], None] = lambda: None
-        self.has_changed = False
-        #: time up to which the use of running jobs was counted when the amounts were stored or
-        #: counting stopped, seconds since the epoch; 0: never
-        self.through = 0.0
-        #: whether a stored tuple is a valid key
-        self.is_key: Callable[[tuple[Any, ...]], bool] = lambda key: True
+    Args:
+        learn: ``learn(job, since, until)`` is called for such a job, with its `ATTRIBUTES` from
+            ``job-list``, and the uncounted time span in seconds since the epoch
+        is_key: whether a tuple is a valid key
+        settle: called before amounts are stored: sets those that are counted elsewhere
+
+    Attributes:
+        half_life (float): seconds in which an amount decays by half; infinite: no decay
+        through (float): time up to which the use of running jobs was counted when the amounts were
+            stored or counting stopped, seconds since the epoch; 0: never
+        has_changed (bool): whether amounts have changed since they were stored
+    """
+
+    def __init__(
+        self,
+        host: RuleHost,
+        errors: ErrorReporter,
+        key: str,
+        learn: Callable[[dict[str, Any], float, float], None],
+        is_key: Callable[[tuple[Any, ...]], bool],
+        settle: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._host, self._errors = host, errors
+        self._learn_job, self._is_key, self._settle = learn, is_key, settle
+        self._key = key
+        self.half_life, self.through, self.has_changed = inf, 0.0, False
         #: key -> (amount, growth per second, time of that amount)
         self._entries: dict[tuple[Any, ...], tuple[float, float, float]] = {}
+        #: None: jobs are not counted yet, or only for a query
+        self._checkpoint: Checkpoint | None = None
+        #: time at which ``job-list`` was queried, and the jobs running then
+        self._asked_at = inf
+        self._found: set[int] = set()
 
     def change(self, key: tuple[Any, ...], rate: float, now: float, since: float = inf) -> None:
         """Change the use per second by a key's jobs by `rate` from `now` on, counted since `since`.
@@ -67,7 +88,8 @@ class Usage:
     def touch(self) -> None:
         """Note that amounts have changed since they were stored."""
         self.has_changed = True
-        self.changed()
+        if self._checkpoint is not None:
+            self._checkpoint.changed()
 
     def set(self, key: tuple[Any, ...], amount: float, now: float) -> None:
         """Set the amount of a key, as counted elsewhere; none if it is 0."""
@@ -135,10 +157,11 @@ class Usage:
 
     # -- the checkpoint ----------------------------------------------------------------------------
 
-    def text(self, now: float) -> Iterator[str]:
+    def text(self) -> Iterator[str]:
         """Return the amounts as JSON text, in parts."""
+        self._settle()
         self.has_changed = False
-        keys = self.keys()
+        keys, now = self.keys(), self._host.now()
         parts = (
             [[list(key), self._at(key, now)[0]] for key in keys[at : at + ENTRIES_PER_PART]]
             for at in range(0, len(keys), ENTRIES_PER_PART)
@@ -153,50 +176,17 @@ class Usage:
         used = {tuple(key): (float(amount), 0.0, through) for key, amount in stored["used"]}
         if not isfinite(through) or not all(isfinite(one[0]) for one in used.values()):
             raise ValueError("expected finite numbers")
-        if not all(map(self.is_key, used)):
+        if not all(map(self._is_key, used)):
             raise ValueError("expected other keys")
         self.through = through
         self._entries.update(used)
-
-
-class KeptUsage(Usage):
-    """Usage stored in the KVS, and completed from ``job-list`` with jobs that ended while no
-    scheduler was loaded.
-
-    Args:
-        learn: ``learn(job, since, until)`` is called for such a job, with its `ATTRIBUTES` from
-            ``job-list``, and the uncounted time span in seconds since the epoch
-        is_key: whether a tuple is a valid key
-        settle: called before amounts are stored: sets those that are counted elsewhere
-    """
-
-    def __init__(
-        self,
-        host: RuleHost,
-        errors: ErrorReporter,
-        key: str,
-        learn: Callable[[dict[str, Any], float, float], None],
-        is_key: Callable[[tuple[Any, ...]], bool],
-        settle: Callable[[], None] = lambda: None,
-    ) -> None:
-        super().__init__()
-        self._host = host
-        self._errors = errors
-        self._learn_job = learn
-        self.is_key, self._settle = is_key, settle
-        self._key = key
-        #: None: jobs are not counted yet, or only for a query
-        self._checkpoint: Checkpoint | None = None
-        #: time at which ``job-list`` was queried, and the jobs running then
-        self._asked_at = inf
-        self._found: set[int] = set()
 
     def begin(self) -> None:
         """Start counting jobs: load the amounts stored by an earlier scheduler."""
         if self._checkpoint is not None:
             return
-        self._checkpoint = self._host.checkpoint(self._key, SAVE_INTERVAL_S, self._dump)
-        self.changed, self.has_changed = self._checkpoint.changed, False
+        self._checkpoint = self._host.checkpoint(self._key, SAVE_INTERVAL_S, self.text)
+        self.has_changed = False
         self._checkpoint.read(self.restore)
         if self.through and self._host.reads_files:
             self._asked_at = self._host.now()
@@ -209,10 +199,6 @@ class KeptUsage(Usage):
                 self._host.now,
                 self._errors,
             )
-
-    def _dump(self) -> Iterator[str]:
-        self._settle()
-        return self.text(self._host.now())
 
     def found(self, jobid: int) -> float:
         """Add a job found running. Return the time from which to count it, seconds since the
@@ -229,4 +215,4 @@ class KeptUsage(Usage):
             if end > since:
                 self._learn_job(job, since, end)
         self._found.clear()
-        self.changed()
+        self.touch()
