@@ -9,6 +9,7 @@ import pytest
 from peers import R, Rig, jobspec
 
 from flux.resource.pool import remembered
+from flux.scheduler.reservations import windows
 
 WHOLE_NODES = {"nodes": 1, "exclusive": True}
 PARTS_OF_NODES = {"cores": 12}
@@ -99,3 +100,20 @@ def test_an_end_costs_the_same_however_many_users_share_nodes():
         calls_of_an_end("sched-backfill", *CASES["sharing"], 400, users) for users in (5, 20)
     )
     assert many < 1.1 * few
+
+
+def test_the_begin_and_the_end_of_a_window_enter_few_of_the_next_ones(monkeypatch):
+    def calls(planned):
+        monkeypatch.setattr(windows, "WINDOWS_PLANNED", planned)
+        rig = Rig(R(4, 4))
+        rig.load("sched-backfill", "estimate-depth=0", "odds-depth=0")
+        for nodes in (2, 4):
+            rig.alloc(nodes, jobspec(1, duration=9000, nodes=nodes, exclusive=True))
+        rig.reserve("hourly", 100, 50, nodes=2, every="1h")
+        profile = cProfile.Profile()
+        profile.enable()
+        rig.wait(200)
+        profile.disable()
+        return pstats.Stats(profile).total_calls
+
+    assert calls(64) < 2 * calls(8)

@@ -264,11 +264,19 @@ def _is_hostlist(hosts: str) -> bool:
 class Planned:
     """A reservation's windows in a plan."""
 
-    keys: list[int] = field(default_factory=list)  # keys of their promises
-    # (start, number of nodes) of the promises for the active and the next window
-    parts: list[tuple[float, int]] = field(default_factory=list)
+    #: window -> key, start and number of nodes of each of its promises
+    windows: dict[Window, list[tuple[int, float, int]]] = field(default_factory=dict)
     # whether these cover all of its nodes; otherwise they are made again at each release
     whole: bool = True
+
+    def keys(self) -> list[int]:
+        """Return the keys of all promises."""
+        return [key for parts in self.windows.values() for key, _, _ in parts]
+
+    def parts(self, last: int) -> list[tuple[float, int]]:
+        """Return ``(start, number of nodes)`` of the promises for windows up to an index."""
+        upto = sorted(window for window in self.windows if window.index <= last)
+        return [part[1:] for window in upto for part in self.windows[window]]
 
 
 @dataclass(eq=False)

@@ -241,7 +241,7 @@ class ReservationRule(GivingRule):
             log.info(f"reservation {entry.name}: the window has ended")
         self.active.dismiss(entry)
         entry.window, entry.active = entry.reservation.window_at(now), False
-        self.future.withdraw(entry)
+        self.future.withdraw(entry, all_windows=False)
         self.active.pin(entry)
         if entry.window is None:
             log.info(f"reservation {entry.name} is over")
@@ -258,7 +258,7 @@ class ReservationRule(GivingRule):
             if entry.active:
                 planned = self.future.ranks_planned(entry)
                 if entry in begun:
-                    self.future.withdraw(entry)
+                    self.future.withdraw(entry, all_windows=False)
                 surprise |= self.active.take_in(entry, planned)
                 if entry in begun:
                     self.future.enter(entry)

@@ -54,22 +54,28 @@ class FutureWindows(ReservationPart):
             self.enter(entry)
 
     def enter(self, entry: ReservationState) -> bool:
-        """Enter the planned windows into the plan, regardless of open promises. Return whether all
-        are complete."""
+        """Enter the planned windows that are not there into the plan, regardless of open promises.
+        Return whether all are complete."""
         if self._plan is not None:
             if entry.window is not None:
                 self._plan.stay_bound()
             restore_open = self._plan.without_open()
-            entry.planned = self._entered(self._plan, entry, WINDOWS_PLANNED)
+            self._enter_windows(self._plan, entry, WINDOWS_PLANNED, entry.planned)
             restore_open()
         return entry.planned.whole
 
-    def withdraw(self, entry: ReservationState) -> None:
-        """Withdraw an entry's promises from the plan."""
-        if self._plan is not None:
-            for key in entry.planned.keys:
-                self._plan.cancel(key)
-        entry.planned = Planned()
+    def withdraw(self, entry: ReservationState, all_windows: bool = True) -> None:
+        """Withdraw an entry's promises from the plan; with `all_windows` false, only those of windows
+        that have begun, ended or got an end, if the others are complete and on any nodes."""
+        planned, entry.planned = entry.planned, Planned()
+        if self._plan is None:
+            return
+        if planned.whole and not (all_windows or entry.pinned):
+            for window in self._next_windows(entry, WINDOWS_PLANNED):
+                if window in planned.windows:
+                    entry.planned.windows[window] = planned.windows.pop(window)
+        for key in planned.keys():
+            self._plan.cancel(key)
 
     def ranks_planned(self, entry: ReservationState) -> tuple[int, int]:
         """Return masks of the ranks that the plan keeps for the active or next window: from now on,
@@ -77,7 +83,7 @@ class FutureWindows(ReservationPart):
         now = later = 0
         if self._plan is not None and entry.window is not None:
             starts, time = self._plan.promises(), self._host.now()
-            for key in entry.planned.keys:
+            for key in entry.planned.keys():
                 if key in starts and starts[key][0] < entry.window.end:
                     ranks = self._plan.ranks_of(key) or 0
                     if starts[key][0] <= time:
@@ -108,75 +114,81 @@ class FutureWindows(ReservationPart):
         """Whether the incomplete windows are as complete as in a plan without promises to jobs."""
         trial = self._host.resources.plan()
         for entry in self._entries.values():
-            parts = self._entered(trial, entry, 1).parts
-            if not entry.planned.whole and parts != entry.planned.parts:
+            planned = Planned()
+            self._enter_windows(trial, entry, 1, planned)
+            last = -1 if entry.window is None else entry.window.index + entry.active
+            if not entry.planned.whole and planned.parts(last) != entry.planned.parts(last):
                 return False
         return True
 
-    def _entered(self, plan: Plan, entry: ReservationState, most: int) -> Planned:
-        """Enter windows into a plan: the nodes missing from the active one, so that no job starts
-        on them when they are freed, and the next ones, at most `most`."""
-        planned, window, reservation = Planned(), entry.window, entry.reservation
-        wanted, pinned = self._selector.nodes(reservation), 0
+    @staticmethod
+    def _next_windows(entry: ReservationState, most: int) -> Iterator[Window]:
+        """Yield the windows to enter that have not begun, at most `most`."""
+        window = entry.window
         if window is not None and entry.active:
-            missing = wanted - popcount(entry.ranks)
-            if missing > 0:
-                self._enter_nodes(plan, entry, window.start, window.end, 0, missing, planned)
-                planned.whole = False
-            window = reservation.window_after(window)
-        elif entry.pinned:
-            pinned = entry.ranks
-        parts = planned.parts
+            window = entry.reservation.window_after(window)
         for number in range(1, most + 1):
             if window is None:
                 break
-            following = reservation.window_after(window)
+            following = entry.reservation.window_after(window)
             endless = number == WINDOWS_PLANNED and following is not None
-            end = math.inf if endless else window.end
-            for ranks, count in ((pinned, popcount(pinned)), (0, wanted - popcount(pinned))):
-                if count > 0:
-                    self._enter_nodes(plan, entry, window.start, end, ranks, count, planned)
-            if number == 1:
-                parts = planned.parts[:]
+            yield window._replace(end=math.inf) if endless else window
             window = following
-        planned.parts = parts
-        return planned
+
+    def _enter_windows(
+        self, plan: Plan, entry: ReservationState, most: int, planned: Planned
+    ) -> None:
+        """Enter windows that are not in `planned` into a plan: the nodes missing from the active
+        one, so that no job starts on them when they are freed, and the next ones, at most `most`."""
+        window, wanted = entry.window, self._selector.nodes(entry.reservation)
+        pinned = entry.ranks if entry.pinned and not entry.active else 0
+        if window is not None and entry.active:
+            missing = wanted - popcount(entry.ranks)
+            if missing > 0:
+                self._enter_nodes(plan, entry, window, window, 0, missing, planned)
+                planned.whole = False
+        for window in self._next_windows(entry, most):
+            if window not in planned.windows:
+                for ranks, count in ((pinned, popcount(pinned)), (0, wanted - popcount(pinned))):
+                    if count > 0:
+                        self._enter_nodes(plan, entry, window, window, ranks, count, planned)
 
     def _enter_nodes(
         self,
         plan: Plan,
         entry: ReservationState,
-        start: float,
-        end: float,
+        window: Window,
+        span: Window,
         ranks: int,
         left: int,
         planned: Planned,
         walls: int = MAX_SPLITS,
     ) -> None:
-        """Enter `left` nodes of a window, among `ranks` (0: any), in as few parts as possible.
+        """Enter `left` nodes of a window, or of a `span` of it, among `ranks` (0: any), in as few
+        parts as possible.
 
         Nodes that another reservation has for part of the time are entered for the rest, by
         splitting the window at up to `walls` times.
         """
         reservation, request = entry.reservation, self._selector.request
-        start = max(start, self._host.now())
+        parts = planned.windows.setdefault(window, [])
+        start, end = max(span.start, self._host.now()), span.end
         for _ in range(MAX_WINDOW_PARTS):
             if not left or start >= end:
                 break
             count = self._most(plan, reservation, left, start, end, ranks)
             planned.whole &= count == left
             if count:
-                planned.keys.append(self._host.placeholders.next_id())
+                parts.append((self._host.placeholders.next_id(), start, count))
                 part = request(reservation, count, end - start, ranks)
-                plan.reserve(planned.keys[-1], part, start)
-                planned.parts.append((start, count))
+                plan.reserve(parts[-1][0], part, start)
                 left -= count
             if not left:
                 break
             wall = self._wall(reservation, start, end) if walls else None
             if wall is not None:
-                for begin, until in ((start, wall), (wall, end)):
-                    self._enter_nodes(plan, entry, begin, until, ranks, left, planned, walls - 1)
+                for span in (Window(0, start, wall), Window(0, wall, end)):
+                    self._enter_nodes(plan, entry, window, span, ranks, left, planned, walls - 1)
                 break
             found = plan.earliest(request(reservation, 1, 1.0, ranks), after=start + EPSILON_S)
             if found is None or found <= start:
