@@ -44,15 +44,21 @@ class ReservationAnswers(ReservationPart):
 
     # -- why a job waits ---------------------------------------------------------------------------
 
-    def blamed(self, job: PendingJob) -> dict[str, Any] | None:
-        """Return name, start and end of the reservation that a job waits for or must not run into,
-        or None."""
-        _, entry = self.blame(job)
-        return None if entry is None else self._shown(entry)
+    def facts(self, job: PendingJob) -> dict[str, Any]:
+        """Return name, start and end of the reservation that `job` waits for, must not run into, or
+        is to start after, or None."""
+        entry = self.blame(job)[1] if self._host.decision.ahead_of(job) is None else None
+        start, _ = self._host.forecasts.estimate_of(job)
+        if start is not None and (entry is None or entry.window is None):
+            entry = self._before(job, start)
+        if entry is None or entry.window is None:
+            return {"reservation": None}
+        _, begin, end = entry.window
+        return {"reservation": {"name": entry.name, "start": begin, "end": end}}
 
-    def before(self, job: PendingJob, start: float) -> dict[str, Any] | None:
-        """Return name, start and end of the last reservation to end before a job's `start`, among
-        those on nodes that it could use and other than its own, or None."""
+    def _before(self, job: PendingJob, start: float) -> ReservationState | None:
+        """Return the last reservation to end before a job's `start`, among those on nodes that it
+        could use and other than its own, or None."""
         wanted = self._host.facts.ranks_of(job.resource_request)
         own = self._group_jobs.reservation_of(job)
         over = [
@@ -63,12 +69,7 @@ class ReservationAnswers(ReservationPart):
             and entry.window.end <= start + SAME_TIME_S
             and (entry.ranks or self._selector.ranks(entry.reservation)) & wanted
         ]
-        return self._shown(max(over, key=lambda one: one[0])[1]) if over else None
-
-    @staticmethod
-    def _shown(entry: ReservationState) -> dict[str, Any] | None:
-        window = entry.window
-        return window and {"name": entry.name, "start": window.start, "end": window.end}
+        return max(over, key=lambda one: one[0])[1] if over else None
 
     def blame(self, job: PendingJob) -> tuple[str | None, ReservationState | None]:
         """Return why a job waits for a reservation, in one sentence, or None; and the reservation,

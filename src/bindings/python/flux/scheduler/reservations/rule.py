@@ -421,14 +421,7 @@ class ReservationRule(GivingRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
-        """Return name, start and end of the reservation that `job` waits for, must not run into, or
-        is to start after, or None."""
-        answers = self.answers
-        found = answers.blamed(job) if self.host.decision.ahead_of(job) is None else None
-        start, _ = self.host.forecasts.estimate_of(job)
-        if found is None and start is not None:
-            found = answers.before(job, start)
-        return {"reservation": found}
+        return self.answers.facts(job)
 
     def stats(self) -> dict[str, Iterable[Any]]:
         return {"reservations": map(self.answers.describe, list(self.entries.values()))}

@@ -505,9 +505,6 @@ class BudgetRule(ScopedRule):
         self._settle()
         return super().report(caller)
 
-    def sorted_uses(self) -> list[Account]:
-        return sorted(self.uses.values(), key=lambda one: (one.entry.name, str(one.key)))
-
     def trial(self, entries: dict[str, Any], names: list[str]) -> BudgetRule:
         rule = BudgetRule(self.host, self.errors)
         rule.entries = {name: entries[name] for name in names}

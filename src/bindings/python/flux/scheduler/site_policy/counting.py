@@ -380,7 +380,10 @@ class ScopedRule(CountingRule):
         jobs = self.jobs.values()
         own = {id(use) for one in jobs if one.userid == caller.userid for use in one.uses}
         yield None
-        for use in self.sorted_uses():
+        order = list(self.entries)
+        for use in sorted(
+            self.uses.values(), key=lambda use: (order.index(use.entry.name), str(use.key))
+        ):
             scope = use.entry.scope
             if caller.sees_all or id(use) in own or scope.per in ("queue", "instance"):
                 entry = {
@@ -392,13 +395,6 @@ class ScopedRule(CountingRule):
                     "waiting": self.waiting(use),
                 }
                 yield Owned(entry, use.userid)
-
-    def sorted_uses(self) -> list[Any]:
-        """Return the uses in the order of entries and keys."""
-        order = list(self.entries)
-        return sorted(
-            self.uses.values(), key=lambda use: (order.index(use.entry.name), str(use.key))
-        )
 
     def objection(self, job: PendingJob, names: list[str]) -> tuple[str, str] | None:
         try:

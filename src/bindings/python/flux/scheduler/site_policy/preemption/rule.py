@@ -228,11 +228,7 @@ class PreemptionRule(GivingRule, TableRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
-        """Return the job's possible victims, and the borrowers of its promised time, or None."""
-        return {
-            "preemption": self.answers.could_take(job),
-            "borrowers": self.answers.borrowers(job),
-        }
+        return self.answers.facts(job)
 
     def stats(self) -> dict[str, Iterable[Any]]:
         return {"preemptions": self._counts.by_class()}
@@ -251,26 +247,20 @@ class PreemptionAnswers(Part):
             return None
         return self._takers.choice(one)
 
-    def could_take(self, job: PendingJob) -> dict[str, Any] | None:
-        """Return, for ``sched.explain``, the victims whose end would let a job start: ``jobs``,
-        ``node_hours`` and ``text``; None if there are none."""
-        choice = self._choice(job)
-        if choice is None or choice.reason is not None:
-            return None
-        return {"jobs": len(choice.victims), "node_hours": choice.node_hours, "text": choice.text()}
-
-    def borrowers(self, job: PendingJob) -> dict[str, Any] | None:
-        """Return, for ``sched.explain``, the borrowers of time promised to a job: ``jobs``, ``end``
-        (when the first is ended) and ``text``; None if there are none."""
-        lent = self._record.active.get(job.jobid)
-        if lent is None or not lent.in_promise or not lent.held:
-            return None
-        verb = "runs" if len(lent.held) == 1 else "run"
-        return {
-            "jobs": len(lent.held),
-            "end": lent.deadline,
-            "text": f"{jobs_of_classes(lent.victims[jobid] for jobid in lent.held)} {verb} in its time",
-        }
+    def facts(self, job: PendingJob) -> dict[str, Any]:
+        """Return ``preemption``, the victims whose end would let a job start: ``jobs``,
+        ``node_hours`` and ``text``; and ``borrowers`` of time promised to it: ``jobs``, ``end``
+        (when the first is ended) and ``text``. None if there are none."""
+        choice, lent = self._choice(job), self._record.active.get(job.jobid)
+        found: dict[str, Any] = {"preemption": None, "borrowers": None}
+        if choice is not None and choice.reason is None:
+            hours, jobs = choice.node_hours, len(choice.victims)
+            found["preemption"] = {"jobs": jobs, "node_hours": hours, "text": choice.text()}
+        if lent is not None and lent.in_promise and lent.held:
+            jobs, verb = len(lent.held), "runs" if len(lent.held) == 1 else "run"
+            text = f"{jobs_of_classes(lent.victims[one] for one in lent.held)} {verb} in its time"
+            found["borrowers"] = {"jobs": jobs, "end": lent.deadline, "text": text}
+        return found
 
     def preempt(self, payload: Any, caller: Caller) -> Steps:
         """Return the victims of a pending job, for ``--dry-run``. Changes nothing.
