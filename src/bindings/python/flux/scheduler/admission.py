@@ -323,9 +323,6 @@ class CountedRule(AdmissionRule):
     def ask_again(self) -> None:
         """Let in jobs that wait for another offer of the pool."""
 
-    def forget(self, known: Any) -> None:
-        """Called when a job, which is in `jobs` no more, has ended or was canceled."""
-
     def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
         """Return None if `job`, which is within its bounds, may start with `held`, which is other
         than the minimum of its request, else the reason; the allocation is then freed. `pool`: that

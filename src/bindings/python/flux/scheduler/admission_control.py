@@ -475,8 +475,8 @@ class AdmissionControl:
 
     def free(self, jobid: int, R: Any, final: bool, now: Callable[[], float]) -> None:
         """Tell the rules that a job has freed resources."""
-        before = self.holds.get(jobid)
-        if before is not None:
+        if jobid in self.holds:
+            before = self.holds[jobid]
             after = NOTHING if final else before.left_of(R)
             self._hold(jobid, before, after, -1 if final else 0, now())
             self.holds[jobid] = after
@@ -495,14 +495,15 @@ class AdmissionControl:
             try:
                 if jobs < 1 and rule.offers:
                     rule.ask_again()
-                known = rule.jobs.get(jobid)
-                if known is None or (known.waits and jobs < 1):
+                if jobid not in rule.jobs:
+                    continue
+                known = rule.jobs[jobid]
+                if known.waits and jobs < 1:
                     continue
                 rule.hold(jobid, known, before, after, jobs, now)
                 known.waits = False
                 if jobs < 0:
                     del rule.jobs[jobid]
-                    rule.forget(known)
             except Exception:
                 self._report(f"admission rule {rule.name}: hold", trace=True)
 

@@ -288,7 +288,7 @@ class CountingRule(CountedRule, TableRule):
                 yield request.on_ranks(some)
 
     def forget(self, known: Counted) -> None:
-        # It drops the uses in which only this job was counted.
+        """Drop the uses in which only this job was counted; it has ended or was canceled."""
         for use in known.uses:
             use.jobs -= 1
             if not use.jobs and not use.lasts:

@@ -176,6 +176,8 @@ class FairShareRule(CountingRule):
             + (after.gpus - before.gpus) * weights.gpus
         )
         self._usage.change(use.key, rate, now, since)
+        if jobs < 0:
+            self.forget(known)
 
     # -- the order ---------------------------------------------------------------------------------
 

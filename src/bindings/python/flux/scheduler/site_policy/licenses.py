@@ -418,7 +418,8 @@ class LicenseRule(CountingRule):
     ) -> None:
         if not jobs:
             return  # its program may still run
-        for use, count in zip(known.uses, known.least.values()):
+        for use in known.uses:
+            count = known.least[use.entry.name]
             use.in_use += jobs * count
             use.excess[0] += jobs * count
         if jobs > 0:
@@ -449,8 +450,8 @@ class LicenseRule(CountingRule):
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         waiting: dict[str, int] = {}
         for examined, known in enumerate(list(self.jobs.values()), 1):
-            for use, count in zip(known.uses, known.least.values()) if known.waits else ():
-                if count > use.free:
+            for use in known.uses if known.waits else ():
+                if known.least[use.entry.name] > use.free:
                     waiting[use.entry.name] = waiting.get(use.entry.name, 0) + 1
             if examined % JOBS_PER_STEP == 0:
                 yield None

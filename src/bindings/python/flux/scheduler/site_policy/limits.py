@@ -401,6 +401,8 @@ class LimitRule(ScopedRule):
                     self.let_in(use)
         if is_claimed:
             self.waits_no_more(jobid, known)
+        if jobs < 0:
+            self.forget(known)
 
     def ranks_changed(self, lost: bool) -> None:
         self.host.admission.recount()

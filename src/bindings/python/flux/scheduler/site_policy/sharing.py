@@ -262,9 +262,8 @@ class SharingRule(TableRule):
         sharer = self._jobs.get(job.jobid)
         if sharer is not None:
             self._runs(job.jobid, sharer)
-            slots = self._slots.pop(job.jobid, None)
-            if slots is not None:
-                alloc.nslots = slots
+            if job.jobid in self._slots:
+                alloc.nslots = self._slots.pop(job.jobid)
 
     def _runs(self, jobid: int, sharer: Sharer) -> None:
         try:
@@ -279,9 +278,8 @@ class SharingRule(TableRule):
         self._runs(job.jobid, sharer)
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
-        found = self._claims.running.get(jobid)
-        if found is not None:
-            gone = found[1]
+        if jobid in self._claims.running:
+            gone = self._claims.running[jobid][1]
             if not final:
                 gone = 0
                 for mask, _, _ in read_lite(object_of(R)):

@@ -76,7 +76,7 @@ class Usage:
     def change(self, key: tuple[Any, ...], rate: float, now: float, since: float = inf) -> None:
         """Change the use per second by a key's jobs by `rate` from `now` on, counted since `since`.
         O(1)."""
-        amount, before, then = self._entries.get(key) or (0.0, 0.0, now)
+        amount, before, then = self._entries[key] if key in self._entries else (0.0, 0.0, now)
         if then < now:
             amount, before, _ = self._grown((amount, before, then), now)
         if since < now:

@@ -323,10 +323,10 @@ class RunningJobs:
 
     def remove(self, jobid: int) -> Running | None:
         """Remove a job. Return it, or None if it was not known."""
-        one = self.jobs.pop(jobid, None)
-        if one is not None:
-            self.of_classes.pop(jobid, None)
-        return one
+        if jobid not in self.jobs:
+            return None
+        self.of_classes.pop(jobid, None)
+        return self.jobs.pop(jobid)
 
     def ends(self, jobid: int) -> Running:
         """Note that a running job is ending by itself. Return it."""
