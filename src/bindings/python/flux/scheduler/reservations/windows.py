@@ -263,7 +263,9 @@ class ActiveWindows(ReservationPart):
         chosen = before & room
         wanted = self._selector.nodes(entry.reservation)
         if popcount(chosen) < wanted:
-            free = self._free_by(entry.window.start) if pool.packing else pool.idle_ranks
+            free = pool.idle_ranks
+            if pool.packing:
+                free = pool.ranks & ~self._in_use_after(entry.window.start)
             for some in (free, pool.ranks):
                 some = self._room_outside(entry, room & some & ~chosen)
                 chosen |= self._choose(some, wanted - popcount(chosen), chosen)
@@ -324,15 +326,14 @@ class ActiveWindows(ReservationPart):
             idle &= ~entry.ranks
         return pool.choose_nodes(ranks, count, idle, beside)
 
-    def _free_by(self, time: float) -> int:
-        """Return the mask of ranks that no running job uses at a time, as far as is known.
+    def _in_use_after(self, time: float) -> int:
+        """Return the mask of ranks with a job that, as far as is known, ends after a time.
         O(jobs)."""
-        pool = self._host.resources
-        free: int = pool.ranks
+        pool, found = self._host.resources, 0
         for jobid, end in pool.job_end_times():
             if not end or end > time:
-                free &= ~pool.held_ranks(jobid)
-        return free
+                found |= pool.held_ranks(jobid)
+        return found
 
     def _room_outside(self, entry: ReservationState, idle: int) -> int:
         """Return those of some idle ranks that no other reservation has chosen for an overlapping
@@ -365,21 +366,11 @@ class ActiveWindows(ReservationPart):
         if entry.window is None:
             return
         hold, end = self._host.placeholders.hold_free, entry.window.end
-        entry.placeholder = hold(entry.ranks, end)
-        entry.filler = hold(self._in_use_beyond(end, busy), end) if busy else []
-
-    def _in_use_beyond(self, window_end: float, busy: int) -> int:
-        """Return the ranks in `busy` with a job that, as far as is known, ends after the window.
-
-        The others the plan keeps for the window from when they become idle; jobs that end earlier
-        may use the rest of them.
-        """
-        beyond = 0
-        pool = self._host.resources
-        for jobid, end in pool.job_end_times():
-            if not end or end >= window_end:
-                beyond |= pool.held_ranks(jobid) & busy
-        return beyond
+        entry.placeholder, entry.filler = hold(entry.ranks, end), []
+        if busy:
+            # The plan keeps the others for the window from when they become idle; jobs that end
+            # earlier may use the rest of them.
+            entry.filler = hold(busy & self._in_use_after(end - EPSILON_S), end)
 
     def _dismiss_placeholder(self, entry: ReservationState) -> None:
         self._host.placeholders.free(entry.filler)
