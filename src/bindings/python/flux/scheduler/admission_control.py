@@ -518,6 +518,18 @@ class AdmissionControl:
         held = self.holds.get(jobid)
         return holding_of(self._pool(), jobid) if held is None else held
 
+    def end_of(self, jobid: int) -> float:
+        """Return the end of a job that holds resources, seconds since the epoch; 0: unknown. Raises
+        KeyError if it holds none."""
+        end: float = self.own_ends[jobid] if jobid in self.own_ends else self._pool().job_end(jobid)
+        return end
+
+    def ends(self) -> Iterator[tuple[int, float]]:
+        """Yield (job id, `end_of`) of the jobs that hold resources.  O(jobs)."""
+        for jobid, end in self._pool().job_end_times():
+            if jobid >= 0:
+                yield jobid, self.own_ends.get(jobid, end)
+
     def note_holdings(self, jobids: Iterable[int]) -> None:
         """Note what running jobs hold: ranks are about to leave.  O(jobs)."""
         self.holds.update({jobid: self.held_by(jobid) for jobid in jobids})

@@ -157,7 +157,7 @@ class PendingReason:
                     "name": caller.name(jobid, None),
                     "state": "running",
                     "start": None,
-                    "end": source.end_of(jobid) or None,
+                    "end": self._policy.admission.end_of(jobid) or None,
                 }
             )
         return found, False

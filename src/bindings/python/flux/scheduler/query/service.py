@@ -253,7 +253,7 @@ class QueryService:
             "reserved": Entries(caller, "sched.plan.reserved"),
         }
         yield
-        for jobid, end in source.running_jobs():
+        for jobid, end in policy.admission.ends():
             try:
                 ranks = pool.held_ranks(jobid)
             except KeyError:

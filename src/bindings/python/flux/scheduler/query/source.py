@@ -76,18 +76,6 @@ class QuerySource:
             self._copied, self.made = present, now
         return self._copy
 
-    def running_jobs(self) -> Iterator[tuple[int, float]]:
-        """Yield (job id, end) of the jobs that hold resources; the end is 0 if unknown."""
-        for jobid, end in self.pool.job_end_times():
-            if jobid >= 0:
-                yield jobid, self.policy.admission.own_ends.get(jobid, end)
-
-    def end_of(self, jobid: int) -> float:
-        """Return the end of a job that holds resources; 0 if unknown. Raises KeyError if it holds
-        none."""
-        end: float = self.policy.admission.own_ends.get(jobid, self.pool.job_end(jobid))
-        return end
-
     def ending_by(self, limit: float) -> Iterator[int]:
         """Yield the ids of the jobs that hold resources and end by `limit`, the last to end first,
         jobs with equal ends in order of id; if `limit` is infinite, jobs without an end come first.

@@ -237,7 +237,7 @@ class ReservationAnswers(ReservationPart):
         `start`."""
         busy: list[tuple[float, int, int]] = []
         taken = 0
-        for jobid, end in self._active.running():
+        for jobid, end in self._host.admission.ends():
             ranks = self._host.resources.held_ranks(jobid) & room
             if ranks and (not end or end > start):
                 busy.append((end or math.inf, jobid, ranks))

@@ -441,12 +441,6 @@ class ActiveWindows(ReservationPart):
         pool_end = max(end, window.end) if end else 0.0
         self._host.resources.update_expiration(jobid, pool_end)
 
-    def running(self) -> Iterator[tuple[int, float]]:
-        """Yield (job id, end) of the running jobs, without placeholders."""
-        for jobid, end in self._host.resources.job_end_times():
-            if jobid >= 0:
-                yield jobid, self._own_ends.get(jobid, end)
-
     def extended(self, jobid: int, expiration: float) -> None:
         """Set the new end of a running job. If it is inside a window, its end in the pool is not
         earlier than the window's."""

@@ -379,9 +379,8 @@ class LicenseRule(CountingRule):
         )
 
     def _end_of(self, jobid: int) -> float:
-        own_ends = self.host.admission.own_ends
         try:
-            return own_ends.get(jobid) or self.host.resources.job_end(jobid)
+            return self.host.admission.end_of(jobid)
         except KeyError:
             return 0.0
 
