@@ -55,6 +55,7 @@ from flux.scheduler.rule_host import RuleHost, signature_of
 from flux.scheduler.site_policy import RULES
 from flux.scheduler.site_policy.fairshare import FairShareRule
 from flux.scheduler.site_policy.in_force import RulesInForce
+from flux.scheduler.site_policy.placement import PlacementRule
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.site_policy.tables import QueueNames
 from flux.scheduler.wait_limits import WaitLimits
@@ -184,19 +185,6 @@ class PolicyScheduler(Scheduler):
             return self._parser.parse(jobspec)  # no cache before there is a pool
 
         self.odds = OddsService(self, self._projections, self.forecasts, self._checkpoints)
-        self._queries = QueryService(
-            QuerySource(
-                self,
-                parse=lambda jobspec: self._parser.parse_unsubmitted(jobspec),
-                events=lambda: self._passes.events,
-                estimate_of=self.forecasts.estimate_of,
-                reason_of=self.forecasts.reason_of,
-                config=self._config,
-                stopwatch=self._host.stopwatch,
-                ask=self._projections.ask,
-                odds=self.odds,
-            )
-        )
         self.queue_names = QueueNames()
         self._rule_host = host = RuleHost(
             self, self._host, self._requests, self._passes, self._checkpoints
@@ -212,6 +200,21 @@ class PolicyScheduler(Scheduler):
             name = text.rpartition(":")[2]
             own[name if own.get(name, text) == text else text] = text
         self._site_policy = RulesInForce(host, self._errors, RULES, self._reservations, own)
+        self._queries = QueryService(
+            QuerySource(
+                self,
+                parse=lambda jobspec: self._parser.parse_unsubmitted(jobspec),
+                events=lambda: self._passes.events,
+                estimate_of=self.forecasts.estimate_of,
+                reason_of=self.forecasts.reason_of,
+                config=self._config,
+                stopwatch=self._host.stopwatch,
+                ask=self._projections.ask,
+                odds=self.odds,
+                reserved=self._reservations.answers.spans,
+                levels=self._site_policy.rule(PlacementRule).levels,
+            )
+        )
         given = {}
         for name in ("reason-depth", "estimate-depth", "odds-depth"):
             parse_count(name, str(getattr(self, name.replace("-", "_"))))

@@ -19,8 +19,6 @@ from flux.scheduler.query.answering import Caller, Entries, Steps, read, read_ho
 from flux.scheduler.query.ingest import as_submitted, over_policy
 from flux.scheduler.query.pending_reason import PendingReason, queue_of
 from flux.scheduler.reservations.reservation import whole_nodes
-from flux.scheduler.reservations.rule import ReservationRule
-from flux.scheduler.site_policy.placement import PlacementRule
 from flux.scheduler.times import duration_text
 
 if TYPE_CHECKING:
@@ -220,8 +218,7 @@ class QueryService:
                 requests.append(source.parse(whole_nodes(1, 1, only, max(1, cores))))
         for kind, found in zip(asked, plan.windows(requests, horizon)):
             kind["steps"] = [[count, until] for count, until in found["steps"]]
-        placement = [rule for rule in policy.admission.rules if isinstance(rule, PlacementRule)]
-        answer["levels"] = [level for rule in placement for level in rule.levels()]
+        answer["levels"] = source.levels()
         return answer
 
     # -- plan --------------------------------------------------------------------------------------
@@ -284,10 +281,9 @@ class QueryService:
                 }
             )
             yield
-        for rule in policy.admission.rules:
-            for span in rule.answers.spans(until) if isinstance(rule, ReservationRule) else ():
-                answer["reserved"].append(span)
-                yield
+        for window in source.reserved(until):
+            answer["reserved"].append(window)
+            yield
         return answer
 
     # -- statistics --------------------------------------------------------------------------------

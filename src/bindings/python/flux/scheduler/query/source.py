@@ -46,6 +46,9 @@ class QuerySource:
     # queries a projection (`flux.scheduler.projection.fork.Projections.ask`)
     ask: Callable[..., Generator[float, None, dict[str, Any]]]
     odds: OddsService  # likely starts of jobs
+    # return the windows of reservations up to a time, and the figures of groups of nodes by level
+    reserved: Callable[[float], Iterator[dict[str, Any]]]
+    levels: Callable[[], list[dict[str, Any]]]
     made: float = 0.0  # time of the copy of the plan, seconds since the epoch
     _copy: Plan | None = None
     _copied: Any = None  # state of the scheduler at the copy
