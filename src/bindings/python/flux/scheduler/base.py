@@ -93,11 +93,13 @@ def _event(
             self._passes.events += 1
             self._host.clock.freeze()
             try:
-                getattr(self, method)(*arguments)
-            except Exception:
-                self._errors.report(name, trace=True)
-            self._request_schedule()
-            self._host.clock.thaw()
+                try:
+                    getattr(self, method)(*arguments)
+                except Exception:
+                    self._errors.report(name, trace=True)
+                self._request_schedule()
+            finally:
+                self._host.clock.thaw()
 
     return handle
 
