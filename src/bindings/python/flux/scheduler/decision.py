@@ -148,8 +148,9 @@ class Decision:
         """Called when a running job was given more time."""
 
     def let_in(self, group: JobGroup, most: int) -> None:
-        """Let in jobs that a rule had deferred; there is room for at most `most` of them."""
-        for job in group.head(most if self.asks_in_order else None):
+        """Let in jobs that a rule had deferred: at most `most` of them can have room, by counts of free
+        resources, which may miss one."""
+        for job in group.head(max(1, most) if self.asks_in_order else None):
             self._came_with[job] = group
             self.policy.admission.deferred.come_back(job)
 
