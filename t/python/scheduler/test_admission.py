@@ -100,3 +100,29 @@ def test_a_rule_that_waits_for_a_time(policy, args):
     rig.settle()
     assert rig.rule("deadline").told == [(1, begin + 500)]
     assert rig.sched.resources.job_end(1) == begin + 500
+
+
+def test_a_rule_with_the_older_names_of_events_goes_on():
+    class Rule(AdmissionRule):
+        name = "older"
+
+        def __init__(self, host):
+            super().__init__(host)
+            self.heard = []
+
+        def queued(self, job, attributes):
+            self.heard.append("queued")
+
+        def started(self, job, alloc):
+            self.heard.append("started")
+
+        def freed(self, jobid, R, final):
+            self.heard.append("freed")
+
+    rig = load(Backfill, (), Rule)
+    rig.alloc(1)
+    rig.settle()
+    rig.free(1)
+    rig.settle()
+    assert rig.rule("older").heard == ["queued", "started", "freed"]
+    assert [text for text in rig.logged(4) if "queued() is called alloc() now" in text]

@@ -71,6 +71,10 @@ RULES_MISTAKES = {
     "def stats(self): return {'seen': 7}": r"stats\(\) returned \{'seen': 7\}: expected a dict of lists",
     "def stats(self): return {'seen': (one for one in [{7}])}": r"stats\(\) returned .* expected a dict of lists",
     "def free(self, jobid, R, final): self.host.readmit('late')": r"TypeError: readmit\('late'\): expected the rule itself",
+    "def config_changed(self, config): pass": r"config_changed\(\) is not called any more: a TableRule has configure",
+    "def taken_back(self, jobid): pass": r"taken_back\(\) is not called any more: the pool offers what check\(\) lets start",
+    "def second_look(self, job, pool, jobid): pass": r"second_look\(\) is not called any more: check\(\) is",
+    "def ready(self): pass": r"ready\(\) is not called any more: a TableRule has it",
 }  # fmt: skip
 
 

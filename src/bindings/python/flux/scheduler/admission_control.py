@@ -20,6 +20,7 @@ from flux.scheduler.admission import (
     has_own,
 )
 from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.misspelled import is_ours
 from flux.scheduler.requests import PendingJob
 from flux.scheduler.site_policy.holdings import FIRST_ID, NOTHING, holding_of
 from flux.scheduler.walk import JobGroup, entry_of
@@ -152,6 +153,41 @@ class DeferredJobs:
 TRIAL_ID = FIRST_ID + 1
 
 
+#: Older names of rules' methods, from before they were named after a policy's methods.
+OLDER_NAMES = {
+    "queued": "alloc",
+    "started": "start",
+    "freed": "free",
+    "found_running": "hello",
+    "forget": "cancel",
+}
+
+#: Methods that are not called any more, and what replaces them.
+FORMER_METHODS = {
+    "taken_back": "the pool offers what check() lets start",
+    "config_changed": "a TableRule has configure()",
+    "as_queued": "alloc() is, with changes_requests",
+    "allocate": "the pool offers what check() lets start",
+    "second_look": "check() is",
+    "keeps_promise": "check() is, at the promised time",
+    "released": "a Deferral has until, and readmit() is for other events",
+    "ready": "a TableRule has it",
+}
+
+
+def use_older_names(rule: AdmissionRule) -> None:
+    """Use a rule's methods that have older names, with a warning for each."""
+    for older, name in OLDER_NAMES.items():
+        method = getattr(rule, older, None)
+        if callable(method) and getattr(type(rule), name) is getattr(AdmissionRule, name):
+            setattr(rule, name, method)
+            rule.host.log.warning(f"rule {rule.name}: {older}() is called {name}() now")
+    for former, instead in FORMER_METHODS.items():
+        defining = [base for base in type(rule).__mro__ if former in vars(base)]
+        if defining and not any(map(is_ours, defining)):
+            rule.host.log.warning(f"rule {rule.name}: {former}() is not called any more: {instead}")
+
+
 class Families(Remembered[Any, Hashable]):
     """Signatures of jobs -> the same without the parts of some rules. `left_out`: their names."""
 
@@ -230,6 +266,7 @@ class AdmissionControl:
 
         `tell_of_pending` then tells it of the pending jobs.
         """
+        use_older_names(rule)
         ahead = [at for at, one in enumerate(self.rules) if after is None or one in after]
         self.rules.insert(1 + max(ahead, default=-1), rule)
         self.update()
