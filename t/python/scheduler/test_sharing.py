@@ -162,6 +162,19 @@ def test_a_rule_that_comes_later_leaves_what_runs_and_mixes_no_more(policy, args
     rig.check()
 
 
+@POLICIES
+@pytest.mark.parametrize("mode", ["user", "bank"])
+def test_jobs_that_waited_under_a_rule_share_nodes_when_it_is_gone(policy, args, mode):
+    rig = load(policy, args, {"all": {"mode": mode}}, rig=Rig(R(1, 4)))
+    rig.alloc(1, spec(4, bank="red"), userid=7)
+    rig.alloc(2, spec(2, bank="red"), userid=7)
+    rig.alloc(3, spec(2, bank="blue"), userid=8)
+    rig.reconfigure({})
+    rig.free(1)
+    assert rig.started() == [1, 2, 3]
+    rig.check()
+
+
 class Unplanned(ResourcePool):
     def can(self, operation):
         return operation != "plan" and super().can(operation)

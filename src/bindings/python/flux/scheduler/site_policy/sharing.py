@@ -144,6 +144,9 @@ class SharingRule(TableRule):
         return found
 
     def configure(self, entries: dict[str, Sharing]) -> None:
+        for job in filter(None, map(self.host.pending, self._jobs)):
+            if getattr(job.resource_request, "claimant", None) is not None:
+                job.resource_request = job.resource_request.with_claimant(None)
         self._forget_all()
         modes = {rule.mode for rule in entries.values()}
         #: the modes in which ranks are claimed
