@@ -580,6 +580,25 @@ def test_a_reload_in_the_grace(policy, wait):
     check(instance)
 
 
+def test_a_latest_start_after_a_job_whose_victim_ends_late_is_void():
+    instance = make("sched-backfill", "promise=all", "within=0", nodes=3)
+    victim = standby(instance, constraints={"ranks": ["0"]})
+    other = batch(instance, duration=100000, constraints={"ranks": ["2"]}, runtime=133)
+    victim.clean_up = 100.0
+    taker = batch(instance, 2, duration=10, constraints={"ranks": ["0-1"]})
+    instance.advance(3)
+    behind = batch(instance, duration=50, constraints={"ranks": ["1"]})
+    latest = behind.annotations["sched"]["t_latest"]
+    instance.advance(latest - instance.now())
+    assert other.state == "inactive" and taker.state == "pending"
+    assert behind.annotations["sched"]["t_latest"] > latest
+    instance.advance(200)
+    assert taker.t_start + 10 <= behind.t_start
+    counts = instance.scheduler.decision.stats()["latest_starts"]
+    assert counts["void"]["resources"] and not counts["violated"]
+    check(instance)
+
+
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
 def test_a_reload_while_a_victim_is_being_ended(policy):
     instance = make(*policy, nodes=2)

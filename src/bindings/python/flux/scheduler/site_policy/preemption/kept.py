@@ -69,6 +69,8 @@ class KeptPlaces(Part):
         """Keep the free part of a taker's place for it."""
         self._placeholders.free(preemption.placeholders)
         preemption.placeholders = self._hold(preemption)
+        if not preemption.in_promise and self._host.now() > preemption.expected:
+            self._host.planning.check_promises()  # the taker will end later than planned
 
     def drop(self, preemption: Preemption) -> None:
         """Keep no resources for a taker any more."""
