@@ -66,7 +66,7 @@ def rows_of(outcome, directory):
     """The jobs of an outcome, as `flux simulate check` reads them from its file."""
     write_jobs(outcome, directory / "jobs.csv")
     with open(directory / "jobs.csv", newline="") as stream:
-        return [Row(values, line) for line, values in enumerate(csv.DictReader(stream), 2)]
+        return [Row(values) for values in csv.DictReader(stream)]
 
 
 def columns(outcome):
