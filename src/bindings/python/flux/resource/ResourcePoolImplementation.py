@@ -113,13 +113,11 @@ class ResourcePoolImplementation(PoolContract):
         inventory = self.inventory
         ranks = nodes = cores = gpus = 0
         for mask, units in pairs(self.held(jobid)):
-            count = popcount(mask)
+            count, (own_cores, own_gpus) = popcount(mask), inventory.cores_and_gpus(units)
             ranks |= mask
             nodes += count
-            cores += count * popcount(units & inventory.core_mask)
-            own_gpus = inventory.gpus(units)
-            if own_gpus:
-                gpus += count * popcount(own_gpus)
+            cores += count * own_cores
+            gpus += count * own_gpus
         return ranks, nodes, cores, gpus
 
     def node_kinds(self) -> list[tuple[int, int, int]]:

@@ -152,7 +152,6 @@ class DeferredJobs:
 #: Id of a job that is not submitted.
 TRIAL_ID = FIRST_ID + 1
 
-
 #: Older names of rules' methods, from before they were named after a policy's methods.
 OLDER_NAMES = {
     "queued": "alloc",

@@ -104,9 +104,7 @@ class TimerWatcher(Watcher):
         if not self.active:
             self._left = float(self.after if after is None else after)
             self._every = float(self.repeat if repeat is None else repeat)
-            self.active = True
-            self.task.watchers.add(self)
-            self._arm()
+            self.start()
 
     def expired(self, entry):
         """The deadline has come; called by the hub."""

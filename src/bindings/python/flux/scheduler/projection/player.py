@@ -40,11 +40,10 @@ ENDING_S = 1e-3
 #: Number of steps between checks of the time.
 STEPS_PER_LOOK = 64
 
-#: Priority of a job unless a plugin sets another: the default urgency (RFC 14); the highest
-#: urgency; and the priority of a job with that urgency.
+#: Priority of a job unless a plugin sets another: the default urgency (RFC 14); and the highest
+#: urgency, whose priority is `messages.PRIORITY_MAX`.
 DEFAULT_PRIORITY = 16
 MAX_URGENCY = 31
-PRIORITY_MAX = messages.PRIORITY_MAX
 
 
 class PlayedMessage(NamedTuple):
@@ -197,7 +196,8 @@ class Player:
         """Return the priority expected for a new job: the default urgency; or, if a pending job's
         priority comes from a priority plugin, the lowest priority of pending jobs. A plugin's is
         higher than any urgency, and not that of an expedited job."""
-        priorities: list[int] = [job.priority for job in waiting if job.priority < PRIORITY_MAX]
+        highest = messages.PRIORITY_MAX
+        priorities: list[int] = [job.priority for job in waiting if job.priority < highest]
         if not priorities or max(priorities) <= MAX_URGENCY:
             return DEFAULT_PRIORITY
         return min(priorities)

@@ -241,11 +241,8 @@ class LeanEngine:
         self._idle_rounds = 0
         self.kernel.time = when
         if self.grain == "batch":
-            ends = self._ends
-            while ends and ends[0][0] <= when:
-                entry = heapq.heappop(ends)
-                if entry[2].end_entry is entry:
-                    self._finish(entry[2])
+            while self._end(when):
+                pass
             while self._actions and self._act(when):
                 pass
             while self._next_time <= when:
