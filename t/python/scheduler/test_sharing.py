@@ -175,6 +175,22 @@ def test_jobs_that_waited_under_a_rule_share_nodes_when_it_is_gone(policy, args,
     rig.check()
 
 
+@POLICIES
+def test_jobs_that_were_to_have_whole_nodes_share_them_when_the_rule_is_gone(policy, args):
+    rig = load(policy, args, {"all": {"mode": "node"}}, rig=Rig(R(2, 4)))
+    for jobid, asked in ((1, spec(1, nodes=2)), (2, spec(2)), (3, spec(1, nodes=2)), (4, spec(5))):
+        rig.alloc(jobid, asked)
+    assert rig.started() == [1]
+    rig.reconfigure({"sharing": {"all": {"mode": "user"}}})
+    rig.reconfigure({})
+    rig.free(1)
+    assert rig.started() == [1, 2, 3]
+    assert cores(rig, 2) == 2 and cores(rig, 3) == 2
+    rig.free(2)
+    assert cores(rig, 4) == 5
+    rig.check()
+
+
 class Unplanned(ResourcePool):
     def can(self, operation):
         return operation != "plan" and super().can(operation)

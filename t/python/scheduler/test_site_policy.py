@@ -55,6 +55,21 @@ def test_a_queue_that_is_not_configured_is_doubted(loaded):
 
 
 @pytest.mark.parametrize(
+    "key, hint",
+    [
+        ("sharing", None),
+        ("sharng", "is not a known key: is 'sharing' meant?"),
+        ("limits", "is not a known key"),
+    ],
+)
+def test_a_misspelled_key_of_a_queue_is_doubted(loaded, key, hint):
+    queues = {"batch": {"policy": {"scheduler": {key: "user"}}}, "debug": {"policy": {}}}
+    place = f"configuration: queues.batch.policy.scheduler.{key}"
+    expected = [] if hint is None else [f"{place} {hint}"]
+    assert checked(loaded, queues=queues)["doubts"] == expected
+
+
+@pytest.mark.parametrize(
     "table, entries, doubts",
     [
         ("amounts", {"disk": {}}, ["[amounts.disk] no node has any"]),
@@ -580,9 +595,7 @@ def test_looking_at_a_configuration_runs_no_file(curfew, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize(
-    "method", ["needs", "further_entries", "report", "parse", "configure", "ready"]
-)
+@pytest.mark.parametrize("method", ["needs", "report", "parse", "configure", "ready"])
 def test_one_that_raises_keeps_no_other_table_from_its_force(method, curfew):
     curfew.write_text(
         f"{CURFEW}\nclass Wrong(Beds):\n    table, lists = 'wrong', 'wrong'\n"

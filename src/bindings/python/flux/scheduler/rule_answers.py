@@ -77,7 +77,6 @@ ANSWERS: dict[str, Answer] = {
     # of a TableRule
     "parse": Answer("the entry", lambda one: one is not None),
     "needs": Answer("names", lambda one: _is_json(one, tuple), tuple),
-    "further_entries": Answer("a dict", lambda one: isinstance(one, dict), dict),
     "report": Answer(
         "dicts that JSON can have, or None",
         lambda one: _is_json(one, list) and all(isinstance(of, (dict, type(None))) for of in one),

@@ -105,7 +105,7 @@ class RulesInForce:
         tables.add(OWN_TABLE, lambda key, value: read_rule(key, value, owned))
         for rule in self.rules:
             if isinstance(rule, TableRule):
-                tables.add(rule.table, rule.parse, rule.further_entries)
+                tables.add(rule.table, rule.parse, rule.queues_set)
         tables.add(self._service.table, self._service.read_table)
         return tables
 
@@ -177,7 +177,7 @@ class RulesInForce:
                 continue
             self._add(name, rule)
             if isinstance(rule, TableRule):
-                self.tables.add(rule.table, rule.parse, rule.further_entries)
+                self.tables.add(rule.table, rule.parse, rule.queues_set)
                 self.tables.read(config, rule.table)
         return left
 

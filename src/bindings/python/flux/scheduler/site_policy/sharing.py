@@ -96,6 +96,7 @@ class SharingRule(TableRule):
 
     name = "sharing"
     table = "sharing"
+    queues_set = "mode"
     changes_requests = True
     only_takes_away = True  # it only restricts jobs to fewer of the free ranks
 
@@ -109,8 +110,8 @@ class SharingRule(TableRule):
         self._claims = Claims()
         #: (user, bank, queue) -> `Sharer` of their jobs
         self._sharers: Remembered[tuple[Hashable, ...], Sharer] = Remembered()
-        #: job id -> slots, of jobs that requested slots and get whole nodes
-        self._slots: dict[int, int] = {}
+        #: job id -> its shape as requested, of pending jobs that get whole nodes instead
+        self._asked: dict[int, Shape] = {}
 
     # -- the table ---------------------------------------------------------------------------------
 
@@ -131,22 +132,14 @@ class SharingRule(TableRule):
                 if not self.host.resources.ranks_matching({"properties": [name]}):
                     yield f"configuration: [sharing.{key}] properties={name!r}: no node has it"
 
-    def further_entries(self, config: dict[str, Any]) -> dict[str, Any]:
-        found = {}
-        queues = config.get("queues")
-        for name, queue in queues.items() if isinstance(queues, dict) else ():
-            value = queue
-            for key in ("policy", "scheduler", "sharing"):
-                value = value.get(key) if isinstance(value, dict) else None
-            if value is not None:
-                place = f"queues.{name}.policy.scheduler.sharing"
-                found[place] = {"mode": value, "queues": [name]}
-        return found
-
     def configure(self, entries: dict[str, Sharing]) -> None:
         for job in filter(None, map(self.host.pending, self._jobs)):
-            if getattr(job.resource_request, "claimant", None) is not None:
-                job.resource_request = job.resource_request.with_claimant(None)
+            request, asked = job.resource_request, self._asked.get(job.jobid)
+            if asked is not None:
+                request = request.with_shape(asked.replace(within=request.shape.within))
+            if getattr(request, "claimant", None) is not None:
+                request = request.with_claimant(None)
+            job.resource_request = request
         self._forget_all()
         modes = {rule.mode for rule in entries.values()}
         #: the modes in which ranks are claimed
@@ -222,8 +215,7 @@ class SharingRule(TableRule):
         self._jobs[job.jobid] = sharer
         request = self._in_whole_nodes(job.resource_request, sharer.whole)
         if request is not job.resource_request:
-            if job.resource_request.shape.node_count is None:
-                self._slots[job.jobid] = job.resource_request.nslots
+            self._asked[job.jobid] = job.resource_request.shape
             job.resource_request = request
         if hasattr(request, "with_claimant"):
             # A job with whole nodes has no other jobs on them.
@@ -257,7 +249,7 @@ class SharingRule(TableRule):
     def cancel(self, jobid: int) -> None:
         if jobid not in self._claims.running:
             self._jobs.pop(jobid, None)
-            self._slots.pop(jobid, None)
+            self._asked.pop(jobid, None)
 
     # -- running jobs ------------------------------------------------------------------------------
 
@@ -265,8 +257,10 @@ class SharingRule(TableRule):
         sharer = self._jobs.get(job.jobid)
         if sharer is not None:
             self._runs(job.jobid, sharer)
-            if job.jobid in self._slots:
-                alloc.nslots = self._slots.pop(job.jobid)
+            if job.jobid in self._asked:
+                asked = self._asked.pop(job.jobid)
+                if asked.node_count is None:
+                    alloc.nslots = asked.nslots
 
     def _runs(self, jobid: int, sharer: Sharer) -> None:
         try:

@@ -38,6 +38,10 @@ class TableRule(AdmissionRule):
     #: Name of the table, such as ``"limits"``.
     table = ""
 
+    #: The key of an entry that ``queues.NAME.policy.scheduler.TABLE`` sets for the jobs of a queue, or
+    #: None.
+    queues_set: str | None = None
+
     #: Name of the rule's list in `flux sched limits`, or None.
     lists: str | None = None
 
@@ -63,11 +67,6 @@ class TableRule(AdmissionRule):
             ValueError: the entry is invalid; the text begins with the key inside it
         """
         return value
-
-    def further_entries(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Return further entries, for `parse`, from other places in the configuration, by the name
-        of that place in errors."""
-        return {}
 
     def doubts(self, entries: dict[str, Any]) -> Iterator[str]:
         """Yield probable mistakes in valid entries that are not in force."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Callable, Dict
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.site_policy.fields import meant
 
@@ -61,7 +61,6 @@ PREFIX = "sched-"
 MODULES = ("sched-backfill", "sched-fifo", "sched-simple")
 
 Parser = Callable[[str, Any], Any]
-FurtherEntries = Callable[[Dict[str, Any]], Dict[str, Any]]
 
 
 def queues_missing(names: Iterable[str], config: dict[str, Any]) -> Iterator[str]:
@@ -71,6 +70,16 @@ def queues_missing(names: Iterable[str], config: dict[str, Any]) -> Iterator[str
     for name in names:
         if name not in known:
             yield f"there is no queue {name!r}{meant(name, known)}"
+
+
+def settings_of_queues(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name of each queue with a table ``policy.scheduler``, and this table."""
+    queues = config.get("queues")
+    for name, queue in queues.items() if isinstance(queues, dict) else ():
+        policy = queue.get("policy") if isinstance(queue, dict) else None
+        settings = policy.get("scheduler") if isinstance(policy, dict) else None
+        if isinstance(settings, dict):
+            yield name, settings
 
 
 class Findings:
@@ -88,15 +97,13 @@ class PolicyTables:
 
     def __init__(self, errors: ErrorReporter | Findings) -> None:
         self._errors = errors
-        #: table -> its parser, and the function that returns its further entries
-        self._readers: dict[str, tuple[Parser, FurtherEntries]] = {}
+        #: table -> its parser, and the key that a queue sets
+        self._readers: dict[str, tuple[Parser, str | None]] = {}
         self._entries: dict[str, dict[str, Any]] = {}
 
-    def add(
-        self, table: str, parse: Parser, further_entries: FurtherEntries = lambda config: {}
-    ) -> None:
-        """Register a table, with `TableRule.parse` and `TableRule.further_entries` of its rule."""
-        self._readers[table] = parse, further_entries
+    def add(self, table: str, parse: Parser, queues_set: str | None = None) -> None:
+        """Register a table, with `TableRule.parse` and `TableRule.queues_set` of its rule."""
+        self._readers[table] = parse, queues_set
         self._entries[table] = {}
 
     def begin_with(self, other: PolicyTables) -> None:
@@ -126,7 +133,8 @@ class PolicyTables:
 
     def doubts(self, config: dict[str, Any]) -> Iterator[str]:
         """Yield probable mistakes in a valid configuration: a table with almost the name of a
-        registered one, both names of one, a module's name, and unconfigured queues.
+        registered one, both names of one, a module's name, an unknown key of a queue, and
+        unconfigured queues.
         """
         for written, table in config.items():
             name = written[len(PREFIX) :] if written.startswith(PREFIX) else written
@@ -139,6 +147,11 @@ class PolicyTables:
                 yield f"configuration: [{written}] is not read beside [{PREFIX}{written}]"
             if name in self._readers and table == {}:
                 yield f"configuration: [{written}] is empty, and so switches nothing on"
+        known = [table for table, (_, queues_set) in self._readers.items() if queues_set]
+        for name, settings in settings_of_queues(config):
+            for key in sorted(settings.keys() - known):
+                place = f"queues.{name}.policy.scheduler.{key}"
+                yield f"configuration: {place} is not a known key{meant(key, known)}"
         for table, entries in self._entries.items():
             for key, entry in entries.items():
                 queues = getattr(getattr(entry, "scope", entry), "queues", ())
@@ -162,15 +175,18 @@ class PolicyTables:
 
     def _read(self, table: str, config: dict[str, Any]) -> dict[str, Any]:
         """Return the present entries of a table."""
-        before, (parse, further_entries) = self._entries[table], self._readers[table]
+        before, (parse, queues_set) = self._entries[table], self._readers[table]
         written = PREFIX + table if PREFIX + table in config else table
         values = config.get(written, {})
         if not isinstance(values, dict):
             self._errors.report(f"configuration: {written}={values!r}: expected a table")
             return before
         places = {key: (f"[{written}.{key}]", value) for key, value in values.items()}
-        for key, value in further_entries(config).items():
-            places.setdefault(key, (key, value))
+        for queue, settings in settings_of_queues(config) if queues_set else ():
+            if table in settings:
+                place = f"queues.{queue}.policy.scheduler.{table}"
+                entry = {queues_set: settings[table], "queues": [queue]}
+                places.setdefault(place, (place, entry))
         entries = {}
         for key, (place, value) in places.items():
             try:
