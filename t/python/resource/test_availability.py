@@ -91,6 +91,7 @@ def test_both_give_the_same_answers(built, seed):
         now += rng.choice([0, 0, 0.5, 5, 20])
         step = rng.random()
         demand, length = a_demand(rng, totals), a_length(rng)
+        demands = [demand, *(a_demand(rng, totals) for _ in range(rng.choice([0, 0, 1, 3])))]
         if step < 0.25:  # a job starts where there is room
             units, ranks = both.ask("room", demand, now, now + length)
             if rng.random() < 0.2:  # an open promise may take ranks of others
@@ -117,13 +118,13 @@ def test_both_give_the_same_answers(built, seed):
         else:
             may_move = rng.random() < 0.8
             after = now + rng.choice([0, 0, 7, 40])
-            when = both.ask("earliest", demand, length, after, now, may_move)
+            when = both.ask("earliest", demands, length, after, now, may_move)
             early = after if rng.random() < 0.5 else now + rng.choice([0, 10, 30])
-            both.ask("can_start", None, demand, early, early + length, True)
+            both.ask("can_start", None, demands, early, early + length, True)
             for number in promises:
-                another, end = a_demand(rng, totals), now + a_length(rng)
+                another, end = [a_demand(rng, totals)], now + a_length(rng)
                 both.of("can_start", number, another, now, end, rng.random() < 0.7)
-            number = both.make("book", demand, -math.inf, now + length, now, may_move)
+            number = both.make("book", demands, -math.inf, now + length, now, may_move)
             if number is not None:  # it can start now
                 for method in ("amounts_of", "drop"):
                     both.of(method, number)
@@ -131,7 +132,7 @@ def test_both_give_the_same_answers(built, seed):
             both.row(row, now, rng.random() < 0.7, rng.random() < 0.7, rng.choice([1, 3, 30]))
             start = rng.choice([early, when])
             if start < math.inf:
-                number = both.make("book", demand, start, start + length, now, may_move)
+                number = both.make("book", demands, start, start + length, now, may_move)
                 assert number is not None or start != when, "what was found is there"
                 if number is not None:
                     promises.append(number)
@@ -154,7 +155,7 @@ def test_what_is_booked_is_never_overdrawn(seed):
     booked = []
     for _ in range(25):
         demand, length = a_demand(rng, totals), a_length(rng)
-        start = here.earliest(demand, length, NOW, NOW, True)
+        start = here.earliest([demand], length, NOW, NOW, True)
         if start < math.inf:
-            booked.append(here.book(demand, start, start + length, NOW, True))
+            booked.append(here.book([demand], start, start + length, NOW, True))
             assert not any(here.overdrawn(number, NOW) for number in booked)

@@ -1433,13 +1433,17 @@ static int64_t book (struct availability *all,
 }
 
 int64_t availability_book (struct availability *all,
-                           struct demand *demand,
+                           struct demand **demands,
                            double start,
                            double end,
                            double now,
                            bool may_move)
 {
-    return book (all, demand, start, end, now, may_move, true);
+    int64_t number = 0;
+
+    while (*demands && !number)
+        number = book (all, *demands++, start, end, now, may_move, true);
+    return number;
 }
 
 /* The first end of a use after a time. */
@@ -1454,12 +1458,13 @@ static double next_end (const struct availability *all, double time)
     return first;
 }
 
-double availability_earliest (struct availability *all,
-                              struct demand *demand,
-                              double length,
-                              double after,
-                              double now,
-                              bool may_move)
+/* The earliest start of one demand. */
+static double earliest (struct availability *all,
+                        struct demand *demand,
+                        double length,
+                        double after,
+                        double now,
+                        bool may_move)
 {
     double clear = search (all, demand, length, after, LAST);
     double time;
@@ -1481,6 +1486,20 @@ double availability_earliest (struct availability *all,
             return can < 0 ? -INFINITY : time;
     }
     return clear;
+}
+
+double availability_earliest (struct availability *all,
+                              struct demand **demands,
+                              double length,
+                              double after,
+                              double now,
+                              bool may_move)
+{
+    double first = INFINITY;
+
+    while (*demands && first != -INFINITY)
+        first = first_of (first, earliest (all, *demands++, length, after, now, may_move));
+    return first;
 }
 
 /* -- all ranks together -- */
@@ -1521,12 +1540,13 @@ double availability_enough_until (struct availability *all,
     return until;
 }
 
-int availability_can_start (struct availability *all,
-                            int64_t number,
-                            struct demand *demand,
-                            double now,
-                            double end,
-                            bool may_move)
+/* Whether one demand can start now, as availability_can_start(). */
+static int64_t can_start (struct availability *all,
+                          int64_t number,
+                          struct demand *demand,
+                          double now,
+                          double end,
+                          bool may_move)
 {
     const struct use *use = all->uses + number;
     bool stays = use->entered && !use->movable, leaves = use->entered && use->movable;
@@ -1539,6 +1559,20 @@ int availability_can_start (struct availability *all,
     finish (all, false);
     if (stays && change (all, number, 1, false) < 0)
         return -1;
+    return can;
+}
+
+int availability_can_start (struct availability *all,
+                            int64_t number,
+                            struct demand **demands,
+                            double now,
+                            double end,
+                            bool may_move)
+{
+    int64_t can = 0;
+
+    while (*demands && !can)
+        can = can_start (all, number, *demands++, now, end, may_move);
     return (int)can;
 }
 

@@ -180,15 +180,15 @@ void availability_taken (const struct availability *all,
                          double start,
                          double end,
                          unsigned char *ranks);
-/* Minus infinity: no memory. */
+/* demands: any of these, ended by NULL.  Minus infinity: no memory. */
 double availability_earliest (struct availability *all,
-                              struct demand *demand,
+                              struct demand **demands,
                               double length,
                               double after,
                               double now,
                               bool may_move);
 int64_t availability_book (struct availability *all,
-                           struct demand *demand,
+                           struct demand **demands,
                            double start,
                            double end,
                            double now,
@@ -199,7 +199,7 @@ double availability_enough_until (struct availability *all,
 /* number: 0 for none.  Returns -1 if there is no memory. */
 int availability_can_start (struct availability *all,
                             int64_t number,
-                            struct demand *demand,
+                            struct demand **demands,
                             double now,
                             double end,
                             bool may_move);

@@ -366,7 +366,7 @@ class State:
             ends = {use.end for use in self.others(job).values() if after < use.end < inf}
             times = (t for t in sorted({after, *ends}) if self.has_licences(job, t, t + job.limit))
             there = next(times, inf)
-            after = min(room.earliest(d, job.limit, there, now, may_move) for d in job.demands)
+            after = room.earliest(job.demands, job.limit, there, now, may_move)
             if after in (there, inf):
                 return after
 
@@ -502,7 +502,7 @@ class State:
             return [d for d in demands if room.room(d, now, inf, ())[0] >= d.count]
 
         def suffices_from(demand: Demand) -> float:
-            return room.earliest(demand, inf, now, now, False)
+            return room.earliest([demand], inf, now, now, False)
 
         demand = min(usable(~others) or usable(-1), key=suffices_from)
         ways = [use.where for use in self.running.values() if use.end == inf]
@@ -563,8 +563,8 @@ class State:
         """Whether a rule keeps a job from any start now: a limit, its window is over, or it never
         fits between others that repeat."""
         room, now = Availability(self.totals, self.windows), self.now
-        times = (room.earliest(demand, job.limit, now, now, False) for demand in job.demands)
-        if self.windows and job.window is None and min(times) == inf:
+        first = room.earliest(job.demands, job.limit, now, now, False)
+        if self.windows and job.window is None and first == inf:
             return True
         return job.window not in [None, *self.windows] or job.is_refused or self.is_over(job)
 

@@ -191,8 +191,7 @@ class BoundStrategy(Strategy):
         may_move = not self.frozen and jobs <= MAX_PROMISES
         areas = self._ranks.areas(request)
         if areas:
-            room = self._ranks.room
-            return min([room.earliest(one, length, start, now, may_move) for one in areas])
+            return self._ranks.room.earliest(areas, length, start, now, may_move)
         ends = [one.end for one in self.promises.values()]
         return self._ranks.first_placed(request, start, ends)
 
@@ -207,10 +206,7 @@ class BoundStrategy(Strategy):
             until = self._enough_until(areas, now)
             if until < end and (own is None or own.start > until):
                 return False
-            for area in areas:
-                if room.can_start(number, area, now, end, may_move):
-                    return True
-            return False
+            return room.can_start(number, areas, now, end, may_move)
         if number is not None:
             room.leave(number)
         try:
@@ -287,13 +283,10 @@ class BoundStrategy(Strategy):
         now, request = self._pool.clock(), promise.request
         promise.number = None
         areas = self._ranks.areas(request)
-        for demand in areas:
-            promise.number = self._ranks.room.book(
-                demand, promise.start, promise.end, now, may_move
-            )
-            if promise.number is not None:
-                return True
-        if not areas:
+        if areas:
+            room = self._ranks.room
+            promise.number = room.book(areas, promise.start, promise.end, now, may_move)
+        else:
             index = self._ranks.index_at(promise.start)
             placed = self._ranks.place_at(request, index, promise.start, promise.end)
             if placed is not None:
@@ -394,7 +387,7 @@ class BoundStrategy(Strategy):
         for among in choices:
             some = [area.on(among)._replace(claim=None) for area in areas]
             if len(some) > 1:
-                some.sort(key=lambda area: room.earliest(area, inf, now, now, False))
+                some.sort(key=lambda area: room.earliest([area], inf, now, now, False))
             for area in some:
                 kept = self._soonest_in(area, now)
                 if kept is not None:
@@ -426,7 +419,7 @@ class BoundStrategy(Strategy):
 
         ends = [end for end, _ in self._pool.jobs_by_end()[-1:]]
         ends += [one.end for one in self.promises.values() if one.end < inf]
-        enough = min(room.earliest(demand, inf, now, now, False), max([now, *ends]))
+        enough = min(room.earliest([demand], inf, now, now, False), max([now, *ends]))
         endless = held_by_endless(self._pool, demand.ranks)
         keep(selected_ranks(endless) if endless is not None else 0)
         keep(room.room(demand, now, inf)[1])
@@ -566,11 +559,8 @@ class BoundStrategy(Strategy):
             )
         if self.frozen:
             return None
-        for demand in areas:
-            number = room.book(demand, -inf, end, now, True)
-            if number is not None:
-                break
-        else:
+        number = room.book(areas, -inf, end, now, True)
+        if number is None:
             return None
         index, amounts = pool.index, room.amounts_of(number)
         ranks = mask_of([rank for rank, _ in amounts])

@@ -212,8 +212,8 @@ class CompiledAvailability:
 
     def _own(self, cdata: Any) -> None:
         self._all = owned(cdata, lib.availability_destroy)
-        # By id, demands and claims, and these in C.
-        self._told: dict[int, tuple[Demand | Claimant, Any]] = {}
+        # By id, demands, rows of these and claims, and these in C.
+        self._told: dict[int, tuple[Any, Any]] = {}
 
     def copy(self) -> Self:
         new = object.__new__(type(self))
@@ -241,6 +241,14 @@ class CompiledAvailability:
                 self._all, *demand[:4], demand.stays, len(keys), numbers, ranks
             )
             told = self._told[id(key)] = key, owned(made, lib.demand_release)
+        return told[1]
+
+    def _tell_all(self, demands: Sequence[Demand]) -> Any:
+        """Return alternative demands, of which the row must not change, in C."""
+        told = self._told.get(id(demands))
+        if told is None:
+            made = [*map(self._tell, demands), ffi.NULL]
+            told = self._told[id(demands)] = (demands, made), ffi.new("struct demand *[]", made)
         return told[1]
 
     def _read(self, ranks: Any) -> int:
@@ -301,16 +309,16 @@ class CompiledAvailability:
         return self._read(ranks)
 
     def earliest(
-        self, demand: Demand, length: float, after: float, now: float, may_move: bool
+        self, demands: Sequence[Demand], length: float, after: float, now: float, may_move: bool
     ) -> float:
-        made = self._tell(demand)
+        made = self._tell_all(demands)
         find = lib.availability_earliest
         return _known_time(find(self._all, made, length, after, now, may_move))
 
     def book(
-        self, demand: Demand, start: float, end: float, now: float, may_move: bool
+        self, demands: Sequence[Demand], start: float, end: float, now: float, may_move: bool
     ) -> int | None:
-        made = self._tell(demand)
+        made = self._tell_all(demands)
         number = lib.availability_book(self._all, made, start, end, now, may_move)
         return _known(number) or None
 
@@ -319,9 +327,14 @@ class CompiledAvailability:
         return _known_time(lib.availability_enough_until(self._all, made, since))
 
     def can_start(
-        self, number: int | None, demand: Demand, now: float, end: float, may_move: bool
+        self,
+        number: int | None,
+        demands: Sequence[Demand],
+        now: float,
+        end: float,
+        may_move: bool,
     ) -> bool:
-        made = self._tell(demand)
+        made = self._tell_all(demands)
         can = lib.availability_can_start(self._all, number or 0, made, now, end, may_move)
         return _known(can) == 1
 
