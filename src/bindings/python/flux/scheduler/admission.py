@@ -306,7 +306,8 @@ class CountedRule(AdmissionRule):
     offers: dict[Any, Any]
 
     def bounds(self, job: PendingJob) -> list[Bound]:
-        """Return the bounds within which `job` may start."""
+        """Return the bounds within which `job` may start with the minimum numbers of cores and GPUs
+        of its request, on any nodes."""
         return []
 
     def hold(

@@ -431,10 +431,9 @@ class AdmissionControl:
         """
         if self.pins is not None:
             self.pins.review()
-        if self._checking:
-            asked = self._to_ask(job)
-            if asked:
-                self._ask(job, asked)
+        asked = self._to_ask(job)
+        if asked:
+            self._ask(job, asked)
         source: Plan | ResourcePool = pool if plan is None else plan
         alloc = None
         if plan is not None:
@@ -451,8 +450,10 @@ class AdmissionControl:
                 raise
         if not self._looking:
             return alloc
-        held = holding_of(pool, job.jobid)
-        refused = self._look_at(job, pool, held)
+        held, refused = holding_of(pool, job.jobid), None
+        # Within its bounds it may be on any nodes.
+        if asked is self._checking or held[2:] != job.bounds.least[1:]:
+            refused = self._look_at(job, pool, held)
         if refused is None:
             self._offer = alloc, held
             return alloc

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import marshal
 import re
+from math import inf
 from typing import Any, Callable, TypeVar
 
 from flux.hostlist import Hostlist
@@ -384,6 +385,13 @@ class RequestFacts:
             if shape is not None:
                 self._leasts[shape] = least
         return least
+
+    @staticmethod
+    def most_nodes(request: Any) -> float:
+        """Return the maximum number of nodes that a request takes; infinity if there is none."""
+        shape = getattr(request, "shape", None)
+        count = None if shape is None else shape.node_count or shape.slot_count
+        return inf if count is None or count.max is None else count.max
 
     def unlike_nodes(self, request: Any) -> tuple[bool, bool]:
         """Return whether the numbers of cores, and of GPUs, that a request takes depend on the

@@ -612,12 +612,13 @@ def _alloc_alone(
         return pool.alloc(jobid, request)
     index, eligible = pool.index, pool.eligible(request.shape.match)
     eligible &= ~claims.apart_from(request.claimant)
-    # Beside jobs of the same key, if it fits there.
-    own = eligible & claims.own(request.claimant)
-    placed = pool.place_request(request, index, own) if own else None
-    placed = placed or pool.place_request(request, index, eligible)
+    placed = pool.place_request(request, index, eligible)
     if placed is None:
         _refuse(pool, request)
+    # Beside jobs of the same key, if it fits there.
+    own = eligible & claims.own(request.claimant)
+    if own:
+        placed = pool.place_request(request, index, own) or placed
     return pool.grant(jobid, request, *placed)
 
 

@@ -309,12 +309,13 @@ class BudgetRule(ScopedRule):
         self._now()
         if self._timer is None:  # the bounds hold in these periods
             self._timer = self.host.call_at(self._next_end, self._period_ends)
+        takes = self.host.facts.most_nodes(job.resource_request), *known.least[1:]
         # Usually enough is left for its whole limit, regardless of the period's end.
         return [
-            (account.taken, at, most + GRAIN - known.least[at] * known.limit)
+            (account.taken, at, most + GRAIN - takes[at] * known.limit)
             for account in known.uses
             for at, most in account.bounds
-            if known.least[at]
+            if takes[at]
         ]
 
     def _least(self, request: Any) -> Amounts:

@@ -213,14 +213,12 @@ class LimitRule(ScopedRule):
         return None
 
     def bounds(self, job: PendingJob) -> list[Bound]:
-        least = self._least(job)
-        # A job that may share nodes has no minimum, but may ask for more than those in use.
-        more = 0 if least.nodes else getattr(job.resource_request, "nnodes", 0)
+        least, facts, request = self._least(job), self.host.facts, job.resource_request
+        takes = facts.most_nodes(request), *least[1:]
         found: list[Bound] = []
         for use in self.counted_in(job):
             found.append((use.claims, 0, 0))
-            for at, most in use.entry.bounds:
-                found.append((use.used, at, -1 if not at and more > most else most - least[at]))
+            found += [(use.used, at, most - takes[at]) for at, most in use.entry.bounds]
         return found
 
     def check(self, job: PendingJob) -> Deferral | None:

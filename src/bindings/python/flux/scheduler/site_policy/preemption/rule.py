@@ -198,6 +198,8 @@ class PreemptionRule(GivingRule, TableRule):
         self._running.hello(job, self.classes.terms(job.attributes))
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
+        if final and not self._running.jobs and not self._record.active:
+            return
         running = self._running.remove(jobid) if final else self._running.ends(jobid)
         if self._record.active:
             self._under_way.freed(running, final)
