@@ -24,7 +24,6 @@ DAMAGED = [
     '{"version": 1, "latest": [[1, "x"], 7]}',
     '{"version": 1, "preemptions": 5}',
     '{"version": 1, "preemptions": [5]}',
-    '{"version": 1, "preemptions": [], "borrowers": [[]]}',
     '{"version": 1, "latest": [[1, NaN]]}',
     '{"version": 1, "through": 1, "used": [[["", 1], NaN]]}',
     '{"version": 1, "through": 1, "used": [[["", []], 1]]}',

@@ -438,13 +438,7 @@ class LicenseRule(CountingRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def why(self, job: PendingJob) -> str | None:
-        if job.jobid not in self.host.admission.deferred:
-            return self._short_of(job)
-        try:
-            deferral = self.check(job)
-        except InsufficientResources as exc:
-            return str(exc)
-        return None if deferral is None else deferral.text
+        return None if job.jobid in self.host.admission.deferred else self._short_of(job)
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         waiting: dict[str, int] = {}

@@ -436,12 +436,7 @@ class LimitRule(ScopedRule):
     def why(self, job: PendingJob) -> str | None:
         # `check` was not called for a job refused together with others of its shape.
         found = self._first_over(job, self._hard(job))
-        if found is not None:
-            return found[1]
-        if job.jobid not in self.host.admission.deferred:
-            return None
-        deferral = self.check(job)
-        return None if deferral is None else deferral.text
+        return found and found[1]
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return the limit that keeps `job` from starting: name, whose, what, used, most, needs,
