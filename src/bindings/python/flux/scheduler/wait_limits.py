@@ -1,21 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Jobs that are useless if they start too late: limits on their waits and ends.
+"""Jobs that are useless if they start too late: limits on their waits and ends, by the system
+attributes ``max-wait``, ``deadline`` and ``early`` (:doc:`../guide/max-wait`).
 
-A jobspec may have these system attributes (RFC 14):
-
-- ``max-wait``: a duration, in seconds or as a text such as ``"90m"``. A job that has not started by
-  then is denied. With 0 it starts in the first full pass that examines it, or not at all;
-- ``deadline``: latest end, seconds since the epoch. The job needs a time limit, and is denied once
-  it cannot start early enough to run to this limit;
-- ``early``: if true, the job is denied as soon as it is *promised* a start later than one of these
-  allows. A planned estimate has no effect.
-
-The clock of ``max-wait`` runs while the job manager allows the job to start, from its first
-request: dependencies and begin times do not count. While its queue is stopped, or it is held, its
-request is withdrawn and the clock is paused. It restarts from 0 when the scheduler is reloaded.
-Jobs not sent to the scheduler, such as those beyond ``queue-depth``, are unknown here.
-
-A started job is left alone: its time limit ends it before its deadline.
+The clock of ``max-wait`` runs while the job manager allows the job to start, from its first request.
+While its queue is stopped, or it is held, its request is withdrawn and the clock is paused. It
+restarts from 0 when the scheduler is reloaded. A started job is left alone: its time limit ends it
+before its deadline.
 """
 
 from __future__ import annotations

@@ -1,36 +1,25 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Reservations as an admission rule, which keeps reserved resources from jobs outside the group.
 
-Enforcement of a reservation
-============================
-
-*Before a window begins*, the plan treats it as a promise with a fixed start: a number of whole
-nodes, a start and a duration. Every start or promise made through that plan respects it, and ranks
-are chosen as late as for any promise. If running jobs overlap the window, so that it cannot be
-complete, each part is entered from the time at which it is free. Repeating windows are entered
-`windows.WINDOWS_PLANNED` ahead, the last of them without an end, so that it also keeps away jobs
-that would outlive it.
+*Before a window begins*, it is a promise in the plan with a fixed start: a number of whole nodes, a
+start and a duration. Every start or promise made through that plan respects it, and ranks are chosen
+as late as for any promise. If running jobs overlap the window, each part is entered from the time at
+which it is free. Repeating windows are entered `windows.WINDOWS_PLANNED` ahead, the last without an
+end, so that it also keeps away jobs that would outlive it.
 
 *When it begins*, the ranks are chosen, and their free part is allocated to a *placeholder*, which
-belongs to no job (its id is negative). No other code needs to know: the pool sees allocated
-resources, and the plan sees when they are freed. Nodes still in use are added as they become free;
-until then the reservation is short of them.
+belongs to no job (its id is negative): the pool sees allocated resources, and the plan sees when
+they are freed. Nodes still in use are added as they become free. *When it ends*, the placeholder is
+freed, and blocked jobs are examined.
 
 *A job of the group* that starts inside is placed on the placeholder's resources; the placeholder
-keeps the rest, and takes the job's resources back at its end. The placeholder gets a new id each
-time, since a plan identifies an allocation by id and end.
+keeps the rest, and takes the job's resources back at its end. It gets a new id each time, since a
+plan identifies an allocation by id and end. A job that does not fit inside may use idle resources
+outside, but none are kept for it there and no job waits behind it: it is deferred until resources
+are released.
 
-*When it ends*, the placeholder is freed, and blocked jobs are examined.
-
-A job of the group that does not fit inside may use idle resources outside, like any job, but none
-are kept for it there and no job waits behind it: it is deferred until resources are released.
-
-Storage
-=======
-
-Reservations made by request are stored in the KVS under `KEY` before the request is answered: they
-survive reloads of the scheduler and restarts of the instance. Those in the configuration,
-``[reservations.NAME]``, are read when it is loaded or reloaded.
+Reservations made by request are stored in the KVS under `KEY` before the request is answered. Those
+in the configuration, ``[reservations.NAME]``, are read when it is loaded or reloaded.
 """
 
 from __future__ import annotations

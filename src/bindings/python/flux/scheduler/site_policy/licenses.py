@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Licences: countable resources that are on no node, used by running jobs: ``[licenses]``.
 
-A job requests licences with ``system.licenses.NAME``, as in ``--setattr=system.licenses.matlab=2``.
-It holds them from its start until its last resources are freed: until then its program may still
-run on some node.
+A job holds the licences that it requests (``system.licenses.NAME``) from its start until its last
+resources are freed: until then its program may still run on some node.
 
 A job whose licences are in use is deferred: no node is kept idle for it and no job waits behind it.
 With ``plan = true`` a licence is also a dimension of the plan, if the policy backfills in queue
@@ -11,15 +10,9 @@ order: a job that is due a promise gets one for the time at which both nodes and
 and later jobs respect it. For other policies it is like any other licence.
 
 With ``elsewhere = FILE`` the number of licences used outside this instance is read from a file at
-intervals. The last number read stays in force, regardless of its age, which answers include.
-
-Each line of the file is ``NAME COUNT``; empty lines, and text after ``#``, are ignored. It must be
-replaced atomically (written under another name, then renamed), and touched even if unchanged: its
-modification time is the age of its numbers.
-
-The scheduler reads the file at intervals, and runs no program: waiting for one would block it. An
-irregular file, such as a pipe, is closed again at once. But a read from a hanging file system
-cannot be aborted, so the file must be on a local one.
+intervals: lines ``NAME COUNT``, whose age is the file's modification time. The scheduler runs no
+program, since waiting for one would block it. An irregular file, such as a pipe, is closed again at
+once; but a read from a hanging file system cannot be aborted, so the file must be on a local one.
 """
 
 from __future__ import annotations

@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Jobs of a low class that start in time promised to a job of a higher one.
+"""Jobs of a low class that start in time promised to a job of a higher one (``into-promises``).
 
-A class with ``into-promises = true`` permits this. Such a job, a *borrower*, is no obstacle to the
-promise: in the plan it ends when the promised time begins, and it is a victim of the promised job
-(`flux.scheduler.site_policy.preemption.under_way`) from its start on. Its user sees the limit of
-its request. If the promise can be kept without its end, it runs to that limit.
+Such a job, a *borrower*, is no obstacle to the promise: in the plan it ends when the promised time
+begins, and it is a victim of the promised job from its start on. If the promise can be kept without
+its end, it runs to the limit of its request.
 
-Promises to others must not depend on the borrower's end, since the promise that it is ended for may
-be withdrawn. So the units of all borrowers of a job must be among the promised ones
-(``Plan.alloc_within()``); a promise bound to ranks stays on these meanwhile. If a borrower's limit
-is later than the end of the promised time, its units must be free then too, and are kept by a
-promise in the plan with an id that no job has. If the promise is withdrawn, the borrower thus uses
-no resources promised to others.
-
-For the same reason the promise keeps its time while it needs a borrower's resources: an earlier one
-would leave part of the borrower's time to others.
+The promise may be withdrawn, so promises to others must not depend on the borrower's end: the units
+of all borrowers of a job must be among the promised ones (``Plan.alloc_within()``), and a promise
+bound to ranks stays on these meanwhile. If a borrower's limit is later than the end of the promised
+time, its units must be free then too, and a promise with an id that no job has keeps them. For the
+same reason the promise keeps its time while it needs a borrower's resources: an earlier one would
+leave part of the borrower's time to others.
 """
 
 from __future__ import annotations

@@ -1,44 +1,22 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Preemption: running jobs of a low class are ended for a waiting job of a higher class to start.
 
-Procedure
-=========
+*Search* (`takers`). After a change, or when a job has waited long enough, victims are chosen for the
+first pending jobs that may preempt others, with the resources that such a job would get, its place.
+Only the job manager knows which jobs are being cleaned up: it is asked whether these victims still
+run, and if one does not, the choice is repeated.
 
-*Search.* After a change, or when a job has waited long enough, victims are chosen for the first
-pending jobs that may preempt others, together with the resources that such a job would get, its
-place. The job manager is asked whether these victims still run, since only it knows which jobs are
-being cleaned up; if one does not, the choice is repeated.
+*Decision* (`under_way`). A placeholder, which belongs to no job, gets the free part of the place. In
+the plan this and the victims' resources are in use until the job will have ended, so that no job is
+promised resources that a kill may fail to free. The record is stored before any victim is warned.
 
-*Decision.* The free part of the place is allocated to a placeholder, which belongs to no job. In the
-plan this and the victims' resources are in use until the job will have ended, so that no job is
-promised resources that a kill may fail to free. All this is recorded in the KVS, and no victim is
-warned before the record is stored.
+*Warning and end.* During the grace the job starts elsewhere if it can. At the deadline, victims that
+are no longer needed are spared and told so, and the rest are ended. The job then starts on its
+place, and only there: elsewhere it would not need them.
 
-*Warning.* The victims are warned with an exception of severity 1 and a signal. During the grace the
-job starts elsewhere if it can; if it does, or is gone, no victim is ended.
-
-*End.* At the deadline, victims that are no longer needed, because others have made room, are spared
-and told so; the rest get an exception of severity 0. When all of its place is free, the job starts
-there, and only there: elsewhere it would not need the ended victims.
-
-If a class has ``into-promises``, its jobs may also start into time promised to jobs of a higher
-class. The promised job is then their taker from the start on; they are warned and ended in time for
-it, in the same way.
-
-After a reload of the scheduler, preemptions continue from the record. Without a record no job is
-ended.
-
-Files
-=====
-
-State: `state` has the running jobs, counts and the stored record of current preemptions, `classes`
-reads the table.
-
-Actions: `takers` finds jobs that may preempt others, and their victims; `lending` starts jobs in
-promised time, and follows the promises; `under_way` carries out preemptions of both kinds, keeps
-resources for takers with `kept`, and notifies jobs with the `state.Messenger`.
-
-Queries: `PreemptionAnswers` has the answers for ``flux sched``.
+Jobs of a class with ``into-promises`` may also start in time promised to jobs of a higher one
+(`lending`), which are their takers from then on. After a reload of the scheduler, preemptions
+continue from the record (`state`); without it no job is ended.
 """
 
 from __future__ import annotations

@@ -2,16 +2,13 @@
 """The search for pending jobs that may preempt others, and the choice of the running jobs that must
 end for one to start.
 
-The choice is deterministic:
+Jobs are added one by one until the waiting job fits: the lowest rank first, then the smallest loss
+(nodes x time run), the youngest, the highest id. Then, from the last added to the first, each is
+spared if the waiting job still fits, by the pool's own allocation on a copy.
 
-1. jobs are added one by one until the waiting job fits: the lowest rank first, then the smallest
-   loss (nodes x time run), the youngest, the highest id;
-2. then, from the last added to the first, each is spared if the waiting job still fits.
-
-No chosen job can be left out, so the choice is *minimal*, unless trials have moved promises to
-others so that it does not fit with the spared ones; some of these are added again then. It need not
-have the minimum number of jobs or the minimum loss: finding that is as hard as set cover. Whether
-the job fits is determined by the pool's own allocation on a copy.
+So no chosen job can be left out, unless trials have moved promises to others so that the waiting job
+does not fit with the spared ones; some of these are added again then. The choice need not have the
+minimum number of jobs or the minimum loss: finding that is as hard as set cover.
 """
 
 from __future__ import annotations

@@ -2,13 +2,11 @@
 """The current preemptions, from the decision to the start of the taker, the job for which victims
 end.
 
-A taker has a *place*: the resources that it would get if its victims ended. The free part is kept
-for it, and more as victims free theirs, until it starts there. Others may use the rest of the same
-ranks.
+The free part of the taker's *place* is kept for it, and more as victims free theirs, until it starts
+there. Others may use the rest of the same ranks.
 
-Victims are warned, and ended at the deadline, in promised time as otherwise. What differs there is
-that the taker's promise keeps its resources; only those freed by victims are its place, and no
-others are chosen if it cannot start on them.
+In promised time the taker's promise keeps its resources; only those freed by victims are its place,
+and no others are chosen if it cannot start on them.
 """
 
 from __future__ import annotations
