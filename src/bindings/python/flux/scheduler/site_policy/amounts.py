@@ -34,22 +34,21 @@ class AmountRule(TableRule):
         read_entry(key, value, getattr(pool, "scheduling", None), pool.inventory)
         return value
 
-    def doubts(self, entries: dict[str, Any]) -> Iterator[str]:
+    def doubts(self, entries: dict[str, Any]) -> Iterator[tuple[str, str]]:
         pool = self.host.resources
         for key, value in entries.items():
-            where = f"configuration: [amounts.{key}]"
             kind, _ = read_entry(key, value, getattr(pool, "scheduling", None), pool.inventory)
             if not kind.most:
-                yield f"{where} no node has any"
+                yield key, "no node has any"
             elif kind.default > kind.most:
-                yield f"{where} default={value['default']!r}: no node has that much"
+                yield key, f"default={value['default']!r}: no node has that much"
             table = value if isinstance(value, dict) else {}
             for hosts in table.get("hosts", ()):
                 if missing := missing_hosts(pool, hosts):
-                    yield f"{where} hosts={hosts!r}: {missing} not in this instance"
+                    yield key, f"hosts={hosts!r}: {missing} not in this instance"
             for name in table.get("properties", ()):
                 if name not in pool.inventory.properties:
-                    yield f"{where} properties={name!r}: no node has it"
+                    yield key, f"properties={name!r}: no node has it"
 
     def configure(self, entries: dict[str, Any]) -> None:
         if self.loaded:

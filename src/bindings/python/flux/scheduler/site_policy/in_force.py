@@ -264,10 +264,10 @@ class RulesInForce:
             "doubts": [
                 *tables.doubts(config),
                 *(
-                    text
+                    f"configuration: [{rule.table}.{key}] {text}"
                     for rule in self.rules
                     if isinstance(rule, TableRule)
-                    for text in rule.doubts(tables.entries(rule.table))
+                    for key, text in rule.doubts(tables.entries(rule.table))
                 ),
                 *self._service.doubts(tables.entries(self._service.table)),
             ],

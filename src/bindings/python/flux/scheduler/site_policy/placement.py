@@ -178,16 +178,14 @@ class PlacementRule(TableRule):
                 found[name] = mask
         return found
 
-    def doubts(self, entries: dict[str, Level]) -> Iterator[str]:
+    def doubts(self, entries: dict[str, Level]) -> Iterator[tuple[str, str]]:
         can_find = self.host.planning.pool_can("ranks_matching")
         for key, level in entries.items() if can_find else ():
             for name, hosts in level.groups:
                 if missing := missing_hosts(self.host.resources, hosts):
-                    where = f"[topology.{key}] groups.{name}={hosts!r}"
-                    yield f"configuration: {where}: {missing} not in this instance"
+                    yield key, f"groups.{name}={hosts!r}: {missing} not in this instance"
             if level.prefix and not self._find(level):
-                where = f"[topology.{key}] property-prefix={level.prefix!r}"
-                yield f"configuration: {where}: no node has such a property"
+                yield key, f"property-prefix={level.prefix!r}: no node has such a property"
 
     def configure(self, entries: dict[str, Level]) -> None:
         for jobid, placed in self._jobs.items():

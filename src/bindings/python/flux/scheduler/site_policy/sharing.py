@@ -125,12 +125,12 @@ class SharingRule(TableRule):
             raise ValueError(f"mode={rule.mode!r}: the pool of this scheduler cannot plan")
         return rule
 
-    def doubts(self, entries: dict[str, Sharing]) -> Iterator[str]:
+    def doubts(self, entries: dict[str, Sharing]) -> Iterator[tuple[str, str]]:
         can_find = self.host.planning.pool_can("ranks_matching")
         for key, rule in entries.items() if can_find else ():
             for name in rule.properties:
                 if not self.host.resources.ranks_matching({"properties": [name]}):
-                    yield f"configuration: [sharing.{key}] properties={name!r}: no node has it"
+                    yield key, f"properties={name!r}: no node has it"
 
     def configure(self, entries: dict[str, Sharing]) -> None:
         for job in filter(None, map(self.host.pending, self._jobs)):

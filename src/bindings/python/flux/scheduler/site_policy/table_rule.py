@@ -68,8 +68,8 @@ class TableRule(AdmissionRule):
         """
         return value
 
-    def doubts(self, entries: dict[str, Any]) -> Iterator[str]:
-        """Yield probable mistakes in valid entries that are not in force."""
+    def doubts(self, entries: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        """Yield probable mistakes in valid entries that are not in force, with their keys."""
         return iter(())
 
     def configure(self, entries: dict[str, Any]) -> None:

@@ -87,14 +87,14 @@ class PreemptionRule(GivingRule, TableRule):
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
         return ("jobspec", "eventlog")
 
-    def doubts(self, entries: dict[str, PreemptionClass]) -> Iterator[str]:
+    def doubts(self, entries: dict[str, PreemptionClass]) -> Iterator[tuple[str, str]]:
         first: dict[str | None, str] = {}
         for name, one in sorted(entries.items()):
             for queue in [*one.queues, None] if one.attribute else one.queues:
                 other = first.setdefault(queue, name)
                 if other != name:
                     what = "attribute=true" if queue is None else f"queue {queue!r}"
-                    yield f"configuration: [preemption.{name}] {what}: class {other} counts"
+                    yield name, f"{what}: class {other} counts"
 
     def configure(self, entries: dict[str, Any]) -> None:
         if not self.loaded:
