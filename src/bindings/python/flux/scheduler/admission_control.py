@@ -431,7 +431,7 @@ class AdmissionControl:
         """
         if self.pins is not None:
             self.pins.review()
-        asked = self._to_ask(job)
+        asked = self._to_ask(job) if self._checking else self._asked_always
         if asked:
             self._ask(job, asked)
         source: Plan | ResourcePool = pool if plan is None else plan
