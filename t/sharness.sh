@@ -176,9 +176,10 @@ run_timeout() {
     timeout -s KILL "$run_timeout_seconds" "$@"
 }
 
-# test_wait_until [-i N] [-s SEC] [-v] "CMD": try CMD N times (50), SEC seconds apart (0.1); 0 as soon as it succeeds.
+# test_wait_until [-i N] [-s SEC] [-v] "CMD": try CMD N times (600), SEC seconds apart (0.1); 0 as soon as it
+# succeeds. Only a test that fails waits that long.
 test_wait_until() {
-    wait_tries=50 wait_pause=0.1 wait_verbose=
+    wait_tries=600 wait_pause=0.1 wait_verbose=
     while :; do
         case $1 in
         -i) wait_tries=$2; shift 2 ;;

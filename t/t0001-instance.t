@@ -26,10 +26,10 @@ test_expect_success 'a job runs from submission to its end' '
 test_expect_success 'a batch job that is cancelled leaves no file behind' '
 	batchtmp=$(mktemp -d) &&
 	cat >cancelled.sh <<-\EOF &&
-	id=$(flux batch -n1 --output=none --wrap sleep 100) &&
-	flux job wait-event -t 20 $id memo &&
+	id=$(flux batch -n1 --output=none --wrap sleep inf) &&
+	flux job wait-event -t 120 $id memo &&
 	flux cancel $id &&
-	flux job wait-event -t 20 -q $id clean
+	flux job wait-event -t 120 -q $id clean
 	EOF
 	TMPDIR=$batchtmp flux start -s2 sh cancelled.sh &&
 	rmdir $batchtmp

@@ -35,7 +35,7 @@ test_expect_success 'jobs wait while there is no scheduler, and run when one com
 	id=$(flux submit -n1 true) &&
 	flux queue status | grep "Scheduler is offline" &&
 	flux module load sched-backfill &&
-	flux job wait-event --timeout=20 $id clean &&
+	flux job wait-event --timeout=120 $id clean &&
 	flux module remove sched-backfill
 '
 
@@ -47,7 +47,7 @@ test_expect_success 'the scheduler of the guide is loaded by its path' '
 	is_loaded my-sched
 '
 test_expect_success 'it schedules jobs' '
-	run_timeout 30 flux run -n2 echo hello >out &&
+	run_timeout 120 flux run -n2 echo hello >out &&
 	test $(grep -c hello out) = 2 &&
 	flux submit --quiet --wait --cc=1-8 -n1 true
 '

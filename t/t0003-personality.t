@@ -46,7 +46,7 @@ look() {
 		FLUX_BUILD_DIR=$PWD/b
 		export PERSONALITY SIZE FLUX_BUILD_DIR
 		unset TEST_UNDER_FLUX_ACTIVE SHARNESS_TEST_DIRECTORY SHARNESS_TRASH_DIRECTORY
-		run_timeout 120 sh src/t/personality.t -v >inner.out 2>&1
+		run_timeout 400 sh src/t/personality.t -v >inner.out 2>&1
 	)
 	look_rc=$?
 	# Indented: its results are not ours.

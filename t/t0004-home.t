@@ -28,7 +28,7 @@ if test -f "$FLUX_SOURCE_DIR/.venv/.complete-requirements" && test -z "$REAL_FLU
 	test_set_prereq VENV
 fi
 test_expect_success VENV 'the quickstart shows jobs of every kind' '
-	run_timeout 180 "$FLUX_SOURCE_DIR/scripts/quickstart" >quickstart.out 2>&1 || { cat quickstart.out; false; } &&
+	run_timeout 400 "$FLUX_SOURCE_DIR/scripts/quickstart" >quickstart.out 2>&1 || { cat quickstart.out; false; } &&
 	grep "sched-fifo" quickstart.out &&
 	grep "impossible  *F " quickstart.out &&
 	grep "unwanted  *CA " quickstart.out &&

@@ -32,7 +32,7 @@ held() {
 	flux job info "$1" R | jq -r ".execution.R_lite[] | [.rank, .children.core, .children.gpu] | @tsv" | tr "\t" " "
 }
 waiting() {
-	flux job wait-event -t 20 "$1" start >/dev/null
+	flux job wait-event -t 120 "$1" start >/dev/null
 }
 
 test_expect_success 'the nodes have the cores and GPUs of the XML' '
@@ -44,25 +44,25 @@ test_expect_success 'the nodes have the cores and GPUs of the XML' '
 test_expect_success 'the scheduler finds the pool by the writer of R' '
 	flux module remove sched-simple &&
 	flux module load sched-fifo &&
-	dmesg-grep.py -t 20 "sched-fifo.*ready:.*TreePool"
+	dmesg-grep.py -t 120 "sched-fifo.*ready:.*TreePool"
 '
 test_expect_success 'two jobs of one GPU: beside two different GPUs of one node' '
-	id1=$(flux submit -N1 -n1 -c1 -g1 sleep 1000) &&
-	id2=$(flux submit -N1 -n1 -c1 -g1 sleep 1000) &&
+	id1=$(flux submit -N1 -n1 -c1 -g1 sleep inf) &&
+	id2=$(flux submit -N1 -n1 -c1 -g1 sleep inf) &&
 	waiting $id1 && waiting $id2 &&
 	{ held $id1 && held $id2; } >placed &&
 	printf "0 0 0\n0 1 1\n" >expected &&
 	test_cmp expected placed
 '
 test_expect_success 'a third goes to the other socket, and so do its cores' '
-	id3=$(flux submit -N1 -n1 -c3 -g1 sleep 1000) &&
+	id3=$(flux submit -N1 -n1 -c3 -g1 sleep inf) &&
 	waiting $id3 &&
 	echo "0 4-6 2" >expected &&
 	held $id3 >placed &&
 	test_cmp expected placed
 '
 test_expect_success 'the R of a job names its own ranks in the topology' '
-	id4=$(flux submit -N2 -n2 -c8 sleep 1000) &&
+	id4=$(flux submit -N2 -n2 -c8 sleep inf) &&
 	waiting $id4 &&
 	held $id4 >placed &&
 	echo "1-2 0-7 " >expected &&
@@ -74,7 +74,7 @@ test_expect_success 'jobs on any ranks outlive a reload of the scheduler' '
 	flux module reload sched-fifo &&
 	test_wait_until "flux resource list -s allocated -no {ncores} | grep \"^21$\"" &&
 	test $(flux jobs -no {state} | sort | uniq -c | sed "s/^ *//" | tr " " :) = 4:RUN &&
-	id5=$(flux submit -N1 -n1 -c1 -g1 sleep 1000) &&
+	id5=$(flux submit -N1 -n1 -c1 -g1 sleep inf) &&
 	waiting $id5 &&
 	echo "0 7 3" >expected &&
 	held $id5 >placed &&
@@ -90,13 +90,13 @@ test_expect_success 'flux sched topology shows the units of each job' '
 '
 test_expect_success 'a whole socket, by name' '
 	flux cancel --all &&
-	flux queue idle -t 20 &&
+	flux queue idle -t 120 &&
 	flux module reload -f job-ingest disable-validator &&
 	flux submit --dry-run -n1 true |
 		jq ".version = 9999 | .resources = [{type: \"slot\", count: 1, label: \"task\",
 			with: [{type: \"socket\", count: 1, exclusive: true}]}]" >spec.json &&
 	id=$(flux job submit spec.json) &&
-	flux job wait-event -t 20 $id clean &&
+	flux job wait-event -t 120 $id clean &&
 	held $id >placed &&
 	echo "0 0-3 0-1" >expected &&
 	test_cmp expected placed
@@ -105,16 +105,16 @@ test_expect_success 'an instance in a job schedules by topology too' '
 	cat >inner.sh <<-EOF &&
 	flux resource info
 	flux kvs get resource.R | jq -c "[.execution.R_lite[].rank, .scheduling.writer]"
-	flux submit -N1 -n1 -c1 -g1 sleep 1000 >id1
-	flux submit -N1 -n1 -c4 -g1 sleep 1000 >id2
+	flux submit -N1 -n1 -c1 -g1 sleep inf >id1
+	flux submit -N1 -n1 -c4 -g1 sleep inf >id2
 	for id in \$(cat id1 id2); do
-		flux job wait-event -t 20 \$id start >/dev/null
+		flux job wait-event -t 120 \$id start >/dev/null
 		flux job info \$id R | jq -c ".execution.R_lite[0].children"
 	done
 	flux cancel --all 2>/dev/null
 	flux dmesg | grep -o "pool-class=[A-Za-z]*" | head -n 1
 	EOF
-	blocker=$(flux submit -N1 -n1 -c8 sleep 1000) &&
+	blocker=$(flux submit -N1 -n1 -c8 sleep inf) &&
 	flux run -N2 -n2 -c8 -g4 flux start sh inner.sh >inner.out &&
 	cat inner.out &&
 	grep "^2 Nodes, 16 Cores, 8 GPUs" inner.out &&
@@ -128,14 +128,14 @@ test_expect_success 'on part of a node too, where its cores have other numbers' 
 	cat >part.sh <<-EOF &&
 	flux kvs get resource.R | jq -r ".execution.R_lite[0].children.core"
 	for i in 1 2; do
-		id=\$(flux submit -N1 -n1 -c1 -g2 sleep 1000)
-		flux job wait-event -t 20 \$id start >/dev/null
+		id=\$(flux submit -N1 -n1 -c1 -g2 sleep inf)
+		flux job wait-event -t 120 \$id start >/dev/null
 		flux job info \$id R | jq -c ".execution.R_lite[0].children | [.core, .gpu]"
 	done
 	flux sched topology >topology
 	flux cancel --all 2>/dev/null
 	EOF
-	blocker=$(flux submit -N1 -n1 -c2 sleep 1000) && waiting $blocker &&
+	blocker=$(flux submit -N1 -n1 -c2 sleep inf) && waiting $blocker &&
 	flux run -N1 -n1 -c4 -g4 --requires=-rank:1-3 flux start sh part.sh >part.out &&
 	printf "%s\n" 0-3 "[\"0\",\"0-1\"]" "[\"2\",\"2-3\"]" >expected &&
 	test_cmp expected part.out &&

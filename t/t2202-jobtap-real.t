@@ -146,7 +146,8 @@ test_expect_success 'a child process that comes back from a callback is ended' '
 	    child(p, "returns")
 	EOT
 	flux dmesg -C &&
-	jobtap load $(pwd)/forks.so && run_timeout 20 flux run true && sleep 0.2 && jobtap remove forks.so &&
+	jobtap load $(pwd)/forks.so && run_timeout 120 flux run true && logged "forks: timer: over" &&
+	jobtap remove forks.so &&
 	flux dmesg | grep -o "forks: [a-z]*: over" | sort >out &&
 	cat >expected <<-EOT &&
 	forks: init: over
@@ -154,7 +155,7 @@ test_expect_success 'a child process that comes back from a callback is ended' '
 	forks: returns: over
 	forks: timer: over
 	EOT
-	test_cmp expected out && run_timeout 20 flux run true
+	test_cmp expected out && run_timeout 120 flux run true
 '
 test_expect_success 'exceptions of timers, futures and services are only logged' '
 	plugin later <<-EOT &&
@@ -284,7 +285,7 @@ test_expect_success 'endless posting is refused, and says which plugin' '
 	        CURRENT_JOB, "urgency", {"urgency": 16, "userid": args["userid"]}))
 	EOT
 	flux dmesg -C && jobtap load $(pwd)/endless.so &&
-	id=$(flux submit true) && flux job wait-event -t 20 $id clean &&
+	id=$(flux submit true) && flux job wait-event -t 120 $id clean &&
 	logged "endless.py has posted urgency to job" && jobtap remove endless.so
 '
 test_expect_success 'a fatal exception in job.new takes effect once the job is valid' '
@@ -293,7 +294,7 @@ test_expect_success 'a fatal exception in job.new takes effect once the job is v
 	def plugin_init(p):
 	    p.add_handler("job.new", lambda p, topic, args: p.raise_exception(CURRENT_JOB, "policy", 0, "no"))
 	EOT
-	jobtap load $(pwd)/fatal.so && id=$(flux submit true) && flux job wait-event -t 20 $id clean &&
+	jobtap load $(pwd)/fatal.so && id=$(flux submit true) && flux job wait-event -t 120 $id clean &&
 	flux job eventlog $id | grep "exception type=\"policy\" severity=0 note=\"no\"" && jobtap remove fatal.so
 '
 test_expect_success 'R without the flag is refused with a text; with it the job runs without a scheduler' '
@@ -313,11 +314,11 @@ test_expect_success 'R without the flag is refused with a text; with it the job 
 	R = "$(flux R encode -r1 | sed "s/\"/\\\\\"/g")"
 	flux.Flux().rpc("job-manager.jobtap", {"load": "$(pwd)/bypass.so", "conf": {"R": R}}).get()
 	EOT
-	id=$(flux submit true) && flux job wait-event -t 20 $id clean &&
+	id=$(flux submit true) && flux job wait-event -t 120 $id clean &&
 	logged "bypass.py: job.state.sched: R without the flag alloc-bypass" &&
 	flux job eventlog $id >log && test_must_fail grep bypass log &&
 	flux module remove sched-simple &&
-	id=$(flux submit --setattr=flag=1 true) && flux job wait-event -t 20 $id clean &&
+	id=$(flux submit --setattr=flag=1 true) && flux job wait-event -t 120 $id clean &&
 	flux job eventlog $id | grep "alloc bypass=true" &&
 	flux job info $id R | jq -e ".execution.R_lite[0].rank == \"1\"" &&
 	flux module load sched-simple && jobtap remove bypass.so
@@ -346,7 +347,7 @@ test_expect_success 'a wait in a callback for a service that waits for the job m
 	            p.handle.log(6, f"waits: {name}: was answered")
 	EOT
 	flux dmesg -C && jobtap load $(pwd)/waits.so &&
-	id=$(flux submit true) && flux job wait-event -t 20 $id clean && jobtap remove waits.so &&
+	id=$(flux submit true) && flux job wait-event -t 120 $id clean && jobtap remove waits.so &&
 	flux dmesg | sed -n "s/.*waits: //p" >actual && cat actual &&
 	grep "^watch: 110 no answer within 1 second.*use then(callback)" actual &&
 	grep "^result: 110 no answer within 1 second" actual &&
@@ -366,13 +367,13 @@ for kind in prolog epilog; do
 	        raise ValueError("in between")
 	EOT
 	flux dmesg -C && jobtap load $(pwd)/open.so &&
-	id=$(flux submit --setattr=raise=1 true) && flux job wait-event -t 20 $id clean &&
+	id=$(flux submit --setattr=raise=1 true) && flux job wait-event -t 120 $id clean &&
 	flux job eventlog $id >raised && test $(grep -c "$kind-finish" raised) = 2 &&
 	grep "exception type=\"$kind\".*open.py: $topic failed" raised &&
 	logged "open.py: $topic: ValueError: in between (open.py:7 in start)" &&
 	logged "open.py: $topic failed: 2 ${kind}s of its jobs finished in its place" &&
-	id=$(flux submit true) && flux job wait-event -t 20 $id $kind-start && jobtap remove open.so &&
-	flux job wait-event -t 20 $id clean && test $(flux job eventlog $id | grep -c "$kind-finish") = 2 &&
+	id=$(flux submit true) && flux job wait-event -t 120 $id $kind-start && jobtap remove open.so &&
+	flux job wait-event -t 120 $id clean && test $(flux job eventlog $id | grep -c "$kind-finish") = 2 &&
 	logged "jobtap: plugin open.py was removed: 2 ${kind}s of its jobs finished in its place"
     '
 done

@@ -6,7 +6,7 @@ test_description='the example plugins, on either host'
 . "$SHARNESS_TEST_SRCDIR/jobtap/lib.sh"
 test_under_flux 4 job
 
-event() { flux job wait-event -t 30 "$@"; }
+event() { flux job wait-event -t 120 "$@"; }
 # posted ID NAME: the job has had such an event
 posted() { flux job eventlog $1 | grep -q " $2\( \|$\)"; }
 
@@ -79,7 +79,7 @@ test_expect_success 'perilog: a prolog before, an epilog after; a prolog that fa
 	flux jobtap remove perilog.$so && flux config load empty.toml
 '
 test_expect_success 'perilog: a job canceled during its prolog' '
-	printf "[job-manager.prolog]\ncommand = [\"sleep\", \"60\"]\n" >slow.toml &&
+	printf "[job-manager.prolog]\ncommand = [\"sleep\", \"inf\"]\n" >slow.toml &&
 	flux config load slow.toml && flux jobtap load perilog.py &&
 	id=$(flux submit -N1 true) && event $id prolog-start && sleep 0.5 && flux cancel $id &&
 	event $id clean && posted $id prolog-finish && flux jobtap remove perilog.$so && flux config load empty.toml

@@ -8,7 +8,7 @@ test_under_flux 2 job
 
 # The hosts may differ in times, the annotations of the scheduler and the owner's userid.
 eventlog() {
-	flux job wait-event -t 30 $1 clean >/dev/null &&
+	flux job wait-event -t 120 $1 clean >/dev/null &&
 	flux job eventlog $1 | sed -e "s/^[0-9.]* //" -e "s/ annotations={.*}//" -e "s/userid=[0-9]*/userid=ME/"
 }
 rpc() { flux python -c "import flux, json, sys; print(flux.Flux().rpc(sys.argv[1], json.loads(sys.argv[2])).get())" "$@"; }
@@ -20,7 +20,7 @@ test_expect_success 'load the plugin' '
 for mode in plain flag depend bad-priority priority update raise cancel; do
 	test_expect_success "a job of mode $mode" '
 		id=$(flux submit --setattr=mode=$mode true) &&
-		if test $mode = bad-priority; then flux job wait-event -t 30 $id exception && flux cancel $id; fi &&
+		if test $mode = bad-priority; then flux job wait-event -t 120 $id exception && flux cancel $id; fi &&
 		eventlog $id >$mode && both $mode
 	'
 done
@@ -28,7 +28,7 @@ test_expect_success 'a rejected job' '
 	test_must_fail flux submit --setattr=mode=reject true 2>err && grep "not this one" err
 '
 test_expect_success 'a dependency, and the state of the job on its removal' '
-	id=$(flux submit --dependency=gate:x true) && flux job wait-event -t 30 $id dependency-add &&
+	id=$(flux submit --dependency=gate:x true) && flux job wait-event -t 120 $id dependency-add &&
 	flux jobtap load -r same.py same.py &&
 	rpc job-manager.same.open "{\"id\": $(flux job id $id), \"description\": \"gate=x\"}" >out &&
 	grep "8" out && eventlog $id >gate && both gate
@@ -43,7 +43,7 @@ test_expect_success 'updates by request and by a service' '
 '
 test_expect_success 'the other functions, and calls that are refused' '
 	cp "$SHARNESS_TEST_SRCDIR/jobtap/api.py" . && flux jobtap load api.py &&
-	id=$(flux submit --setattr=mode=api true) && flux job wait-event -t 30 $id depend &&
+	id=$(flux submit --setattr=mode=api true) && flux job wait-event -t 120 $id depend &&
 	rpc job-manager.api.release "{\"id\": $(flux job id $id)}" && eventlog $id >api && both api &&
 	test_wait_until "flux dmesg | grep \"api: value freed\"" && flux jobtap remove api.$so
 '

@@ -40,11 +40,11 @@ test_expect_success 'tune as jobs gives the same result' '
 '
 test_expect_success 'the instance is kept busy' '
 	flux resource list -s up -no {nnodes} >nodes &&
-	flux submit -N2 --exclusive -t 10m sleep 300 >first &&
-	flux job wait-event -t 20 $(cat first) start &&
-	flux submit -N1 -t 10m sleep 300 >second &&
+	flux submit -N2 --exclusive -t 10m sleep inf >first &&
+	flux job wait-event -t 120 $(cat first) start &&
+	flux submit -N1 -t 10m sleep inf >second &&
 	flux submit -N2 -t 5m true >third &&
-	flux job wait-event -t 20 $(cat third) priority
+	flux job wait-event -t 120 $(cat third) priority
 '
 test_expect_success 'when its jobs will start' '
 	flux simulate --live --scheduler=sched-fifo --scheduler=sched-backfill -q >live &&

@@ -24,7 +24,7 @@ instance() {
 	flux module list | grep -o "^ *sched-[a-z]*" | xargs -n1 flux module remove
 	flux module load sched-simple
 	END
-	run_timeout 150 flux start --test-size=4 "$@" \
+	run_timeout 400 flux start --test-size=4 "$@" \
 	    "-Sbroker.rc1_path=flux modprobe run $FLUX_TEST_LIB/rc/rc1-job.py" \
 	    "-Sbroker.rc3_path=flux modprobe run $FLUX_TEST_LIB/rc/rc3.py" \
 	    -Slog-stderr-level=3 -Slog-filename=broker.log -Slog-forward-level=7 sh script.sh
@@ -77,14 +77,13 @@ test_expect_success 'an instance with these and others' '
 		flux sched reservations >reloaded
 		flux module reload sched-backfill
 		flux sched reservations >again
-		flux sched reserve short --start=+1s --duration=10s --nodes=1 --users=\$(id -u) --at-end=cancel >made
-		flux sched reserve long --start=+1s --duration=10s --nodes=1 --users=\$(id -u) --at-end=run >>made
-		until test \$(flux sched reservations | grep -c \" active \") -eq 2; do sleep 0.1; done
-		one=\$(flux submit -N1 -t 1m --setattr=system.reservation=short sleep 60)
-		two=\$(flux submit -N1 -t 1m --setattr=system.reservation=long sleep 60)
+		flux sched reserve short --start=+1s --duration=20s --nodes=1 --users=\$(id -u) --at-end=cancel >made
+		flux sched reserve long --start=+1s --duration=20s --nodes=1 --users=\$(id -u) --at-end=run >>made
+		one=\$(flux submit -N1 -t 1h --setattr=system.reservation=short sleep inf)
+		two=\$(flux submit -N1 -t 1h --setattr=system.reservation=long sleep inf)
 		other=\$(flux submit -N3 --exclusive -t 1m true)
-		flux job wait-event -vt 30 \$one clean
-		flux job wait-event -t 30 \$other alloc
+		flux job wait-event -vt 120 \$one clean
+		flux job wait-event -t 120 \$other alloc
 		flux job eventlog \$one >ended
 		flux jobs -no {state} \$two >went_on
 		flux cancel \$two
@@ -124,7 +123,7 @@ test_expect_success REAL_FLUX 'reservations outlive a restart of the instance' '
 		flux sched explain \$long
 		tries=0
 		until flux jobs -no {annotations.sched.reason_pending} \$long | grep \"before reservation tuesday\"; do
-			tries=\$((tries + 1)); test \$tries -lt 100; sleep 0.1
+			tries=\$((tries + 1)); test \$tries -lt 600; sleep 0.1
 		done
 		flux cancel \$long
 	" -Sstatedir=$PWD/state &&
@@ -132,12 +131,26 @@ test_expect_success REAL_FLUX 'reservations outlive a restart of the instance' '
 '
 command -v script >/dev/null && test_set_prereq SCRIPT
 test_expect_success SCRIPT 'flux sched top on a terminal: q ends it, and a signal, and the screen is as it was' '
+	cat >top.sh <<-EOT &&
+	exec 3<&0
+	flux sched top -d 0.2s <&3 & top=\$!
+	until grep -q "4 free" \$1; do sleep 0.1; done
+	test \$1 = quit || kill \$top
+	touch \$1.shown
+	wait \$top
+	touch \$1.over
+	EOT
 	instance "
-		(sleep 2; printf q; sleep 1) | TERM=xterm script -qec \"flux sched top -d 0.2s\" quit >/dev/null
-		sleep 4 | TERM=xterm script -qec \"timeout --foreground 2 flux sched top -d 0.2s\" term >/dev/null || test \$? = 124
+		for name in quit term; do
+			{
+				until test -f \$name.shown; do sleep 0.1; done
+				test \$name = term || printf q
+				until test -f \$name.over; do sleep 0.1; done
+			} | TERM=xterm script -qefc \"sh top.sh \$name\" \$name >/dev/null
+		done
 	" &&
 	for name in quit term; do
-		grep "4 free" $name >/dev/null && tr "\033" E <$name | grep "E.?25hE.?1049l" >/dev/null || return 1
+		tr "\033" E <$name | grep "E.?25hE.?1049l" >/dev/null || return 1
 	done
 '
 

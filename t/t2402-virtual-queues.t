@@ -34,10 +34,10 @@ test_expect_success 'resources with properties, and the queues' '
 	flux queue start --all --quiet
 '
 test_expect_success 'parent and child are one order: by priority, then by submission' '
-	all=$(flux submit -q batch -N2 --exclusive -t 10m sleep 300) && started $all &&
-	flux submit -q quick -N2 --exclusive -t 5m sleep 300 >one &&
-	flux submit -q batch -N2 --exclusive -t 5m sleep 300 >two &&
-	flux submit -q quick --urgency=20 -N2 --exclusive -t 5m sleep 300 >first &&
+	all=$(flux submit -q batch -N2 --exclusive -t 10m sleep inf) && started $all &&
+	flux submit -q quick -N2 --exclusive -t 5m sleep inf >one &&
+	flux submit -q batch -N2 --exclusive -t 5m sleep inf >two &&
+	flux submit -q quick --urgency=20 -N2 --exclusive -t 5m sleep inf >first &&
 	flux cancel $all && started $(cat first) &&
 	flux cancel $(cat first) && started $(cat one) &&
 	flux cancel $(cat one) && started $(cat two) &&
@@ -46,21 +46,17 @@ test_expect_success 'parent and child are one order: by priority, then by submis
 test_expect_success 'a job of the child waits while its parent is stopped' '
 	flux queue stop --quiet batch &&
 	id=$(flux submit -q quick true) &&
-	flux job wait-event -t 20 $id priority &&
+	flux job wait-event -t 120 $id priority &&
 	flux queue status quick >status && grep "stopped: parent queue .batch. is stopped" status &&
 	test "$(flux jobs -no {state} $id)" = SCHED &&
 	flux sched explain $id >explain && cat explain &&
 	grep "queue quick is stopped: parent queue .batch. is stopped" explain &&
 	flux queue start --quiet batch &&
-	flux job wait-event -t 20 $id clean
+	flux job wait-event -t 120 $id clean
 '
 test_expect_success 'flux sched when adds the constraint and defaults of the parent' '
 	# An answer may be a second old, and so may still know the job before.
-	for i in $(seq 20); do
-		flux sched when -q quick -N2 >when || return 1
-		grep "^now" when && break
-		sleep 0.2
-	done && cat when && grep "^now" when &&
+	test_wait_until "flux sched when -q quick -N2 | grep ^now" &&
 	test_must_fail flux sched when -q quick -N3 2>err && grep "never: " err
 '
 test_expect_success 'it is removed' '

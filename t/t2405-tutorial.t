@@ -46,7 +46,7 @@ for block in block.*.sh; do
 	prereq=
 	grep -q "flux simulate" "$block" && prereq=SIMULATE
 	test_expect_success $prereq "$(sed -n "1s/^# //p" "$block" | cut -c1-60)" '
-		run_timeout 120 sh "./'"$block"'"
+		run_timeout 400 sh "./'"$block"'"
 	'
 done
 test_done

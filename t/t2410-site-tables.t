@@ -13,7 +13,7 @@ command -v jq >/dev/null || { skip_all="no jq"; test_done; }
 
 # job OPTION...: a job of ten minutes
 job() {
-	flux submit -t 10m "$@" sleep 300
+	flux submit -t 10m "$@" sleep inf
 }
 limits() {
 	flux sched limits --json | jq -c "$1"
@@ -96,8 +96,8 @@ test_expect_success 'later jobs wait, with the reason' '
 	first=$(job -n1 -q debug) && started $first &&
 	debug=$(job -n1 -q debug) &&
 	waits_for "^limit debug: $me has 1 of 1 jobs in debug; needs 1" $debug &&
-	red=$(flux submit -N1 -x -t 2h --setattr=bank=red sleep 300) && started $red &&
-	redder=$(flux submit -N1 -x -t 2h --setattr=bank=red sleep 300) &&
+	red=$(flux submit -N1 -x -t 2h --setattr=bank=red sleep inf) && started $red &&
+	redder=$(flux submit -N1 -x -t 2h --setattr=bank=red sleep inf) &&
 	waits_for "^budget projects: bank red has taken 2.0 of 3.5 node-hours of this year; needs 2.0" $redder &&
 	flux sched explain $redder | grep "budget projects: begins anew at " &&
 	rack=$(job -N4 --exclusive --setattr=placement.level=rack) && started $rack &&
@@ -136,9 +136,9 @@ test_expect_success 'a reload of the scheduler finds all of it again' '
 test_expect_success 'a job that may not wait is denied at once, or starts' '
 	idle && flux config load </dev/null &&
 	all=$(job -N8 -x) && started $all &&
-	id=$(flux submit -n2 -t 1m --setattr=max-wait=0 true) && flux job wait-event -t 30 $id clean &&
+	id=$(flux submit -n2 -t 1m --setattr=max-wait=0 true) && flux job wait-event -t 120 $id clean &&
 	flux jobs -no "{exception.note}" $id | grep "^max-wait: it could not start at once" &&
-	flux cancel $all && flux job wait-event -t 30 $all clean && flux run -n2 -t 1m --setattr=max-wait=0 true
+	flux cancel $all && flux job wait-event -t 120 $all clean && flux run -n2 -t 1m --setattr=max-wait=0 true
 '
 test_expect_success 'sharing: nodes are of one bank, over a reload too' '
 	printf "[sharing.all]\nmode = \"bank\"\n" | flux config load &&
@@ -157,7 +157,7 @@ test_expect_success 'sharing: nodes are of one bank, over a reload too' '
 '
 test_expect_success 'fair share: the bank with the least use goes first, also after a reload' '
 	flux sched shares | grep "fair share is off" &&
-	printf "[fairshare]\nperiod = \"1s\"\nbanks = {red = 1, blue = 3}\n" | flux config load &&
+	printf "[fairshare]\nperiod = \"1h\"\nbanks = {red = 1, blue = 3}\n" | flux config load &&
 	one=$(job -N8 -x --setattr=bank=red) && started $one &&
 	two=$(job -N8 -x --setattr=bank=red) && three=$(job -N8 -x --setattr=bank=blue) &&
 	test_wait_until "flux sched explain $two | grep \"fair share: $me in bank red is number 2 of 2\"" &&

@@ -49,12 +49,12 @@ test_expect_success 'flux batch: the instance has our sched-backfill' '
 	EOT
 	chmod +x batch.sh &&
 	as_user flux batch -n1 --output=batch.out batch.sh >batch.id &&
-	flux job wait-event -t 60 $(cat batch.id) clean &&
+	flux job wait-event -t 120 $(cat batch.id) clean &&
 	cat batch.out && grep "$FLUX_SOURCE_DIR/src/modules/sched-backfill/" batch.out && grep ran batch.out
 '
 test_expect_success 'another scheduler is selected as usual, and is ours too' '
 	as_user flux batch -n1 --output=other.out --conf=modules.alternatives.sched=\"sched-simple\" batch.sh >other.id &&
-	flux job wait-event -t 60 $(cat other.id) clean &&
+	flux job wait-event -t 120 $(cat other.id) clean &&
 	cat other.out && grep "$FLUX_SOURCE_DIR/src/modules/sched-simple/" other.out && grep ran other.out
 '
 test_expect_success 'an instance in such an instance has it as well' '
@@ -65,15 +65,15 @@ test_expect_success 'an instance in such an instance has it as well' '
 	EOT
 	chmod +x deeper.sh &&
 	as_user flux batch -n1 deeper.sh >deeper.id &&
-	flux job wait-event -t 60 $(cat deeper.id) clean &&
+	flux job wait-event -t 120 $(cat deeper.id) clean &&
 	cat deeper.out && grep "$FLUX_SOURCE_DIR/src/modules/sched-backfill/" deeper.out && grep ran deeper.out
 '
 test_expect_success 'one of two brokers, for an hour: a job is promised its start at the end of the instance' '
-	as_user flux batch -N2 -t 60m --wrap sleep 1000 >child.id && child=$(cat child.id) &&
-	flux job wait-event -t 60 $child memo &&
+	as_user flux batch -N2 -t 60m --wrap sleep inf >child.id && child=$(cat child.id) &&
+	flux job wait-event -t 120 $child memo &&
 	FLUX_URI=$(flux uri $child) && export FLUX_URI &&
 	test_wait_until "flux module list | grep -q sched-backfill" &&
-	all=$(flux submit -N2 -x sleep 1000) && flux job wait-event -t 30 $all alloc &&
+	all=$(flux submit -N2 -x sleep inf) && flux job wait-event -t 120 $all alloc &&
 	job=$(flux submit -n1 -t 5m true) &&
 	end=$(ends) && estimate $job $end &&
 	test "$(of_job $job .t_estimate_kind)" = promised
@@ -89,15 +89,15 @@ test_expect_success 'and takes it away again' '
 	estimate $job $((end - 600))
 '
 test_expect_success 'a broker is lost: a job that needs both is denied, a job on the other is promised its start' '
-	flux cancel $job $all && flux job wait-event -t 30 $all clean &&
+	flux cancel $job $all && flux job wait-event -t 120 $all clean &&
 	for rank in 0 1; do
-		flux submit -N1 -x -t 10m --requires=rank:$rank sleep 1000 || return 1
+		flux submit -N1 -x -t 10m --requires=rank:$rank sleep inf || return 1
 	done >both.ids &&
-	for id in $(cat both.ids); do flux job wait-event -t 30 $id alloc || return 1; done &&
+	for id in $(cat both.ids); do flux job wait-event -t 120 $id alloc || return 1; done &&
 	two=$(flux submit -N2 -t 1m true) &&
 	test_wait_until "test \"\$(of_job $two .t_estimate_kind)\" = promised" &&
 	flux overlay disconnect 1 &&
-	flux job wait-event -t 30 $two clean && flux jobs -no "{exception.type}: {exception.note}" $two >note &&
+	flux job wait-event -t 120 $two clean && flux jobs -no "{exception.type}: {exception.note}" $two >note &&
 	cat note && grep "^alloc: " note &&
 	one=$(flux submit -n1 -t 1m true) &&
 	test_wait_until "test \"\$(of_job $one .t_estimate_kind)\" = promised" &&
@@ -105,6 +105,6 @@ test_expect_success 'a broker is lost: a job that needs both is denied, a job on
 	test "$(flux module stats sched-backfill | jq .errors)" = 0
 '
 test_expect_success 'the job ends' '
-	FLUX_URI=$parent && flux cancel $child && flux job wait-event -t 60 $child clean
+	FLUX_URI=$parent && flux cancel $child && flux job wait-event -t 120 $child clean
 '
 test_done

@@ -24,7 +24,7 @@ test_expect_success REAL_FLUX,SECOND_USER 'nor by another user of the host' '
 	chmod 700 "$(flux getattr rundir)"
 '
 test_expect_success 'jobs run as before' '
-	flux queue idle --timeout=30 && flux run true &&
+	flux queue idle --timeout=120 && flux run true &&
 	flux module stats $former | jq -e ".errors == 0" &&
 	flux module remove $former && flux module load sched-simple
 '

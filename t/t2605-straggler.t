@@ -21,7 +21,7 @@ put_R() {
 queues() {
     cat <<-EOT
 	[job-manager.housekeeping]
-	command = [ "sh", "-c", "test \$(flux getattr rank) -eq 1 && sleep 300; true" ]
+	command = [ "sh", "-c", "test \$(flux getattr rank) -eq 1 && sleep inf; true" ]
 	release-after = "0s"
 	[queues.pall]
 	requires = [ "pall" ]
@@ -38,7 +38,7 @@ for sched in ${REAL_FLUX:+sched-simple sched-fifo} sched-backfill; do
 	put_R "{pall: \"0-3\", pbatch: \"0-3\"}" &&
 	queues | flux config load && flux queue start pbatch && flux queue stop pall &&
 	id=$(flux submit -q pbatch -N4 --exclusive true) &&
-	flux job wait-event -t 20 $id clean &&
+	flux job wait-event -t 120 $id clean &&
 	test_wait_until "test \$(flux resource list -s free -no {nnodes}) -eq 3"
     '
     test_expect_success "$sched: with another queue over it and a scheduler loaded anew nobody gets it" '
@@ -50,14 +50,14 @@ for sched in ${REAL_FLUX:+sched-simple sched-fifo} sched-backfill; do
 	three=$(flux submit -q pbatch -N3 --exclusive true) &&
 	test_must_fail flux job wait-event -t 1 $four alloc &&
 	flux cancel $four $two &&
-	flux job wait-event -t 20 $three clean &&
+	flux job wait-event -t 120 $three clean &&
 	flux jobs -no {ranks} $three >ranks && grep "0,2-3" ranks &&
 	! flux dmesg | grep -i "duplicate housekeeping"
     '
     test_expect_success "$sched: it comes back when housekeeping ends" '
 	flux housekeeping kill --all &&
 	test_wait_until "test \$(flux resource list -s free -no {nnodes}) -eq 4" &&
-	flux config load </dev/null && flux queue idle --timeout=30 &&
+	flux config load </dev/null && flux queue idle --timeout=120 &&
 	flux module stats $sched | jq -e ".errors == 0"
     '
 done

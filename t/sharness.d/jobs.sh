@@ -2,7 +2,7 @@
 
 # started ID: wait until a job has its resources
 started() {
-	flux job wait-event -t 20 "$1" alloc >/dev/null
+	flux job wait-event -t 120 "$1" alloc >/dev/null
 }
 # reason ID: wait until a job is told why it waits, and print it
 reason() {

@@ -222,7 +222,7 @@ def test_output_of_each_task_in_its_file(real, tmp_path):
     assert (tmp_path / f"o.0.{id}").read_text() == "hi\n"
 
 
-@pytest.mark.parametrize("command", [None, ["sleep", "30"]])
+@pytest.mark.parametrize("command", [None, ["sleep", "inf"]])
 def test_node_failure(command):
     inst = JobsInstance(size=3, clock=RealClock())
     try:
@@ -245,7 +245,7 @@ def test_a_job_that_ignores_sigterm_is_killed(real, tmp_path):
     real.rpc("config.load", {"exec": {"kill-timeout": "0.1s"}})
     ready = tmp_path / "ready"
     id = real.submit(
-        jobspec(command=["sh", "-c", f"trap '' TERM; touch {ready}; while :; do sleep 30; done"])
+        jobspec(command=["sh", "-c", f"trap '' TERM; touch {ready}; while :; do sleep inf; done"])
     )
     wait_for(real, ready.exists)
     real.cancel(id)
@@ -296,7 +296,7 @@ def test_command_that_cannot_be_run(real, command, code):
 
 def test_unload_kills_what_runs(real, tmp_path):
     out = tmp_path / "pid"
-    id = real.submit(jobspec(command=["sh", "-c", f"echo $$ >{out}; sleep 30"]))
+    id = real.submit(jobspec(command=["sh", "-c", f"echo $$ >{out}; sleep inf"]))
     wait_for(real, lambda: out.exists() and out.read_text().strip())
     pid = int(out.read_text())
     real.unload("job-exec")
@@ -311,7 +311,7 @@ def test_a_job_that_runs_out_of_time_is_ended(real):
         return make_R(starttime=now, expiration=now + 0.2)
 
     real.sched.auto = auto
-    id = real.submit(jobspec(command=["sleep", "30"], duration=0.2))
+    id = real.submit(jobspec(command=["sleep", "inf"], duration=0.2))
     wait(real, id)
     [context] = [event["context"] for event in real.eventlog(id) if event["name"] == "exception"]
     assert context["type"] == "timeout" and status(real, id) == [142 << 8]

@@ -312,7 +312,7 @@ def test_an_interrupt_gives_the_results_so_far(tmp_path):
         assert child.poll() is None
         time.sleep(0.05)
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=300)
     assert child.returncode == 130, out + err
     assert "interrupted: the figures are of the jobs that had started by then" in out
     assert re.search(r"(?m)^sched-backfill \(interrupted\) +1 +[\d,]+/20,000 ", out)
@@ -331,9 +331,9 @@ def test_no_run_outlives_the_command(signum):
     while not (workers := runs.read_text().split()):
         time.sleep(0.05)
     child.send_signal(signum)
-    child.wait(timeout=60)
+    child.wait(timeout=300)
     child.stdout.close()
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while any(Path(f"/proc/{worker}").exists() for worker in workers):
         assert time.monotonic() < end, "a run goes on"
         time.sleep(0.05)
@@ -419,7 +419,7 @@ def test_the_output_may_go_to_somebody_who_stops_reading(tmp_path):
     child.stdout.close()
     errors = child.stderr.read()
     child.stderr.close()
-    child.wait(timeout=60)
+    child.wait(timeout=300)
     assert child.returncode in (0, 141) and "Traceback" not in errors
     assert (tmp_path / "out" / "report.html").exists()
     assert len(rows(tmp_path / "out" / "sched-fifo")) == 100
@@ -540,7 +540,7 @@ def test_a_run_that_is_killed_is_an_error():
     while not (workers := runs.read_text().split()):
         time.sleep(0.05)
     os.kill(int(workers[0]), signal.SIGKILL)
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=300)
     assert child.returncode == 1
     assert "flux-simulate: sched-backfill: the process was ended by SIGKILL" in err
 
