@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from operator import sub
 from typing import NamedTuple, Optional
 
 from flux.resource.pool.masks import members, popcount
@@ -93,14 +94,18 @@ class Availability:
     ) -> Amounts:
         """Return the amounts that some uses leave on a rank throughout a span; at `start` alone if
         that is its end. Less than nothing if one of them excludes the claim."""
-        there = [use for use in beside if rank in use.where]
+        there = [use for use in beside if start < use.end and rank in use.where]
         least = total = self.totals[rank]
+        if not there:
+            return total
         for time in {start, *(use.start for use in there if start < use.start < end)}:
             uses = [use for use in there if use.start <= time < use.end]
             claims = [use.claim for use in uses if use.claim]
             if claim and any(claim.apart_from(other) >> rank & 1 for other in claims):
                 return (-1,) * len(total)
-            free = [have - sum(use.where[rank][k] for use in uses) for k, have in enumerate(total)]
+            free = total
+            for use in uses:
+                free = tuple(map(sub, free, use.where[rank]))
             least = tuple(map(min, least, free))
         return least
 
@@ -203,8 +208,10 @@ class Availability:
         left, units = demand.count, dict.fromkeys(ranks, 0)
         for uses in ([*beside, *avoid], beside):
             for rank in ranks:
+                if not left:
+                    break
                 room = self.units_on(rank, demand, promise.start, promise.end, uses) - units[rank]
-                if left and room > 0:
+                if room > 0:
                     if (uses is beside and avoid) or rank in taken:
                         taken[rank] = max(promise.end, taken.get(rank, promise.end))
                     units[rank] += min(room, left)
