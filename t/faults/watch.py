@@ -282,8 +282,9 @@ class Watch:
 
             elif op[0] == "put" and op[1] == PREEMPTIONS:
                 stored = json.loads(op[2])
-                victims = [victim for one in stored["preemptions"] for victim in one["victims"]]
-                jobids = {victim["id"] for victim in victims}
+                jobids = {one["id"] for one in stored.get("borrowers", ())}
+                for one in stored["preemptions"]:
+                    jobids.update(victim["id"] for victim in one["victims"])
                 self.recording[msg.sender, msg.matchtag] = jobids
 
     def _stored(self, endpoint, matchtag):

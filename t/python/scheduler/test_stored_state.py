@@ -24,6 +24,7 @@ DAMAGED = [
     '{"version": 1, "latest": [[1, "x"], 7]}',
     '{"version": 1, "preemptions": 5}',
     '{"version": 1, "preemptions": [5]}',
+    '{"version": 1, "preemptions": [], "borrowers": [[]]}',
     '{"version": 1, "latest": [[1, NaN]]}',
     '{"version": 1, "through": 1, "used": [[["", 1], NaN]]}',
     '{"version": 1, "through": 1, "used": [[["", []], 1]]}',

@@ -81,8 +81,6 @@ STORED_AS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("queue", "userid"), lambda value: value),
     **dict.fromkeys(("decided", "deadline", "expected"), float),
     "taker": int,
-    "state": lambda value: value if value == LENT else WARNED,
-    "in_promise": bool,
 }
 
 
@@ -178,7 +176,7 @@ class Preemption:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the stored form."""
+        """Return the stored form, not in promised time."""
         victims = [one.to_dict() for one in self.victims.values()]
         plain = {key: getattr(self, key) for key in STORED_AS}
         return {**plain, "ranks": idset_text(self.ranks), "victims": victims}
@@ -205,8 +203,22 @@ class Record:
 
     def store(self, stored: Callable[[], None] = lambda: None) -> None:
         """Store the record, then call ``stored()``."""
-        entries = [one.to_dict() for one in self.active.values()]
-        record = {"version": VERSION, "preemptions": entries}
+        active = self.active.values()
+        borrowers = [
+            {
+                **one.victims[jobid].to_dict(),
+                "taker": one.taker,
+                "queue": one.queue,
+                "until": one.expected,
+                "warned": one.state != LENT,
+            }
+            for one in self.in_promises()
+            for jobid in sorted(one.held)
+        ]
+        entries = [one.to_dict() for one in active if not one.in_promise]
+        record: dict[str, Any] = {"version": VERSION, "preemptions": entries}
+        if borrowers:
+            record["borrowers"] = borrowers
         self._host.store(KEY, json.dumps(record), stored)
 
     def load(self) -> None:
@@ -215,7 +227,17 @@ class Record:
 
         def parse(stored: Any) -> dict[int, Preemption]:
             check_version(stored, VERSION)
-            return {one.taker: one for one in map(Preemption.from_dict, stored["preemptions"])}
+            found = {one.taker: one for one in map(Preemption.from_dict, stored["preemptions"])}
+            for one in stored.get("borrowers", ()):
+                victim, taker, until = Victim.from_dict(one), int(one["taker"]), float(one["until"])
+                state = WARNED if one["warned"] else LENT
+                new = Preemption(taker, one["queue"], None, {}, 0, until, until, until, state)
+                new.in_promise = True
+                lent = found.setdefault(taker, new)
+                if lent.in_promise:
+                    lent.victims[victim.jobid] = victim
+                    lent.held.add(victim.jobid)
+            return found
 
         try:
             self.active = read_stored(self._host.handle, KEY, parse) or {}
