@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """A damaged checkpoint costs a scheduler its stored state, and nothing else."""
 
+import json
+from types import SimpleNamespace
+
 import pytest
 
+from flux.scheduler.site_policy.preemption import state
 from flux.scheduler.testing import FakeInstance
+from flux.scheduler.testing.handle import FakeHandle
 
 DEEP = "[" * 100_000 + "]" * 100_000
 DAMAGED = [
@@ -92,3 +97,30 @@ def test_a_value_of_a_newer_scheduler_is_one_line_and_is_not_overwritten(key):
     instance.advance(1000)
     instance.unload()
     assert instance.kvs.values[key] == newer
+
+
+def test_preemptions_are_stored_as_by_the_version_before():
+    """So that they last over an upgrade and a rollback; those in promised time by their victims."""
+    victim = {"id": 7, "class": "low", "nodes": 1, "start": 100.0, "userid": 5}
+    times = {"decided": 200.0, "deadline": 210.0, "expected": 211.0}
+    preemption = {"taker": 8, "queue": "high", "userid": 5, "ranks": "0-1"}
+    lent = {**victim, "id": 3, "taker": 9, "queue": "high", "until": 300.0, "warned": True}
+    text = json.dumps(
+        {
+            "version": 1,
+            "preemptions": [{**preemption, **times, "victims": [victim]}],
+            "borrowers": [lent],
+        }
+    )
+    instance = FakeInstance(nodes=2)
+    instance.kvs.values[state.KEY] = text
+    kept = []
+    host = SimpleNamespace(
+        handle=FakeHandle(instance, "sched-fifo"),
+        store=lambda key, text, stored: kept.append(text),
+    )
+    record = state.Record(host)
+    record.load()
+    assert [one.in_promise for one in record.active.values()] == [False, True]
+    record.store()
+    assert json.loads(kept[0]) == json.loads(text)
