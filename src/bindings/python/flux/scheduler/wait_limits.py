@@ -14,7 +14,7 @@ import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.site_policy.fields import Fields
@@ -31,31 +31,26 @@ if TYPE_CHECKING:
 WITHDRAWN_REMEMBERED = 10000
 
 
-class Wanted(NamedTuple):
-    """A job's limits on its start, from its jobspec."""
-
-    max_wait: float | None  # seconds, or None
-    deadline: float | None  # latest end, seconds since the epoch, or None
-    early: bool  # whether a late promise suffices to deny the job
-
-
 @dataclass(eq=False)
 class _Waiting:
     """A pending job with a limit on its wait."""
 
     job: PendingJob
-    wanted: Wanted  # its limits
+    max_wait: float | None  # seconds, or None
+    early: bool  # whether a late promise suffices to deny it
     came: float  # time of its request
     waited: float  # seconds that it waited before that
     latest: float = math.inf  # latest start
     note: str = ""  # the text for its user when that has passed
     timer: Timer | None = None  # timer for that time
-    event: int | None = None  # for a max-wait of 0: number of the event of its request
     promised: float | None = None  # its last promised start
 
 
-def read_wanted(attributes: SystemAttributes, duration: float) -> Wanted:
-    """Parse a job's limits on its start. Raises ValueError if a value is invalid, or they conflict;
+def read_limits(
+    attributes: SystemAttributes, duration: float
+) -> tuple[float | None, float | None, bool]:
+    """Return a job's maximum wait in seconds, its latest end in seconds since the epoch, and whether
+    a late promise suffices to deny it. Raises ValueError if a value is invalid, or they conflict;
     the text is for the user."""
     given = {name: attributes.get(name) for name in ("max-wait", "early")}
     table = Fields({name: value for name, value in given.items() if value is not None})
@@ -68,7 +63,7 @@ def read_wanted(attributes: SystemAttributes, duration: float) -> Wanted:
             raise ValueError("deadline: the job needs a time limit, to know when it has to start")
     if early and max_wait is None and deadline is None:
         raise ValueError("early: there is neither a max-wait nor a deadline")
-    return Wanted(max_wait, None if deadline is None else float(deadline), early)
+    return max_wait, None if deadline is None else float(deadline), early
 
 
 class WaitLimits(AdmissionRule):
@@ -88,8 +83,8 @@ class WaitLimits(AdmissionRule):
         super().__init__(host)
         self._errors = errors
         self._jobs: dict[int, _Waiting] = {}
-        #: ids of jobs decided by the next full pass
-        self._first_pass: dict[int, None] = {}
+        #: id of a job decided by the next full pass -> number of the event of its request
+        self._first_pass: dict[int, int] = {}
         #: job id -> wait in seconds, of jobs whose requests were withdrawn
         self._withdrawn: OrderedDict[int, float] = OrderedDict()
 
@@ -100,25 +95,24 @@ class WaitLimits(AdmissionRule):
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         duration = getattr(job.resource_request, "duration", 0) or 0
-        wanted = read_wanted(attributes, duration)
-        if wanted.max_wait is None and wanted.deadline is None:
+        max_wait, deadline, early = read_limits(attributes, duration)
+        if max_wait is None and deadline is None:
             return
         now = self.host.now()
-        waiting = _Waiting(job, wanted, now, self._withdrawn.pop(job.jobid, 0.0))
-        if wanted.max_wait:
-            waiting.latest = now + max(0.0, wanted.max_wait - waiting.waited)
-            waiting.note = f"max-wait: not started within {duration_text(wanted.max_wait)}"
-        if wanted.deadline is not None and wanted.deadline - duration < waiting.latest:
-            waiting.latest = wanted.deadline - duration
+        waiting = _Waiting(job, max_wait, early, now, self._withdrawn.pop(job.jobid, 0.0))
+        if max_wait:
+            waiting.latest = now + max(0.0, max_wait - waiting.waited)
+            waiting.note = f"max-wait: not started within {duration_text(max_wait)}"
+        if deadline is not None and deadline - duration < waiting.latest:
+            waiting.latest = deadline - duration
             waiting.note = (
                 f"deadline: not started by {time_text(waiting.latest, now)}, so it cannot end by "
-                f"{time_text(wanted.deadline, now)}"
+                f"{time_text(deadline, now)}"
             )
             if waiting.latest < now:
                 raise ValueError(waiting.note)
-        if wanted.max_wait == 0:
-            waiting.event = self.host.events_seen
-            self._first_pass[job.jobid] = None
+        if max_wait == 0:
+            self._first_pass[job.jobid] = self.host.events_seen
             self.host.tell_of_passes(self.pass_completed)
         self._jobs[job.jobid] = waiting
         if waiting.latest < math.inf:
@@ -129,7 +123,7 @@ class WaitLimits(AdmissionRule):
 
     def cancel(self, jobid: int) -> None:
         waiting = self._drop(jobid)
-        if waiting is not None and waiting.wanted.max_wait:
+        if waiting is not None and waiting.max_wait:
             self._withdrawn[jobid] = waiting.waited + max(0.0, self.host.now() - waiting.came)
             while len(self._withdrawn) > WITHDRAWN_REMEMBERED:
                 self._withdrawn.popitem(last=False)
@@ -140,8 +134,8 @@ class WaitLimits(AdmissionRule):
     def _drop(self, jobid: int) -> _Waiting | None:
         waiting = self._jobs.pop(jobid, None)
         if waiting is not None:
-            if waiting.event is not None:
-                del self._first_pass[jobid]
+            if self._first_pass:
+                self._first_pass.pop(jobid, None)
             if waiting.timer is not None:
                 waiting.timer.cancel()
             if not self._jobs:
@@ -153,10 +147,9 @@ class WaitLimits(AdmissionRule):
     def pass_completed(self, events: int) -> None:
         """Deny the jobs that may not wait at all and were not started by a full pass that began
         after the first `events` events."""
-        for jobid in list(self._first_pass):
-            waiting = self._jobs[jobid]
-            if waiting.event is not None and waiting.event <= events:
-                self._give_up(waiting, "max-wait: it could not start at once")
+        for jobid, event in list(self._first_pass.items()):
+            if event <= events:
+                self._give_up(self._jobs[jobid], "max-wait: it could not start at once")
         if self._first_pass:
             self.host.start_schedule()  # they arrived during that pass
         else:
@@ -166,7 +159,7 @@ class WaitLimits(AdmissionRule):
         """Note a job's promised start (None: the promise was dropped). The job is denied later,
         since this may be in the middle of a pass."""
         waiting = self._jobs.get(job.jobid)
-        if waiting is None or not waiting.wanted.early:
+        if waiting is None or not waiting.early:
             return
         waiting.promised = when
         if when is not None and when > waiting.latest:
