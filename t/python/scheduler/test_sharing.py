@@ -191,6 +191,26 @@ def test_jobs_that_were_to_have_whole_nodes_share_them_when_the_rule_is_gone(pol
     rig.check()
 
 
+@POLICIES
+def test_pending_jobs_follow_the_properties_of_nodes(policy, args):
+    sharing = {"own": {"mode": "node", "properties": ["own"]}, "all": {"mode": "user"}}
+    rig = load(policy, args, sharing, rig=Rig(R(1, 4)))
+    rig.alloc(1, spec(4), userid=7)
+    rig.alloc(2, spec(2), userid=8)
+    assert rig.started() == [1]
+    rig.resource.update(property_add={"own": "0"})
+    rig.free(1)
+    assert cores(rig, 2) == 4
+    rig.alloc(3, spec(2), userid=7)
+    rig.alloc(4, spec(2), userid=8)
+    assert rig.started() == [1, 2]
+    rig.resource.update(property_remove={"own": "0"})
+    rig.free(2)
+    assert rig.started() == [1, 2, 3] and cores(rig, 3) == 2
+    assert rig.reason(4) == "1 node has room but is another user's"
+    rig.check()
+
+
 class Unplanned(ResourcePool):
     def can(self, operation):
         return operation != "plan" and super().can(operation)

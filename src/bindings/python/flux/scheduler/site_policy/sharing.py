@@ -133,6 +133,15 @@ class SharingRule(TableRule):
                     yield key, f"properties={name!r}: no node has it"
 
     def configure(self, entries: dict[str, Sharing]) -> None:
+        self._as_requested()
+        self._forget_all()
+        modes = {rule.mode for rule in entries.values()}
+        #: the modes in which ranks are claimed
+        self._kinds = tuple(mode for mode in CLAIMING if mode in modes)
+        self._renew_plan()
+
+    def _as_requested(self) -> None:
+        """Give pending jobs their own requests again, without whole nodes and claims."""
         for job in filter(None, map(self.host.pending, self._jobs)):
             request, asked = job.resource_request, self._asked.get(job.jobid)
             if asked is not None:
@@ -140,11 +149,6 @@ class SharingRule(TableRule):
             if getattr(request, "claimant", None) is not None:
                 request = request.with_claimant(None)
             job.resource_request = request
-        self._forget_all()
-        modes = {rule.mode for rule in entries.values()}
-        #: the modes in which ranks are claimed
-        self._kinds = tuple(mode for mode in CLAIMING if mode in modes)
-        self._renew_plan()
 
     def _renew_plan(self) -> None:
         """Have the plan made again, with the present claims."""
@@ -286,20 +290,21 @@ class SharingRule(TableRule):
             self._jobs.pop(jobid, None)
 
     def ranks_changed(self, lost: bool) -> None:
-        if lost and any(rule.properties for rule in self.entries.values()):
-            # Modes of nodes may have changed. Running jobs stay.
-            before, self._claims = self._claims, Claims()
-            self._sharers.clear()
-            for jobid, sharer in self._jobs.items():
-                self._jobs[jobid] = sharer = self._sharer(*sharer.whose)
-                claimant = sharer.claimant
-                if jobid in before.running:
-                    self._claims.enter(jobid, claimant, before.running[jobid][1])
-                    continue
-                job = self.host.pending(jobid)
-                if job is not None and getattr(job.resource_request, "claimant", None) is not None:
-                    job.resource_request = job.resource_request.with_claimant(claimant)
-            self._renew_plan()
+        if not lost or not any(rule.properties for rule in self.entries.values()):
+            return
+        before = {sharer.whose: sharer for sharer in self._jobs.values()}
+        self._sharers.clear()
+        if all(self._sharer(*whose) == sharer for whose, sharer in before.items()):
+            return
+        # Modes of nodes have changed. Running jobs stay.
+        self._as_requested()
+        known, running = self._jobs, self._claims.running
+        self._forget_all()
+        for jobid, (_, on) in running.items():
+            sharer = self._jobs[jobid] = self._sharer(*known[jobid].whose)
+            self._claims.enter(jobid, sharer.claimant, on)
+        self._renew_plan()
+        self.host.tell_pending(self)
 
     # -- answers -----------------------------------------------------------------------------------
 
