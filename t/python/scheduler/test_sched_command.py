@@ -492,10 +492,25 @@ def test_check_config(flux_sched, tmp_path):
     )
     assert flux_sched.code == 0
     flux_sched(["check-config", str(path)])
-    assert flux_sched.err.endswith(f"; without one: flux start flux sched check-config {path}\n")
+    assert "no scheduler answers" in flux_sched.err and "[resource]" in flux_sched.err
     (path / "a.toml").write_text("[limits.a\n")
     flux_sched(["check-config", str(path)], **{"check-config": nothing})
     assert flux_sched.code == 1 and "a.toml: " in flux_sched.err
+
+
+def test_check_config_needs_no_scheduler_where_the_configuration_names_nodes(flux_sched, tmp_path):
+    (tmp_path / "a.toml").write_text('[topology.rack]\ngroups = {a = "n[0-3]", b = "n[7-9]"}\n')
+    nodes = tmp_path / "b.toml"
+    nodes.write_text('[[resource.config]]\nhosts = "n[0-7]"\ncores = "0"\n')
+    assert flux_sched(["check-config", str(tmp_path)]).splitlines() == [
+        "configuration: [topology.rack] groups.b='n[7-9]': n[8-9] not in this instance",
+        "[topology] new: rack",
+    ]
+    assert flux_sched.code == 0
+    nodes.write_text("[resource]\npath = '/nowhere/R'\n")
+    flux_sched(["check-config", str(tmp_path)])
+    assert flux_sched.err == "flux-sched: ERROR: resource.path: /nowhere/R: No such file or directory\n"
+    assert flux_sched.code == 1
 
 
 @pytest.mark.parametrize(

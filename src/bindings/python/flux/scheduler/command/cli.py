@@ -329,7 +329,7 @@ class CheckConfig(Subcommand):
 
     def ask(self, context: Context) -> dict[str, Any]:
         # Imported here: it takes the harness of tests.
-        from flux.scheduler.command.module_arguments import faults
+        from flux.scheduler.command.unloaded import answer_without_instance, faults
 
         request = self.payload(context.options)
         try:
@@ -337,8 +337,14 @@ class CheckConfig(Subcommand):
         except CommandError as exc:
             if exc.errno not in (None, errno.ENOSYS):
                 raise
-            way_out = f"flux start flux sched check-config {context.options.file}"
-            raise CommandError(f"{exc}; without one: {way_out}") from None
+            try:
+                found = answer_without_instance(request)
+            except ValueError as fault:
+                raise CommandError(str(fault)) from None
+            if found is None:
+                need = "[resource] in the configuration would name the nodes to check it for"
+                raise CommandError(f"{exc}; {need}") from None
+            answer = found
         answer["faults"] = [*faults(request["config"], os.environ), *answer["faults"]]
         return answer
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from flux.job import JobspecV1
 from flux.scheduler.times import seconds_of
+from flux_engine.resource.sources import read_json
 
 
 def _count(text: str, least: int = 1) -> int:
@@ -65,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("-q", "--queue", metavar="NAME", help="queue of the job")
     add("-B", "--bank", metavar="NAME", help="bank that is charged")
     add("--requires", metavar="CONSTRAINT", help="constraint, such as 'bigmem and not rack:3'")
-    add("--setattr", action="append", default=[], metavar="KEY[=VALUE]", help="jobspec attribute")
+    add("--setattr", action="append", default=[], metavar="KEY[=VALUE]", help="jobspec attribute; ^KEY=FILE: of a JSON file")
 
 
 def parse_constraint(text: str) -> dict[str, Any]:
@@ -106,6 +107,8 @@ def _with_resources(options: argparse.Namespace) -> JobspecV1:
         if by_task:
             names = "--cores, --tasks-per-node, --tasks-per-core and --gpus-per-node"
             raise ValueError(f"{names} exclude -n, -c and -g")
+        if options.tasks_per_node and options.tasks_per_core:
+            raise ValueError("--tasks-per-node and --tasks-per-core exclude each other")
         if options.gpus_per_node and nodes is None:
             raise ValueError("--gpus-per-node needs a number of nodes (-N)")
         return JobspecV1.per_resource(
@@ -145,7 +148,9 @@ def jobspec_from_options(options: argparse.Namespace) -> dict[str, Any]:
     for entry in options.setattr:
         key, given, text = entry.partition("=")
         value: Any = 1
-        if given:
+        if key.startswith("^"):
+            key, value = key[1:], read_json(text, "--setattr")
+        elif given:
             try:
                 value = json.loads(text)
             except ValueError:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The schedulers' arguments in a configuration, which an instance reads only at its start."""
+"""Checks of a configuration by a scheduler among fake services: its tables where no instance runs, and
+the arguments of schedulers, which an instance reads only at its start."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,6 +12,21 @@ from typing import Any
 
 from flux.scheduler.base import Scheduler
 from flux.scheduler.testing.instance import MODULES, FakeInstance
+from flux_engine.formats.rset import RSet
+from flux_engine.resource.sources import from_config
+
+
+def answer_without_instance(request: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the answer to ``sched.check-config`` of a scheduler with the nodes of the checked
+    configuration; None if it has no resources. Raises ValueError if these are invalid."""
+    R = from_config(request["config"])
+    if R is None:
+        return None
+    RSet(R)
+    instance = FakeInstance(R=R, start_time=time.time())
+    instance.load("sched-fifo")
+    answer: dict[str, Any] = instance.request("sched.check-config", request)
+    return answer
 
 
 class _Constructed(BaseException):
