@@ -265,13 +265,8 @@ class HostNames:
             first -= starts[0]
             if first >= 0 and (width < 2 or lowest(ranks) + first >= 10 ** (width - 1)):
                 return prefix + bracketed(ranks << first)  # no number is padded
-            one, two = f"%0{width}d", f"%0{width}d-%0{width}d"
-            spans = [
-                one % (first + low) if count == 1 else two % (first + low, first + low + count - 1)
-                for low, count in runs(ranks)
-            ]
-            text = ",".join(spans)
-            return f"{prefix}[{text}]" if not text.isdigit() else prefix + text
+            spans = [(first + low, first + low + count - 1, width) for low, count in runs(ranks)]
+            return _group_text(prefix, spans)
         chosen = []
         for low, count in runs(ranks):
             at = bisect_right(starts, low) - 1
