@@ -211,6 +211,26 @@ def test_pending_jobs_follow_the_properties_of_nodes(policy, args):
     rig.check()
 
 
+@POLICIES
+def test_other_rules_count_the_whole_nodes(policy, args):
+    budgets = {"user": {"per": "user", "period": "month", "max": {"core-hours": 5}}}
+    limits = {"bank": {"per": "bank", "banks": ["red"], "max": {"cores": 3}, "deny": True}}
+    tables, whole = {"budgets": budgets, "limits": limits}, {"all": {"mode": "node"}}
+    rig = load(policy, args, whole, **tables)
+    for jobid in (1, 2):
+        rig.alloc(jobid, spec(1, duration=3600))
+    rig.alloc(3, spec(1, bank="red"))
+    assert rig.started() == [1]
+    assert rig.reason(2).endswith("has taken 4.0 of 5 core-hours of this month; needs 4.0")
+    assert rig.denied(3) == "limit bank: needs 4 cores, at most 3 are allowed"
+    rig.reconfigure(tables)
+    assert rig.started() == [1, 2], "of one node both"
+    rig.alloc(4, spec(1, duration=3600))
+    rig.reconfigure({**tables, "sharing": whole})
+    assert rig.started() == [1, 2] and rig.reason(4).endswith("needs 4.0")
+    rig.check()
+
+
 class Unplanned(ResourcePool):
     def can(self, operation):
         return operation != "plan" and super().can(operation)

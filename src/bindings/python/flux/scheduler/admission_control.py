@@ -282,6 +282,8 @@ class AdmissionControl:
         #: the system attributes of all rules, and whether a rule is told of every job
         self._asks_always = any(rule.attributes is None for rule in self.rules)
         self._names = {name for rule in self.rules for name in rule.attributes or ()}
+        #: the rules in the order in which they are told of a job: others read changed requests
+        self._telling = sorted(self.rules, key=lambda rule: not rule.changes_requests)
         # Per method, the engaged rules that override it, with their methods: a rule costs nothing
         # where it overrides nothing.
         engaged = [rule for rule in self.rules if rule.engaged]
@@ -365,7 +367,7 @@ class AdmissionControl:
         self._told.add(job.jobid)
         marks: tuple[tuple[str, Hashable], ...] = ()
         job.bounds = None
-        for rule in self.rules:
+        for rule in self._telling:
             if rule.attributes is not None and not attributes.names_any(rule.attributes):
                 continue
             if rule in told:

@@ -19,6 +19,7 @@ from flux.scheduler.misspelled import tell_mistakes
 from flux.scheduler.options import ending_in_value_error, name_in_file, path_and_name, read_code
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.rule_answers import check_answers
+from flux.scheduler.site_policy.counting import CountingRule
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.tables import Findings, PolicyTables
 
@@ -229,6 +230,15 @@ class RulesInForce:
             or rule not in known
             or (isinstance(rule, TableRule) and (rule.table in changed or renamed))
         ]
+        if any(rule.changes_requests for rule in self._changing):
+            # Rules that count have read the requests as they were.
+            engaged = self._host.admission.rules
+            self._changing = [
+                rule
+                for rule in self.rules
+                if rule in self._changing
+                or rule in engaged and (rule.changes_requests or isinstance(rule, CountingRule))
+            ]
         if self._changing:
             self._errors.guard("tables of the configuration", self._change)
         reservations = self.tables.entries(self._service.table)
@@ -349,7 +359,8 @@ class RulesInForce:
             if names:
                 for job in jobs:
                     job.know(known[job.jobid])
-            changing, self._changing = self._changing, []
+            changing = sorted(self._changing, key=lambda rule: not rule.changes_requests)
+            self._changing = []
             for rule in changing:
                 self._errors.guard(f"rule {rule.name}", self._put_in_force, rule, jobs)
 
