@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 from each_policy import TABLE, under
-from peers import R, Rig, jobspec
+from peers import START_TIME, R, Rig, jobspec
 
 from flux.scheduler.testing import FakeInstance
 
@@ -640,6 +640,23 @@ def test_the_place_of_a_job_that_is_withdrawn_goes_to_the_next_that_waits_for_th
     rig.cancel(4)
     rig.free(3)
     assert rig.started() == [1, 2, 3, 5]
+    rig.check()
+
+
+@POLICIES
+def test_a_reservation_gives_way_to_a_limit_at_once(policy, args):
+    """A limit by bank comes into force when the banks of running jobs are known, and so does the
+    rest of the configuration."""
+    until = {"start": START_TIME, "duration": "1h", "nodes": 3}
+    rig = Rig(R(4, 4), policy, *args, config={"reservations": {"w": until}})
+    rig.info.jobspecs[1] = spec = jobspec(4, duration=100, bank="red")
+    for jobid in (1, 2):
+        rig.alloc(jobid, spec)
+    assert rig.started() == [1]
+    rig.reconfigure({"limits": {"bank": {"per": "bank", "max": {"jobs": 1}}}})
+    assert rig.started() == [1]
+    rig.free(1)
+    assert rig.started() == [1, 2]
     rig.check()
 
 

@@ -239,10 +239,7 @@ class RulesInForce:
                 if rule in self._changing
                 or rule in engaged and (rule.changes_requests or isinstance(rule, CountingRule))
             ]
-        if self._changing:
-            self._errors.guard("tables of the configuration", self._change)
-        reservations = self.tables.entries(self._service.table)
-        self._errors.guard("reservations", self._service.configure, reservations)
+        self._errors.guard("tables of the configuration", self._change)
 
     def _warn(self, config: dict[str, Any]) -> None:
         for text in self.tables.doubts(config):
@@ -336,9 +333,9 @@ class RulesInForce:
         return answer
 
     def _change(self) -> None:
-        """Put the new entries of changing rules in force, all at once, when the required data of
-        running jobs have arrived. Until then the old entries stay in force: no job may start
-        between a removed limit and a licence that is not counted yet."""
+        """Put the new entries of changing rules and the reservations in force, all at once, when the
+        required data of running jobs have arrived. Until then the old entries stay in force: no job
+        may start between a removed limit and a licence that is not counted yet."""
         self._changes += 1
         number = self._changes
         known: dict[int, dict[str, Any] | None] = {}
@@ -363,6 +360,8 @@ class RulesInForce:
             self._changing = []
             for rule in changing:
                 self._errors.guard(f"rule {rule.name}", self._put_in_force, rule, jobs)
+            reservations = self.tables.entries(self._service.table)
+            self._errors.guard("reservations", self._service.configure, reservations)
 
         proceed()
 
