@@ -509,7 +509,10 @@ def test_check_config_needs_no_scheduler_where_the_configuration_names_nodes(flu
     assert flux_sched.code == 0
     nodes.write_text("[resource]\npath = '/nowhere/R'\n")
     flux_sched(["check-config", str(tmp_path)])
-    assert flux_sched.err == "flux-sched: ERROR: resource.path: /nowhere/R: No such file or directory\n"
+    assert (
+        flux_sched.err
+        == "flux-sched: ERROR: resource.path: /nowhere/R: No such file or directory\n"
+    )
     assert flux_sched.code == 1
 
 

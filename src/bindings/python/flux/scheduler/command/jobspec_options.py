@@ -66,7 +66,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("-q", "--queue", metavar="NAME", help="queue of the job")
     add("-B", "--bank", metavar="NAME", help="bank that is charged")
     add("--requires", metavar="CONSTRAINT", help="constraint, such as 'bigmem and not rack:3'")
-    add("--setattr", action="append", default=[], metavar="KEY[=VALUE]", help="jobspec attribute; ^KEY=FILE: of a JSON file")
+    add(
+        "--setattr",
+        action="append",
+        default=[],
+        metavar="KEY[=VALUE]",
+        help="jobspec attribute; ^KEY=FILE: of a JSON file",
+    )
 
 
 def parse_constraint(text: str) -> dict[str, Any]:

@@ -232,13 +232,13 @@ class RulesInForce:
         ]
         if any(rule.changes_requests for rule in self._changing):
             # Rules that count have read the requests as they were.
-            engaged = self._host.admission.rules
-            self._changing = [
+            readers = [
                 rule
-                for rule in self.rules
-                if rule in self._changing
-                or rule in engaged and (rule.changes_requests or isinstance(rule, CountingRule))
+                for rule in self._host.admission.rules
+                if rule.changes_requests or isinstance(rule, CountingRule)
             ]
+            changing = (*self._changing, *readers)
+            self._changing = [rule for rule in self.rules if rule in changing]
         self._errors.guard("tables of the configuration", self._change)
 
     def _warn(self, config: dict[str, Any]) -> None:
