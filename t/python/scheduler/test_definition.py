@@ -93,12 +93,12 @@ def prefix(jobs, starts, count):
 
 @pytest.mark.parametrize("policy", recorded_cases(sorted({**RECORDED, **RANKED})))
 def test_recorded_schedule(policy):
-    name, count, long = f"sdsc-sp2-{policy}-batch-1000", 120, 900
+    name, long = f"sdsc-sp2-{policy}-batch-1000", 900
     if policy in RANKED:
-        name, count, long = f"ranked/sdsc-sp2-{policy}", 150, 1500
+        name, long = f"ranked/sdsc-sp2-{policy}", 1500
     recorded = load_json(f"golden/schedules/{name}.json")
     trace = load_json("golden/schedules/input-sdsc-sp2.json")
-    rows, want = prefix(trace["jobs"], recorded["start"], long if LONG else count)
+    rows, want = prefix(trace["jobs"], recorded["start"], long if LONG else 100)
     got = replay(rows, trace["procs"], *RANKED.get(policy, [RECORDED.get(policy)]))
     assert {id: got[id] for id in want} == want
 
