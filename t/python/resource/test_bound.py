@@ -99,6 +99,23 @@ def test_a_late_start_breaks_the_promise_that_follows():
         plan.advance(3)
 
 
+@pytest.mark.parametrize("late, lost", [(0.5, []), (1.5, [3])])
+@pytest.mark.parametrize("is_in_step", [False, True])
+def test_a_start_on_the_pool_that_is_a_little_late_ends_as_planned(late, lost, is_in_step):
+    pool = make_pool(1)
+    plan, request = pool.plan(), ask(pool, 1, 15, 4, duration=20.0)
+    pool.alloc(1, ask(pool, 1, 15, 4, duration=10.0))
+    plan.reserve(3, request, NOW + 30)
+    assert not plan.is_counted
+    pool.now = NOW + 10 + late
+    pool.free(1)
+    if is_in_step:
+        assert plan.stale() == []
+    pool.alloc(2, request)
+    plan.note_started(2, request, planned_end=NOW + 30)
+    assert plan.stale() == lost
+
+
 def test_what_a_late_job_holds_is_no_room_for_a_start():
     pool = ResourcePool(R_of({0: (set(range(16)), set()), 1: (set(range(16)), {0})}))
     pool.now = NOW

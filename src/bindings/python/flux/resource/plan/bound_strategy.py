@@ -80,7 +80,7 @@ class BoundStrategy(Strategy):
         self._overdrawing: set[int] = set()
         self._windows: set[int] = set()  # ids of those that are windows of reservations, not jobs'
         self._withdrawn: list[BoundPromise] = []  # restorable until the pool changes
-        # The placement found for a job and its promise's end, until the job starts.
+        # The placement found for a job and its planned end, until the job starts.
         self._placed: tuple[int, float] | None = None
         self._promised_end: dict[int, float] = {}
 
@@ -130,7 +130,8 @@ class BoundStrategy(Strategy):
             return True
         self.seen = pool.generation
         for jobid, record in changes.items():
-            if self._ranks.follow(jobid, record):
+            end = self._believed_end(jobid, record[0]) if record else 0.0
+            if self._ranks.follow(jobid, record, end):
                 self._sound = False
         return True
 
@@ -167,16 +168,23 @@ class BoundStrategy(Strategy):
         areas = self._ranks.areas(promise.request)
         return next((area for area in areas if not ranks & ~area.ranks), None)
 
-    def started(self, jobid: int, claimant: Claimant | None) -> None:
+    def _believed_end(self, jobid: int, end: float) -> float:
+        """Return the believed end of a job that has started, by its end in the pool."""
+        planned = self._promised_end.pop(jobid, None)
+        is_on_time = planned is not None and 0 <= end - planned <= LATE_START_S
+        return planned if planned is not None and is_on_time else end
+
+    def started(
+        self, jobid: int, claimant: Claimant | None, planned_end: float | None = None
+    ) -> None:
         pool = self._pool
         placed, self._placed = self._placed, None
-        promised_end = self._promised_end.pop(jobid, None)
+        if planned_end is not None:
+            self._promised_end = {jobid: planned_end}
         if self.seen is None or pool.generation != self.seen + 1:
             return  # there were other changes as well
         end, held = pool.job_end(jobid), pool.held(jobid)
-        believed = end
-        if promised_end is not None and 0 <= end - promised_end <= LATE_START_S:
-            believed = promised_end
+        believed = self._believed_end(jobid, end)
         if placed is None or selected_ranks(held) & ~placed[0] or (believed or inf) > placed[1]:
             self._sound = False
         self._ranks.come(jobid, (end, *held), believed, claimant)

@@ -336,7 +336,9 @@ class CountedStrategy(Strategy):
             self._profiles[demand.kind].maybe_overdrawn = True  # it may no longer fit
         return True
 
-    def started(self, jobid: int, claimant: Claimant | None) -> None:
+    def started(
+        self, jobid: int, claimant: Claimant | None, planned_end: float | None = None
+    ) -> None:
         pool, state = self._pool, self._state
         if self.seen is None or state.generation != self.seen + 1:
             return  # there were other changes as well

@@ -574,11 +574,15 @@ class Plan:
         if jobid in strategy.promises:
             strategy.pin(jobid, stays)
 
-    def note_started(self, jobid: int, request: ResourceRequest | None = None) -> None:
+    def note_started(
+        self, jobid: int, request: ResourceRequest | None = None, planned_end: float | None = None
+    ) -> None:
         """Note that a job was started on the pool itself, which ends its promise. Its request is
-        needed if it has a claimant."""
+        needed if it has a claimant; `planned_end`: its end as planned without a promise, in seconds
+        since the epoch, which a start that is a little late leaves unchanged."""
         self.cancel(jobid)
-        self._strategies.current.started(jobid, request.claimant if request else None)
+        claimant = request.claimant if request else None
+        self._strategies.current.started(jobid, claimant, planned_end)
 
     def cancel(self, jobid: int) -> None:
         """Drop a job's promise, if any; nothing else moves."""

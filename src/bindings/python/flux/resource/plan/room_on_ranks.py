@@ -101,8 +101,9 @@ class RoomOnRanks:
             return None
         return pool.changes_since(generation)
 
-    def follow(self, jobid: int, record: JobRecord | None) -> bool:
-        """Update a job; return whether it now holds something, or until another time."""
+    def follow(self, jobid: int, record: JobRecord | None, end: float) -> bool:
+        """Update a job, with its believed end (0: unknown); return whether it now holds something,
+        or until another time."""
         known = self._jobs.get(jobid)
         if known is not None:
             if known[0] == record:
@@ -110,7 +111,7 @@ class RoomOnRanks:
             _, number = self._jobs.pop(jobid)
             self.room.drop(number)
         if record is not None:
-            self.come(jobid, record, record[0])
+            self.come(jobid, record, end)
         return record is not None
 
     # -- demands ------------------------------------------------------------

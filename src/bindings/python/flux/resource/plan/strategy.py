@@ -199,8 +199,11 @@ class Strategy(ABC):
         """
 
     @abstractmethod
-    def started(self, jobid: int, claimant: Claimant | None) -> None:
-        """Count a job that the pool just started, so that the next ``sync()`` need not."""
+    def started(
+        self, jobid: int, claimant: Claimant | None, planned_end: float | None = None
+    ) -> None:
+        """Count a job that the pool just started, so that the next ``sync()`` need not.
+        `planned_end`: as for ``Plan.note_started()``."""
 
     # -- questions ----------------------------------------------------------
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.state import (
         Messenger,
-        Place,
         PreemptionState,
         Running,
         Victim,
@@ -437,7 +436,7 @@ class PreemptionsUnderWay(Part):
         if in_promise:
             alloc = self.lending.alloc_beside(preemption, job, plan)
         else:
-            alloc = self._alloc(job, plan, preemption.places, others_too)
+            alloc = self._alloc(job, plan, preemption, others_too)
         if alloc is not None:
             refused = self._host.admission.second_look(job, pool, job.jobid)
             if refused is None:
@@ -460,16 +459,17 @@ class PreemptionsUnderWay(Part):
         raise InsufficientResources(deferral.text)
 
     def _alloc(
-        self, job: PendingJob, plan: Plan, places: list[Place], others_too: bool
+        self, job: PendingJob, plan: Plan, preemption: Preemption, others_too: bool
     ) -> ResourcePool | None:
         """Allocate its place to a job or, with `others_too`, any resources. Return None if they are
         not free."""
         pool, request = self._host.resources, job.resource_request
         usable = pool.eligible_ranks(request) & ~plan.closed_now(request)
-        for place in places:
+        for place in preemption.places:
             if not selected_ranks(place[0]) & ~usable and pool.index.is_free(place[0]):
                 alloc = pool.grant(job.jobid, request, *place)
-                plan.note_started(job.jobid, request)
+                end = preemption.end_of_taker(preemption.expected)
+                plan.note_started(job.jobid, request, as_end(end) or None)
                 return alloc
         try:
             return plan.alloc(job.jobid, request) if others_too else None
