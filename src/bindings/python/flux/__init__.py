@@ -30,8 +30,6 @@ else:
     # What the package imports besides lies beside it.
     sys.path.append(_directory)
 
-import flux.core.handle
-
 
 def Flux(*args: Any, **kwargs: Any) -> Any:
     """Return a handle on the instance that ``FLUX_URI`` names.
@@ -43,11 +41,15 @@ def Flux(*args: Any, **kwargs: Any) -> Any:
         OSError: no instance can be reached.
     """
 
+    import flux.core.handle
+
     return flux.core.handle.Flux(*args, **kwargs)
 
 
 def __getattr__(name: str) -> Any:
-    # Programs use these after a mere `import flux`, as they can on a real Flux.
+    # Programs use these after a mere `import flux`, as they can on a real Flux. Most of them take long to import, and a
+    # simulation needs none.
     if name in ("constants", "core", "future", "message", "rpc", "util", "wrapper"):
-        return importlib.import_module(f"flux.{name}")
+        importlib.import_module("flux.core.handle")
+        return sys.modules[f"flux.{name}"]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -39,20 +39,6 @@ from typing import TYPE_CHECKING, Any
 
 __path__ = extend_path(__path__, __name__)
 
-# The order matters. When a module is first imported, the import system binds its name in this
-# package; the class of the same name must be bound after that (Rv1Set before ResourceSet, which
-# imports it from here). flux.job must not be imported: it needs SchedResourceList, which is not
-# bound yet.
-# isort: off
-from flux.resource.Rv1Set import Rv1Set
-from flux.resource.ResourceSetImplementation import ResourceSetImplementation
-from flux.resource.ResourceSet import ResourceSet
-from flux.resource.list import SchedResourceList, resource_list
-from flux.resource.status import ResourceStatus, resource_status
-from flux.resource.journal import ResourceJournalConsumer
-
-# isort: on
-
 if TYPE_CHECKING:
     from flux.resource.errors import InfeasibleRequest, InsufficientResources
     from flux.resource.ResourceCount import ResourceCount
@@ -61,15 +47,23 @@ if TYPE_CHECKING:
     from flux.resource.Rv1Pool import ResourceRequest, Rv1Pool
 
 #: Lazily imported name -> module: ``flux.job``, and so every command, imports this package, and few
-#: commands need pools.
+#: commands need pools; a scheduler needs no sets.
 _ON_DEMAND = {
     "InfeasibleRequest": "errors",
     "InsufficientResources": "errors",
     "ResourceCount": "ResourceCount",
     "ResourcePool": "ResourcePool",
     "ResourcePoolImplementation": "ResourcePoolImplementation",
+    "ResourceJournalConsumer": "journal",
     "ResourceRequest": "Rv1Pool",
+    "ResourceSet": "ResourceSet",
+    "ResourceSetImplementation": "ResourceSetImplementation",
+    "ResourceStatus": "status",
     "Rv1Pool": "Rv1Pool",
+    "Rv1Set": "Rv1Set",
+    "SchedResourceList": "list",
+    "resource_list": "list",
+    "resource_status": "status",
 }
 
 

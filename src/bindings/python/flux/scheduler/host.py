@@ -13,10 +13,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any, Callable
 
-import flux.job
-import flux.kvs
 from flux.constants import FLUX_RPC_NORESPONSE
-from flux.job import JobID
 from flux.resource.pool.explain import counted as counted
 
 # -- time ------------------------------------------------------------------------------------------
@@ -232,6 +229,8 @@ class ErrorReporter:
 
 def name_of(jobid: int) -> str:
     """Return a job id as users write it."""
+    from flux.job import JobID
+
     name: str = JobID(jobid).f58
     return name
 
@@ -508,7 +507,8 @@ class Host:
 
 # -- functions of the bindings that take a handle ------------------------------------------------
 #
-# Those of flux.kvs and flux.job need a handle of the bindings. Another kind of handle, as in
+# Those of flux.kvs and flux.job need a handle of the bindings; to import these modules takes longer
+# than to import the scheduler, and a simulation needs neither. Another kind of handle, as in
 # flux.scheduler.testing, has them as methods. They are looked up on its class, since a handle of
 # the bindings looks up unknown names in the C library.
 
@@ -518,6 +518,8 @@ def get_key_direct(handle: Any, key: str) -> Any:
     KVS is unreadable."""
     if hasattr(type(handle), "kvs_get"):
         return handle.kvs_get(key)
+    import flux.kvs
+
     return flux.kvs.get_key_direct(handle, key)
 
 
@@ -548,6 +550,8 @@ def KVSTxn(handle: Any) -> Any:
     """Return a KVS transaction, with ``put(key, value, raw=False)`` and ``commit_async()``."""
     if hasattr(type(handle), "kvs_transaction"):
         return handle.kvs_transaction()
+    import flux.kvs
+
     return flux.kvs.KVSTxn(handle)
 
 
@@ -556,4 +560,6 @@ def job_raise_async(handle: Any, jobid: int, kind: str, severity: int, note: str
     job. Return a future."""
     if hasattr(type(handle), "raise_job_exception"):
         return handle.raise_job_exception(jobid, kind, severity, note)
+    import flux.job
+
     return flux.job.job_raise_async(handle, jobid, kind, severity, note)

@@ -19,12 +19,12 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any, Callable, Protocol
 
-from flux.job import JobID
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.remembered import count_left
 from flux.resource.pool.rv1 import read_lite
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.host import name_of
 from flux.scheduler.states import (
     DEFERRED,
     JOB,
@@ -233,7 +233,7 @@ class AllocRequest:
         except Exception as exc:
             if self.table is None:
                 raise
-            self.table.report(f"{method}: {JobID(self.jobid).f58}", exc)
+            self.table.report(f"{method}: {name_of(self.jobid)}", exc)
             # Without a final answer the job would be pending for ever.
             if method != "alloc_annotate" and self.table.closed is not self.msg:
                 self.table.library(method)(self.msg, *arguments)
@@ -341,7 +341,7 @@ class PendingJob:
     @property
     def name(self) -> str:
         """The job's id as users write it (RFC 19, F58)."""
-        return str(JobID(self.jobid).f58)
+        return name_of(self.jobid)
 
     @property
     def userid(self) -> int | None:

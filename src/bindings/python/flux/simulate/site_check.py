@@ -11,7 +11,6 @@ files do not have parts of nodes, and nodes are not shared. Rules of sharing by 
 checked, since the files do not have the properties of nodes.
 """
 
-import zoneinfo
 from collections import Counter
 from datetime import date, datetime, time, timedelta, timezone
 
@@ -206,6 +205,8 @@ def _first_overdraft(rows, budget, unit, cores, epoch):
     most = {what: 3600 * hours for what, hours in budget["max"].items()}
     zone = budget.get("zone")
     if zone:
+        import zoneinfo
+
         zone = timezone.utc if zone == "UTC" else zoneinfo.ZoneInfo(zone)
     begin, end, used, running = 0, float("-inf"), {}, {}
 

@@ -8,7 +8,7 @@ import errno
 from collections.abc import Iterator
 from typing import Any
 
-from flux.job import JobID
+from flux.scheduler.host import name_of
 from flux.scheduler.policy import PolicyScheduler
 
 
@@ -74,7 +74,7 @@ class Simple(Fifo):
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
         self.log.debug(
-            f"hello: id={JobID(jobid).f58} priority={priority} userid={userid} t_submit={t_submit:.1f}"
+            f"hello: id={name_of(jobid)} priority={priority} userid={userid} t_submit={t_submit:.1f}"
         )
         super().hello(jobid, priority, userid, t_submit, R)
 

@@ -6,6 +6,7 @@ function call, and time advances while the scheduler's reactor waits. The schedu
 handle, messages and timers.
 """
 
+import errno
 import marshal
 
 from flux_engine.kernel import direct, message
@@ -136,6 +137,10 @@ class DirectHandle(Handle):
     """A handle whose job manager is in the same process and accepts objects."""
 
     takes_objects = True
+
+    def kvs_get(self, key):
+        """Raise FileNotFoundError: a simulation keeps no KVS. The bindings, which would ask for the key, take long to import."""
+        raise FileNotFoundError(errno.ENOENT, f"{key}: a simulation keeps no KVS")
 
     def respond_object(self, msg, obj=None):
         self.kernel.respond(msg, Answer(obj))

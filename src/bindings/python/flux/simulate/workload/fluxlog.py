@@ -4,8 +4,6 @@
 import json
 import math
 import os
-import sqlite3
-import tarfile
 
 from flux.simulate.workload.record import Record
 from flux.simulate.workload.text import read_text
@@ -127,6 +125,8 @@ def _job_files(source):
                         texts[name] = stream.read()
                 yield os.path.relpath(directory, source.path), texts
         return
+    import tarfile
+
     jobs = {}
     try:
         with tarfile.open(source.path) as archive:
@@ -221,6 +221,8 @@ def _requested(source, name, submit, run, jobspec, R, user, urgency, wait, bank=
 def read_accounting(source):
     """Yield the jobs of flux-accounting's SQLite database. Raises TraceError if the file is not
     such a database."""
+    import sqlite3
+
     try:
         database = sqlite3.connect(f"file:{os.path.abspath(source.path)}?mode=ro", uri=True)
         # Earlier versions have no banks.

@@ -4,7 +4,6 @@
 import csv
 import json
 import os
-import tarfile
 import zlib
 
 from flux.simulate.workload import batsim, columns, fluxlog, swf
@@ -55,8 +54,7 @@ def _checked(source, form):
 
 def _within_reason(source, record):
     """Return the record if its times are plausible."""
-    for name in ("submit", "run"):
-        value = getattr(record, name)
+    for name, value in (("submit", record.submit), ("run", record.run)):
         if value is not None and value > LONGEST:
             text = f"its {name} time of {value:g} s is more than a thousand years"
             raise source.error(0, f"job {record.id}: {text}")
@@ -79,6 +77,8 @@ def _reader(source, form):
 
 def _is_archive(path):
     try:
+        import tarfile
+
         return tarfile.is_tarfile(path)
     except (EOFError, zlib.error):
         return False  # the first block is damaged, which the reader of its lines reports
