@@ -493,6 +493,9 @@ class Host:
         #: whether the job manager is in this process and takes R as an object, so that R need not
         #: be in a KVS
         self.takes_objects = getattr(kind, "takes_objects", False) is True
+        #: ``call_soon(function)`` calls it in the next turn of the reactor, as a timer of 0 s would at a
+        #: higher cost; None: the host cannot
+        self.call_soon = handle.call_soon if hasattr(kind, "call_soon") else None
         #: whether a test runs the reactor after the module's ``run()`` has returned
         self.runs_later = getattr(kind, "runs_later", False) is True
         self.errors = ErrorReporter(log)

@@ -97,6 +97,7 @@ class PassRunner:
         #: None; `seconds` its duration, or None for a generator
         self.ended = ended
         self.stopwatch = host.stopwatch
+        self.soon = host.call_soon
         #: ``pause(seconds)`` returns the seconds to wait after a step that took `seconds`
         self.pause = pause
         self.passes = 0  # number of completed passes
@@ -113,7 +114,7 @@ class PassRunner:
     def move(self) -> None:
         """Continue, at once, with another reactor, of the same handle."""
         handle = self._handle
-        self.stopwatch = handle.stopwatch
+        self.stopwatch, self.soon = handle.stopwatch, None
         self._start_timer = handle.timer_watcher_create(0.0, self._start)
         self._step_timer = handle.timer_watcher_create(0.0, self._next)
         if self.armed:
@@ -125,7 +126,10 @@ class PassRunner:
         """Begin a pass after `delay` seconds, unless one is already to begin."""
         if not self.armed:
             self.armed = True
-            self._start_timer.reset(after=delay)
+            if self.soon is not None and delay <= 0:
+                self.soon(self._start)
+            else:
+                self._start_timer.reset(after=delay)
 
     def close(self) -> Exception | None:
         """Close the current pass, if any: its ``finally`` blocks run. Return their exception, or
@@ -142,7 +146,7 @@ class PassRunner:
             return exc
         return None
 
-    def _start(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
+    def _start(self, *_: Any) -> None:
         self.armed = False
         error = None if self.generator is None else self.close()
         if error is not None:

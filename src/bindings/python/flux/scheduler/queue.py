@@ -612,9 +612,7 @@ class Backlog(PendingQueue):
             a job, or None when the pass should yield to the reactor
         """
         self.effort = 0
-        if self.woken is None and not self.fresh:
-            return
-        while True:
+        while self.woken is not None or self.fresh:
             woken = self._walk_since = self.woken
             every, self.woken, self._wakes_all = self._wakes_all, None, False
             walk = self._walk = Walk(self, promises, woken is not None, every)
@@ -627,8 +625,6 @@ class Backlog(PendingQueue):
                     self.wake(clock() if woken is None else woken, every)
             if woken is not None:
                 self.longest = max(self.longest, clock() - woken)
-            if self.woken is None:
-                return  # and no newcomer is left
 
     def stats(self, now: float) -> dict[str, float]:
         """Return, for ``stats_get()``, the number of parked jobs, and the seconds that jobs have

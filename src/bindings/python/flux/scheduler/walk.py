@@ -426,8 +426,11 @@ class Walk:
             if not job.queued:
                 backlog.come_back(job)  # a rule lets it in
             if job.queued and not job.request.finalized:
-                newcomers += not job.examined
-                job.examined = True
+                if not job.examined:
+                    newcomers += 1
+                    job.examined = True
+                    if backlog.fresh and backlog.fresh[0][2] is job:
+                        heapq.heappop(backlog.fresh)
                 yield job
                 backlog.effort += 1
         self.is_over = True
@@ -546,7 +549,7 @@ class Walk:
             if job is not None and job.jobid == jobid and job.order == order:
                 if newcomer is not None and (newcomer is job or newcomer < job):
                     return newcomer
-                if promises is None or source is promises:
+                if promises is None or is_promised:
                     return job
                 if ranks is None:
                     limit = promises.waits_from(job)

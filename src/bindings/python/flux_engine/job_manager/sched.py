@@ -237,7 +237,11 @@ class Sched:
         }
         if job.flags & 2:
             self.events.post(job, "debug.alloc-request")
-        self.events.send(self.service.h.send_untagged, "sched.alloc", payload)
+        self.send("sched.alloc", payload)
+
+    def send(self, topic, payload):
+        """Send a request to the scheduler."""
+        self.events.send(self.service.h.send_untagged, topic, payload)
 
     def _make_way(self):
         """Withdraw the last job in order from the scheduler if a waiting job precedes it.
@@ -388,7 +392,7 @@ class Sched:
             self._allocations.give_back(id, ranks)
         if self.knows_of_jobs:
             payload = {"id": id, "R": R, "final": final}
-            self.events.send(self.service.h.send_untagged, "sched.free", payload)
+            self.send("sched.free", payload)
 
     @property
     def knows_of_jobs(self):

@@ -94,13 +94,17 @@ class Reactor(Router):
         return when is not None and when <= self.time
 
     def expire(self):
-        """Call the timers that are due. RuntimeError: they were in too many turns without time passing."""
+        """Call the timers that are due. Raises as `count_turn`."""
+        self.count_turn()
+        self._expire()
+
+    def count_turn(self):
+        """Count a turn that called functions without waiting. RuntimeError: there were too many without time passing."""
         if self.time != self._expired_at:
             self._expired_at, self._expiries = self.time, 0
         self._expiries += 1
         if self._expiries > MAX_TURNS_AT_ONE_TIME:
             raise restless()
-        self._expire()
 
     def _expire(self):
         timers, now, last = self._timers, self.time, self._added

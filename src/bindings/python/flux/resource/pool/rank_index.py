@@ -159,7 +159,7 @@ class RankIndex:
                     self._move(part, inventory.keys[kind], inventory.key(left))
                 else:
                     self._leave(part, inventory.keys[kind])
-        for free, ranks in self._states(mask ^ idle):
+        for free, ranks in self._states(mask ^ idle) if mask != idle else ():
             left = _share(free ^ units)
             for rank in ranks:
                 self.partial[rank] = left
@@ -174,13 +174,12 @@ class RankIndex:
         for kind, ranks in self.inventory.kinds.items():
             if ranks & mask & self.idle:
                 yield kind, ranks & mask & self.idle
-        for free, some in self._states(mask & ~self.idle):
+        rest = mask & ~self.idle
+        for free, some in self._states(rest) if rest else ():
             yield free, mask_of(some)
 
     def _states(self, mask: int) -> Any:
         """Return pairs of free units and ranks, for a mask of ranks without idle ones."""
-        if not mask:
-            return ()
         states: dict[int, list[int]] = {}
         partial = self.partial
         for rank in members(mask):
@@ -226,7 +225,7 @@ class RankIndex:
             self.idle |= whole
             self._enter(whole, inventory.keys[units])
         full = inventory.full
-        for free, ranks in self._states(mask ^ whole):
+        for free, ranks in self._states(mask ^ whole) if mask != whole else ():
             more = _share(free | units)
             done = [rank for rank in ranks if full[rank] == more]
             if done:

@@ -156,6 +156,7 @@ class LeanEngine:
         task, self.task = self.task, None
         for watcher in list(task.watchers):
             watcher.destroy()
+        self.kernel.soon.clear()
         task.closed = True
         for name in [name for name, who in self.kernel.services.items() if who is task]:
             del self.kernel.services[name]
@@ -241,10 +242,11 @@ class LeanEngine:
         self._idle_rounds = 0
         self.kernel.time = when
         if self.grain == "batch":
-            while self._end(when):
-                pass
-            while self._actions and self._act(when):
-                pass
+            ends, actions = self._ends, self._actions
+            while ends and ends[0][0] <= when:
+                self._end(when)
+            while actions and actions[0][0] <= when:
+                self._act(when)
             while self._next_time <= when:
                 self._submit(when)
             return True

@@ -8,6 +8,7 @@ handle, messages and timers.
 
 import errno
 import marshal
+from collections import deque
 
 from flux_engine.kernel import direct, message
 from flux_engine.kernel.clock import VirtualClock
@@ -95,6 +96,8 @@ class Loop(direct.DirectReactor):
         super().__init__(VirtualClock(start))
         self.advance = advance
         self.flush = None
+        #: functions of the scheduler to call when it has read its messages
+        self.soon = deque()
         self.task = None
         #: number of times that the scheduler was idle
         self.steps = 0
@@ -119,6 +122,9 @@ class Loop(direct.DirectReactor):
         if self.flush is None:
             if timers and timers[0][0] <= self.time:
                 self.expire()
+            elif self.soon:
+                self.count_turn()
+                self.task.interrupt(self.soon.popleft())
             elif not self.advance(self.next_timer() if timers else None):
                 self.task.end()
         flush, self.flush = self.flush, None
@@ -137,6 +143,10 @@ class DirectHandle(Handle):
     """A handle whose job manager is in the same process and accepts objects."""
 
     takes_objects = True
+
+    def call_soon(self, function):
+        """Call a function when the messages at hand are read, and the timers that are due have been called."""
+        self.kernel.soon.append(function)
 
     def kvs_get(self, key):
         """Raise FileNotFoundError: a simulation keeps no KVS. The bindings, which would ask for the key, take long to import."""

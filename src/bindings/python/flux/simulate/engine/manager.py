@@ -91,6 +91,20 @@ class QuickSched(Sched):
 
     is_sound = None
 
+    def __init__(self, *args, **more):
+        super().__init__(*args, **more)
+        #: topic -> class of the request, and its sender
+        self._requests = {
+            "sched.alloc": (AllocMessage, Receiver(self.alloc_response)),
+            "sched.free": (LastMessage, Receiver(self.free_response)),
+        }
+
+    def send(self, topic, payload):
+        kind, sender = self._requests[topic]
+        msg = kind(REQUEST, topic, None, payload)
+        msg.sender = sender
+        self.sender.inbox.append(msg)
+
     def annotate(self, job, update):
         if job.alloc_pending:
             super().annotate(job, update)
@@ -117,7 +131,6 @@ class Manager(Peer):
 
     def __init__(self, kernel, observer, resource, config, userids):
         super().__init__(kernel)
-        self.h = self
         self.observer, self.annotated = observer, observer.annotated
         self.jobs = {}
         self.default_queue = default_queue(config)
@@ -135,11 +148,6 @@ class Manager(Peer):
         more = {"holders": self.holders, "ended": self.alloc_ended}
         more["acquired"] = lambda: resource.acquired
         self.sched = QuickSched(self, self.table, self, self.queues, **more)
-        #: topic -> class of the request, and its sender
-        self._untagged = {
-            "sched.alloc": (AllocMessage, Receiver(self.sched.alloc_response)),
-            "sched.free": (LastMessage, Receiver(self.sched.free_response)),
-        }
         self.methods = {
             "sched-hello": self.sched.hello,
             "sched-ready": self.sched.ready,
@@ -247,12 +255,6 @@ class Manager(Peer):
 
     def send(self, function, *args):
         function(*args)
-
-    def send_untagged(self, topic, obj):
-        kind, sender = self._untagged[topic]
-        msg = kind(REQUEST, topic, None, obj)
-        msg.sender = sender
-        self.sched.sender.inbox.append(msg)
 
     def notify(self, topic, obj):
         self.tell(topic, obj, FLAG_NORESPONSE)
