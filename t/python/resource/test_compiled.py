@@ -79,9 +79,7 @@ def test_jobs_without_a_promise(way):
 def test_it_goes_on_where_it_was_not_built(interpreted):
     plan = PlannedQueue(4).plan
     assert not compiled.is_built()
-    assert not any(
-        isinstance(one, compiled.CompiledMoves) for one in vars(plan._strategies.current).values()
-    )
+    assert not any(isinstance(one, compiled.CompiledMoves) for one in vars(plan._current).values())
 
 
 def test_no_memory(built, monkeypatch):

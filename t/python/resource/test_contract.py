@@ -17,8 +17,8 @@ from flux.resource import (
 )
 from flux.resource.pool.inventory import make_inventory
 from flux.resource.pool.masks import members, parse_idset
-from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.rv1 import read_lite, read_names
+from flux.resource.pool.state import RankIndex
 from flux.resource.TreePool import TreePool
 
 NOW = 1000.0

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from flux.hostlist import Hostlist
 from flux.idset import IDset
 from flux.resource.pool import masks
-from flux.resource.pool.hosts import HostNames, encode_pieces, name_pieces
+from flux.resource.pool.hosts import encode_pieces, name_pieces
+from flux.resource.pool.inventory import HostNames
 from flux.resource.pool.masks import (
     bracketed,
     clip_idset,

@@ -64,7 +64,7 @@ def searches_after_an_end(promises):
     queue.now += 1
     queue.pool.free(queue.running()[0])
     before = queue.plan.promises()
-    moves = queue.plan._strategies.current._moves
+    moves = queue.plan._current._moves
     already = moves.searches
     queue.advance()
     assert queue.plan.promises() == before and len(before) == promises

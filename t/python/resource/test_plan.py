@@ -624,7 +624,7 @@ def test_of_promises_on_ranks_only_those_with_free_resources_are_searched_for(mo
         plan.reserve(jobid, request, plan.earliest(request, after=NOW + 50))
     assert not plan.is_counted
     monkeypatch.setattr(bound_strategy, "MANY_RANKS", 4)
-    room, searched = plan._strategies.current._ranks.room, []
+    room, searched = plan._current._ranks.room, []
     find = room.first_to_start
     monkeypatch.setattr(
         room, "first_to_start", lambda row, *args: searched.extend(row) or find(row, *args)

@@ -19,7 +19,7 @@ from flux.resource import (
     ResourceSet,
     Rv1Pool,
 )
-from flux.resource.pool import rank_index
+from flux.resource.pool import state
 from flux.resource.pool.placement import Placement
 
 
@@ -375,12 +375,12 @@ def test_a_failed_request_is_tried_again_after_a_release():
 
 def test_shared_states_are_bounded(monkeypatch):
     """With more states than are cached, free units of each rank are still those that its jobs leave."""
-    monkeypatch.setattr(rank_index, "MAX_SHARED_MASKS", 4)
+    monkeypatch.setattr(state, "MAX_SHARED_MASKS", 4)
     pool = ResourcePool(R_of({rank: (set(range(8)), {0, 1}) for rank in range(12)}))
     for jobid in range(40):
         pool.alloc(jobid, ask(pool, 1 + jobid % 2, 1 + jobid % 3 // 2))
         pool._check()
-    assert len(rank_index._shared) <= 4
+    assert len(state._shared) <= 4
     for jobid in range(40):
         pool.free(jobid)
     assert pool.copy_allocated().dumps() == ""

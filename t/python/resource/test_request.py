@@ -6,10 +6,10 @@ import json
 import pytest
 
 from flux.resource import ResourcePool
-from flux.resource.pool import remembered
 from flux.resource.pool.constraint import parse_constraint
 from flux.resource.pool.inventory import matching_ranks
 from flux.resource.pool.masks import idset_text
+from flux.resource.request import Remembered
 from flux.resource.Rv1Pool import ResourceRequest
 
 
@@ -291,7 +291,7 @@ def test_deep_constraint():
 
 def test_constraints_are_remembered_and_forgotten(monkeypatch):
     pool = ResourcePool(R)
-    monkeypatch.setattr(remembered, "MAX_BYTES", 100000)
+    monkeypatch.setattr(Remembered, "MAX_BYTES", 100000)
     most = 0
     for n in range(1000):
         pool.explain(read(SLOT, constraints={"ranks": [str(n)]}))

@@ -21,7 +21,7 @@ from flux.resource.ResourcePool import ResourcePool
 from flux.resource.TreePool import TreePool
 from flux.scheduler.definition import LATE_START_S, RANKS, Counter, Job, State
 from flux.scheduler.history import expected_run
-from flux.scheduler.policies.in_order import LATE_S
+from flux.scheduler.policies.backfilling import LATE_S
 from flux.scheduler.policies.ranks import RANKS as FORMULAS
 
 NODES, CORES, GPUS = 8, 4, 2

@@ -6,7 +6,7 @@ import gc
 import pytest
 from peers import R, Rig, jobspec
 
-from flux.resource.pool import remembered
+from flux.resource import request
 from flux.scheduler import forecasts
 
 
@@ -40,7 +40,7 @@ def test_objects_are_as_many_after_each_round_of_jobs(
         play(rig, 1 + 60 * number, 60)
         gc.collect()
         # The references to tables that are gone are dropped by the thousand.
-        remembered._drop_dead()
+        request._drop_dead()
         counts.append(len(gc.get_objects()))
     # Caches that other tests have filled may change by some; in a round some 16 jobs start, 60 come.
     assert min(counts[5:]) < max(counts[:3]) + 16, counts

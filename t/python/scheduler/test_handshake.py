@@ -8,7 +8,7 @@ import pytest
 from peers import Guide, R, Rig, jobspec, ruled
 
 from flux.resource.pool.inventory import Inventory
-from flux.resource.pool.rank_index import RankIndex
+from flux.resource.pool.state import RankIndex
 from flux.scheduler import Scheduler
 from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.host import kvs_dir, r_key

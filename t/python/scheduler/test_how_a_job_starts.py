@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
 from peers import R, Rig, jobspec
 
 import flux.scheduler
@@ -21,9 +22,9 @@ PACKAGES = tuple(f"{TOP}/{package}/" for package in ("scheduler", "resource"))
 
 #: By heading, the most files whose code may run: a layer that only passes on shows here.
 MOST_FILES = {
-    "A job comes, and starts": 27,
-    "A job comes, and waits": 31,
-    "A job ends, and the waiting one starts": 34,
+    "A job comes, and starts": 19,
+    "A job comes, and waits": 23,
+    "A job ends, and the waiting one starts": 26,
 }
 
 
@@ -55,6 +56,31 @@ def traced(function):
     return calls
 
 
+def files_of(calls):
+    return {file for file, _ in calls if not file.startswith("scheduler/testing/")}
+
+
+@pytest.mark.parametrize(
+    ("module", "running", "asked", "most"),
+    [
+        ("sched-fifo", [{"nodes": 1, "exclusive": True}], {"nodes": 1, "exclusive": True}, 14),
+        ("sched-backfill", [{"nodes": 1, "exclusive": True}], {"nodes": 1, "exclusive": True}, 17),
+        ("sched-backfill", [{"cores": 3}] * 4, {"cores": 2}, 22),  # it waits
+    ],
+)
+def test_what_is_not_used_does_not_run(module, running, asked, most):
+    """Another job of a shape that has started: no new shape, rules, estimates or questions."""
+    rig = Rig(R(4, 4), module, estimates=False)
+    for jobid, wants in enumerate([asked, *running], 1):
+        rig.alloc(jobid, jobspec(1, duration=100, **wants))
+        rig.settle()
+    rig.free(1)
+    rig.settle()
+    calls = traced(lambda: (rig.alloc(9, jobspec(1, duration=100, **asked)), rig.settle()))
+    assert (9 in rig.started()) == (len(running) == 1)
+    assert len(files_of(calls)) <= most, sorted(files_of(calls))
+
+
 def test_the_calls_of_the_page_are_made_in_their_order():
     rig = Rig(R(4, 4), "sched-backfill", "queue-depth=unlimited", estimates=False)
     rig.alloc(1, jobspec(1, nodes=3, exclusive=True, duration=100))
@@ -75,7 +101,7 @@ def test_the_calls_of_the_page_are_made_in_their_order():
     }
     for heading, send in happens.items():
         calls = traced(event(send))
-        files = {file for file, _ in calls if not file.startswith("scheduler/testing/")}
+        files = files_of(calls)
         assert len(files) <= MOST_FILES[heading], sorted(files)
         assert len(pages[heading]) >= 6
         at = 0

@@ -8,7 +8,7 @@ import pstats
 import pytest
 from peers import R, Rig, jobspec
 
-from flux.resource.pool import remembered
+from flux.resource.request import Remembered
 from flux.scheduler.reservations import windows
 
 WHOLE_NODES = {"nodes": 1, "exclusive": True}
@@ -60,7 +60,7 @@ def calls_of_an_end(module, tables, says, asks, pending, users=6):
     rig.free(ended[0])  # what is made once is made
     before = len(rig.started())
     gc.collect()  # what other tests left has callbacks, which would be counted
-    remembered._kept = 0  # nor are tables emptied for what they kept
+    Remembered.kept = 0  # nor are tables emptied for what they kept
     profile = cProfile.Profile()
     profile.enable()
     for jobid in ended[1:]:

@@ -5,7 +5,7 @@ import pytest
 from peers import R, Rig, jobspec
 
 from flux.resource.plan import compiled
-from flux.resource.pool import remembered
+from flux.resource.request import Remembered
 
 
 def promised(rig, jobid):
@@ -85,7 +85,7 @@ def test_reason_depth(depth, told):
 
 
 def test_what_is_remembered_of_shapes_does_not_grow_with_their_number(rig, monkeypatch):
-    monkeypatch.setattr(remembered, "MAX_BYTES", 10000)
+    monkeypatch.setattr(Remembered, "MAX_BYTES", 10000)
     for jobid in range(2, 60):
         rig.alloc(jobid, jobspec(1, constraints={"not": [{"hostlist": [f"other{jobid}"]}]}))
     rig.settle()

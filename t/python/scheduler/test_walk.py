@@ -9,7 +9,7 @@ from peers import R, Rig, jobspec
 from flux.resource import ResourcePool
 from flux.resource.pool.placement import RoomCounts
 from flux.scheduler import PendingJob, walk
-from flux.scheduler.policies.in_order import BackfillInOrder
+from flux.scheduler.policies.backfilling import BackfillInOrder
 from flux.scheduler.queue import Backlog
 from flux.scheduler.walk import EFFORT_PER_TURN
 

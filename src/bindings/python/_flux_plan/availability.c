@@ -76,7 +76,7 @@ struct demand {
     int64_t each[MAX_KINDS];
     bool per_node;
     bool whole;
-    bool stays; /* its promises may not be moved */
+    bool stays; /* its promises may not be moved, see Demand.stays */
     /* For the row with a number: the time until which all ranks together have enough. */
     uint64_t row;
     double until;
@@ -403,13 +403,13 @@ struct demand *demand_create (const struct availability *all,
                               const int64_t *each,
                               bool per_node,
                               bool whole,
-                              bool stays,
                               size_t claims,
                               const int64_t *keys,
                               const unsigned char *ranks)
 {
-    size_t bytes = all->ranks / 8 + 1;
+    size_t bytes = all->ranks / 8 + 1, at;
     struct demand *demand;
+    int64_t usable = 0;
 
     if (claims > MAX_KINDS || !(demand = calloc (1, sizeof (*demand) + (claims + 1) * bytes)))
         return NULL;
@@ -417,11 +417,13 @@ struct demand *demand_create (const struct availability *all,
     memcpy (demand->each, each, all->kinds * sizeof (int64_t));
     demand->per_node = per_node;
     demand->whole = whole;
-    demand->stays = stays;
     demand->claims = claims;
     demand->bytes = bytes;
     memcpy (demand->keys, keys, claims * sizeof (int64_t));
     memcpy (demand->ranks, ranks, (claims + 1) * bytes);
+    for (at = 0; at < bytes; at++)
+        usable += __builtin_popcount (ranks[at]);
+    demand->stays = claims || (whole && count == usable);
     return demand;
 }
 

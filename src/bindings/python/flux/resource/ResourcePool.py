@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import quote
-from flux.resource.pool.rv1 import load_json
+from flux.resource.request import load_json
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 from flux.resource.Rv1Pool import NOT_INHERITED, Rv1Pool
 

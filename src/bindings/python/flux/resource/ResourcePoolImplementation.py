@@ -11,13 +11,12 @@ from flux.resource.plan.believed_ends import PoolWithBelievedEnds
 from flux.resource.plan.plan import Plan
 from flux.resource.pool import explain
 from flux.resource.pool.constraint import parse_constraint
-from flux.resource.pool.contract import JobRecord, PoolContract
-from flux.resource.pool.groups import Groups, Rooms, choose_nodes, packed
+from flux.resource.pool.contract import JobRecord
 from flux.resource.pool.inventory import Selection, pairs, select, selected_ranks
 from flux.resource.pool.jobid import job_text
 from flux.resource.pool.masks import idset_text, members, popcount, quote, ranks_in
-from flux.resource.pool.placement import WORST_FIT, Placement, check_placed, with_amounts
-from flux.resource.pool.rank_index import RankIndex, unused
+from flux.resource.pool.placement import PlacingPool
+from flux.resource.pool.state import unused
 from flux.resource.request import ResourceRequest, Shape
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ("JobRecord", "ResourcePoolImplementation")
 
 
-class ResourcePoolImplementation(PoolContract):
+class ResourcePoolImplementation(PlacingPool):
     """Base class of pools. A pool with a view inherits all operations that are based on the view:
     on ranks and jobs, allocations on given ranks, plans, estimates and explanations.
 
@@ -38,14 +37,10 @@ class ResourcePoolImplementation(PoolContract):
     set is an integer, and takes a few microseconds at most with 16,384 nodes.
 
     Attributes:
-        packing (tuple): levels of groups by which requests are packed; see `pack_by()`
-        placement (Placement): the policy, for ``place_shape()``.
         hooked (bool): whether the class overrides hooks to choose resources (``pool/hooks.py``).
     """
 
     hooked = False
-    placement: Placement = WORST_FIT
-    packing: tuple[Groups, ...] = ()
 
     def can(self, operation: str) -> bool:
         """Return whether the pool has an optional operation. O(1).
@@ -283,29 +278,6 @@ class ResourcePoolImplementation(PoolContract):
 
     # -- placing --------------------------------
 
-    def place_shape(
-        self, index: RankIndex, shape: Shape, eligible: int
-    ) -> tuple[Selection, int] | None:
-        """Find resources for a shape on an index; see ``Placement.place()``.
-
-        The index may be the pool's own, that of an empty pool (to check feasibility) or of a future
-        time (to plan). The result must therefore depend on the arguments only, and nothing may be
-        changed.
-
-        Returns:
-            ``(selection, nslots)``, or None if it does not fit.
-        """
-        if self.packing or shape.within is not None:
-            eligible = self.in_groups(index, shape, eligible)
-            if not eligible:
-                return None
-        placement = self.placement
-        placed = placement.place(index, shape, eligible)
-        if placement.is_checked and placed is not None:
-            what = f"{type(placement).__name__}.place()"
-            placed = check_placed(what, placed, index, shape, eligible)
-        return with_amounts(index, shape, placed) if index.inventory.amounts else placed
-
     def count_amounts(self, table: Any) -> None:
         """Count amounts on nodes other than cores and GPUs, such as memory, from now on.
 
@@ -346,66 +318,6 @@ class ResourcePoolImplementation(PoolContract):
                 }
             )
         return found
-
-    def pack_by(self, levels: Iterable[Groups]) -> None:
-        """Place requests from now on in the minimum number of groups of ranks, the fullest first,
-        so that whole groups stay free. No request is refused for that.
-
-        A placement costs a mask and a count per group.
-
-        Args:
-            levels: groups such as racks and blocks, the largest first; empty: no packing
-        """
-        self.packing = tuple(levels)
-
-    def choose_nodes(self, ranks: int, count: int, idle: int, beside: int = 0) -> int:
-        """Choose `count` nodes by the rule of `pack_by()`: in the minimum number of groups, of
-        these in the fullest; the lowest ranks if that is equal.
-
-        O(groups). Nothing is allocated.
-
-        Args:
-            ranks (int): mask of the ranks to choose from.
-            count (int): number of nodes; fewer are returned if `ranks` has fewer.
-            idle (int): mask of ranks that count as idle: wholly idle groups are taken last.
-            beside (int): mask of ranks whose groups come first.
-
-        Returns:
-            int: mask.
-        """
-        return choose_nodes(self.packing, idle, ranks, count, beside)
-
-    def rooms(self, index: RankIndex, shape: Shape, eligible: int) -> Rooms:
-        """Return the ranks by the number of slots of a shape that fit; for a shape in nodes, the
-        ranks with room for a node's share, as 1.
-
-        O(different counts of free cores and GPUs).
-        """
-        rooms = list(self.placement.candidates(index, shape, eligible))
-        return rooms if shape.node_count is None else [(1, ranks_in(rooms))] if rooms else []
-
-    def in_groups(self, index: RankIndex, shape: Shape, eligible: int) -> int:
-        """Return the eligible ranks on which a shape is to be placed, to be in groups or to keep
-        whole groups free; 0: none.  O(groups)."""
-        rooms = self.rooms(index, shape, eligible)
-        if not rooms:
-            return 0
-        count = shape.node_count or shape.slot_count
-        if shape.within is None:
-            if shape.node_count is not None and not shape.slot_count.fixed:
-                return eligible  # it might get more slots on other nodes
-            return eligible & (packed(self.packing, index.idle, count, rooms) or -1)
-        return eligible & shape.within.choose(rooms, count, index.idle)
-
-    def place_request(
-        self, request: Any, index: RankIndex, eligible: int
-    ) -> tuple[Selection, int] | None:
-        """Find resources for a request, as ``place_shape()`` does for its shape.
-
-        Override this if the result depends on more than the shape, such as attributes of the
-        jobspec.
-        """
-        return self.place_shape(index, request.shape, eligible)
 
     def countable(self, shape: Shape) -> bool:
         """Return whether a shape fits wherever the counts of free cores and GPUs suffice.

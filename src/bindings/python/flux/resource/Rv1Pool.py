@@ -5,9 +5,8 @@ Structure, for authors of other pools:
 
 - ``pool/inventory.py``: the ranks with their resources, immutable and shared; explains *units*
   (cores and GPUs of a rank, as one mask) and *selections* (units of ranks);
-- ``pool/rank_index.py``: free units, indexed by their numbers;
-- ``pool/state.py``: the mutable state: free units, jobs with their units and ends, ranks that are
-  up;
+- ``pool/state.py``: the mutable state: free units, indexed by their numbers, jobs with their units
+  and ends, ranks that are up;
 - ``pool/placement.py``: the policy. The arguments of ``place(index, shape, eligible)`` are an
   index, a ``request.Shape``, and the mask of ranks that are up and meet the constraint. It returns
   a selection and the number of slots, or None, without side effects. ``pick()`` chooses the units
@@ -44,9 +43,8 @@ from flux.resource.pool.inventory import (
 )
 from flux.resource.pool.jobid import job_text
 from flux.resource.pool.masks import idset_text, popcount, quote, to_mask
-from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.rv1 import object_of, read_lite, read_names, read_time, seconds, units_of
-from flux.resource.pool.state import PoolState
+from flux.resource.pool.state import PoolState, RankIndex
 from flux.resource.request import ResourceRequest, Shape
 from flux.resource.tree.topology import cut_children, is_of_treepool, read_children, record_cores
 

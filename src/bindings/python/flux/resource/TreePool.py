@@ -10,7 +10,7 @@ Where to look for the cause of a mistake:
 - wrong cores or GPUs on the right node: ``TreePlacement.pick()`` (``tree/tree_placement.py``) asks
   the ``NodeType`` (``tree/node.py``, the rules), which uses its ``Layout`` (``tree/topology.py``);
 - wrong node for slots: ``Placement`` (``pool/placement.py``), with best fit, on the ``RankIndex``
-  (``pool/rank_index.py``);
+  (``pool/state.py``);
 - wrong node for containers: ``TreePlacement.candidates()`` on the ``ContainerIndex``
   (``tree/container_index.py``);
 - wrong reason: ``rooms()`` here, and ``pool/explain.py``, which writes the sentence;

@@ -9,27 +9,23 @@ from typing import Any
 
 
 class _ResourceError(OSError):
-    """An OSError whose text is only the reason, without number and name of the errno."""
+    """An OSError whose text is only the reason, without number and name of the errno.
 
-    code = 0
-    default = ""
+    Its argument is the reason: text, or a function that returns it, called at the first access. Most
+    failed allocations are retried, and their text is never read; so there is no ``__init__`` either.
+    """
 
-    def __init__(self, reason: str | Callable[[], str] | None = None) -> None:
-        """Fail for a reason.
-
-        Args:
-            reason: text, or a function that returns it, called at the first access: most failed
-                allocations are retried, and their text is never read.
-        """
-        super().__init__(self.code, self.default)
-        self._reason = reason
+    errno = 0
+    strerror = ""
 
     @property
     def reason(self) -> str:
         """A sentence: the scarce resource, and where."""
-        if callable(self._reason):
-            self._reason = self._reason()
-        return self._reason or self.default
+        reason: str | Callable[[], str] | None = self.args[0] if self.args else None
+        if callable(reason):
+            reason = reason()
+            self.args = (reason,)
+        return reason or self.strerror
 
     def __str__(self) -> str:
         return self.reason
@@ -45,8 +41,8 @@ class InsufficientResources(_ResourceError):
     the exception was raised.
     """
 
-    code = errno.ENOSPC
-    default = "insufficient resources"
+    errno = errno.ENOSPC
+    strerror = "insufficient resources"
 
 
 class InfeasibleRequest(_ResourceError):
@@ -55,5 +51,5 @@ class InfeasibleRequest(_ResourceError):
     ``errno`` is ``EOVERFLOW``.
     """
 
-    code = errno.EOVERFLOW
-    default = "unsatisfiable request"
+    errno = errno.EOVERFLOW
+    strerror = "unsatisfiable request"

@@ -2,7 +2,8 @@
 """Resource requests of jobs: jobspec resources (RFC 14, RFC 25) as counts.
 
 Jobs with equal requests share one ``Shape``, the key of a pool's results about a request; this also
-keeps a long queue small.
+keeps a long queue small. Tables keyed by shapes, or by text from jobspecs, are `Remembered`, with a
+common limit in bytes.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ import marshal
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields
+from math import inf
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from weakref import WeakValueDictionary, ref
 
 from flux.resource.pool.constraint import also_on, parse_constraint
 from flux.resource.pool.masks import quote
-from flux.resource.pool.remembered import Remembered, count_kept, make_room
-from flux.resource.pool.rv1 import load_json
 from flux.resource.ResourceCount import MAX_COUNT, ONE, CountProduct, ResourceCount, multiply
 
 if TYPE_CHECKING:
@@ -36,6 +36,73 @@ MAX_VERTICES = 10000
 #: Bytes of memory per byte of ``marshal``, for short strings and small numbers, with their jobspec
 #: text and parsed form.
 BYTES_PER_BYTE = 16
+
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Remembered(dict[Key, Value]):
+    """A dict that may be emptied whenever a request arrives.
+
+    A table keyed by shapes keeps its keys alive, so a limit on the number of its entries does not
+    limit memory. Beyond a common limit in bytes all tables are emptied; pending jobs keep their own
+    shapes.
+
+    A user adds the size of each new entry to `kept`, on this class, and calls `make_room` beyond
+    `MAX_BYTES`, where requests arrive or passes begin: not while a plan relies on an entry that it
+    just made.
+
+    Attributes:
+        kept (int): bytes that all tables together may keep, roughly, since they were emptied
+        MAX_BYTES (int): their limit: a few thousand ordinary requests. Jobs come in series, so
+            larger tables gain little
+    """
+
+    __slots__ = ("__weakref__",)
+    kept: ClassVar[int] = 0
+    MAX_BYTES: ClassVar[int] = 1 << 21
+
+    def __init__(self, *args: dict[Key, Value]) -> None:
+        super().__init__(*args)
+        _tables.append(ref(self))
+        if len(_tables) > 2 * _alive:
+            _drop_dead()
+
+    def copy(self) -> Remembered[Key, Value]:
+        return Remembered(self)
+
+
+# Plans make and drop tables all the time; a set of weak references would call back for each.
+_tables: list[ref[Remembered[Any, Any]]] = []
+_alive = 500  # a lower bound, as of the last look
+
+
+def _drop_dead() -> None:
+    global _alive
+    _tables[:] = [one for one in _tables if one() is not None]
+    _alive = max(500, len(_tables))
+
+
+def make_room() -> None:
+    """Empty all tables."""
+    Remembered.kept = 0
+    for one in _tables:
+        table = one()
+        if table is not None:
+            table.clear()
+
+
+def load_json(text: str | bytes, what: str) -> Any:
+    """Parse JSON text.
+
+    Raises:
+        ValueError: it is not JSON, or too deeply nested.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError(f"{what} is nested too deeply") from None
 
 
 def read_attributes(jobspec: dict[str, Any]) -> tuple[float, Any]:
@@ -239,7 +306,7 @@ def _shape_of(resources: Any, constraint: Any, takes_containers: bool) -> Shape:
         shape = Graph(resources, takes_containers).shape(constraint)
         if key:
             _known[key] = shape
-            count_kept(256 + len(key))
+            Remembered.kept += 256 + len(key)
     return shape
 
 
@@ -338,7 +405,7 @@ class Shape:
             shape = _shapes[asked] = cls(nodes, slots, inside, constraint, *rest)
             count = slots.min if nodes is not None else 1
             size = 256 + BYTES_PER_BYTE * len(marshal.dumps((asked[:3], match and match[:]), 2))
-            count_kept(size)
+            Remembered.kept += size
             object.__setattr__(shape, "kept_bytes", size)
             object.__setattr__(shape, "match", match)
             object.__setattr__(shape, "node_cores", count * shape.slot_size)
@@ -470,7 +537,8 @@ class ResourceRequest:
         jobspec: Any = None,
         **more: Any,
     ) -> None:
-        make_room()
+        if Remembered.kept > Remembered.MAX_BYTES:
+            make_room()
         self.shape = Shape.from_fields(
             node_count=None if node_count is None else ResourceCount.parse(node_count),
             slot_count=ResourceCount.parse(slot_count),
@@ -606,7 +674,8 @@ class ResourceRequest:
         if not isinstance(jobspec, dict):
             raise ValueError(f"jobspec must be an object, got {quote(jobspec)}")
         duration, constraint = read_attributes(jobspec)
-        make_room()
+        if Remembered.kept > Remembered.MAX_BYTES:
+            make_room()
         shape = _shape_of(jobspec.get("resources"), constraint, cls.takes_containers)
         return cls._made(shape, duration, kept)
 
@@ -617,3 +686,8 @@ class ResourceRequest:
             f" slot_size={shape.slot_size}, gpu_per_slot={shape.gpu_per_slot},"
             f" duration={self.duration}{', exclusive' if shape.exclusive else ''})"
         )
+
+
+def length_of(request: ResourceRequest) -> float:
+    """Return the duration of a request in seconds; infinity if it has none."""
+    return request.duration if request.duration > 0 else inf

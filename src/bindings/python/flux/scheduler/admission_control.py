@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.pool.remembered import Remembered
+from flux.resource.request import Remembered
 from flux.scheduler.admission import (
     NO_ROOM,
     AdmissionRule,
@@ -213,6 +213,9 @@ class AdmissionControl:
     Attributes:
         rules (list): the rules, in the order of checks
         engaged (bool): whether any rule is engaged
+        attributes (set): the system attributes of all rules
+        tells_of_all (bool): whether a rule is told of every job, with any attributes
+        told (set): ids of the pending jobs that a rule was told of
         asks_each (bool): whether even a job without room in the pool must be examined: a rule may
             find room for it
         families (Families): without the parts of rules with `AdmissionRule.only_takes_away`
@@ -255,8 +258,7 @@ class AdmissionControl:
         #: number of the last change of bounds
         self._version = 0
         self._counting: list[CountedRule] = []
-        #: ids of the pending jobs that a rule was told of
-        self._told: set[int] = set()
+        self.told: set[int] = set()
         self.families = Families()
         self.update()
 
@@ -279,9 +281,8 @@ class AdmissionControl:
     def update(self) -> None:
         """Update the caches after a rule was added or removed, or its `AdmissionRule.engaged` or
         `AdmissionRule.attributes` changed."""
-        #: the system attributes of all rules, and whether a rule is told of every job
-        self._asks_always = any(rule.attributes is None for rule in self.rules)
-        self._names = {name for rule in self.rules for name in rule.attributes or ()}
+        self.tells_of_all = any(rule.attributes is None for rule in self.rules)
+        self.attributes = {name for rule in self.rules for name in rule.attributes or ()}
         #: the rules in the order in which they are told of a job: others read changed requests
         self._telling = sorted(self.rules, key=lambda rule: not rule.changes_requests)
         # Per method, the engaged rules that override it, with their methods: a rule costs nothing
@@ -330,17 +331,6 @@ class AdmissionControl:
 
     # -- one job -----------------------------------------------------------------------------------
 
-    def queued(self, job: PendingJob, jobspec: Any) -> Hashable:
-        """Tell the rules of a new request, except rules whose attributes the job lacks. Return
-        their part of the job's signature; None if no rule distinguishes the job. Raises ValueError
-        if the job can never run."""
-        try:
-            if self._names.isdisjoint(jobspec["attributes"]["system"]) and not self._asks_always:
-                return None
-        except (KeyError, TypeError):
-            pass  # a jobspec without system attributes
-        return self.tell_of_pending(job, SystemAttributes.from_jobspec(jobspec), self.rules)
-
     def as_queued(self, request: Any, jobspec: Any) -> Any:
         """Return the request of a job that is not submitted, changed as the rules would. Raises
         ValueError if such a job can never run."""
@@ -362,9 +352,10 @@ class AdmissionControl:
     def tell_of_pending(
         self, job: PendingJob, attributes: SystemAttributes, told: list[AdmissionRule]
     ) -> Hashable:
-        """Tell some rules of a job that they have not deferred. Return the signatures of all rules;
-        raises as `queued`."""
-        self._told.add(job.jobid)
+        """Tell some rules of a job that they have not deferred, except rules whose attributes it
+        lacks. Return the signatures of all rules; None if no rule distinguishes the job. Raises
+        ValueError if it can never run."""
+        self.told.add(job.jobid)
         marks: tuple[tuple[str, Hashable], ...] = ()
         job.bounds = None
         for rule in self._telling:
@@ -611,10 +602,9 @@ class AdmissionControl:
         return sum([group.count for group in self.deferred.groups(rule, key)])
 
     def answered(self, jobid: int, event: str) -> None:
-        """Forget a job whose request was answered."""
-        if jobid in self.deferred.by_id:
-            self.deferred.discard(jobid)
-        if jobid in self._told:
-            self._told.discard(jobid)
+        """Forget a job in `told` or `deferred` whose request was answered."""
+        self.deferred.discard(jobid)
+        if jobid in self.told:
+            self.told.discard(jobid)
             if event != "success":
                 self.tell(AdmissionRule.cancel, jobid)

@@ -42,7 +42,7 @@ from syslog import LOG_DEBUG
 from typing import Any, Callable
 
 from flux.brokermod import BrokerModule, request_handler
-from flux.resource.pool.remembered import Remembered, count_kept, make_room
+from flux.resource.request import Remembered, make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
 from flux.scheduler import hello, host, messages
@@ -321,7 +321,7 @@ class Scheduler(BrokerModule):
                 self._errors.report(what, exc.__cause__ or exc)
             elif str(exc) not in self._faults:
                 self._faults[str(exc)] = None
-                count_kept(len(str(exc)))
+                Remembered.kept += len(str(exc))
                 self.log.error(f"{what}: {exc}")
             request.deny(f"cannot parse jobspec: {exc}")
             return
@@ -416,7 +416,8 @@ class Scheduler(BrokerModule):
 
     def _request_schedule(self) -> None:
         """Request a pass after an event: calls `start_schedule` if there is work."""
-        make_room()
+        if Remembered.kept > Remembered.MAX_BYTES:
+            make_room()
         self._passes.request()
 
     #: Whether a pass is to begin; an override of `start_schedule` may set it for its own use.

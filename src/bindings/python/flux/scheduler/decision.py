@@ -6,10 +6,6 @@ A `PolicyScheduler` has three loosely coupled parts: `Scheduler` speaks the prot
 its decision, and queries it with the methods below. This base class is for a policy that starts
 jobs in its own ``schedule()``, as `Fifo` does: it makes no promises and keeps no state. `Planning`
 has the plan through which jobs start, made on demand.
-
-`QueueOrder` determines which jobs wait for which. In strict order every job waits for all jobs
-ahead of it. By queue, a job waits only for those ahead of it that could use some of the same ranks,
-so queues with separate nodes never hold up each other.
 """
 
 from __future__ import annotations
@@ -25,17 +21,9 @@ if TYPE_CHECKING:
     from flux.resource.plan.tokens import TokenPlan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.pools import RequestFacts
-    from flux.scheduler.queue import PendingQueue
+    from flux.scheduler.queue import QueueOrder
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.walk import JobGroup
-
-
-#: Mask of all ranks.
-ALL = -1
-
-#: Jobs examined per reactor turn if each costs a comparison of masks: some tens of microseconds
-#: together.
-JOBS_PER_TURN = 64
 
 
 class PolicyView(Protocol):
@@ -96,6 +84,7 @@ class Decision:
     Attributes:
         looks_past_heads (bool): whether a job may start before a waiting one ahead of it
         plans_tokens (bool): whether licences with ``plan = true`` are promised together with nodes
+        notes_arrivals (bool): whether `came` is called for each job
         asks_in_order (bool): whether jobs are examined in order, beginning with the first
         keeps_times (bool): whether a promise keeps its time or an earlier one until the job starts
             or leaves
@@ -105,6 +94,7 @@ class Decision:
 
     looks_past_heads = False
     plans_tokens = False
+    notes_arrivals = False
     asks_in_order = True
     keeps_times = False
     again = False
@@ -120,7 +110,7 @@ class Decision:
         """Called when there is a pool, before jobs arrive."""
 
     def came(self, job: PendingJob) -> None:
-        """Called before a job is queued."""
+        """Called before a job is queued, if `notes_arrivals`."""
 
     def defer(self, job: PendingJob, why: Any) -> None:
         """Take a job out of the queue that a rule defers; it loses its promise."""
@@ -195,8 +185,8 @@ class Decision:
     # -- actions -----------------------------------------------------------------------------------
 
     def schedule(self) -> Iterable[float | None]:
-        """Make a pass, in steps."""
-        raise NotImplementedError("a policy without a decision of its own has a schedule()")
+        """Make a pass, in steps. A policy without a decision of its own has a ``schedule()``."""
+        return ()
 
     def begin(self, job: PendingJob, alloc: ResourcePool) -> None:
         """Start a job that has been allocated resources."""
@@ -281,76 +271,3 @@ class Planning:
         self.in_doubt = False
         if self.plan is not None and self.plan.breaks_a_promise():
             self.renew()
-
-
-class QueueOrder:
-    """Determines which jobs wait for which, and their turns."""
-
-    def __init__(self, source: PolicyView, queue: PendingQueue, events: Callable[[], int]) -> None:
-        self._source = source
-        self._queue = queue
-        self._events = events  # returns a number that grows with every event
-        #: the result of `heads`, and the state for which it was found
-        self._heads: list[tuple[PendingJob, int]] = []
-        self._found_of: Any = None
-        #: whether a rule orders jobs of equal priority
-        self.by_share = False
-
-    def turn_of(self, job: PendingJob) -> int:
-        """Return the mask of ranks for which `job` waits its turn: by queue, those that it could
-        use; in strict order, all."""
-        source = self._source
-        return source.facts.ranks_of(job.resource_request) if source.by_queue else ALL
-
-    def share_ranks(self, one: PendingJob, other: PendingJob) -> bool:
-        """Whether one of two jobs may have to wait for the other: by queue, if both could use some
-        same rank, up and free or not."""
-        return self.turn_of(one) & self.turn_of(other) != 0
-
-    def all_blocked(self, blocked: int) -> bool:
-        """Whether a job would have to wait for any rank."""
-        return not self._source.by_queue or not self._source.resources.ranks & ~blocked
-
-    def heads(self) -> list[tuple[PendingJob, int]]:
-        """Return the pending jobs that could use a rank of no job ahead, each with the mask of its
-        ranks. Every other waiting job waits for one of these.
-
-        By queue, costs a walk over the queue, once per event; in strict order almost nothing.
-        """
-        for _ in self.find_heads():
-            pass
-        return self._heads
-
-    def find_heads(self) -> Iterator[None]:
-        """Compute `heads` if it is out of date. A generator that yields after every `JOBS_PER_TURN`
-        jobs. No effect for a policy that looks past the heads."""
-        source = self._source
-        seen = (self._events(), source.resources.generation, len(self._queue))
-        if source.decision.looks_past_heads or (
-            seen == self._found_of and not any(job.request.finalized for job, _ in self._heads)
-        ):
-            return
-        found = []
-        blocked = 0
-        for examined, job in enumerate(self._queue.in_order(), 1):
-            if examined % JOBS_PER_TURN == 0:
-                yield
-            if job.request.finalized:
-                continue
-            ranks = self.turn_of(job)
-            if ranks & ~blocked:
-                found.append((job, ranks))
-                blocked |= ranks
-                if self.all_blocked(blocked):
-                    break
-        self._found_of, self._heads = seen, found
-
-    def first_ahead_of(self, job: PendingJob) -> PendingJob | None:
-        """Return the first job that `job` has to wait for, or None if it is a head."""
-        ranks = self.turn_of(job)
-        for head, mask in self.heads():
-            if head is job:
-                return None
-            if mask & ranks:
-                return head
-        return None

@@ -361,7 +361,8 @@ class Forecasts:
         policy, depth = self._policy, self._policy.reason_depth
         if not policy.planning.pool_can("explain") or not self.wants_reasons():
             return
-        for job in heapq.nsmallest(depth, policy.admission.deferred.in_order()):
+        deferred = policy.admission.deferred
+        for job in heapq.nsmallest(depth, deferred.in_order()) if deferred.by_id else ():
             cause = policy.admission.why(job)
             self.show_reason(job, None if cause is None else cause.reason)
             yield

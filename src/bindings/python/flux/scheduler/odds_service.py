@@ -167,9 +167,9 @@ class OddsService:
     # -- telling -----------------------------------------------------------------------------------
 
     def tell(self) -> Iterator[float | None]:
-        """Annotate the first pending jobs; for `forecast`. A generator that yields after each job,
-        and yields seconds when it has to wait."""
-        if not (self.tells and self.are_known and self._forecasts.are_read):
+        """Annotate the first pending jobs, if it `tells`; for `forecast`. A generator that yields
+        after each job, and yields seconds when it has to wait."""
+        if not (self.are_known and self._forecasts.are_read):
             return
         policy = self._policy
         wait = self._not_before - policy.now()

@@ -11,7 +11,7 @@
 - the services behind ``flux sched`` (`flux.scheduler.query`).
 
 Collaborators: `admission_control.AdmissionControl` has the rules and the deferred jobs,
-`decision.QueueOrder` determines which jobs wait for which, `pools.RequestFacts` caches the pool's
+`queue.QueueOrder` determines which jobs wait for which, `pools.RequestFacts` caches the pool's
 answers about requests, `forecasts.Forecasts` annotates jobs for users.
 """
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
 from math import inf
 from syslog import LOG_DEBUG
@@ -32,8 +32,9 @@ from flux.resource.pool.masks import quote
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 from flux.scheduler.admission import AdmissionRule, JobDeferred
 from flux.scheduler.admission_control import AdmissionControl
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.base import Scheduler
-from flux.scheduler.decision import JOBS_PER_TURN, Decision, Planning, QueueOrder
+from flux.scheduler.decision import Decision, Planning
 from flux.scheduler.disclosure import behind, is_private
 from flux.scheduler.forecasts import Forecasts
 from flux.scheduler.history import RunTimes, RunTimeService
@@ -47,7 +48,7 @@ from flux.scheduler.projection.fork import Projections
 from flux.scheduler.query.answering import READING_S, Answering, Caller, Steps, payload_of
 from flux.scheduler.query.service import QueryService
 from flux.scheduler.query.source import QuerySource
-from flux.scheduler.queue import Backlog
+from flux.scheduler.queue import JOBS_PER_TURN, Backlog, QueueOrder
 from flux.scheduler.requests import RunningJob
 from flux.scheduler.reservations.rule import ReservationRule
 from flux.scheduler.rule_answers import WrongAnswer, check_answers
@@ -163,6 +164,7 @@ class PolicyScheduler(Scheduler):
             type(self).ended is not PolicyScheduler.ended,
         )
         self.predictions = self._run_times.predictions
+        self._predicts = type(self).predicted is not PolicyScheduler.predicted
         self.facts = RequestFacts(lambda: self.resources)
         self.queue_order = QueueOrder(self, self._backlog, lambda: self._passes.events)
         self._config = self._host.config
@@ -249,6 +251,9 @@ class PolicyScheduler(Scheduler):
             self.by_queue = value == "queue"
         if self.by_queue and "queue_depth" not in self.__dict__:
             self.queue_depth = "unlimited"
+
+    def schedule(self) -> Iterable[float | None] | None:
+        return self.decision.schedule()
 
     # -- run times ---------------------------------------------------------------------------------
 
@@ -349,10 +354,18 @@ class PolicyScheduler(Scheduler):
         self._passes.forecast()  # there may be no job left for a pass
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
-        marks = self.admission.queued(job, jobspec)
-        if marks is not None:
-            job.signature = signature_of(job.resource_request, marks)
-        self.decision.came(job)
+        admission = self.admission
+        try:
+            tells = not admission.attributes.isdisjoint(jobspec["attributes"]["system"])
+        except (KeyError, TypeError):
+            tells = False  # a jobspec without system attributes
+        if tells or admission.tells_of_all:
+            attributes = SystemAttributes.from_jobspec(jobspec)
+            marks = admission.tell_of_pending(job, attributes, admission.rules)
+            if marks is not None:
+                job.signature = signature_of(job.resource_request, marks)
+        if self.decision.notes_arrivals:
+            self.decision.came(job)
         if self.queue_order.by_share:
             job.priority = job.priority  # the rule knows the job's user by now
 
@@ -362,7 +375,9 @@ class PolicyScheduler(Scheduler):
             del self.forecasts.told[jobid]
         if jobid in self.odds.first:
             self.odds.left(jobid, event == "success")
-        self.admission.answered(jobid, event)
+        admission = self.admission
+        if jobid in admission.told or jobid in admission.deferred.by_id:
+            admission.answered(jobid, event)
 
     def _pool_made(self) -> None:
         self._parser.as_queued = self.admission.as_queued
@@ -400,7 +415,8 @@ class PolicyScheduler(Scheduler):
     def pending_jobs(self, deferred: bool = True, most: int | None = None) -> Iterator[PendingJob]:
         """Yield the pending jobs, deferred ones included unless told otherwise, in order; at most
         `most`."""
-        deferred_jobs = self.admission.deferred.in_order() if deferred else []
+        held = self.admission.deferred
+        deferred_jobs = held.in_order() if deferred and held.by_id else []
         queued = self._backlog.in_order(most)
         jobs = heapq.merge(queued, deferred_jobs) if deferred_jobs else queued
         for job in islice(jobs, most):
@@ -462,10 +478,11 @@ class PolicyScheduler(Scheduler):
             if self.planning.in_doubt:
                 self.planning.check_promises()
         predicted = None
-        try:
-            predicted = self.predicted(job)
-        except Exception as exc:  # it starts anyway
-            self._errors.report(f"predicted: {job.name}", exc)
+        if self._predicts:
+            try:
+                predicted = self.predicted(job)
+            except Exception as exc:  # it starts anyway
+                self._errors.report(f"predicted: {job.name}", exc)
         self.running[job.jobid] = started = RunningJob(
             job.jobid,
             job.userid,
@@ -634,7 +651,13 @@ class PolicyScheduler(Scheduler):
         A generator that yields after each job, and yields seconds when it has to wait.
         """
         yield from self.forecasts.estimates()
-        yield from self.odds.tell()
+        if self.odds.tells:
+            yield from self.odds.tell()
+
+    def reasons_and_estimates(self) -> Iterator[float | None]:
+        """Annotate pending jobs with `reasons`, then `estimates`; for `forecast`."""
+        yield from self.reasons()
+        yield from self.estimates()
 
     def finish(self) -> None:
         self._projections.stop()

@@ -13,7 +13,7 @@ from typing import Any, Callable, TypeVar
 
 from flux.hostlist import Hostlist
 from flux.resource.pool.masks import popcount, quote
-from flux.resource.pool.remembered import Remembered, count_kept, make_room
+from flux.resource.request import Remembered, make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 from flux.resource.Rv1Pool import Rv1Pool
@@ -266,7 +266,7 @@ class PoolBug(ValueError):
 class RequestParser:
     """Parses jobspecs, once for all jobs with the same request.
 
-    Its cache is bounded (`flux.resource.pool.remembered`). It has requests without their jobspecs,
+    Its cache is bounded (`flux.resource.request`). It has requests without their jobspecs,
     unless they need these.
     """
 
@@ -297,12 +297,13 @@ class RequestParser:
             raise ValueError("jobspec is nested too deeply") from None
         found = self._known.get(text)
         if found is None:
-            make_room()
+            if Remembered.kept > Remembered.MAX_BYTES:
+                make_room()
             _check_names(jobspec)
             request = self._parse(jobspec)
             bare = hasattr(request, "with_jobspec")
             found = self._known[text] = request.with_jobspec(None) if bare else request, bare
-            count_kept(CACHE_ENTRY_BYTES + len(text) * (1 if bare else 2))
+            Remembered.kept += CACHE_ENTRY_BYTES + len(text) * (1 if bare else 2)
         request, bare = found
         return request.with_jobspec(read or jobspec) if bare else request
 

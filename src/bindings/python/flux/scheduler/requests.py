@@ -20,8 +20,8 @@ from math import inf
 from typing import Any, Callable, Protocol
 
 from flux.resource.pool.masks import popcount
-from flux.resource.pool.remembered import count_left
 from flux.resource.pool.rv1 import read_lite
+from flux.resource.request import Remembered
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.host import name_of
@@ -569,6 +569,8 @@ class Requests:
         self._open: dict[int, AllocRequest] = {}
         #: job id -> state, for jobs that are not unknown
         self._states: dict[int, str] = {}
+        #: shapes of jobs that have left since tables were emptied
+        self._left_shapes: Remembered[Any, None] = Remembered()
         #: jobs with answered requests that may still be in the queue
         self.to_sweep: list[PendingJob] = []
         #: length of the queue at the beginning of the current step, without jobs deferred since
@@ -668,7 +670,10 @@ class Requests:
         if job is not None:
             self.to_sweep.append(job)
             try:
-                count_left(job.resource_request.shape)
+                shape = job.resource_request.shape
+                if shape not in self._left_shapes:
+                    Remembered.kept += shape.kept_bytes  # from now on only tables may keep it
+                    self._left_shapes[shape] = None
             except AttributeError:
                 pass  # a request of a site's own pool
         if self.on_answer is not None:

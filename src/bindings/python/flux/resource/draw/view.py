@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.explain import counted
-from flux.resource.pool.hosts import HostNames
-from flux.resource.pool.inventory import Entry
+from flux.resource.pool.inventory import Entry, HostNames
 from flux.resource.pool.masks import idset_text, mask_of, members, parse_idset, popcount
 from flux.resource.pool.rv1 import read_lite
 from flux.resource.tree.topology import Domain, Renumbering, is_of_treepool, read_children

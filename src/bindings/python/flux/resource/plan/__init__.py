@@ -4,13 +4,12 @@
 Files:
 
 - ``plan.py``: the interface of a plan, and the theory. Start here.
-- ``strategy.py``: promises, and the interface of the two ways to keep them, ``counted_strategy.py``
-  and ``bound_strategy.py``. ``strategies.py``: the switch between these.
+- ``strategy.py``: the interface of the two ways to keep promises, ``counted_strategy.py`` and
+  ``bound_strategy.py``; the latter has the pool's jobs and requests in terms of availability.
 - ``timeline.py``: numbers of free units over time, and moves of promises in them to earlier times.
 - ``availability.py``: the definition of room on ranks over time, and of whether bound promises can
   be kept. ``plain_availability.py``: it, with numbered uses.
 - ``compiled.py``: both in C (``_flux_plan``), used if built.
-- ``room_on_ranks.py``: the pool's jobs and requests in terms of it.
 - ``tokens.py``: resources on no rank, such as licences. ``claims.py``: ranks that some jobs may not
   share.
 - ``believed_ends.py``: a pool with a scheduler's believed ends of jobs.

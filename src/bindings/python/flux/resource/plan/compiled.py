@@ -18,9 +18,9 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan.availability import Demand
-from flux.resource.plan.strategy import length_of
 from flux.resource.plan.timeline import CountTimeline
 from flux.resource.pool.masks import mask_of, members
+from flux.resource.request import length_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.plan.availability import Amounts
-    from flux.resource.plan.strategy import CountedPromise, UnitKind
+    from flux.resource.plan.timeline import CountedPromise, UnitKind
     from flux.resource.request import Claimant
 
 try:
@@ -237,9 +237,7 @@ class CompiledAvailability:
             keys, where = demand.claim or ((), ())
             numbers = [self._keys.setdefault(one, len(self._keys)) for one in keys]
             ranks = b"".join(map(self._mask, (demand.ranks, *where)))
-            made = lib.demand_create(
-                self._all, *demand[:4], demand.stays, len(keys), numbers, ranks
-            )
+            made = lib.demand_create(self._all, *demand[:4], len(keys), numbers, ranks)
             told = self._told[id(key)] = key, owned(made, lib.demand_release)
         return told[1]
 

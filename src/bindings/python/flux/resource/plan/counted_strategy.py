@@ -19,18 +19,17 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan import compiled
-from flux.resource.plan.strategy import (
+from flux.resource.plan.strategy import Strategy, held_by_endless
+from flux.resource.plan.timeline import (
     CountedDemand,
     CountedPromise,
-    Strategy,
+    CountTimeline,
+    PromiseMoves,
     UnitKind,
-    held_by_endless,
-    length_of,
 )
-from flux.resource.plan.timeline import CountTimeline, PromiseMoves
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import popcount, take
-from flux.resource.pool.remembered import Remembered
+from flux.resource.request import Remembered, length_of
 from flux.resource.ResourceCount import ResourceCount
 
 if TYPE_CHECKING:
@@ -292,6 +291,7 @@ class CountedStrategy(Strategy):
 
     def _forget_profiles(self) -> None:
         self._profiles: dict[UnitKind, CountedProfile] = {}  # no two share a rank
+        self.is_blank = True
         self.found.clear()
         self._moves = self._new_moves()
 
@@ -362,7 +362,7 @@ class CountedStrategy(Strategy):
         try:
             demand = self._demands[shape]
         except KeyError:
-            demand = self._demands[shape] = CountedDemand.from_request(self._pool, request)
+            demand = self._demands[shape] = demand_of(self._pool, request)
         if demand is None or not (demand.kind in self._profiles or self._count(demand.kind)):
             return False
         self.found[shape] = self._profiles[demand.kind], demand
@@ -382,6 +382,7 @@ class CountedStrategy(Strategy):
             self._profiles[kind] = CountedProfile(self._pool, kind, self._pool.clock(), self._moves)
         except ValueError:
             return False
+        self.is_blank = False
         return True
 
     # -- questions ----------------------------------------------------------
@@ -559,3 +560,23 @@ class CountedStrategy(Strategy):
             most = shape.slot_count.floor(min(room, profile.free))
             shape = shape.replace(slot_count=ResourceCount.parse(most))
         return pool.place_shape(index, shape, ranks)
+
+
+def demand_of(pool: PoolWithView, request: ResourceRequest) -> CountedDemand | None:
+    """Return the demand of a request; None unless it asks for whole nodes or single cores."""
+    shape = request.shape
+    if not pool.countable(shape):
+        return None
+    inventory = pool.inventory
+    ranks = pool.match_mask(request) & pool.eligible(shape.match)
+    base = inventory.key_base
+    sizes = {inventory.keys[units] // base for units, m in inventory.kinds.items() if m & ranks}
+    if shape.node_count is not None:
+        if shape.exclusive or sizes == {shape.node_cores}:
+            return CountedDemand(UnitKind.for_ranks(ranks, True), shape.node_count.min)
+    elif not shape.exclusive and shape.slot_size:
+        if sizes == {shape.slot_size}:
+            return CountedDemand(UnitKind.for_ranks(ranks, True), shape.slot_count.min)
+        if shape.slot_size == 1 and not any(shape.need[1:]):
+            return CountedDemand(UnitKind.for_ranks(ranks, False), shape.slot_count.min)
+    return None

@@ -14,8 +14,8 @@ Theory
     in part, all promises are bound to ranks (``availability.py``). A binding proves that they can
     be kept, and is replaced by another if that lets a job start.
 
-    A plan counts at first, binds when it must, and counts again once no promise is left, unless
-    there are reservations (``strategies.py``).
+    A plan counts at first, binds when it must, and counts again after a change of the pool once no
+    promise is left, unless ranks are reserved or claimed by jobs.
 
     Running jobs are assumed to last until their ends, and those past their ends to end now. A job
     that ends earlier leaves room that promises may use: see ``Plan.advance()``.
@@ -28,15 +28,17 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.plan.strategies import Strategies
-from flux.resource.plan.strategy import length_of
+from flux.resource.plan.bound_strategy import BoundStrategy
+from flux.resource.plan.counted_strategy import CountedStrategy
 from flux.resource.pool.jobid import job_text
+from flux.resource.pool.placement import RoomCounts
+from flux.resource.request import length_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.plan.claims import Claims
-    from flux.resource.plan.strategy import Strategy
+    from flux.resource.plan.strategy import Promise, Strategy
     from flux.resource.plan.tokens import TokenPlan
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import ResourceRequest
@@ -63,16 +65,28 @@ class Plan:
 
     Args:
         pool (PoolWithView): the pool, with a view.
+
+    Attributes:
+        claims (Claims): claims of running jobs on ranks, or None: all jobs may share all ranks. To be
+            set before the first request
+        tokens (TokenPlan): tokens that requests may need beside resources, or None
     """
+
+    claims: Claims | None = None
+    tokens: TokenPlan | None = None
+    _jobs_may_leave = False  # whether jobs may be removed from the pool, a copy, for a trial
+    _frozen = False  # whether promises stay on the ranks that they are bound to
+    _stays_bound = False  # whether promises stay bound to ranks, since some are reserved
+    _bound: BoundStrategy | None = None
+    _original: BoundStrategy | None = None  # a copy's bindings, until it makes its own
 
     def __init__(self, pool: PoolWithView) -> None:
         #: the planned pool
         self.pool = pool
-        self._strategies = Strategies(pool)
-        #: whether jobs may be removed from the pool, a copy, for a trial
-        self._jobs_may_leave = False
-        #: tokens that requests may need beside resources; None: no such tokens
-        self.tokens: TokenPlan | None = None
+        self._state = pool.pool_state
+        # Each strategy keeps its view of the pool.
+        self._counted = CountedStrategy(pool, RoomCounts(pool))
+        self._current: Strategy = self._counted  # the strategy in force, as of the last call
 
     def copy(self) -> Self:
         """Return an independent plan of the same pool with the same promises, for looking ahead.
@@ -82,7 +96,10 @@ class Plan:
         rank is shared until one of the plans changes it.
         """
         new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__, _strategies=self._strategies.copy())
+        new.__dict__.update(self.__dict__, _frozen=True, _counted=self._counted.copy())
+        new._current, new._bound, new._original = new._counted, None, self._bound or self._original
+        if self._bound is not None and self._current is self._bound:
+            new._current = new._bound = self._bound.copy()
         if self.tokens is not None:
             new.tokens = self.tokens.copy()
         return new
@@ -98,25 +115,74 @@ class Plan:
         """
         new = Plan(self.pool.copy())
         new.claims, new._jobs_may_leave = self.claims, True
-        new.take_over(
-            self, [jobid for jobid in self._strategies.current.promises if jobid not in without]
-        )
+        new.take_over(self, [jobid for jobid in self._current.promises if jobid not in without])
         return new
 
     @property
     def is_counted(self) -> bool:
         """Whether promises are counted; else they are bound to ranks. O(1)."""
-        return self._strategies.current.is_counted
+        return self._current.is_counted
 
-    @property
-    def claims(self) -> Claims | None:
-        """Claims of running jobs on ranks; None: all jobs may share all ranks. To be set before the
-        first request."""
-        return self._strategies.claims
+    # -- the strategy in force ----------------------------------------------
 
-    @claims.setter
-    def claims(self, claims: Claims | None) -> None:
-        self._strategies.claims = claims
+    def _in_step(self) -> Strategy:
+        """Return the strategy in force, after taking in changes of the pool."""
+        strategy = self._current
+        if strategy.seen == self._state.generation:
+            return strategy
+        if not strategy.promises and not self._stays_bound and self.claims is None:
+            strategy = self._current = self._counted
+        return strategy if strategy.sync() else self._bind_all()
+
+    def _accepting(self, request: ResourceRequest) -> Strategy:
+        """Return the strategy for a request, in step with the pool."""
+        strategy = self._current
+        if strategy.seen != self._state.generation:
+            strategy = self._in_step()
+        counted = self._counted
+        if strategy is counted and (
+            request.claimant is not None
+            or not (request.shape in counted.found or counted.accepts(request))
+        ):
+            return self._bind_all()
+        return strategy
+
+    def _bind_all(self) -> Strategy:
+        """Bind all promises to ranks, since counting no longer suffices."""
+        bound = self._bound
+        if bound is None:
+            original = self._original
+            bound = (
+                original.copy()
+                if original
+                else BoundStrategy(self.pool, self._current.counts, self.claims)
+            )
+            bound.frozen = self._frozen
+            bound.clear()
+            self._bound, self._original = bound, None
+        bound.adopt(self._counted.give_up())
+        self._current = bound
+        return bound
+
+    def _put_back(self, jobid: int, promise: Promise | None) -> None:
+        """Restore the withdrawn promise of a job, if any."""
+        if promise is not None:
+            self._current.restore(jobid, promise)
+
+    def _withdraw(self, jobids: Iterable[int]) -> Callable[[], None]:
+        """Withdraw the promises of some jobs; return a function that restores them."""
+        strategy = self._in_step()
+        withdrawn = {jobid: strategy.withdraw(jobid) for jobid in jobids}
+
+        def restore() -> None:
+            if strategy is self._bound:
+                self._current = strategy  # without promises, counting sufficed
+            for jobid, promise in withdrawn.items():
+                if promise is not None and self._current.is_counted:
+                    self._accepting(promise.request)  # its units may have to be counted again
+                self._put_back(jobid, promise)
+
+        return restore
 
     # -- questions ----------------------------------------------------------
 
@@ -131,7 +197,7 @@ class Plan:
         """
         now = self.pool.clock()
         start = now if after is None else max(now, after)
-        strategy, tokens = self._strategies.accepting(request), self.tokens
+        strategy, tokens = self._accepting(request), self.tokens
         if tokens is None or not request.tokens:
             found = strategy.earliest(request, start, now)
             return None if found == inf else found
@@ -155,7 +221,7 @@ class Plan:
             duration (float): seconds, 0: without end; None: the request's own
             jobid (int): job whose promise is ignored, since it would be over
         """
-        strategy = self._strategies.accepting(request)
+        strategy = self._accepting(request)
         now = self.pool.clock()
         end = now + (length_of(request) if duration is None else duration or inf)
         return strategy.fits_without(jobid, request, now, end)
@@ -175,18 +241,16 @@ class Plan:
             return True
         now = self.pool.clock()
         if end is None:
-            end = self._strategies.current.end_of_start(jobid, request, now)
+            end = self._current.end_of_start(jobid, request, now)
         without = {jobid}
         if not beside_open:
-            without.update(
-                other for other, one in self._strategies.current.promises.items() if one.is_open
-            )
+            without.update(other for other, one in self._current.promises.items() if one.is_open)
         return tokens.fits(request.tokens, now, end, now, without)
 
     def closed_now(self, request: ResourceRequest) -> int:
         """Return a mask of the ranks on which a job may not start now, regardless of promises: jobs
         of others have claimed them."""
-        return self._strategies.accepting(request).closed(request) if request.claimant else 0
+        return self._accepting(request).closed(request) if request.claimant else 0
 
     def has_free(self, request: ResourceRequest, for_anyone: bool = False) -> bool:
         """Return whether a request would fit now without promises. O(1) if promises are counted,
@@ -195,7 +259,7 @@ class Plan:
         Args:
             for_anyone (bool): also count ranks with claims that exclude this job
         """
-        strategy = self._strategies.accepting(request)
+        strategy = self._accepting(request)
         if for_anyone and request.claimant is not None:
             request = request.with_claimant(None)
         return strategy.is_free(request)
@@ -203,7 +267,7 @@ class Plan:
     def room(self, request: ResourceRequest) -> float:
         """Return the number of nodes or slots of a request with room now, in any groups of ranks and
         regardless of promises; infinity if counts do not decide placement."""
-        return self._strategies.in_step().room(request)
+        return self._in_step().room(request)
 
     def too_long(self, request: ResourceRequest, limit: float = inf) -> float:
         """Return a duration, in seconds, that is too long for a request that starts now to keep all
@@ -216,7 +280,7 @@ class Plan:
         Args:
             limit (float): a duration for which more than that check is made; it costs as `fits`
         """
-        strategy = self._strategies.accepting(request)
+        strategy = self._accepting(request)
         now = self.pool.clock()
         until = now + limit
         end = strategy.room_ends(request, now, until)
@@ -230,7 +294,7 @@ class Plan:
     def too_long_until_dropped(self, request: ResourceRequest) -> float:
         """As `too_long`, for any request of this kind and at least this size, and until a promise
         is dropped, or made anew for a later time. O(1) if that is unknown, which is infinity."""
-        known = self._strategies.accepting(request).has_one_promise(request)
+        known = self._accepting(request).has_one_promise(request)
         return self.too_long(request) if known else inf
 
     def windows(self, requests: Iterable[ResourceRequest], horizon: float) -> list[dict[str, Any]]:
@@ -248,7 +312,7 @@ class Plan:
         """
         answer = []
         for request in requests:
-            strategy = self._strategies.accepting(request)
+            strategy = self._accepting(request)
             now = self.pool.clock()
             limit = now + horizon
             if self.pool.expiration:
@@ -270,13 +334,11 @@ class Plan:
 
     def promises(self) -> dict[int, tuple[float, float]]:
         """Return a dict of job id to ``(start, end)`` of its promise. O(promises)."""
-        return {
-            jobid: (one.start, one.end) for jobid, one in self._strategies.current.promises.items()
-        }
+        return {jobid: (one.start, one.end) for jobid, one in self._current.promises.items()}
 
     def has(self, jobid: int) -> bool:
         """Return whether a job has a promise. O(1)."""
-        return jobid in self._strategies.current.promises
+        return jobid in self._current.promises
 
     def start_of(self, jobid: int) -> float:
         """Return the start of a promise, in seconds since the epoch; that of an open one is past.
@@ -285,16 +347,16 @@ class Plan:
         Raises:
             KeyError: the job has no promise.
         """
-        return self._strategies.current.promises[jobid].start
+        return self._current.promises[jobid].start
 
     def due(self, now: float) -> tuple[list[int], float]:
         """Return the jobs whose promised start is `now` or earlier, in any order, and the first
         later start (infinity if none). Open promises are left out. O(promises)."""
-        return self._strategies.current.due(now)
+        return self._current.due(now)
 
     def ranks_of(self, jobid: int) -> int | None:
         """Return a mask of the ranks of a job's promise; None while ranks are not chosen. O(ranks)."""
-        return self._strategies.current.ranks_of(jobid)
+        return self._current.ranks_of(jobid)
 
     def stale(self) -> list[int]:
         """Return the jobs whose promise can no longer be kept.
@@ -307,7 +369,7 @@ class Plan:
         Returns:
             list of job ids, in the order of the promises.
         """
-        return self._strategies.in_step().stale(self.pool.clock())
+        return self._in_step().stale(self.pool.clock())
 
     def breaks_a_promise(self) -> bool:
         """Return whether some job's promise can no longer be kept. Ids below 0, which no job has,
@@ -329,13 +391,15 @@ class Plan:
             without: jobs whose promises the change makes void; afterwards they are as before
         """
         before = self.stale()
-        end_trial = self._strategies.trial(without)
+        take_back = self._in_step().trial()
+        restore = self._withdraw(without)
         promised = {} if self.tokens is None else self.tokens.promised
         dropped = {jobid: promised.pop(jobid) for jobid in without if jobid in promised}
         change()
         broken = not set(self.stale()).issubset(before)
         undo()
-        end_trial()
+        restore()
+        take_back()
         promised.update(dropped)
         return broken
 
@@ -355,10 +419,10 @@ class Plan:
         if tokens is not None and request.tokens:
             if not tokens.fits(request.tokens, start, start + length_of(request), now, (jobid,)):
                 raise InsufficientResources(lambda: _no_promise(jobid))
-        before = self._strategies.in_step().withdraw(jobid)
-        strategy = self._strategies.accepting(request)
+        before = self._in_step().withdraw(jobid)
+        strategy = self._accepting(request)
         if not strategy.reserve(jobid, request, start, start + length_of(request)):
-            self._strategies.put_back(jobid, before)
+            self._put_back(jobid, before)
             raise InsufficientResources(lambda: _no_promise(jobid))
         if tokens is not None:
             tokens.promised.pop(jobid, None)
@@ -378,7 +442,7 @@ class Plan:
             InsufficientResources: the promise cannot be kept, since a running job got more time or
                 ended late, or ranks were lost. It is unchanged.
         """
-        strategy = self._strategies.in_step()
+        strategy = self._in_step()
         promise = strategy.promises[jobid]
         if promise.is_open:
             return promise.start
@@ -422,7 +486,7 @@ class Plan:
             epoch, or infinity. The row ends with a job that can start now, or before a promise that
             is open, may be broken, was to start now already, or takes a search.
         """
-        strategy = self._strategies.in_step()
+        strategy = self._in_step()
         if self.tokens is not None and self.tokens.promised:
             return 0, [], inf
         return strategy.advance_in_turn(jobids, self.pool.clock())
@@ -430,16 +494,16 @@ class Plan:
     @property
     def moves_per_turn(self) -> int:
         """The maximum number of jobs for `advance_in_turn()` in one reactor turn. O(1)."""
-        return self._strategies.current.moves_per_turn
+        return self._current.moves_per_turn
 
     def without_open(self) -> Callable[[], None]:
         """Withdraw the open promises. Return a function that restores them."""
-        promises = self._strategies.in_step().promises
-        return self._strategies.withdraw([jobid for jobid in promises if promises[jobid].is_open])
+        promises = self._in_step().promises
+        return self._withdraw([jobid for jobid in promises if promises[jobid].is_open])
 
     def stay_bound(self) -> None:
         """Keep promises bound to ranks once they are: some ranks are reserved."""
-        self._strategies.stays_bound = True
+        self._stays_bound = True
 
     def share_rules(self, other: Plan) -> None:
         """Copy the tokens and claims of another plan of the pool, without its promises."""
@@ -458,10 +522,10 @@ class Plan:
             InsufficientResources: it would not fit even if every job ended, since it waits for
                 ranks that are down. The plan is unchanged.
         """
-        before = self._strategies.in_step().withdraw(jobid)
-        strategy, now = self._strategies.accepting(request), self.pool.clock()
+        before = self._in_step().withdraw(jobid)
+        strategy, now = self._accepting(request), self.pool.clock()
         if not strategy.hold(jobid, request, now):
-            self._strategies.put_back(jobid, before)
+            self._put_back(jobid, before)
             raise InsufficientResources(lambda: self.pool.why_not(request))
         self._forget_more(jobid)
         if self.tokens is not None and request.tokens:
@@ -479,18 +543,19 @@ class Plan:
         """
         if self.tokens is not None and not self.has_tokens(jobid, request):
             _refuse(self.pool, request)
-        claims = self._strategies.claims
+        claims = self.claims
         # On a copy, jobs that still have claims may have been removed.
         is_known = request.claimant is None or not self._jobs_may_leave
-        current = self._strategies.current
+        current = self._current
         promises = current.promises
         if is_known and (not promises or promises.keys() == {jobid}):
             answer = _alloc_alone(self.pool, claims, jobid, request)
             if promises:
                 self.cancel(jobid)
-            current.started(jobid, request.claimant)
+            if not current.is_blank:
+                current.started(jobid, request.claimant)
             return answer
-        strategy = self._strategies.accepting(request)
+        strategy = self._accepting(request)
         if not strategy.may_start(request):
             _refuse(self.pool, request)
         if claims is not None and request.claimant is not None:
@@ -515,7 +580,7 @@ class Plan:
                 _refuse(self.pool, request)
             answer = self.pool.grant(jobid, request, *placed)
         except Exception:
-            self._strategies.put_back(jobid, before)
+            self._put_back(jobid, before)
             raise
         strategy.started(jobid, request.claimant)
         self._forget_more(jobid)
@@ -539,7 +604,7 @@ class Plan:
         """
         if request.claimant is not None:
             _refuse(self.pool, request)
-        strategy = self._strategies.accepting(request)
+        strategy = self._accepting(request)
         promise = strategy.promises[taker]
         limited, now = request, self.pool.clock()
         ranks = strategy.ranks_of(taker)
@@ -554,7 +619,7 @@ class Plan:
             placed = strategy.place(limited, now, promise.start)
         held = [self.pool.held(one) for one in beside]
         if placed is None or not strategy.contains(taker, [placed[0], *held]):
-            self._strategies.put_back(jobid, before)
+            self._put_back(jobid, before)
             _refuse(self.pool, request)
         self._forget_more(jobid)
         return self.pool.grant(jobid, request, *placed)
@@ -566,11 +631,11 @@ class Plan:
         Raises:
             KeyError: the job has no promise.
         """
-        return self._strategies.in_step().contains(jobid, [self.pool.held(running)])
+        return self._in_step().contains(jobid, [self.pool.held(running)])
 
     def pin(self, jobid: int, stays: bool = True) -> None:
         """Keep the promise of a job, if any, on its ranks; with ``stays`` false, no longer."""
-        strategy = self._strategies.in_step()
+        strategy = self._in_step()
         if jobid in strategy.promises:
             strategy.pin(jobid, stays)
 
@@ -582,11 +647,11 @@ class Plan:
         since the epoch, which a start that is a little late leaves unchanged."""
         self.cancel(jobid)
         claimant = request.claimant if request else None
-        self._strategies.current.started(jobid, claimant, planned_end)
+        self._current.started(jobid, claimant, planned_end)
 
     def cancel(self, jobid: int) -> None:
         """Drop a job's promise, if any; nothing else moves."""
-        self._strategies.current.withdraw(jobid)
+        self._current.withdraw(jobid)
         self._forget_more(jobid)
 
     def _forget_more(self, jobid: int) -> None:
@@ -597,11 +662,11 @@ class Plan:
     def take_over(self, other: Plan, jobids: Iterable[int]) -> None:
         """Give jobs the promises that they have in another plan of the pool, as far as they fit
         here."""
-        self._strategies.in_step()
+        self._in_step()
         for jobid in jobids:
-            one = other._strategies.current.promises[jobid]
+            one = other._current.promises[jobid]
             self.cancel(jobid)
-            strategy = self._strategies.accepting(one.request)
+            strategy = self._accepting(one.request)
             if one.is_open:
                 strategy.hold(jobid, one.request, self.pool.clock())
             else:

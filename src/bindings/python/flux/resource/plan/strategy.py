@@ -2,17 +2,17 @@
 """The common interface of the two ways to keep promises.
 
 ``CountedStrategy`` counts units, ``BoundStrategy`` binds promises to ranks; the theory is in
-``plan.py``, the switch between them in ``strategies.py``.
+``plan.py``, with the switch between them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING
 
 from flux.resource.pool.inventory import selected_ranks
+from flux.resource.request import length_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,63 +23,6 @@ if TYPE_CHECKING:
     from flux.resource.pool.placement import RoomCounts
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Claimant, ResourceRequest
-
-
-class UnitKind:
-    """Units that are counted together. Equal kinds are one object, made by `for_ranks()`.
-
-    Attributes:
-        ranks (int): mask of the ranks of the units.
-        whole (bool): the units are whole nodes; else single cores.
-    """
-
-    __slots__ = ("ranks", "whole", "__weakref__")
-
-    def __init__(self, ranks: int, whole: bool) -> None:
-        self.ranks = ranks
-        self.whole = whole
-
-    @classmethod
-    def for_ranks(cls, ranks: int, whole: bool) -> UnitKind:
-        """Return the kind with these attributes, the existing object if any.
-
-        Each call of a plan looks up a kind. An object is found by identity, while a mask of all
-        ranks of the cluster would be hashed each time.
-        """
-        kind = _kinds.get((ranks, whole))
-        if kind is None:
-            kind = _kinds[ranks, whole] = cls(ranks, whole)
-        return kind
-
-
-_kinds: WeakValueDictionary[tuple[int, bool], UnitKind] = WeakValueDictionary()
-
-
-class CountedDemand(NamedTuple):
-    """The demand of a shape, in units."""
-
-    kind: UnitKind
-    count: int  # type: ignore[assignment]  # the minimum number of units
-
-    @classmethod
-    def from_request(cls, pool: PoolWithView, request: ResourceRequest) -> Self | None:
-        """Return the demand of a request; None unless it asks for whole nodes or single cores."""
-        shape = request.shape
-        if not pool.countable(shape):
-            return None
-        inventory = pool.inventory
-        ranks = pool.match_mask(request) & pool.eligible(shape.match)
-        base = inventory.key_base
-        sizes = {inventory.keys[units] // base for units, m in inventory.kinds.items() if m & ranks}
-        if shape.node_count is not None:
-            if shape.exclusive or sizes == {shape.node_cores}:
-                return cls(UnitKind.for_ranks(ranks, True), shape.node_count.min)
-        elif not shape.exclusive and shape.slot_size:
-            if sizes == {shape.slot_size}:
-                return cls(UnitKind.for_ranks(ranks, True), shape.slot_count.min)
-            if shape.slot_size == 1 and not any(shape.need[1:]):
-                return cls(UnitKind.for_ranks(ranks, False), shape.slot_count.min)
-        return None
 
 
 class Promise:
@@ -103,69 +46,10 @@ class Promise:
         return not self.is_open and self.start <= now < self.end
 
 
-class CountedPromise(Promise):
-    """A promise of a number of units; its span changes when it moves.
-
-    Attributes:
-        demand (CountedDemand): kind and number of units.
-        span: its start and end, in a list, or an array that compiled code writes to.
-    """
-
-    __slots__ = ("span", "request", "is_open", "demand")
-
-    def __init__(
-        self,
-        start: float,
-        end: float,
-        request: ResourceRequest,
-        demand: CountedDemand,
-        is_open: bool = False,
-    ) -> None:
-        self.span: Any = [start, end]
-        self.request = request
-        self.is_open = is_open
-        self.demand = demand
-
-    @property
-    def start(self) -> float:  # type: ignore[override]
-        return self.span[0]  # type: ignore[no-any-return]
-
-    @property
-    def end(self) -> float:  # type: ignore[override]
-        return self.span[1]  # type: ignore[no-any-return]
-
-    def copy(self) -> CountedPromise:
-        """Return an independent copy."""
-        return CountedPromise(self.start, self.end, self.request, self.demand, self.is_open)
-
-
-class BoundPromise(Promise):
-    """A promise bound to ranks.
-
-    Attributes:
-        shape, length: of its request
-        number (int or None): the number of its use of ranks; None if it has no ranks, since it cannot be
-            kept
-        pinned (bool): whether it stays on its ranks
-    """
-
-    def __init__(
-        self, start: float, end: float, request: ResourceRequest, is_open: bool = False
-    ) -> None:
-        self.start = start
-        self.end = end
-        self.request = request
-        self.shape = request.shape
-        self.length = length_of(request)
-        self.is_open = is_open
-        self.number: int | None = None
-        self.pinned = False
-
-
 class Strategy(ABC):
     """A way to keep the promises of a plan.
 
-    A plan calls ``sync()`` when the pool's generation is not ``seen``, and ``Strategies.accepting()``
+    A plan calls ``sync()`` when the pool's generation is not ``seen``, and ``Plan._accepting()``
     before any method with a request. Times are seconds since the epoch, ``now`` is the present time, and
     the end of a request without a duration is infinity.
 
@@ -173,6 +57,7 @@ class Strategy(ABC):
         counts (RoomCounts): counts of the free resources
         promises (Mapping): job id to Promise, in the order in which they were made.
         seen (int or None): generation of the pool for which this is valid; None: none yet.
+        is_blank (bool): whether it knows nothing of running jobs, so that `started` has no effect.
         is_counted (bool): whether promises are counted; else they are bound to ranks.
         moves_per_turn (int): the maximum number of jobs for `advance_in_turn()` in one reactor
             turn, even if all of their promises move.
@@ -182,6 +67,7 @@ class Strategy(ABC):
     promises: Mapping[int, Promise]
     seen: int | None
     moves_per_turn: int
+    is_blank = False
     is_counted = False
 
     @abstractmethod
@@ -233,13 +119,13 @@ class Strategy(ABC):
         """Return a mask of the ranks that running jobs' claims keep from a job that starts now."""
         return 0
 
+    @abstractmethod
     def room(self, request: ResourceRequest) -> float:
         """As `Plan.room`."""
-        return self.counts.count(request.shape)
 
+    @abstractmethod
     def may_start(self, request: ResourceRequest) -> bool:
         """Return False if counts of the free resources show that a request cannot start."""
-        return self.counts.count(request.shape) >= request.shape.least_count
 
     def has_one_promise(self, request: ResourceRequest) -> bool:
         """Return whether just one promise, which is not open, may keep a request from starting: as
@@ -355,11 +241,6 @@ def due_of(promises: Mapping[int, Promise], now: float) -> tuple[list[int], floa
         elif start <= now and not one.is_open:
             due.append(jobid)
     return due, first
-
-
-def length_of(request: ResourceRequest) -> float:
-    """Return the duration of a request in seconds; infinity if it has none."""
-    return request.duration if request.duration > 0 else inf
 
 
 def held_by_endless(pool: PoolWithView, ranks: int) -> Selection | None:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
 
-from flux.resource.plan.strategy import due_of, length_of
+from flux.resource.plan.strategy import Promise, due_of
+from flux.resource.request import length_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from typing_extensions import Self
 
-    from flux.resource.plan.strategy import CountedPromise, UnitKind
+    from flux.resource.request import ResourceRequest
 
 
 class CountTimeline:
@@ -115,6 +117,79 @@ class CountTimeline:
             elif since is None:
                 since = time
         return inf if since is None else since
+
+
+class UnitKind:
+    """Units that are counted together. Equal kinds are one object, made by `for_ranks()`.
+
+    Attributes:
+        ranks (int): mask of the ranks of the units.
+        whole (bool): the units are whole nodes; else single cores.
+    """
+
+    __slots__ = ("ranks", "whole", "__weakref__")
+
+    def __init__(self, ranks: int, whole: bool) -> None:
+        self.ranks = ranks
+        self.whole = whole
+
+    @classmethod
+    def for_ranks(cls, ranks: int, whole: bool) -> UnitKind:
+        """Return the kind with these attributes, the existing object if any.
+
+        Each call of a plan looks up a kind. An object is found by identity, while a mask of all
+        ranks of the cluster would be hashed each time.
+        """
+        kind = _kinds.get((ranks, whole))
+        if kind is None:
+            kind = _kinds[ranks, whole] = cls(ranks, whole)
+        return kind
+
+
+_kinds: WeakValueDictionary[tuple[int, bool], UnitKind] = WeakValueDictionary()
+
+
+class CountedDemand(NamedTuple):
+    """The demand of a shape, in units."""
+
+    kind: UnitKind
+    count: int  # type: ignore[assignment]  # the minimum number of units
+
+
+class CountedPromise(Promise):
+    """A promise of a number of units; its span changes when it moves.
+
+    Attributes:
+        demand (CountedDemand): kind and number of units.
+        span: its start and end, in a list, or an array that compiled code writes to.
+    """
+
+    __slots__ = ("span", "request", "is_open", "demand")
+
+    def __init__(
+        self,
+        start: float,
+        end: float,
+        request: ResourceRequest,
+        demand: CountedDemand,
+        is_open: bool = False,
+    ) -> None:
+        self.span: Any = [start, end]
+        self.request = request
+        self.is_open = is_open
+        self.demand = demand
+
+    @property
+    def start(self) -> float:  # type: ignore[override]
+        return self.span[0]  # type: ignore[no-any-return]
+
+    @property
+    def end(self) -> float:  # type: ignore[override]
+        return self.span[1]  # type: ignore[no-any-return]
+
+    def copy(self) -> CountedPromise:
+        """Return an independent copy."""
+        return CountedPromise(self.start, self.end, self.request, self.demand, self.is_open)
 
 
 class PromiseMoves:

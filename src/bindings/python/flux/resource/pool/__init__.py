@@ -5,15 +5,14 @@ Which file to open:
 
 - ``contract.py``: the methods that a pool must define.
 - ``inventory.py``: ranks with their resources; explains *units* and *selection*.
-- ``rank_index.py``: free units, indexed by their numbers.
-- ``state.py``: the mutable state of a pool: free units, jobs with their units and ends, ranks that
-  are up.
+- ``state.py``: the mutable state of a pool: free units, indexed by their numbers, jobs with their
+  units and ends, ranks that are up.
 - ``placement.py``: the ranks and units that a request gets.
 - ``rank_counts.py``: counts of jobs on each rank.
 - ``hooks.py``: the methods by which a site orders or chooses candidates.
 - ``explain.py``: the reason why a request does not fit, in numbers and in a sentence.
 - ``constraint.py``: constraints of jobspecs (RFC 31). ``rv1.py``: reading R (RFC 20). ``hosts.py``:
-  host names (RFC 29). ``masks.py``: sets of ranks and of cores as integers, and their idset text
+  hostlists (RFC 29). ``masks.py``: sets of ranks and of cores as integers, and their idset text
   (RFC 22). ``jobid.py``: job ids as text.
 
 Interfaces: sites' pools import ``masks`` and ``placement``, and get an ``Inventory``, a

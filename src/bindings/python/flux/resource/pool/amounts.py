@@ -32,7 +32,7 @@ from flux.resource.pool.masks import mask_of, members, parse_idset, quote
 
 if TYPE_CHECKING:
     from flux.resource.pool.inventory import Inventory
-    from flux.resource.pool.rank_index import RankIndex
+    from flux.resource.pool.state import RankIndex
     from flux.resource.request import Shape
 
 #: Maximum number of amounts that a pool counts: each makes every mask of units longer.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Callable
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.inventory import Entry, Inventory, Selection, select
 from flux.resource.pool.masks import mask_of
-from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.rv1 import read_lite
+from flux.resource.pool.state import RankIndex
 
 if TYPE_CHECKING:
     from typing_extensions import Self

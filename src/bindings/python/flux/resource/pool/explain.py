@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.inventory import Inventory
 from flux.resource.pool.masks import popcount, ranks_in
-from flux.resource.pool.rank_index import unused
+from flux.resource.pool.state import unused
 
 if TYPE_CHECKING:
     from flux.resource.pool.view import PoolWithView

@@ -17,7 +17,7 @@ from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
 if TYPE_CHECKING:
     from flux.resource.pool.inventory import Selection
-    from flux.resource.pool.rank_index import RankIndex
+    from flux.resource.pool.state import RankIndex
     from flux.resource.request import ResourceRequest, Shape
 
 

@@ -19,16 +19,27 @@ Selections
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.constraint import Terms
-from flux.resource.pool.hosts import HostNames
-from flux.resource.pool.masks import bracketed, clip_idset, idset_text, lowest, popcount, runs, take
-from flux.resource.pool.remembered import Remembered
+from flux.resource.pool.hosts import elements, encode_pieces, group_text, name_pieces, spans_of
+from flux.resource.pool.masks import (
+    bracketed,
+    clip_idset,
+    idset_text,
+    lowest,
+    popcount,
+    quote,
+    runs,
+    take,
+)
+from flux.resource.request import Remembered
 
 if TYPE_CHECKING:
     from flux.resource.pool.amount_kinds import AmountKind, NodeAmounts
+    from flux.resource.pool.hosts import NameForm, Piece
 
 #: Maximum number of ranks stored one by one instead of as a mask longer than LONG_MASK (more than
 #: 1,000 ranks): four small integers take less memory than one as long as the cluster.
@@ -88,6 +99,164 @@ def selected_ranks(selection: Selection) -> int:
     return mask
 
 
+class HostNames:
+    """The host name of each rank. Made once per inventory, and shared by the copies of a pool.
+
+    Args:
+        ranks (int): mask of the ranks.
+        nodelist: list of hostlists, in the order of the ranks; None: rank 7 is called ``rank7``.
+
+    Raises:
+        ValueError: a bad hostlist, or not as many hosts as ranks.
+    """
+
+    __slots__ = ("named", "_ranks", "_names", "_pairs", "_forms")
+
+    def __init__(self, ranks: int, nodelist: Any) -> None:
+        self._ranks = ranks
+        self._pairs: tuple[list[int], list[Piece]] | None = None
+        self._forms: dict[NameForm, list[_Series]] | None = None
+        self.named = nodelist is not None
+        names: list[Piece] = []
+        self._names = names
+        if nodelist is None:
+            return
+        if not isinstance(nodelist, (list, tuple)):
+            raise ValueError(f"execution.nodelist: expected an array, got {quote(nodelist)}")
+        for text in nodelist:
+            names += name_pieces(text)
+        hosts = sum([piece[3] for piece in names])
+        if hosts != popcount(ranks):
+            raise ValueError(f"execution.nodelist: {hosts} hosts for {popcount(ranks)} ranks")
+
+    def _paired(self) -> tuple[list[int], list[Piece]]:
+        """Return the first ranks of the runs, ascending, and their pieces of names."""
+        if self._pairs is None:
+            spans = runs(self._ranks)
+            if self.named:
+                self._pairs = _pair(spans, self._names)
+            else:
+                self._pairs = (
+                    [low for low, _ in spans],
+                    [("rank", 0, low, count) for low, count in spans],
+                )
+        return self._pairs
+
+    def name(self, rank: int) -> str:
+        """Return the host name of a rank of the pool."""
+        starts, pieces = self._paired()
+        at = bisect_right(starts, rank) - 1
+        prefix, width, low, _ = pieces[at]
+        if width is None:
+            return prefix
+        return f"{prefix}{low + rank - starts[at]:0{width}d}"
+
+    def hostlist(self, ranks: int) -> str:
+        """Return the hostlist text of a mask of ranks, in rank order."""
+        starts, pieces = self._paired()
+        prefix, width, first, _ = pieces[0] if len(pieces) == 1 and ranks else ("", None, 0, 0)
+        if width is not None:  # numbered as the ranks are
+            first -= starts[0]
+            if first >= 0 and (width < 2 or lowest(ranks) + first >= 10 ** (width - 1)):
+                return prefix + bracketed(ranks << first)  # no number is padded
+            spans = [(first + low, first + low + count - 1, width) for low, count in runs(ranks)]
+            return group_text(prefix, spans)
+        chosen = []
+        for low, count in runs(ranks):
+            at = bisect_right(starts, low) - 1
+            while count:
+                prefix, width, first, size = pieces[at]
+                offset = low - starts[at]
+                part = min(count, size - offset)
+                chosen.append((prefix, width, first + offset, part))
+                low += part
+                count -= part
+                at += 1
+        return encode_pieces(chosen)
+
+    def find(self, text: str) -> int:
+        """Return a mask of the ranks whose host is in a hostlist; unknown names are ignored.
+
+        Raises:
+            ValueError: it is not a hostlist.
+        """
+        mask = 0
+        forms = self._by_form()
+        for element in elements(text):
+            for form, low, high in spans_of(*element):
+                for series in forms.get(form, ()):
+                    mask |= series.between(low, high)
+        return mask
+
+    def _by_form(self) -> dict[NameForm, list[_Series]]:
+        """Return all names by form. O(pieces of names) the first time."""
+        if self._forms is None:
+            forms: dict[NameForm, list[_Series]] = {}
+            for start, (prefix, width, first, count) in zip(*self._paired()):
+                for form, low, high in spans_of(prefix, width, first, first + count - 1, ""):
+                    known = forms.setdefault(form, [])
+                    if not known or low < known[-1].highs[-1]:
+                        known.append(_Series())
+                    known[-1].add(start, low, high)
+                    start += high - low + 1
+            self._forms = forms
+        return self._forms
+
+
+class _Series:
+    """Ranks with names of one form, by the numbers in these: two searches find all ranks between
+    two numbers.
+    """
+
+    __slots__ = ("lows", "highs", "ranks", "mask")
+
+    def __init__(self) -> None:
+        self.lows: list[int] = []
+        self.highs: list[int] = []
+        self.ranks: list[int] = []  # first rank of each run
+        self.mask = 0
+
+    def add(self, rank: int, low: int, high: int) -> None:
+        """Add a run of ranks, named with the numbers from ``low`` to ``high``."""
+        self.lows.append(low)
+        self.highs.append(high)
+        self.ranks.append(rank)
+        self.mask |= ((1 << (high - low + 1)) - 1) << rank
+
+    def between(self, low: int, high: int) -> int:
+        """Return a mask of the ranks with numbers from ``low`` to ``high``.  O(log runs) and one
+        mask."""
+        first = bisect_left(self.highs, low)
+        last = bisect_right(self.lows, high) - 1
+        if first > last:
+            return 0
+        begin = self.ranks[first] + max(low - self.lows[first], 0)
+        end = self.ranks[last] + min(high, self.highs[last]) - self.lows[last]
+        return self.mask & ((1 << (end - begin + 1)) - 1) << begin
+
+
+def _pair(
+    spans: Iterable[tuple[int, int]], names: Iterable[Piece]
+) -> tuple[list[int], list[Piece]]:
+    """Divide runs of ranks and pieces of names so that they correspond."""
+    starts = []
+    pieces: list[Piece] = []
+    source = iter(names)
+    prefix, width, low, left = "", None, 0, 0  # the rest of a piece
+    for rank, count in spans:
+        while count:
+            if not left:
+                prefix, width, low, left = next(source)
+            part = min(left, count)
+            starts.append(rank)
+            pieces.append((prefix, width, low, part))
+            rank += part
+            count -= part
+            left -= part
+            low += part
+    return starts, pieces
+
+
 class Inventory:
     """Ranks with their resources.
 
@@ -139,7 +308,7 @@ class Inventory:
         for mask in groups.values():
             self.ranks |= mask
         self._full: list[int] | None = None
-        #: the index made of it by `rank_index.unused`
+        #: the index made of it by `state.unused`
         self.unused: Any = None
         # The counts of a rank's free units are one number, its key: cores * key_base + GPUs, plus
         # one digit per amount, so that keys sort in worst-fit order. The base stays when ranks

@@ -16,15 +16,17 @@ from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from flux.resource.pool.contract import PoolContract
+from flux.resource.pool.groups import Groups, Rooms, choose_nodes, packed
 from flux.resource.pool.inventory import Counts, pairs, select, selected_ranks
-from flux.resource.pool.masks import idset_text, lowest, popcount, quote, take
-from flux.resource.pool.rank_index import enough
-from flux.resource.pool.remembered import Remembered
+from flux.resource.pool.masks import idset_text, lowest, popcount, quote, ranks_in, take
+from flux.resource.pool.state import enough
+from flux.resource.request import Remembered
 from flux.resource.ResourceCount import MAX_COUNT, ResourceCount
 
 if TYPE_CHECKING:
     from flux.resource.pool.inventory import Selection
-    from flux.resource.pool.rank_index import RankIndex
+    from flux.resource.pool.state import RankIndex
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Shape
 
@@ -302,6 +304,101 @@ def slots_each(rooms: list[tuple[int, int, int]], nodes: int, count: ResourceCou
 
 
 WORST_FIT = Placement()
+
+
+class PlacingPool(PoolContract):
+    """The operations of a pool that place requests, by a ``Placement``.
+
+    Attributes:
+        packing (tuple): levels of groups by which requests are packed; see `pack_by()`
+        placement (Placement): the policy, for ``place_shape()``.
+    """
+
+    placement: Placement = WORST_FIT
+    packing: tuple[Groups, ...] = ()
+
+    def place_shape(
+        self, index: RankIndex, shape: Shape, eligible: int
+    ) -> tuple[Selection, int] | None:
+        """Find resources for a shape on an index; see ``Placement.place()``.
+
+        The index may be the pool's own, that of an empty pool (to check feasibility) or of a future
+        time (to plan). The result must therefore depend on the arguments only, and nothing may be
+        changed.
+
+        Returns:
+            ``(selection, nslots)``, or None if it does not fit.
+        """
+        if self.packing or shape.within is not None:
+            eligible = self.in_groups(index, shape, eligible)
+            if not eligible:
+                return None
+        placement = self.placement
+        placed = placement.place(index, shape, eligible)
+        if placement.is_checked and placed is not None:
+            what = f"{type(placement).__name__}.place()"
+            placed = check_placed(what, placed, index, shape, eligible)
+        return with_amounts(index, shape, placed) if index.inventory.amounts else placed
+
+    def pack_by(self, levels: Iterable[Groups]) -> None:
+        """Place requests from now on in the minimum number of groups of ranks, the fullest first,
+        so that whole groups stay free. No request is refused for that.
+
+        A placement costs a mask and a count per group.
+
+        Args:
+            levels: groups such as racks and blocks, the largest first; empty: no packing
+        """
+        self.packing = tuple(levels)
+
+    def choose_nodes(self, ranks: int, count: int, idle: int, beside: int = 0) -> int:
+        """Choose `count` nodes by the rule of `pack_by()`: in the minimum number of groups, of
+        these in the fullest; the lowest ranks if that is equal.
+
+        O(groups). Nothing is allocated.
+
+        Args:
+            ranks (int): mask of the ranks to choose from.
+            count (int): number of nodes; fewer are returned if `ranks` has fewer.
+            idle (int): mask of ranks that count as idle: wholly idle groups are taken last.
+            beside (int): mask of ranks whose groups come first.
+
+        Returns:
+            int: mask.
+        """
+        return choose_nodes(self.packing, idle, ranks, count, beside)
+
+    def rooms(self, index: RankIndex, shape: Shape, eligible: int) -> Rooms:
+        """Return the ranks by the number of slots of a shape that fit; for a shape in nodes, the
+        ranks with room for a node's share, as 1.
+
+        O(different counts of free cores and GPUs).
+        """
+        rooms = list(self.placement.candidates(index, shape, eligible))
+        return rooms if shape.node_count is None else [(1, ranks_in(rooms))] if rooms else []
+
+    def in_groups(self, index: RankIndex, shape: Shape, eligible: int) -> int:
+        """Return the eligible ranks on which a shape is to be placed, to be in groups or to keep
+        whole groups free; 0: none.  O(groups)."""
+        rooms = self.rooms(index, shape, eligible)
+        if not rooms:
+            return 0
+        count = shape.node_count or shape.slot_count
+        if shape.within is None:
+            if shape.node_count is not None and not shape.slot_count.fixed:
+                return eligible  # it might get more slots on other nodes
+            return eligible & (packed(self.packing, index.idle, count, rooms) or -1)
+        return eligible & shape.within.choose(rooms, count, index.idle)
+
+    def place_request(
+        self, request: Any, index: RankIndex, eligible: int
+    ) -> tuple[Selection, int] | None:
+        """Find resources for a request, as ``place_shape()`` does for its shape.
+
+        Override this if the result depends on more than the shape, such as attributes of the
+        jobspec.
+        """
+        return self.place_shape(index, request.shape, eligible)
 
 
 #: ``(constraint, need, whether ranks are taken whole, whether nodes are counted)``; shapes with

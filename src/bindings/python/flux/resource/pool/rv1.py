@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
-from flux.resource.pool.hosts import HostNames
-from flux.resource.pool.inventory import Entry, Inventory, Selection, pairs
+from flux.resource.pool.inventory import Entry, HostNames, Inventory, Selection, pairs
 from flux.resource.pool.masks import (
     RANK_LIMIT,
     UNIT_LIMIT,
@@ -18,18 +16,7 @@ from flux.resource.pool.masks import (
     parse_idset,
     quote,
 )
-
-
-def load_json(text: str | bytes, what: str) -> Any:
-    """Parse JSON text.
-
-    Raises:
-        ValueError: it is not JSON, or too deeply nested.
-    """
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError(f"{what} is nested too deeply") from None
+from flux.resource.request import load_json
 
 
 def object_of(R: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from flux.resource.pool.contract import JobRecord
     from flux.resource.pool.groups import Rooms
     from flux.resource.pool.inventory import Inventory, Selection
-    from flux.resource.pool.rank_index import RankIndex
+    from flux.resource.pool.state import RankIndex
     from flux.resource.request import ResourceRequest, Shape
 
 

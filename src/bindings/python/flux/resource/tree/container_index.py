@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import mask_of, members
-from flux.resource.pool.rank_index import RankIndex
+from flux.resource.pool.state import RankIndex
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -17,7 +17,7 @@ from flux.resource.tree.container_index import ContainerIndex, container_slots_o
 
 if TYPE_CHECKING:
     from flux.resource.pool.inventory import Selection
-    from flux.resource.pool.rank_index import RankIndex
+    from flux.resource.pool.state import RankIndex
     from flux.resource.request import Shape
     from flux.resource.tree.node import NodeTypes
 

@@ -21,10 +21,9 @@ is a file with a class derived from one of them, and ``mod_main``::
         ShortestFirst(h, *args).run()
 
 Read ``fifo`` first: it is one method. ``backfill`` has the options. Its
-`flux.scheduler.decision.Decision` is one of three, each in its own file: ``in_order``, one pass,
-job by job; ``by_rank``, with promises to heads; ``by_latest_start``, with a latest start for every
-job, stored in ``latest_starts``. Their common base, with the record of promises, is in
-``backfilling``. `flux.scheduler.walk` skips jobs that need no examination, `flux.resource.plan`
+`flux.scheduler.decision.Decision` is one of three, each in its own file: ``backfilling``, one pass,
+job by job, with the common base of all three and the record of promises; ``by_rank``, with promises
+to heads; ``by_latest_start``, with a latest start for every job, stored in ``latest_starts``. `flux.scheduler.walk` skips jobs that need no examination, `flux.resource.plan`
 finds the times at which promises fit. ``ranks`` has the formulas of ranks.
 
 Anything here may change, as long as every start in the recorded schedules agrees with the

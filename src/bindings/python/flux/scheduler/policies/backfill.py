@@ -8,20 +8,18 @@ EASY; Mu'alem and Feitelson 2001). A promise is a number of nodes at a time; the
 the job's start.
 
 `Backfill` has the options and the methods that a site's own class overrides. The passes are in
-three files: ``in_order``, ``by_rank`` and ``by_latest_start``.
+three files: ``backfilling``, ``by_rank`` and ``by_latest_start``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan import compiled
 from flux.scheduler.history import expected_run
-from flux.scheduler.policies.backfilling import Backfilling
+from flux.scheduler.policies.backfilling import Backfilling, BackfillInOrder
 from flux.scheduler.policies.by_latest_start import BackfillByLatestStart
 from flux.scheduler.policies.by_rank import BackfillByRank
-from flux.scheduler.policies.in_order import BackfillInOrder
 from flux.scheduler.policies.ranks import JobRanks
 from flux.scheduler.policy import PolicyScheduler
 from flux.scheduler.queue import Backlog
@@ -115,6 +113,7 @@ class Backfill(PolicyScheduler):
                 self.ranks.take(name, value)
         for value in self.take_argument("within"):
             self.within = 0.0 if value in ("0", "0s") else parse_duration(value, "within")
+        self._predicts = self.ranks.predicts
         backlog = self._backlog
         backlog.family_of = self.admission.families.__getitem__
         backlog.rooms = RoomIndex()
@@ -146,12 +145,7 @@ class Backfill(PolicyScheduler):
         """The jobs with a promise, and their promised starts.  O(1)."""
         return self.decision.promises
 
-    def schedule(self) -> Iterable[float | None]:
-        return self.decision.schedule()
-
-    def forecast(self) -> Iterator[float | None]:
-        yield from self.reasons()
-        yield from self.estimates()
+    forecast = PolicyScheduler.reasons_and_estimates
 
     # -- order of examination ----------------------------------------------------------------------
 

@@ -1,26 +1,51 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The common base of the backfilling decisions: a plan with promises in which jobs start, and the
-promised jobs in queue order."""
+"""The decision of backfilling: a plan with promises in which jobs start.
+
+`Backfilling` is the common base of the three decisions, `PromiseBook` has the promised jobs in
+queue order. `BackfillInOrder` is the decision in queue order: EASY, conservative backfill, and the
+range between. Its pass (`BackfillInOrder.schedule`) examines jobs one by one
+(`BackfillInOrder.examine`), in the order of a `flux.scheduler.walk.Walk`. A promised job whose time
+has not come keeps waiting (`BackfillInOrder.has_come`). Any other job starts if it can
+(`Backfilling.try_to_start`), or if only promises to jobs behind it are in its way
+(`BackfillInOrder.take_precedence`); otherwise it waits, and is promised a time if it is its turn
+(`BackfillInOrder.wait`).
+"""
 
 from __future__ import annotations
 
-import math
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
+from math import inf
 from syslog import LOG_DEBUG
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import JobDeferred
 from flux.scheduler.decision import Decision
+from flux.scheduler.walk import EFFORT_PER_TURN
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.host import Timer
     from flux.scheduler.policies.ranks import BackfillPolicy
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
+    from flux.scheduler.walk import JobGroup
+
+#: Effort of making a promise, relative to examining a job (`Backlog.spend`).
+PROMISE_EFFORT = 12
+
+#: Minimum number of promises to examine together; effort of a full row (the maximum number of moves
+#: per turn) if all move; and the fraction of it for those that stay.
+MIN_IN_A_ROW = 8
+ROW_EFFORT = 128
+STAYING_PART = 0.1
+
+#: Delay of the pass for a promised time, in seconds: a job that ends at that time has ended by
+#: then.
+LATE_S = 1e-3
 
 
 class Backfilling(Decision):
@@ -182,7 +207,7 @@ class PromiseBook:
         #: ids of the jobs with open promises
         self.open_ids: set[int] = set()
         # no promised time after the last look is earlier, in seconds since the epoch
-        self._first = math.inf
+        self._first = inf
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -331,7 +356,7 @@ class PromiseBook:
         """Return a time after `now` before which no promise comes due, or None if there is none.
         O(promises) if one may have come due since the last look."""
         when = self._first if self._first > now else self.plan.due(now)[1]
-        return None if when == math.inf else when
+        return None if when == inf else when
 
     def has_due(self, now: float) -> bool:
         """Whether a job's promised time has come.  O(promises)."""
@@ -347,3 +372,378 @@ class PromiseBook:
             due, self._first = self.plan.due(now)
             found.update(due)
         return sorted([jobs[jobid] for jobid in found if jobid in jobs])
+
+
+class BackfillInOrder(Backfilling):
+    """Promises starts in queue order, to the first `Backfill.promises_limit` jobs that wait for the
+    same ranks, and starts other jobs that keep these promises."""
+
+    def __init__(self, policy: BackfillPolicy, backlog: Backlog) -> None:
+        super().__init__(policy, backlog)
+        self.promises = PromiseBook(backlog.set_promised)
+        self.plans_tokens = policy.promises_limit != 0
+        self.made_anew = policy.guarantee == "none"
+        self.keeps_times = self.plans_tokens and not self.made_anew
+        backlog.come_back = policy.admission.deferred.come_back
+        self._timer: Timer | None = None
+        self._updates = 0  # of ranks
+
+    def pool_made(self) -> None:
+        if self.plans_tokens and self.policy.resources.can("plan"):
+            self.backlog.ranks_of = self.policy.queue_order.turn_of
+
+    def schedule(self) -> Iterator[float | None]:
+        if not self.begin_pass():
+            return
+        if self.made_anew and (self.policy.admission.engaged or not self.plan.is_counted):
+            # If promises are counted and there is no rule, none moves unless units were freed.
+            self.backlog.wake(self.policy.now())
+        for job in self.backlog.to_examine(self.policy.now, self):
+            if job is None:
+                yield None
+            else:
+                self.examine(job)
+            if self.policy.planning.plan is not self.plan:
+                self.use_current_plan()
+        self.wake_when_due()
+
+    # -- jobs to examine (`flux.scheduler.walk.PromisedJobs`) --------------------------------------
+
+    def first_since(self, place: tuple[object, int] | None) -> PendingJob | None:
+        return self.promises.first_since(place)
+
+    def due(self) -> list[PendingJob]:
+        if self.made_anew or not self.promises.jobs:
+            return []
+        return self.promises.due(self.policy.now())
+
+    def groups_with_room(self) -> list[JobGroup] | None:
+        # A rule that defers jobs that do not fit must be asked about each.
+        rooms, admission = self.backlog.rooms, self.policy.admission
+        if rooms is None or admission.kept_for:
+            return None
+        # Jobs that rules let in are examined once.
+        asks_each = bool(self.backlog.returning) or (admission.engaged and admission.asks_each)
+        return rooms.with_room(self.plan, beside_promises=not (asks_each or self.made_anew))
+
+    def may_be_promised(self, job: PendingJob) -> bool:
+        """Whether fewer than `Backfill.promises_limit` jobs ahead have a promise for ranks that
+        this job could use, and none ahead still waits for one."""
+        limit, turn_of = self.policy.promises_limit, self.policy.queue_order.turn_of
+        if limit is None:
+            return True
+        return self.promises.count_before(
+            job, turn_of
+        ) < limit and not self.backlog.is_behind_another(job, turn_of(job))
+
+    def is_kept_out(self, job: PendingJob) -> bool:
+        admission = self.policy.admission
+        return admission.engaged and next(admission.deferrals(job), None) is not None
+
+    def waits_from(self, job: PendingJob) -> float | None:
+        admission = self.policy.admission
+        if job.tried != self._updates or self.made_anew:
+            return None
+        if admission.engaged and admission.asks_each:
+            return None
+        # Only the first job of each line is checked for a possible promise.
+        too_long = self.plan.too_long(job.resource_request, job.limit)
+        if too_long and not self.plan.is_counted:
+            self.backlog.spend(1)  # a search on ranks
+        return too_long if too_long <= job.limit and too_long < inf else None
+
+    # -- one job -----------------------------------------------------------------------------------
+
+    def use_current_plan(self) -> None:
+        """Switch to a new plan if this pass's plan has become void: a job that started or was given
+        up has broken promises."""
+        if self.policy.planning.plan is not self.plan:
+            plan = self.policy.planning.current()
+            assert plan is not None, "the pool could plan when this pass began"
+            self.plan = self.promises.plan = plan
+
+    def examine(self, job: PendingJob) -> None:
+        """Start a job if it can start now; otherwise promise it a time, if it is its turn.
+
+        Open promises behind a promised job are removed meanwhile. They have no end: two of them
+        could keep each other without a time for good, and both block a job whose time has come.
+        """
+        if self.made_anew:
+            self.plan_anew_from(job)
+        if not job.promised:
+            if not (self.try_to_start(job) or self.park_if_down(job) or self.take_precedence(job)):
+                self.wait(job)
+            return
+        open_ones = self.open_promises_after(job) if self.promises.open_ids else []
+        for other in open_ones:
+            self.plan.cancel(other.jobid)
+        has_come = self.has_come(job)
+        if has_come and not self.try_to_start(job):
+            self.wait(job)
+        if open_ones:
+            self.restore_open(open_ones)
+        if not has_come:
+            self.advance_following(job)
+
+    def has_come(self, job: PendingJob) -> bool:
+        """Whether the time of a promised job has come, or its promise is open.
+
+        Its promise may move to an earlier time. If it cannot be kept, since a running job was given
+        more time or ended late, it is made anew. It keeps its time if an admission rule needs that.
+        """
+        if self.policy.admission.engaged and self.stays(job):
+            return False
+        try:
+            when = self.promises.advance(job)
+        except InsufficientResources:
+            self.renew(job)
+            when = self.promises.when(job)
+        if when is None or when <= self.policy.now():
+            return True
+        if self.policy.forecasts.shows_changes or self.policy.admission.engaged:
+            self.show_promise(job, when)
+        return False
+
+    def stays(self, job: PendingJob) -> bool:
+        """Whether an admission rule needs a job's future promise to keep its time; the job then
+        keeps waiting."""
+        pins = self.policy.admission.pins
+        if pins is None:
+            return False
+        when = self.promises.when(job)
+        if when is None or when <= self.policy.now() or not pins.stays(job):
+            return False
+        self.show_promise(job, when)
+        return True
+
+    def advance_following(self, job: PendingJob) -> None:
+        """Advance the promises right behind that of an examined, waiting job.
+
+        The result is that of examining these jobs in order. It stops at the first that needs
+        examination: its time has come, or its promise may be broken.
+        """
+        promises, backlog, admission = self.promises, self.backlog, self.policy.admission
+        if promises.open_ids or len(promises.jobs) < MIN_IN_A_ROW or backlog.has_returning:
+            return
+        if admission.engaged and admission.pins is not None:
+            return  # each is checked at its turn
+        looked, moved, first = promises.advance_following(job, backlog.first_behind(job))
+        # A promise bound to ranks costs a look even if it stays.
+        staying = (len(looked) - len(moved)) * (STAYING_PART if self.plan.is_counted else 1)
+        backlog.spend((len(moved) + staying) * ROW_EFFORT / self.plan.moves_per_turn)
+        if looked and looked[-1] is not promises.jobs[-1] and not self.plan.is_counted:
+            backlog.spend(EFFORT_PER_TURN)  # the row took the searches of a turn
+        if first <= self.policy.now():
+            looked.pop()
+            moved.pop()
+        if looked:
+            backlog.skip_promised(looked[-1])
+        if self.policy.forecasts.shows_changes:
+            for other in moved:
+                self.show_promise(other, promises.when(other))
+        if admission.engaged:
+            for other in looked:
+                self.show_promise(other, promises.when(other))
+
+    def handle_refusal(self, job: PendingJob, why: Exception) -> bool:
+        left = super().handle_refusal(job, why)
+        if not left:
+            self.use_current_plan()
+        return left
+
+    def take_precedence(self, job: PendingJob) -> bool:
+        """Start a job without a promise that is blocked only by promises to jobs behind it, or
+        clear the way for its promise.
+
+        A job that arrives ahead of promised ones takes precedence: their promises are revoked, and
+        made anew behind it. A job that returns from a deferral does not. Return whether the job has
+        left the queue.
+        """
+        others = self.promised_after(job)
+        if not others or job.was_deferred or not self.may_be_promised(job):
+            return False
+        for other in others:
+            self.revoke(other)
+        self.released()  # resources kept for them may let others start
+        return self.try_to_start(job)
+
+    def wait(self, job: PendingJob) -> None:
+        """Promise a job that cannot start now a time, if it is its turn."""
+        admission, request = self.policy.admission, job.resource_request
+        if job.promised:
+            if self.promises.when(job) is None:
+                self.renew_open(job)
+        elif self.may_be_promised(job):
+            self.promise(job, self.plan.earliest(request))
+        if job.promised:
+            return
+        limit, full = inf, False
+        if admission.families.left_out:
+            # Without room, the owner of an equal request does not matter.
+            full = not self.plan.has_free(request, for_anyone=True)
+        if not full and not (admission.engaged and admission.asks_each):
+            job.tried = self._updates
+            limit = self.plan.too_long(request)
+        self.backlog.block(job, True, limit, family=full)
+
+    # -- promises ----------------------------------------------------------------------------------
+
+    def promise(self, job: PendingJob, when: float | None) -> None:
+        super().promise(job, when)
+        self.wake_at(when)
+        self.backlog.spend(PROMISE_EFFORT)
+
+    def renew(self, job: PendingJob) -> None:
+        """Replace a promise that cannot be kept, ahead of all promises to jobs behind this one."""
+        self.backlog.promise_dropped()
+        self.plan.cancel(job.jobid)
+        when = self.plan.earliest(job.resource_request)
+        if when is None or when > self.policy.now():
+            others = self.promised_after(job)
+            for other in others:
+                self.revoke(other)
+            if others:
+                self.released()
+                when = self.plan.earliest(job.resource_request)
+        self.promise(job, when)
+
+    def renew_open(self, job: PendingJob) -> None:
+        """Promise a job with an open promise a time, if one is known now."""
+        self.plan.cancel(job.jobid)
+        when = self.plan.earliest(job.resource_request)
+        self.promise(job, when)
+        if when is not None:
+            self.released()  # resources kept from now on may let others start
+
+    def plan_anew_from(self, job: PendingJob) -> None:
+        """Drop the promises of a job and of its competitors behind it; each is made again in its
+        turn."""
+        for other in self.promised_after(job):
+            self.promises.drop(other)
+            self.backlog.again(other)
+        self.promises.drop(job)
+
+    def revoke(self, job: PendingJob) -> None:
+        """Revoke a job's promise, and its estimate."""
+        if job in self.promises:
+            self.promises.drop(job)
+            self.policy.forecasts.show_estimate(job, None)
+            self.backlog.again(job)
+
+    def promised_after(self, job: PendingJob) -> list[PendingJob]:
+        """Return the promised jobs behind this one that could use the same ranks, or planned
+        licences."""
+        share_ranks = self.policy.queue_order.share_ranks
+        tokens = getattr(job.resource_request, "tokens", None) or {}
+        return [
+            other
+            for other in self.promises.after(job)
+            if share_ranks(job, other)
+            or (tokens and not tokens.keys().isdisjoint(other.resource_request.tokens or {}))
+        ]
+
+    def open_promises_after(self, job: PendingJob) -> list[PendingJob]:
+        """Return those of `promised_after` with open promises."""
+        return [one for one in self.promised_after(job) if self.promises.when(one) is None]
+
+    def restore_open(self, jobs: list[PendingJob]) -> None:
+        """Restore open promises that were temporarily removed from the plan."""
+        for job in jobs:
+            if job in self.promises:
+                try:
+                    self.promises.make(job, None)
+                except InsufficientResources:
+                    self.revoke(job)
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def defer(self, job: PendingJob, why: JobDeferred) -> None:
+        was_promised = job in self.promises
+        super().defer(job, why)
+        if was_promised:
+            self.backlog.allow()
+            self.released()  # its resources may let others start, including jobs ahead of it
+
+    def leaves(self, job: PendingJob) -> None:
+        self.revoke(job)
+        self.released()  # others may start, or be promised a start in its turn
+
+    moves = leaves
+
+    def reordered(self) -> None:
+        for job in self.promises.reorder():
+            self.revoke(job)  # it takes precedence over those that it was behind
+        self.released()
+
+    def plan_void(self) -> None:
+        # A new plan is cheaper than checking which promises can still be kept.
+        lost = self.promises
+        self.promises = PromiseBook(self.backlog.set_promised)
+        self.backlog.promise_dropped()
+        for job in lost:
+            self.backlog.set_promised(job, False)
+            self.policy.forecasts.show_estimate(job, None)
+            self.backlog.again(job)
+
+    def let_in(self, group: JobGroup, most: int) -> None:
+        self.backlog.let_in(group, self.policy.now())
+
+    def ranks_changed(self, lost: bool) -> None:
+        self._updates += 1
+        super().ranks_changed(lost)
+        self.backlog.wake(self.policy.now(), all=True)  # some may wait for ranks now
+
+    def released(self) -> None:
+        super().released()
+        self.backlog.wake(self.policy.now())
+
+    # -- promises that come due --------------------------------------------------------------------
+
+    def wake_when_due(self) -> None:
+        """Request a pass for the next promise that comes due.  O(promises), when it may be
+        needed."""
+        if self.promises.jobs and self.may_come_due_alone():
+            self.wake_at(self.promises.next_after(self.policy.now()))
+
+    def may_come_due_alone(self) -> bool:
+        """Whether a promise may come due without the end of a running job, which would itself
+        request a pass. An admission rule or an open promise may keep resources until then; and a
+        promise bound to ranks keeps its time when the job that it waits for ends early. O(1)."""
+        policy = self.policy
+        return bool(
+            (policy.admission.engaged and policy.admission.asks_each)
+            or self.promises.open_ids
+            or not policy.running
+            or not self.plan.is_counted
+        )
+
+    def wake_at(self, when: float | None) -> None:
+        """Request a pass at a promised time, unless another event will. Only the earliest time is
+        kept; the next is determined then. A promise for now waits for a late job, whose end is an
+        event: a timer would cause one pass after another."""
+        timer = self._timer
+        if when is None or (timer and timer.when <= when + LATE_S) or not self.may_come_due_alone():
+            return
+        if when <= self.policy.now():
+            return
+        if timer is not None:
+            timer.cancel()
+        self._timer = self.policy.call_at(when + LATE_S, self._is_due)
+
+    def _is_due(self) -> None:
+        self._timer = None
+        if self.promises.has_due(self.policy.now()):
+            self.policy.look_again()
+        else:
+            self.wake_when_due()  # that job has started
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    def ahead_of(self, job: PendingJob) -> PendingJob | None:
+        """Return the first job ahead whose promise this one could delay, or None."""
+        for other in self.promises.jobs:
+            if not other < job:
+                return None
+            if self.policy.queue_order.share_ranks(job, other):
+                return other
+        return None

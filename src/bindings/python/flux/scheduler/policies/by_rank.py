@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable
 
-from flux.resource.pool.remembered import Remembered
+from flux.resource.request import Remembered
 from flux.scheduler.policies.backfilling import Backfilling, PromiseBook
 from flux.scheduler.queue import in_steps
 
@@ -47,6 +47,7 @@ class BackfillByRank(Backfilling):
     """EASY in order of ranks, with ``promise=`` heads."""
 
     plans_tokens = True
+    notes_arrivals = True
     asks_in_order = False
 
     def __init__(self, policy: BackfillPolicy, backlog: Backlog) -> None:

@@ -34,10 +34,7 @@ class Fifo(PolicyScheduler):
         self._take_order()
 
     schedule = PolicyScheduler.start_in_order
-
-    def forecast(self) -> Iterator[float | None]:
-        yield from self.reasons()
-        yield from self.estimates()
+    forecast = PolicyScheduler.reasons_and_estimates
 
 
 # Bits of the module's debug word (``flux module debug --setbit BIT sched-simple``).

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.plan.claims import Claims
 from flux.resource.pool.masks import popcount
-from flux.resource.pool.remembered import Remembered, count_kept
 from flux.resource.pool.rv1 import object_of, read_lite
-from flux.resource.request import Claimant
+from flux.resource.request import Claimant, Remembered
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import counted
@@ -199,7 +198,7 @@ class SharingRule(TableRule):
                 tuple(keys[mode] for mode in self._kinds),
                 tuple(where[mode] for mode in self._kinds),
             )
-            count_kept(256 + len(whose[1]) + len(queue or ""))
+            Remembered.kept += 256 + len(whose[1]) + len(queue or "")
             sharer = self._sharers[whose] = Sharer(whose, where["node"], claimant)
         return sharer
 
