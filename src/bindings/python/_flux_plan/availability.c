@@ -1584,12 +1584,14 @@ int64_t availability_first_to_start (struct availability *all,
                                      double now,
                                      bool may_move,
                                      bool summed,
-                                     size_t most)
+                                     size_t most,
+                                     bool *can)
 {
     static uint64_t rows;
     size_t at;
-    int64_t can;
+    int64_t found;
 
+    *can = false;
     rows++;
     for (at = 0; at < count; at++) {
         const struct use *use = all->uses + numbers[at];
@@ -1611,13 +1613,13 @@ int64_t availability_first_to_start (struct availability *all,
         if (!most--)
             break;
         /* Most have no clear room, which fits() would look for. */
-        can = leave_out (all, numbers[at]);
-        if (!can)
-            can = book (all, demand, -INFINITY, end, now, may_move, false);
+        found = leave_out (all, numbers[at]);
+        if (!found)
+            found = book (all, demand, -INFINITY, end, now, may_move, false);
         finish (all, false);
-        if (can < 0)
+        if (found < 0)
             return -1;
-        if (can)
+        if ((*can = found))
             break;
     }
     return at;

@@ -201,11 +201,14 @@ int availability_can_start (struct availability *all,
                             double now,
                             double end,
                             bool may_move);
-/* Returns -1 if there is no memory. */
+/* can: set to whether the promise in the place that is returned can start.  Returns -1 if there is no
+ * memory.
+ */
 int64_t availability_first_to_start (struct availability *all,
                                      size_t count,
                                      const int64_t *numbers,
                                      double now,
                                      bool may_move,
                                      bool summed,
-                                     size_t most);
+                                     size_t most,
+                                     bool *can);

@@ -745,15 +745,11 @@ class BoundStrategy(Strategy):
             ]
             numbers = [numbers[place] for place in places]
         most = max(1, min(LOOKS_IN_A_ROW, RANKS_PER_TURN // max(1, ranks)))
-        found = self._ranks.room.first_to_start(
+        found, can_start = self._ranks.room.first_to_start(
             numbers, now, not self.frozen, not self._overdrawing, most
         )
         place = places[found] if found < len(places) else len(row)
-        if place == len(row) or row[place].is_open or row[place].start <= now:
-            return place, [], inf
-        if self.advance(jobids[place], now) > now:
-            return place + 1, [], inf
-        return place + 1, [place], now
+        return (place + 1, [place], now) if can_start else (place, [], inf)
 
     def withdraw(self, jobid: int) -> BoundPromise | None:
         promise = self.promises.pop(jobid, None)

@@ -343,9 +343,10 @@ class CompiledAvailability:
         may_move: bool,
         summed: bool,
         most: int,
-    ) -> int:
-        find = lib.availability_first_to_start
-        return _known(find(self._all, len(numbers), numbers, now, may_move, summed, most))
+    ) -> tuple[int, bool]:
+        find, can = lib.availability_first_to_start, ffi.new("bool *")
+        place = find(self._all, len(numbers), numbers, now, may_move, summed, most, can)
+        return _known(place), can[0]
 
 
 def _known(number: int) -> int:

@@ -193,9 +193,9 @@ class PlainAvailability(Availability):
         may_move: bool,
         summed: bool,
         most: int,
-    ) -> int:
-        """Return the place in a row of promises of the first that can start now; the length of the
-        row if there is none. Change nothing.
+    ) -> tuple[int, bool]:
+        """Return the place in a row of promises of the first that can start now, or at which the row
+        ends; and whether that can start. Change nothing.
 
         The row ends before a promise that stays on its ranks, or starts now or earlier.
 
@@ -209,15 +209,15 @@ class PlainAvailability(Availability):
         for place, number in enumerate(numbers):
             use = self._uses.get(number)
             if use is None or use.demand is None or use.start <= now:
-                return place
+                return place, False
             demand, end = use.demand, now + (use.end - use.start)
             if self.room(demand, -inf, -inf)[0] < demand.count:
                 continue
             if summed and self.enough_until(demand, now) < min(use.start, end):
                 continue
             if not most:
-                return place
+                return place, False
             most -= 1
             if self.can_start(number, [demand], now, end, may_move):
-                return place
-        return len(numbers)
+                return place, True
+        return len(numbers), False

@@ -268,8 +268,8 @@ class PromiseBook:
         if job.jobid in self.open_ids:
             return None
         when = self.plan.advance(job.jobid)
-        if when < self._first:
-            self._first = when
+        if when < self._first:  # a promise bound to ranks keeps its time
+            self._first = min(self._first, self.plan.start_of(job.jobid))
         return when
 
     def advance_following(
@@ -293,7 +293,8 @@ class PromiseBook:
             last = bisect_left(self._places, (stop.order, stop.jobid), first)
         last = min(last, first + self.plan.moves_per_turn)
         count, places, when = self.plan.advance_in_turn(self._ids[first:last])
-        self._first = min(self._first, when)
+        if when < self._first and self.plan.is_counted:
+            self._first = when
         looked = self.jobs[first : first + count]
         return looked, [looked[place] for place in places], when
 
