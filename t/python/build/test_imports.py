@@ -38,6 +38,7 @@ CLASSES = [
     "ResourcePoolImplementation", "ResourceRequest",
 ]  # fmt: skip
 FUNCTIONS = ["resource_list", "resource_status"]
+MODULES = ["list", "status", "journal"]
 SUBMODULES = [
     "ResourceSet", "ResourceSetImplementation", "Rv1Set", "list", "status", "journal", "ResourcePool",
     "ResourcePoolImplementation", "Rv1Pool", "ResourceCount", "TreePool", "request", "pool.masks",
@@ -136,6 +137,8 @@ for name in {CLASSES}:
     assert isinstance(getattr(flux.resource, name), type), name
 for name in {FUNCTIONS}:
     assert callable(getattr(flux.resource, name)), name
+for name in {MODULES}:
+    assert getattr(flux.resource, name).__name__ == "flux.resource." + name
 """
 
 

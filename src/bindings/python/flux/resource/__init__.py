@@ -73,6 +73,8 @@ class _Package(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name not in _ON_DEMAND:
+            if name in _ON_DEMAND.values():  # a module: there after any import of the package
+                return import_module(f"{self.__name__}.{name}")
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         value = getattr(import_module(f"{self.__name__}.{_ON_DEMAND[name]}"), name)
         setattr(self, name, value)
