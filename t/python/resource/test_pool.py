@@ -320,6 +320,23 @@ def test_reasons():
     )
 
 
+@pytest.mark.parametrize(
+    "arguments, text",
+    [
+        ((), "insufficient resources"),
+        (("no room",), "no room"),
+        ((lambda: "no room",), "no room"),
+        ((errno.ENOSPC, "no room"), "no room"),
+        ((5,), "5"),
+    ],
+)
+def test_a_pool_of_a_site_raises_it_with_any_arguments_of_an_oserror(arguments, text):
+    error = InsufficientResources(*arguments)
+    assert (str(error), error.reason, error.errno) == (text, text, errno.ENOSPC)
+    assert error.strerror == "insufficient resources"
+    assert str(pickle.loads(pickle.dumps(error))) == text
+
+
 def test_reasons_for_never():
     lite = [
         {"rank": "0-1", "children": {"core": "0-3"}},

@@ -21,11 +21,12 @@ class _ResourceError(OSError):
     @property
     def reason(self) -> str:
         """A sentence: the scarce resource, and where."""
-        reason: str | Callable[[], str] | None = self.args[0] if self.args else None
+        # An error number before it, as in other OSErrors, does not count.
+        reason: str | Callable[[], str] | None = self.args[-1] if self.args else None
         if callable(reason):
             reason = reason()
             self.args = (reason,)
-        return reason or self.strerror
+        return str(reason or self.strerror)
 
     def __str__(self) -> str:
         return self.reason
