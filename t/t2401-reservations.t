@@ -79,6 +79,7 @@ test_expect_success 'an instance with these and others' '
 		flux sched reservations >again
 		flux sched reserve short --start=+1s --duration=20s --nodes=1 --users=\$(id -u) --at-end=cancel >made
 		flux sched reserve long --start=+1s --duration=20s --nodes=1 --users=\$(id -u) --at-end=run >>made
+		until test \$(flux sched reservations | grep -c \" active \") -eq 2; do sleep 0.1; done
 		one=\$(flux submit -N1 -t 1h --setattr=system.reservation=short sleep inf)
 		two=\$(flux submit -N1 -t 1h --setattr=system.reservation=long sleep inf)
 		other=\$(flux submit -N3 --exclusive -t 1m true)
