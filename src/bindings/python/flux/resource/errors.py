@@ -26,7 +26,9 @@ class _ResourceError(OSError):
         if callable(reason):
             reason = reason()
             self.args = (reason,)
-        return str(reason or self.strerror)
+        if isinstance(reason, str):  # as it is: a reason may be of a kind with less for guests
+            return reason or self.strerror
+        return self.strerror if reason is None else str(reason)
 
     def __str__(self) -> str:
         return self.reason
