@@ -54,8 +54,6 @@ MANY_RANKS = 256
 LATE_START_S = 1.0
 #: Later than all ends except those of endless jobs.
 LAST = 1e300
-
-
 #: More units than any pool has.
 ALL_UNITS = 1 << 40
 
@@ -466,12 +464,6 @@ class BoundStrategy(Strategy):
         finally:
             if number is not None:
                 room.enter(number)
-
-    def room(self, request: ResourceRequest) -> float:
-        return self.counts.count(request.shape)
-
-    def may_start(self, request: ResourceRequest) -> bool:
-        return self.counts.count(request.shape) >= request.shape.least_count
 
     def is_free(self, request: ResourceRequest) -> bool:
         if not self.may_start(request):

@@ -47,34 +47,14 @@ if TYPE_CHECKING:
 ROUNDING = 1e-15
 
 
-class Plan:
-    """Availability of a pool from now on, with promises; see ``ResourcePool.plan()``.
-
-    All times are seconds since the epoch. A request is planned with its least numbers of nodes and
-    slots. A job that ran past its end is assumed to end now; a job without an end never ends; ranks
-    that are down are not available. A plan notices changes of its pool at the next call, and keeps
-    its promises. As long as jobs are started through the plan, running jobs end in time and ranks
-    stay up, every promise can be kept.
-
-    Costs: the first call after a change of the pool examines the jobs that came and went. If
-    promises are counted, a call is then a search over starts and ends, 48 at once
-    (``timeline.py``). If they are bound, it examines the ranks in question and the uses of
-    each: 10 to 100 nanoseconds per rank, compiled. Bound promises keep their times until their jobs
-    can start at once; a start may then be later than the earliest possible, but no promise is
-    broken.
-
-    Args:
-        pool (PoolWithView): the pool, with a view.
+class StrategyInForce:
+    """The strategies of a plan, of which one is in force: it has the promises.
 
     Attributes:
-        claims (Claims): claims of running jobs on ranks, or None: all jobs may share all ranks. To be
-            set before the first request
-        tokens (TokenPlan): tokens that requests may need beside resources, or None
+        pool, claims: as of `Plan`
     """
 
     claims: Claims | None = None
-    tokens: TokenPlan | None = None
-    _jobs_may_leave = False  # whether jobs may be removed from the pool, a copy, for a trial
     _frozen = False  # whether promises stay on the ranks that they are bound to
     _stays_bound = False  # whether promises stay bound to ranks, since some are reserved
     _bound: BoundStrategy | None = None
@@ -87,43 +67,6 @@ class Plan:
         # Each strategy keeps its view of the pool.
         self._counted = CountedStrategy(pool, RoomCounts(pool))
         self._current: Strategy = self._counted  # the strategy in force, as of the last call
-
-    def copy(self) -> Self:
-        """Return an independent plan of the same pool with the same promises, for looking ahead.
-
-        The copy never moves bound promises to make a new one earlier: a forecast is not worth the
-        time. O(promises + running jobs); if promises are bound, also O(ranks): the data of each
-        rank is shared until one of the plans changes it.
-        """
-        new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__, _frozen=True, _counted=self._counted.copy())
-        new._current, new._bound, new._original = new._counted, None, self._bound or self._original
-        if self._bound is not None and self._current is self._bound:
-            new._current = new._bound = self._bound.copy()
-        if self.tokens is not None:
-            new.tokens = self.tokens.copy()
-        return new
-
-    def on_copy(self, without: Container[int] = ()) -> Plan:
-        """Return a plan of a copy of the pool, to try the removal of running jobs.
-
-        It has the promises of this plan, as far as they can be kept. O(ranks + running jobs), and a
-        search per promise.
-
-        Args:
-            without: ids of jobs whose promises are left out
-        """
-        new = Plan(self.pool.copy())
-        new.claims, new._jobs_may_leave = self.claims, True
-        new.take_over(self, [jobid for jobid in self._current.promises if jobid not in without])
-        return new
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether promises are counted; else they are bound to ranks. O(1)."""
-        return self._current.is_counted
-
-    # -- the strategy in force ----------------------------------------------
 
     def _in_step(self) -> Strategy:
         """Return the strategy in force, after taking in changes of the pool."""
@@ -183,6 +126,70 @@ class Plan:
                 self._put_back(jobid, promise)
 
         return restore
+
+
+class Plan(StrategyInForce):
+    """Availability of a pool from now on, with promises; see ``ResourcePool.plan()``.
+
+    All times are seconds since the epoch. A request is planned with its least numbers of nodes and
+    slots. A job that ran past its end is assumed to end now; a job without an end never ends; ranks
+    that are down are not available. A plan notices changes of its pool at the next call, and keeps
+    its promises. As long as jobs are started through the plan, running jobs end in time and ranks
+    stay up, every promise can be kept.
+
+    Costs: the first call after a change of the pool examines the jobs that came and went. If
+    promises are counted, a call is then a search over starts and ends, 48 at once
+    (``timeline.py``). If they are bound, it examines the ranks in question and the uses of
+    each: 10 to 100 nanoseconds per rank, compiled. Bound promises keep their times until their jobs
+    can start at once; a start may then be later than the earliest possible, but no promise is
+    broken.
+
+    Args:
+        pool (PoolWithView): the pool, with a view.
+
+    Attributes:
+        claims (Claims): claims of running jobs on ranks, or None: all jobs may share all ranks. To be
+            set before the first request
+        tokens (TokenPlan): tokens that requests may need beside resources, or None
+    """
+
+    tokens: TokenPlan | None = None
+    _jobs_may_leave = False  # whether jobs may be removed from the pool, a copy, for a trial
+
+    def copy(self) -> Self:
+        """Return an independent plan of the same pool with the same promises, for looking ahead.
+
+        The copy never moves bound promises to make a new one earlier: a forecast is not worth the
+        time. O(promises + running jobs); if promises are bound, also O(ranks): the data of each
+        rank is shared until one of the plans changes it.
+        """
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__, _frozen=True, _counted=self._counted.copy())
+        new._current, new._bound, new._original = new._counted, None, self._bound or self._original
+        if self._bound is not None and self._current is self._bound:
+            new._current = new._bound = self._bound.copy()
+        if self.tokens is not None:
+            new.tokens = self.tokens.copy()
+        return new
+
+    def on_copy(self, without: Container[int] = ()) -> Plan:
+        """Return a plan of a copy of the pool, to try the removal of running jobs.
+
+        It has the promises of this plan, as far as they can be kept. O(ranks + running jobs), and a
+        search per promise.
+
+        Args:
+            without: ids of jobs whose promises are left out
+        """
+        new = Plan(self.pool.copy())
+        new.claims, new._jobs_may_leave = self.claims, True
+        new.take_over(self, [jobid for jobid in self._current.promises if jobid not in without])
+        return new
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether promises are counted; else they are bound to ranks. O(1)."""
+        return self._current.is_counted
 
     # -- questions ----------------------------------------------------------
 

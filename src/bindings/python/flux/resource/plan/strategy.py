@@ -119,13 +119,13 @@ class Strategy(ABC):
         """Return a mask of the ranks that running jobs' claims keep from a job that starts now."""
         return 0
 
-    @abstractmethod
     def room(self, request: ResourceRequest) -> float:
         """As `Plan.room`."""
+        return self.counts.count(request.shape)
 
-    @abstractmethod
     def may_start(self, request: ResourceRequest) -> bool:
         """Return False if counts of the free resources show that a request cannot start."""
+        return self.counts.count(request.shape) >= request.shape.least_count
 
     def has_one_promise(self, request: ResourceRequest) -> bool:
         """Return whether just one promise, which is not open, may keep a request from starting: as
