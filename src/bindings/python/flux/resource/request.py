@@ -49,9 +49,7 @@ class Remembered(dict[Key, Value]):
     limit memory. Beyond a common limit in bytes all tables are emptied; pending jobs keep their own
     shapes.
 
-    A user adds the size of each new entry to `kept`, on this class, and calls `make_room` beyond
-    `MAX_BYTES`, where requests arrive or passes begin: not while a plan relies on an entry that it
-    just made.
+    A user adds the size of each new entry to `kept`, on this class.
 
     Attributes:
         kept (int): bytes that all tables together may keep, roughly, since they were emptied
@@ -85,12 +83,17 @@ def _drop_dead() -> None:
 
 
 def make_room() -> None:
-    """Empty all tables."""
-    Remembered.kept = 0
-    for one in _tables:
-        table = one()
-        if table is not None:
-            table.clear()
+    """Empty all tables if they may keep more than `Remembered.MAX_BYTES`.
+
+    To be called where requests arrive or passes begin, not while a plan relies on an entry that it
+    just made.
+    """
+    if Remembered.kept > Remembered.MAX_BYTES:
+        Remembered.kept = 0
+        for one in _tables:
+            table = one()
+            if table is not None:
+                table.clear()
 
 
 def load_json(text: str | bytes, what: str) -> Any:

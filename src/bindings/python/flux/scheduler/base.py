@@ -416,8 +416,7 @@ class Scheduler(BrokerModule):
 
     def _request_schedule(self) -> None:
         """Request a pass after an event: calls `start_schedule` if there is work."""
-        if Remembered.kept > Remembered.MAX_BYTES:
-            make_room()
+        make_room()
         self._passes.request()
 
     #: Whether a pass is to begin; an override of `start_schedule` may set it for its own use.

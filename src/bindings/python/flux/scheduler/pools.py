@@ -297,8 +297,7 @@ class RequestParser:
             raise ValueError("jobspec is nested too deeply") from None
         found = self._known.get(text)
         if found is None:
-            if Remembered.kept > Remembered.MAX_BYTES:
-                make_room()
+            make_room()
             _check_names(jobspec)
             request = self._parse(jobspec)
             bare = hasattr(request, "with_jobspec")
